@@ -6,26 +6,26 @@
 #[allow(dead_code)]
 #[path = "../../crates/bcnet/src/inspect"]
 mod inspect {
-    mod dump;
     mod hex;
+    mod hex_dump;
 
     pub(crate) fn read_hex(bytes: &[u8]) {
-        let mut lines = hex::Lines::new(bytes);
+        let mut lines = hex::HexLineReader::new(bytes);
         while lines.next_line().expect("memory can be read").is_some() {}
     }
 
     pub(crate) mod file {
-        mod dump;
-        mod frame;
-        mod log;
-        mod packed;
+        mod decompress;
+        mod dump_reader;
+        mod line_reader;
+        mod link_layer;
+        mod packet_log;
         mod pcap;
         mod source;
-        mod text;
 
         use bcnet_observe::MessageBuffer;
-        use bcnet_observe::{Limits, Observer};
-        use source::{Batch, Counts, Source, Step};
+        use bcnet_observe::{Observer, ObserverLimits};
+        use source::{PacketBatch, PacketSource, ReadCounters, ReadStep};
 
         pub(crate) fn read(bytes: &[u8]) {
             // What is packed can be much larger, and is read for a while only.
@@ -34,15 +34,16 @@ mod inspect {
                     || bytes.get(1..4) == Some(&[0x2A, 0x4D, 0x18]);
             let size = if is_packed { 1 << 14 } else { bytes.len() as u64 };
             let input = std::io::Cursor::new(bytes.to_vec());
-            let Ok(mut source) = Source::of(Box::new(input)) else { return };
-            let (mut observer, mut batch) = (Observer::new(Limits::default()), Batch::default());
-            let mut counts = Counts::default();
+            let Ok(mut source) = PacketSource::open(Box::new(input)) else { return };
+            let (mut observer, mut batch) =
+                (Observer::new(ObserverLimits::default()), PacketBatch::default());
+            let mut counts = ReadCounters::default();
             // Every packet has some bytes.
             for _ in 0..=size {
                 batch.clear();
                 source.next_time();
                 let step = source.read(&mut batch, &mut counts).expect("memory can be read");
-                batch.decipher();
+                batch.decrypt();
                 let mut messages = MessageBuffer::default();
                 for (packet, plain) in batch.iter() {
                     assert!(is_packed || packet.offset < size && plain.len() as u64 <= size);
@@ -51,7 +52,7 @@ mod inspect {
                     while observer.poll_finding().is_some() {}
                 }
                 assert!(is_packed || source.offset() <= size);
-                if step != Step::More {
+                if step != ReadStep::More {
                     return;
                 }
             }

@@ -2,8 +2,8 @@
 //! read; what is none is told in one short line. Answers of another program are shown without taking over the terminal.
 #![no_main]
 
-use bcnet_control::{Answer, Envelope, show};
-use bcnet_transport::wire::is_shown;
+use bcnet_control::{ControlResponse, Envelope, render_answer};
+use bcnet_transport::wire::is_printable;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,10 +16,10 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(error.len() < 1_000 && !error.contains(char::is_control), "{error}");
         }
     }
-    if let Ok(Answer::Ok(answer)) = serde_json::from_slice(bytes) {
-        let shown = show(&answer);
+    if let Ok(ControlResponse::Ok(answer)) = serde_json::from_slice(bytes) {
+        let shown = render_answer(&answer);
         let is_fine =
-            |letter: char| letter == '\n' || is_shown(letter) || letter == char::REPLACEMENT_CHARACTER;
+            |letter: char| letter == '\n' || is_printable(letter) || letter == char::REPLACEMENT_CHARACTER;
         assert!(shown.ends_with('\n') && shown.chars().all(is_fine), "{shown:?}");
     }
 });

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::{Config, Connect, DeliveryMode, Endpoint, Engine, Event, Time};
 use libfuzzer_sys::fuzz_target;
 
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
@@ -16,7 +16,7 @@ const OWN_CONTROL: usize = (1 << 20) + 512;
 const HOSTILE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 22101);
 
 fuzz_target!(|input: &[u8]| {
-    let mut pair = Pair::new();
+    let mut pair = EndpointPair::new();
     let mut rest = input;
     while let [op, argument, after @ ..] = rest {
         let len = usize::from(*argument);
@@ -24,19 +24,19 @@ fuzz_target!(|input: &[u8]| {
         rest = after;
         match op % 8 {
             // The first byte tells who it claims to be.
-            0 | 1 => pair.hostile(HOSTILE, bytes),
-            2 => pair.hostile(SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, *op), 1), bytes),
-            3 => pair.hostile_with_id(bytes),
-            4 => pair.say(len),
-            5 => pair.say(len * 40),
-            6 => pair.pass(Duration::from_millis(u64::from(*argument)), Some(*op / 8)),
-            _ => pair.pass(Duration::from_millis(5), None),
+            0 | 1 => pair.receive_from(HOSTILE, bytes),
+            2 => pair.receive_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, *op), 1), bytes),
+            3 => pair.receive_from_hostile_peer(bytes),
+            4 => pair.send_both_ways(len),
+            5 => pair.send_both_ways(len * 40),
+            6 => pair.advance(Duration::from_millis(u64::from(*argument)), Some(*op / 8)),
+            _ => pair.advance(Duration::from_millis(5), None),
         }
     }
-    pair.finish();
+    pair.check_delivery_and_limits();
 });
 
-struct Pair {
+struct EndpointPair {
     now: Time,
     host: Endpoint,
     client: Endpoint,
@@ -46,10 +46,14 @@ struct Pair {
     config: Config,
 }
 
-impl Pair {
+impl EndpointPair {
     fn new() -> Self {
-        let config =
-            Config { cipher: false, hold_bytes: 64 << 10, event_bytes: 256 << 10, ..Config::default() };
+        let config = Config {
+            cipher: false,
+            max_out_of_order_bytes: 64 << 10,
+            max_event_bytes: 256 << 10,
+            ..Config::default()
+        };
         let now = Time::from_micros(1);
         let join = |address: SocketAddrV4| {
             Endpoint::connect(
@@ -61,45 +65,45 @@ impl Pair {
         let (host, client) = (Endpoint::host(config.clone()), join(HONEST));
         let hostile = PeerId(3);
         let mut pair = Self { now, host, client, hostile, sent: 0, received: [0; 2], config: config.clone() };
-        pair.pass(Duration::from_millis(5), None);
-        pair.pass(Duration::from_millis(5), None);
+        pair.advance(Duration::from_millis(5), None);
+        pair.advance(Duration::from_millis(5), None);
         assert_eq!(pair.client.id(), PeerId(2));
         let mut buffer = [0; 512];
         let transmit = join(HOSTILE).poll_transmit(&mut buffer, now).expect("a request");
-        pair.hostile(HOSTILE, &buffer[..transmit.len]);
+        pair.receive_from(HOSTILE, &buffer[..transmit.len]);
         pair
     }
 
     /// Somebody says something to the host.
-    fn hostile(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+    fn receive_from(&mut self, from: SocketAddrV4, bytes: &[u8]) {
         self.host.handle_datagram(from, &mut bytes.to_vec(), self.now);
-        self.listen();
+        self.poll_events();
     }
 
     /// The client that was let in says something, and is believed to be who it is.
-    fn hostile_with_id(&mut self, bytes: &[u8]) {
+    fn receive_from_hostile_peer(&mut self, bytes: &[u8]) {
         let mut bytes = bytes.to_vec();
         if let Some(first) = bytes.first_mut() {
             *first = self.hostile.0;
         }
-        self.hostile(HOSTILE, &bytes);
+        self.receive_from(HOSTILE, &bytes);
     }
 
     /// The honest ones say something to each other, as long as they may.
-    fn say(&mut self, len: usize) {
+    fn send_both_ways(&mut self, len: usize) {
         let mut payload = vec![7; len + 4];
         payload[..4].copy_from_slice(&self.sent.to_le_bytes());
         if self.sent - self.received[0].min(self.received[1]) < 40 {
-            self.host.send(PeerId(2), &payload, Quality::Reliable, self.now).expect("room");
-            self.client.send(PeerId::HOST, &payload, Quality::Urgent, self.now).expect("room");
-            let _ = self.host.send(self.hostile, &payload, Quality::Reliable, self.now);
+            self.host.send(PeerId(2), &payload, DeliveryMode::Reliable, self.now).expect("room");
+            self.client.send(PeerId::HOST, &payload, DeliveryMode::Urgent, self.now).expect("room");
+            let _ = self.host.send(self.hostile, &payload, DeliveryMode::Reliable, self.now);
             self.sent += 1;
         }
     }
 
     /// Time passes, and what the honest ones send arrives, but for every `lost`th datagram. Ten seconds of thirty are
     /// without loss, so that nobody is given up.
-    fn pass(&mut self, time: Duration, lost: Option<u8>) {
+    fn advance(&mut self, time: Duration, lost: Option<u8>) {
         self.now = self.now + time;
         self.host.handle_timeout(self.now);
         self.client.handle_timeout(self.now);
@@ -114,16 +118,16 @@ impl Pair {
                 self.host.handle_datagram(HONEST, &mut buffer[..transmit.len], self.now);
             }
         }
-        self.listen();
+        self.poll_events();
         while let Some(transmit) = self.host.poll_transmit(&mut buffer, self.now) {
             if transmit.to == HONEST && !is_lost() {
                 self.client.handle_datagram(HOST, &mut buffer[..transmit.len], self.now);
             }
         }
-        self.listen();
+        self.poll_events();
     }
 
-    fn listen(&mut self) {
+    fn poll_events(&mut self) {
         let mut payload = Vec::new();
         for (side, endpoint) in [&mut self.host, &mut self.client].into_iter().enumerate() {
             while let Some(event) = endpoint.poll_event(&mut payload) {
@@ -145,22 +149,22 @@ impl Pair {
     }
 
     /// The honest ones still deliver, and nobody has more than is allowed.
-    fn finish(&mut self) {
-        self.say(100);
+    fn check_delivery_and_limits(&mut self) {
+        self.send_both_ways(100);
         for _ in 0..4000 {
             if self.received == [self.sent; 2] {
                 break;
             }
-            self.pass(Duration::from_millis(20), None);
+            self.advance(Duration::from_millis(20), None);
         }
         assert_eq!(self.received, [self.sent; 2]);
         let peers: Vec<PeerId> = self.host.peers().collect();
         assert!(peers.len() <= 124);
         for snapshot in peers.iter().filter_map(|peer| self.host.snapshot(*peer, self.now)) {
-            let most = self.config.queue_bytes + OWN_CONTROL;
+            let most = self.config.max_queued_bytes + OWN_CONTROL;
             assert!(snapshot.queued_bytes <= most, "{snapshot:?}");
-            let held: usize = snapshot.receiving.iter().map(|channel| channel.held_bytes).sum();
-            assert!(held <= 2 * self.config.hold_bytes + (320 << 10), "{snapshot:?}");
+            let held: usize = snapshot.inboxes.iter().map(|channel| channel.out_of_order_bytes).sum();
+            assert!(held <= 2 * self.config.max_out_of_order_bytes + (320 << 10), "{snapshot:?}");
         }
     }
 }

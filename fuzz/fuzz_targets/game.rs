@@ -3,17 +3,17 @@
 //! list share a name.
 #![no_main]
 
-use bcnet_session::game::{Message, Reason, describe};
+use bcnet_session::game::{GameErrorReason, Message, describe};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let shown = describe(bytes);
     let mut end = usize::from(shown.opcode.is_some());
     for field in &shown.fields {
-        assert!(field.at.start == end || field.at.end <= end, "{shown}");
+        assert!(field.range.start == end || field.range.end <= end, "{shown}");
         let alone = || shown.fields.iter().filter(|other| other.name == field.name).count() == 1;
-        assert!(field.listed || alone(), "{shown}");
-        end = end.max(field.at.end);
+        assert!(field.repeated || alone(), "{shown}");
+        end = end.max(field.range.end);
     }
     assert!(end == bytes.len() || (shown.truncated.is_some() && end < bytes.len()), "{shown}");
 
@@ -26,9 +26,9 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(Message::parse(bytes).is_ok(), rest.is_empty());
         }
         Err(error) => {
-            assert_eq!(error.reason, Reason::Truncated);
+            assert_eq!(error.reason, GameErrorReason::Truncated);
             assert_eq!(shown.truncated.unwrap_or("opcode"), error.field, "{shown}");
-            assert!(error.at <= bytes.len());
+            assert!(error.offset <= bytes.len());
         }
     }
 });

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_fuzz::Script;
+use bcnet_fuzz::FuzzInput;
 use bcnet_observe::MessageBuffer;
-use bcnet_proxy::{Config, Event, Inbound, Leg, MAX_PER_ADDRESS, Proxy};
+use bcnet_proxy::{DatagramTarget, Inbound, MAX_PER_ADDRESS, Proxy, ProxyConfig, ProxyEvent};
 use bcnet_session::Network;
 use bcnet_transport::wire::{Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
 use bcnet_transport::{Time, cipher};
@@ -19,30 +19,38 @@ use libfuzzer_sys::fuzz_target;
 const SOURCES: u8 = 6;
 
 fuzz_target!(|input: &[u8]| {
-    let mut script = Script::new(input);
+    let mut script = FuzzInput::new(input);
     let sources = (1..=SOURCES).map(|n| Ipv4Addr::new(127, 1, 0, n)).collect();
-    let config = Config { heal: true, sources, rate: u32::from(script.byte() % 2) * 20, ..Config::default() };
+    let config = ProxyConfig {
+        heal: true,
+        sources,
+        rate: u32::from(script.byte() % 2) * 20,
+        ..ProxyConfig::default()
+    };
     let drop_malformed = config.rate == 0;
-    let proxy = Proxy::new(Config { drop_malformed, ..config });
-    let mut world = World { proxy, now: Time::ZERO, heard: BTreeMap::new(), proved: BTreeSet::new() };
+    let proxy = Proxy::new(ProxyConfig { drop_malformed, ..config });
+    let mut world =
+        ProxyHarness { proxy, now: Time::ZERO, bytes_by_address: BTreeMap::new(), verified: BTreeSet::new() };
     world.join(player(0));
     while let Some(step) = script.step() {
         match step % 8 {
-            0 | 1 => world.pass(Role::Client, player(script.byte()), script.bytes()),
+            0 | 1 => world.pass_from_client(Role::Client, player(script.byte()), script.bytes()),
             2 => {
                 let source = u32::from(script.byte() % 16);
-                let to = world.proxy.client(source).unwrap_or_else(|| player(0));
-                world.pass_down(source, to, script.bytes());
+                let to = world.proxy.client_address(source).unwrap_or_else(|| player(0));
+                world.pass_from_server(source, to, script.bytes());
             }
             3 => world.join(player(script.byte())),
-            4 => world.pass(Role::Client, player(script.byte()), &[b"\\", script.bytes()].concat()),
+            4 => {
+                world.pass_from_client(Role::Client, player(script.byte()), &[b"\\", script.bytes()].concat())
+            }
             5 => world.now = world.now + script.time() * u32::from(step / 8 + 1),
-            6 => world.operate(script.byte()),
-            _ => world.welcome(u32::from(script.byte() % 16), script.byte()),
+            6 => world.change_settings(script.byte()),
+            _ => world.assign_id(u32::from(script.byte() % 16), script.byte()),
         }
         world.proxy.handle_timeout(world.now);
-        world.repeat();
-        world.check();
+        world.poll_transmissions();
+        world.check_limits();
     }
 });
 
@@ -50,48 +58,48 @@ fn player(byte: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, byte / 32, 2 + byte / 8 % 4), 5000 + u16::from(byte % 8))
 }
 
-struct World {
+struct ProxyHarness {
     proxy: Proxy,
     now: Time,
     /// What each address has said and heard, until it is forgotten.
-    heard: BTreeMap<Ipv4Addr, (usize, usize)>,
-    proved: BTreeSet<Ipv4Addr>,
+    bytes_by_address: BTreeMap<Ipv4Addr, (usize, usize)>,
+    verified: BTreeSet<Ipv4Addr>,
 }
 
-impl World {
+impl ProxyHarness {
     /// A player asks to be let in.
     fn join(&mut self, from: SocketAddrV4) {
         let body = Body::ConnectRequest { address: *from.ip(), nonce: 1, password: Text::default() };
-        self.pass(Role::Client, from, &datagram(PeerId::UNASSIGNED, body));
+        self.pass_from_client(Role::Client, from, &datagram(PeerId::UNASSIGNED, body));
     }
 
     /// The server lets one in, under an id, and it uses that.
-    fn welcome(&mut self, source: u32, id: u8) {
-        let Some(client) = self.proxy.client(source) else { return };
+    fn assign_id(&mut self, source: u32, id: u8) {
+        let Some(client) = self.proxy.client_address(source) else { return };
         let body = Body::ConnectReply { assigned: PeerId(id) };
-        self.pass_down(source, client, &datagram(PeerId::HOST, body));
-        self.pass(Role::Client, client, &[id, 1, 0]);
+        self.pass_from_server(source, client, &datagram(PeerId::HOST, body));
+        self.pass_from_client(Role::Client, client, &[id, 1, 0]);
     }
 
-    fn operate(&mut self, what: u8) {
+    fn change_settings(&mut self, what: u8) {
         match what % 4 {
-            0 => self.proxy.forget(u32::from(what / 4 % 16)),
-            1 => drop(self.proxy.set_bans(vec![Network::around(*player(what).ip(), 32)])),
+            0 => self.proxy.close_source(u32::from(what / 4 % 16)),
+            1 => drop(self.proxy.set_bans(vec![Network::containing(*player(what).ip(), 32)])),
             2 => drop(self.proxy.set_bans(Vec::new())),
             _ => self.proxy.set_list_servers(vec![*player(what).ip()]),
         }
     }
 
-    fn pass(&mut self, sender: Role, from: SocketAddrV4, plain: &[u8]) {
-        self.heard.entry(*from.ip()).or_default().0 += plain.len();
-        self.pass_on(sender, from, 0, plain);
+    fn pass_from_client(&mut self, sender: Role, from: SocketAddrV4, plain: &[u8]) {
+        self.bytes_by_address.entry(*from.ip()).or_default().0 += plain.len();
+        self.pass_through_proxy(sender, from, 0, plain);
     }
 
-    fn pass_down(&mut self, source: u32, to: SocketAddrV4, plain: &[u8]) {
-        self.pass_on(Role::Host, to, source, plain);
+    fn pass_from_server(&mut self, source: u32, to: SocketAddrV4, plain: &[u8]) {
+        self.pass_through_proxy(Role::Host, to, source, plain);
     }
 
-    fn pass_on(&mut self, sender: Role, client: SocketAddrV4, source: u32, plain: &[u8]) {
+    fn pass_through_proxy(&mut self, sender: Role, client: SocketAddrV4, source: u32, plain: &[u8]) {
         let mut wire = plain.to_vec();
         if plain.first() != Some(&b'\\') {
             cipher::encrypt(&mut wire);
@@ -108,36 +116,38 @@ impl World {
         for (leg, out) in legs.iter().flatten() {
             match leg {
                 // Browsers have shares of their own.
-                Leg::Client(to) if is_player => self.heard.entry(*to.ip()).or_default().1 += out.len(),
-                Leg::Client(_) => {}
-                Leg::Server(_) => assert!(sender == Role::Host || !is_refused),
+                DatagramTarget::Client(to) if is_player => {
+                    self.bytes_by_address.entry(*to.ip()).or_default().1 += out.len()
+                }
+                DatagramTarget::Client(_) => {}
+                DatagramTarget::Server(_) => assert!(sender == Role::Host || !is_refused),
             }
         }
         if let [Some((leg, out)), _] = &legs
             && !is_refused
         {
-            assert_eq!(matches!(leg, Leg::Server(_)), sender == Role::Client);
-            is_like(out, &wire, sender);
+            assert_eq!(matches!(leg, DatagramTarget::Server(_)), sender == Role::Client);
+            assert_subset(out, &wire, sender);
         }
     }
 
     /// What the proxy sends by itself.
-    fn repeat(&mut self) {
+    fn poll_transmissions(&mut self) {
         let mut copies = 0;
         while let Some((leg, bytes)) = self.proxy.poll_transmit(self.now) {
             let out = bytes.to_wire();
             let sender = match leg {
-                Leg::Client(to) => {
+                DatagramTarget::Client(to) => {
                     assert!(self.proxy.players().any(|player| player.address == to));
-                    self.heard.entry(*to.ip()).or_default().1 += out.len();
+                    self.bytes_by_address.entry(*to.ip()).or_default().1 += out.len();
                     Role::Host
                 }
-                Leg::Server(source) => {
-                    assert!(self.proxy.client(source).is_some());
+                DatagramTarget::Server(source) => {
+                    assert!(self.proxy.client_address(source).is_some());
                     Role::Client
                 }
             };
-            assert!(out.len() <= 512 && messages(&out, sender).is_some());
+            assert!(out.len() <= 512 && message_texts(&out, sender).is_some());
             copies += 1;
         }
         // A part and some answers each way; answers fill more than one datagram only if there are many.
@@ -145,28 +155,28 @@ impl World {
         assert!(self.proxy.next_timeout().is_none_or(|next| next > self.now));
         for player in self.proxy.players() {
             for healed in [player.up, player.down] {
-                assert!(healed.copies <= 19 * healed.held, "{healed:?}");
+                assert!(healed.fragment_copies <= 19 * healed.held_fragments, "{healed:?}");
             }
         }
     }
 
-    fn check(&mut self) {
+    fn check_limits(&mut self) {
         while let Some(event) = self.proxy.poll_event() {
-            if let Event::Proved { client, .. } = event {
-                self.proved.insert(*client.ip());
+            if let ProxyEvent::Verified { client, .. } = event {
+                self.verified.insert(*client.ip());
             }
         }
         let spans = self.now.since(Time::ZERO).as_secs() as usize / 600 + 1;
-        for (address, (said, heard)) in &self.heard {
+        for (address, (said, heard)) in &self.bytes_by_address {
             assert!(
-                self.proved.contains(address) || *heard <= 3 * said + 1_200 * spans,
+                self.verified.contains(address) || *heard <= 3 * said + 1_200 * spans,
                 "{heard} for {said}"
             );
         }
         let players: Vec<_> = self.proxy.players().collect();
         let sources: BTreeSet<_> = players.iter().map(|player| player.source.address).collect();
         assert!(players.len() <= usize::from(SOURCES) && sources.len() == players.len(), "{players:?}");
-        assert!(self.proxy.sources().count() <= usize::from(SOURCES) + Config::default().browsers);
+        assert!(self.proxy.sources().count() <= usize::from(SOURCES) + ProxyConfig::default().max_browsers);
         for (address, _) in self.proxy.sources() {
             let same = self.proxy.sources().filter(|(other, _)| other.ip() == address.ip()).count();
             assert!(same <= 2 * MAX_PER_ADDRESS, "{same}");
@@ -182,17 +192,17 @@ fn datagram(sender: PeerId, body: Body<'_>) -> Vec<u8> {
 }
 
 /// What goes on is what came, or less of it.
-fn is_like(out: &[u8], wire: &[u8], sender: Role) {
+fn assert_subset(out: &[u8], wire: &[u8], sender: Role) {
     if out != wire {
-        let came = messages(wire, sender).expect("what cannot be read passes as it came");
+        let came = message_texts(wire, sender).expect("what cannot be read passes as it came");
         let mut came = came.iter();
         let keepalive = Message::Keepalive.to_string();
-        let left = messages(out, sender).expect("well formed");
+        let left = message_texts(out, sender).expect("well formed");
         assert!(left.iter().all(|left| *left == keepalive || came.any(|came| came == left)), "{left:?}");
     }
 }
 
-fn messages(wire: &[u8], sender: Role) -> Option<Vec<String>> {
+fn message_texts(wire: &[u8], sender: Role) -> Option<Vec<String>> {
     let mut plain = wire.to_vec();
     cipher::decrypt(&mut plain);
     let datagram = Datagram::parse(&plain, Some(sender)).ok()?;

@@ -7,26 +7,26 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_fuzz::Script;
-use bcnet_session::browser::{Assembly, Reply, STATUS};
+use bcnet_fuzz::FuzzInput;
+use bcnet_session::browser::{ReplyAssembler, STATUS_QUERY, ServerReply};
 use bcnet_session::{Config, Session};
 use bcnet_transport::Time;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let mut script = Script::new(input);
+    let mut script = FuzzInput::new(input);
     let config = Config { name: script.text(), say_prefix: script.text(), ..Config::default() };
-    let mut world = World {
+    let mut world = QueryHarness {
         session: Session::new(config, 0x5EED),
         now: Time::from_micros(1),
         sent: BTreeMap::new(),
-        browser: Assembly::default(),
+        browser: ReplyAssembler::default(),
     };
     while let Some(step) = script.step() {
         match step % 4 {
             0 => world.ask(browser(script.byte()), &[b"\\", script.bytes()].concat()),
-            1 => world.ask(browser(script.byte()), STATUS),
-            2 => check(world.browser.add(script.bytes())),
+            1 => world.ask(browser(script.byte()), STATUS_QUERY),
+            2 => check_reply(world.browser.add(script.bytes())),
             _ => world.now = world.now + script.time(),
         }
     }
@@ -37,23 +37,23 @@ fn browser(byte: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, byte / 2 % 16, byte % 2 + 1), 6500)
 }
 
-struct World {
+struct QueryHarness {
     session: Session,
     now: Time,
     /// When each network was sent how many bytes.
     sent: BTreeMap<[u8; 3], Vec<(Time, usize)>>,
-    browser: Assembly,
+    browser: ReplyAssembler,
 }
 
-impl World {
+impl QueryHarness {
     fn ask(&mut self, from: SocketAddrV4, text: &[u8]) {
         let mut whole = None;
-        let mut assembly = Assembly::default();
+        let mut assembly = ReplyAssembler::default();
         let answers = self.answers(from, text);
         for answer in &answers {
             assert!(whole.is_none(), "behind the last");
             whole = assembly.add(answer);
-            check(self.browser.add(answer));
+            check_reply(self.browser.add(answer));
             // Another server that takes it for a question would answer for ever.
             assert_eq!(
                 self.answers(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101), answer),
@@ -61,12 +61,12 @@ impl World {
             );
         }
         assert_eq!(whole.is_some(), !answers.is_empty(), "a reply is whole or none");
-        if text == STATUS
+        if text == STATUS_QUERY
             && let Some(reply) = &whole
         {
             assert!(reply.get("hostname").is_some() && reply.get("numplayers") == Some("0"), "{reply:?}");
         }
-        self.pay(from, answers.iter().map(Vec::len).sum());
+        self.check_quota(from, answers.iter().map(Vec::len).sum());
     }
 
     fn answers(&mut self, from: SocketAddrV4, text: &[u8]) -> Vec<Vec<u8>> {
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// No network is sent more than 2,000 bytes in any ten seconds.
-    fn pay(&mut self, to: SocketAddrV4, bytes: usize) {
+    fn check_quota(&mut self, to: SocketAddrV4, bytes: usize) {
         let [a, b, c, _] = to.ip().octets();
         let sent = self.sent.entry([a, b, c]).or_default();
         sent.retain(|(at, _)| self.now.since(*at) < Duration::from_secs(10));
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-fn check(reply: Option<Reply>) {
+fn check_reply(reply: Option<ServerReply>) {
     let Some(reply) = reply else { return };
     assert!(reply.pairs.len() <= 16 * 512);
     let texts = reply.pairs.iter().flat_map(|(key, value)| [key, value]);

@@ -9,14 +9,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, End, Event, Options};
-use bcnet_transport::{self as transport, Connect, Engine, Quality, Time};
+use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event};
+use bcnet_transport::{self as transport, Connect, DeliveryMode, Engine, Time};
 use libfuzzer_sys::arbitrary::Unstructured;
 
 /// The bytes of a fuzz input, taken one by one.
-pub struct Script<'a>(Unstructured<'a>);
+pub struct FuzzInput<'a>(Unstructured<'a>);
 
-impl<'a> Script<'a> {
+impl<'a> FuzzInput<'a> {
     pub fn new(input: &'a [u8]) -> Self {
         Self(Unstructured::new(input))
     }
@@ -41,11 +41,11 @@ impl<'a> Script<'a> {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    pub fn quality(&mut self) -> Quality {
+    pub fn delivery_mode(&mut self) -> DeliveryMode {
         match self.byte() % 3 {
-            0 => Quality::Reliable,
-            1 => Quality::Urgent,
-            _ => Quality::Unreliable,
+            0 => DeliveryMode::Reliable,
+            1 => DeliveryMode::Urgent,
+            _ => DeliveryMode::Unreliable,
         }
     }
 
@@ -57,13 +57,13 @@ impl<'a> Script<'a> {
 }
 
 /// Has something done that may be refused: then it is not done, and that is all.
-pub fn ignore<T>(_: T) {}
+pub fn ignore_result<T>(_: T) {}
 
 /// What a run has put out, to be compared with that of another.
 #[derive(Default)]
-pub struct Trace(DefaultHasher);
+pub struct OutputHash(DefaultHasher);
 
-impl Trace {
+impl OutputHash {
     pub fn add(&mut self, what: impl Hash) {
         what.hash(&mut self.0);
     }
@@ -75,7 +75,7 @@ impl Trace {
 
 /// Plays what `input` says. Some inputs, which the fuzzer cannot tell from others, are played twice: the same input gives
 /// the same output.
-pub fn is_repeatable(input: &[u8], play: impl Fn(&[u8]) -> u64) {
+pub fn check_deterministic(input: &[u8], play: impl Fn(&[u8]) -> u64) {
     let trace = play(input);
     if input.len() % 8 == 7 {
         assert_eq!(play(input), trace, "the second time it is another");
@@ -86,41 +86,41 @@ pub fn is_repeatable(input: &[u8], play: impl Fn(&[u8]) -> u64) {
 pub const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 
 /// What an honest player says.
-pub const HELLO: &str = "hello";
+pub const CHAT_TEXT: &str = "hello";
 
 /// A player with the session's own client.
-pub struct Player {
+pub struct FuzzPlayer {
     pub client: Client,
     pub address: SocketAddrV4,
     /// Answers by itself what a game answers by itself.
-    pub is_willing: bool,
+    pub answers_like_a_game: bool,
     /// How often it has heard [`HELLO`].
-    pub heard: u32,
-    pub end: Option<End>,
+    pub chats_received: u32,
+    pub end: Option<DisconnectReason>,
 }
 
-impl Player {
+impl FuzzPlayer {
     pub fn connect(address: SocketAddrV4, name: &str, password: &str, nonce: u32, now: Time) -> Self {
         let config =
             transport::Config { cipher: false, address: *address.ip(), ..transport::Config::default() };
         let connect = Connect { host: SERVER, nonce, password };
-        let client = Client::connect(config, connect, Options::named(name), now);
-        Self { client, address, is_willing: true, heard: 0, end: None }
+        let client = Client::connect(config, connect, ClientOptions::with_name(name), now);
+        Self { client, address, answers_like_a_game: true, chats_received: 0, end: None }
     }
 
     /// Takes what has happened. Returns how many events that were.
-    pub fn listen(&mut self, now: Time) -> usize {
+    pub fn poll_events(&mut self, now: Time) -> usize {
         let (mut payload, mut events) = (Vec::new(), 0);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
             events += 1;
             // A command that is refused is none.
             match event {
-                Event::FileCheck(_) if self.is_willing => {
-                    ignore(self.client.answer_from(&Manifest::stand_in(), now))
+                Event::FileCheck(_) if self.answers_like_a_game => {
+                    ignore_result(self.client.answer_from_manifest(&Manifest::placeholder(), now))
                 }
-                Event::Load if self.is_willing => ignore(self.client.enter(now)),
-                Event::Chat { text, .. } if text == HELLO => self.heard += 1,
-                Event::Gone { end, .. } => self.end = Some(end),
+                Event::Load if self.answers_like_a_game => ignore_result(self.client.enter(now)),
+                Event::Chat { text, .. } if text == CHAT_TEXT => self.chats_received += 1,
+                Event::Gone { reason, .. } => self.end = Some(reason),
                 _ => {}
             }
         }
@@ -135,8 +135,8 @@ impl Player {
     }
 
     /// Its queues are no larger than they may be.
-    pub fn check(&self, now: Time) {
-        let limit = transport::Config::default().queue_bytes;
+    pub fn check_limits(&self, now: Time) {
+        let limit = transport::Config::default().max_queued_bytes;
         for snapshot in
             self.client.engine().peers().filter_map(|peer| self.client.engine().snapshot(peer, now))
         {

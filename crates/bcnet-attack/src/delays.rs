@@ -8,9 +8,9 @@ use bcnet_udp::Clock;
 
 /// Times that were measured. There are not so many that each could not be kept.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Delays(Vec<Duration>);
+pub(crate) struct DelaySamples(Vec<Duration>);
 
-impl Delays {
+impl DelaySamples {
     pub(crate) fn add(&mut self, delay: Duration) {
         self.0.push(delay);
     }
@@ -43,8 +43,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_a_sorted_list() {
-        let mut delays = Delays::default();
+    fn quantiles_match_a_sorted_list() {
+        let mut delays = DelaySamples::default();
         assert_eq!(delays.quantile(0.5), Duration::ZERO);
         (1..=100).rev().for_each(|millis| delays.add(Duration::from_millis(millis)));
         let found = [0.5, 0.99, 1.0].map(|share| delays.quantile(share).as_millis());

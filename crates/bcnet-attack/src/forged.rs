@@ -3,7 +3,9 @@
 
 use std::net::Ipv4Addr;
 
-use bcnet_session::game::{self, Chat, ChecksumResponse, Directory, NewPlayerInGame, Opcode, ROUNDS, Text16};
+use bcnet_session::game::{
+    self, Chat, ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, NewPlayerInGame, Opcode, Text16,
+};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{
     Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Seq, Text,
@@ -42,7 +44,7 @@ pub(crate) fn reliable(seq: u16, payload: &[u8]) -> Message<'_> {
 
 /// Returns the ACK of a whole message.
 pub(crate) fn ack(channel: Channel, seq: u16) -> Message<'static> {
-    Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), part: None }))
+    Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), fragment: None }))
 }
 
 /// Returns the name of a player.
@@ -51,7 +53,7 @@ pub(crate) fn identity(seq: u16, peer: PeerId, name: Text<'_>) -> Message<'_> {
 }
 
 /// Returns a goodbye.
-pub(crate) fn goodbye(seq: u16, peer: PeerId) -> Message<'static> {
+pub(crate) fn disconnect(seq: u16, peer: PeerId) -> Message<'static> {
     control(seq, Body::Disconnect { peer, address: OWN_ADDRESS })
 }
 
@@ -61,13 +63,13 @@ pub(crate) fn chat(sender: PeerId, text: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the answer to a round of the file check, of an installation without any files.
-pub(crate) fn files(round: u8) -> Vec<u8> {
+pub(crate) fn checksum_response(round: u8) -> Vec<u8> {
     let version = (round == 0).then_some(0);
     payload(&game::Message::ChecksumResponse(ChecksumResponse {
         round,
         version,
         directory: 0,
-        tree: vec![Directory { files: Vec::new(), directories: Vec::new() }],
+        tree: vec![DirectoryHashes { files: Vec::new(), directories: Vec::new() }],
     }))
 }
 
@@ -83,7 +85,7 @@ pub(crate) fn unknown_opcode() -> Opcode {
 }
 
 /// Returns the ACKs of all that is in a datagram, and under which id: the one that it gives, or else the one that is known.
-pub(crate) fn thanks(heard: &[u8], known: Option<PeerId>) -> Option<(PeerId, Vec<u8>)> {
+pub(crate) fn acks_for(heard: &[u8], known: Option<PeerId>) -> Option<(PeerId, Vec<u8>)> {
     let mut plain = heard.to_vec();
     cipher::decrypt(&mut plain);
     let heard = Datagram::parse(&plain, Some(Role::Host)).ok()?;
@@ -102,19 +104,19 @@ pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
     let name = Text::new(&name).unwrap_or_default();
     let mut datagrams =
         vec![datagram(id, &[ack(Channel::Control, 0), ack(Channel::Game, 0), identity(1, id, name)])];
-    for (seq, round) in (0..).zip(ROUNDS) {
-        let files = files(round.index);
+    for (seq, round) in (0..).zip(FILE_CHECK_ROUNDS) {
+        let files = checksum_response(round.index);
         let messages = [ack(Channel::Game, seq), ack(Channel::Game, seq + 1), reliable(seq, &files)];
         datagrams.push(datagram(id, &messages));
     }
     let ready = payload(&game::Message::NewPlayerInGame(NewPlayerInGame { flags: Default::default() }));
-    datagrams.push(datagram(id, &[reliable(ROUNDS.len() as u16, &ready)]));
-    datagrams.push(hold(id, 0));
+    datagrams.push(datagram(id, &[reliable(FILE_CHECK_ROUNDS.len() as u16, &ready)]));
+    datagrams.push(stay_connected(id, 0));
     datagrams
 }
 
 /// Returns a datagram that keeps a player who hears nothing in the game: ACKs for what it was most likely told.
-pub(crate) fn hold(id: PeerId, first: u16) -> Vec<u8> {
+pub(crate) fn stay_connected(id: PeerId, first: u16) -> Vec<u8> {
     let both = |seq| [ack(Channel::Control, seq), ack(Channel::Game, seq)];
     let acks: Vec<_> = (first..first + 40).flat_map(both).collect();
     datagram(id, &acks)
@@ -125,23 +127,23 @@ pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
     let numbers: Vec<u16> = (0..=u16::MAX).collect();
     let acks =
         |numbers: &[u16]| -> Vec<_> { numbers.iter().map(|number| ack(Channel::Game, *number)).collect() };
-    numbers.chunks(ACKS).map(|numbers| datagram(id, &acks(numbers))).collect()
+    numbers.chunks(ACKS_PER_DATAGRAM).map(|numbers| datagram(id, &acks(numbers))).collect()
 }
 
 /// What a forger says that its own address is.
 const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
 /// How many fit a datagram.
-const ACKS: usize = 127;
+const ACKS_PER_DATAGRAM: usize = 127;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_a_forger_says_is_well_formed() {
+    fn forged_datagrams_are_well_formed() {
         let id = PeerId(3);
         let said = [
-            vec![connect(7, ""), connect(7, "secret"), datagram(id, &[goodbye(2, id)])],
+            vec![connect(7, ""), connect(7, "secret"), datagram(id, &[disconnect(2, id)])],
             blind_join(id, "Q"),
             all_acks(id),
         ];

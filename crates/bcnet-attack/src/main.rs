@@ -4,15 +4,13 @@
 //! loopback ([`sandbox`]). docs/attacks.md tells what each does.
 
 #[cfg(target_os = "linux")]
-mod asker;
-#[cfg(target_os = "linux")]
 mod attacks;
 #[cfg(target_os = "linux")]
 mod delays;
 #[cfg(target_os = "linux")]
-mod forge;
-#[cfg(target_os = "linux")]
 mod forged;
+#[cfg(target_os = "linux")]
+mod forger;
 #[cfg(target_os = "linux")]
 mod group;
 #[cfg(target_os = "linux")]
@@ -26,9 +24,11 @@ mod player;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
+mod query_client;
+#[cfg(target_os = "linux")]
 mod sandbox;
 #[cfg(target_os = "linux")]
-mod tap;
+mod sniffer;
 
 #[cfg(target_os = "linux")]
 use options::Environment;

@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 
 /// What one attack came to.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct AttackResult {
     pub(crate) attack: &'static str,
-    pub(crate) result: Result<Vec<Metric>, Skipped>,
+    pub(crate) result: Result<Vec<AttackMetric>, AttackSkipped>,
 }
 
 /// Why an attack did not take place.
 #[derive(Debug)]
-pub(crate) struct Skipped(pub(crate) String);
+pub(crate) struct AttackSkipped(pub(crate) String);
 
 /// Something that was measured.
 #[derive(Debug, Clone)]
-pub(crate) struct Metric {
+pub(crate) struct AttackMetric {
     name: String,
     unit: MetricUnit,
-    without: Option<f64>,
-    with: f64,
-    bar: Option<Bar>,
+    baseline: Option<f64>,
+    attacked: f64,
+    threshold: Option<Threshold>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,26 +39,26 @@ pub(crate) enum MetricUnit {
 
 /// What a metric may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Bar {
+pub(crate) enum Threshold {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Metric {
+impl AttackMetric {
     pub(crate) fn new(name: impl Into<String>, unit: MetricUnit, with: f64) -> Self {
-        Self { name: name.into(), unit, without: None, with, bar: None }
+        Self { name: name.into(), unit, baseline: None, attacked: with, threshold: None }
     }
 
-    pub(crate) fn without(self, without: f64) -> Self {
-        Self { without: Some(without), ..self }
+    pub(crate) fn baseline(self, without: f64) -> Self {
+        Self { baseline: Some(without), ..self }
     }
 
     pub(crate) fn at_most(self, most: f64) -> Self {
-        Self { bar: Some(Bar::AtMost(most)), ..self }
+        Self { threshold: Some(Threshold::AtMost(most)), ..self }
     }
 
     pub(crate) fn at_least(self, least: f64) -> Self {
-        Self { bar: Some(Bar::AtLeast(least)), ..self }
+        Self { threshold: Some(Threshold::AtLeast(least)), ..self }
     }
 
     pub(crate) fn is_named(&self, name: &str) -> bool {
@@ -67,23 +67,23 @@ impl Metric {
 
     /// Returns whether its bar holds; `None` if it has none.
     pub(crate) fn holds(&self) -> Option<bool> {
-        self.bar.map(|bar| match bar {
-            Bar::AtMost(most) => self.with <= most,
-            Bar::AtLeast(least) => self.with >= least,
+        self.threshold.map(|bar| match bar {
+            Threshold::AtMost(most) => self.attacked <= most,
+            Threshold::AtLeast(least) => self.attacked >= least,
         })
     }
 
     fn json(&self) -> Value {
-        let (at_most, at_least) = match self.bar {
-            Some(Bar::AtMost(most)) => (Some(most), None),
-            Some(Bar::AtLeast(least)) => (None, Some(least)),
+        let (at_most, at_least) = match self.threshold {
+            Some(Threshold::AtMost(most)) => (Some(most), None),
+            Some(Threshold::AtLeast(least)) => (None, Some(least)),
             None => (None, None),
         };
         json!({
             "name": self.name,
             "unit": self.unit.name(),
-            "without": self.without,
-            "with": self.with,
+            "without": self.baseline,
+            "with": self.attacked,
             "at_most": at_most,
             "at_least": at_least,
             "holds": self.holds(),
@@ -103,7 +103,7 @@ impl MetricUnit {
         }
     }
 
-    fn show(self, value: f64) -> String {
+    fn format(self, value: f64) -> String {
         match self {
             Self::Count | Self::Bytes => format!("{value:.0}"),
             Self::Millis => format!("{value:.1} ms"),
@@ -114,7 +114,7 @@ impl MetricUnit {
     }
 }
 
-impl Outcome {
+impl AttackResult {
     /// Returns whether a bar is broken.
     pub(crate) fn is_broken(&self) -> bool {
         self.result.iter().flatten().any(|metric| metric.holds() == Some(false))
@@ -123,30 +123,30 @@ impl Outcome {
     pub(crate) fn json(&self) -> Value {
         match &self.result {
             Ok(metrics) => {
-                let metrics: Vec<Value> = metrics.iter().map(Metric::json).collect();
+                let metrics: Vec<Value> = metrics.iter().map(AttackMetric::json).collect();
                 json!({ "attack": self.attack, "holds": !self.is_broken(), "metrics": metrics })
             }
-            Err(Skipped(why)) => json!({ "attack": self.attack, "skipped": why }),
+            Err(AttackSkipped(why)) => json!({ "attack": self.attack, "skipped": why }),
         }
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for AttackResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metrics = match &self.result {
             Ok(metrics) => metrics,
-            Err(Skipped(why)) => return writeln!(f, "{}: skipped, {why}", self.attack),
+            Err(AttackSkipped(why)) => return writeln!(f, "{}: skipped, {why}", self.attack),
         };
         writeln!(f, "{}: {}", self.attack, if self.is_broken() { "BROKEN" } else { "holds" })?;
         writeln!(f, "  {:<44} {:>12} {:>12} {:>14}", "", "without", "with", "bar")?;
-        for Metric { name, unit, without, with, bar } in metrics {
-            let without = without.map_or_else(String::new, |value| unit.show(value));
+        for AttackMetric { name, unit, baseline: without, attacked: with, threshold: bar } in metrics {
+            let without = without.map_or_else(String::new, |value| unit.format(value));
             let bar = match bar {
-                Some(Bar::AtMost(most)) => format!("≤ {}", unit.show(*most)),
-                Some(Bar::AtLeast(least)) => format!("≥ {}", unit.show(*least)),
+                Some(Threshold::AtMost(most)) => format!("≤ {}", unit.format(*most)),
+                Some(Threshold::AtLeast(least)) => format!("≥ {}", unit.format(*least)),
                 None => String::new(),
             };
-            write!(f, "  {name:<44} {without:>12} {:>12} {bar:>14}", unit.show(*with))?;
+            write!(f, "  {name:<44} {without:>12} {:>12} {bar:>14}", unit.format(*with))?;
             f.write_str("\n")?;
         }
         Ok(())
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_broken_beyond_it_and_not_at_it() {
-        let metric = |with| Metric::new("lost", MetricUnit::Count, with).without(0.0);
+    fn threshold_is_broken_only_beyond_its_value() {
+        let metric = |with| AttackMetric::new("lost", MetricUnit::Count, with).baseline(0.0);
         assert_eq!(metric(3.0).holds(), None);
         assert_eq!(
             [metric(3.0).at_most(3.0).holds(), metric(3.0).at_most(2.9).holds()],
@@ -169,9 +169,9 @@ mod tests {
             [metric(3.0).at_least(3.0).holds(), metric(3.0).at_least(3.1).holds()],
             [Some(true), Some(false)]
         );
-        let broken = Outcome { attack: "x", result: Ok(vec![metric(1.0), metric(1.0).at_most(0.0)]) };
+        let broken = AttackResult { attack: "x", result: Ok(vec![metric(1.0), metric(1.0).at_most(0.0)]) };
         assert!(broken.is_broken() && broken.to_string().contains("BROKEN"));
-        let skipped = Outcome { attack: "x", result: Err(Skipped("no rights".into())) };
+        let skipped = AttackResult { attack: "x", result: Err(AttackSkipped("no rights".into())) };
         assert!(!skipped.is_broken() && skipped.to_string() == "x: skipped, no rights\n");
     }
 }

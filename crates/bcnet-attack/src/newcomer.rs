@@ -5,36 +5,36 @@ use std::time::Duration;
 use bcnet_transport::Time;
 
 use crate::Environment;
-use crate::delays::{Delays, sleep_until};
-use crate::player::{JoinRequest, Link, Player, wait};
+use crate::delays::{DelaySamples, sleep_until};
+use crate::player::{AttackPlayer, JoinRequest, LinkProfile, wait_for_players};
 use crate::process::Process;
 
 /// How newcomers fared.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Joins {
+pub(crate) struct JoinResults {
     pub(crate) tries: u64,
     /// How long those took who got in.
-    pub(crate) delays: Delays,
+    pub(crate) delays: DelaySamples,
 }
 
-impl Joins {
+impl JoinResults {
     /// Returns the share of tries that led into the game in time.
-    pub(crate) fn share(&self) -> f64 {
+    pub(crate) fn success_share(&self) -> f64 {
         self.delays.count() as f64 / self.tries.max(1) as f64
     }
 }
 
 /// Lets newcomers join one after the other, each from a network of its own, spread over the time of the victims. Each plays
 /// for a moment and leaves.
-pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<Joins> {
-    let mut joins = Joins::default();
+pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<JoinResults> {
+    let mut joins = JoinResults::default();
     let start = env.clock.now();
     // Together they must not take longer than the attack lasts.
-    let end = start + max_time(env);
+    let end = start + max_total_time(env);
     for number in 0..env.tries {
-        let due = start + (env.time * u32::from(number) / u32::from(env.tries));
+        let due = start + (env.measure_time * u32::from(number) / u32::from(env.tries));
         sleep_until(env.clock, due);
-        if env.clock.now() + PATIENCE > end {
+        if env.clock.now() + JOIN_TIMEOUT > end {
             break;
         }
         joins.tries += 1;
@@ -46,8 +46,8 @@ pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<
 }
 
 /// Returns how long tries to join may take together.
-pub(crate) fn max_time(env: &Environment) -> Duration {
-    2 * env.time + 4 * PATIENCE
+pub(crate) fn max_total_time(env: &Environment) -> Duration {
+    2 * env.measure_time + 4 * JOIN_TIMEOUT
 }
 
 /// Returns how long it took to join; `None` if it took too long.
@@ -58,19 +58,19 @@ pub(crate) fn join_once(
 ) -> anyhow::Result<Option<Duration>> {
     let request = JoinRequest {
         server: process.address(),
-        from: env.sandbox.honest(FIRST + number),
+        from: env.sandbox.honest_address(FIRST_ADDRESS + number),
         name: &format!("Newcomer {number}"),
         password: process.password(),
         nonce: (env.seed as u32).wrapping_mul(0x9E37_79B9) ^ u32::from(number),
-        link: Link::UNLIMITED,
+        link: LinkProfile::UNLIMITED,
     };
     let clock = env.clock;
     let start = clock.now();
-    let end = start + PATIENCE;
-    let mut player = Player::connect(env.sandbox, clock, request)?;
-    while player.entered.is_none() && player.over.is_none() && clock.now() < end {
-        player.turn(|_, _, _| {});
-        wait(clock, [&player], end);
+    let end = start + JOIN_TIMEOUT;
+    let mut player = AttackPlayer::connect(env.sandbox, clock, request)?;
+    while player.entered.is_none() && player.end.is_none() && clock.now() < end {
+        player.poll(|_, _, _| {});
+        wait_for_players(clock, [&player], end);
     }
     let entered: Option<Time> = player.entered.filter(|entered| *entered <= end);
     player.leave();
@@ -78,6 +78,6 @@ pub(crate) fn join_once(
 }
 
 /// How long a newcomer waits.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Newcomers have other addresses than those who are there already.
-const FIRST: u16 = 1000;
+const FIRST_ADDRESS: u16 = 1000;

@@ -10,7 +10,7 @@ use clap::Parser;
 use serde_json::json;
 
 use crate::attacks::{ATTACKS, Attack};
-use crate::metrics::{Outcome, Skipped};
+use crate::metrics::{AttackResult, AttackSkipped};
 use crate::sandbox::Sandbox;
 use bcnet_udp::Clock;
 
@@ -92,7 +92,7 @@ pub(crate) struct Environment {
     pub(crate) clock: Clock,
     pub(crate) bcnet: PathBuf,
     /// How long victims measure.
-    pub(crate) time: Duration,
+    pub(crate) measure_time: Duration,
     /// How often a newcomer tries to join.
     pub(crate) tries: u16,
     pub(crate) rate: Option<u32>,
@@ -110,7 +110,7 @@ impl Environment {
     }
 
     /// Returns whether a case of an attack is wanted.
-    pub(crate) fn is_chosen(&self, case: &str) -> bool {
+    pub(crate) fn is_selected(&self, case: &str) -> bool {
         self.case.as_ref().is_none_or(|wanted| case.contains(wanted.as_str()))
     }
 
@@ -122,7 +122,7 @@ impl Environment {
 
 pub(crate) fn run() -> ExitCode {
     let args = Args::parse();
-    match attack(&args) {
+    match run_attacks(&args) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("bcnet-attack: {error:#}");
@@ -131,15 +131,15 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn attack(args: &Args) -> anyhow::Result<ExitCode> {
+fn run_attacks(args: &Args) -> anyhow::Result<ExitCode> {
     if args.attacks.iter().any(|name| name == "list") {
-        for Attack { name, does, .. } in ATTACKS {
+        for Attack { name, description: does, .. } in ATTACKS {
             println!("{name:<18} {does}");
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let chosen = choose(&args.attacks)?;
-    let bcnet = program(args.bcnet.clone())?;
+    let chosen = select_attacks(&args.attacks)?;
+    let bcnet = find_program(args.bcnet.clone())?;
     let time = match args.minutes {
         Some(minutes) => Duration::from_secs(60 * minutes),
         None if args.quick => Duration::from_secs(4),
@@ -149,7 +149,7 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
         sandbox: Sandbox::enter(args.loopback, args.at)?,
         clock: Clock::start(),
         bcnet,
-        time,
+        measure_time: time,
         tries: if args.minutes.is_some() { 100 } else { (time.as_secs() as u16).clamp(4, 100) },
         rate: args.rate,
         case: args.case.clone(),
@@ -158,7 +158,7 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut outcomes = Vec::new();
     for attack in chosen {
-        env.progress(attack.name, attack.does);
+        env.progress(attack.name, attack.description);
         let outcome = run_one(&env, attack)?;
         if !args.json {
             println!("{outcome}");
@@ -167,7 +167,7 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let broken: Vec<&str> = outcomes.iter().filter(|one| one.is_broken()).map(|one| one.attack).collect();
     if args.json {
-        let outcomes: Vec<_> = outcomes.iter().map(Outcome::json).collect();
+        let outcomes: Vec<_> = outcomes.iter().map(AttackResult::json).collect();
         println!(
             "{}",
             json!({ "seed": args.seed, "seconds": time.as_secs(), "broken": broken, "attacks": outcomes })
@@ -178,16 +178,18 @@ fn attack(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn run_one(env: &Environment, attack: &'static Attack) -> anyhow::Result<Outcome> {
-    let result = if attack.forges && !env.sandbox.can_forge() {
-        Err(Skipped("it forges addresses, which needs a network namespace: run it without --loopback".into()))
+fn run_one(env: &Environment, attack: &'static Attack) -> anyhow::Result<AttackResult> {
+    let result = if attack.needs_forging && !env.sandbox.can_forge() {
+        Err(AttackSkipped(
+            "it forges addresses, which needs a network namespace: run it without --loopback".into(),
+        ))
     } else {
         Ok((attack.run)(env).with_context(|| attack.name)?)
     };
-    Ok(Outcome { attack: attack.name, result })
+    Ok(AttackResult { attack: attack.name, result })
 }
 
-fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Attack>> {
+fn select_attacks(names: &[String]) -> anyhow::Result<Vec<&'static Attack>> {
     let mut chosen = Vec::new();
     for name in names {
         if name == "all" {
@@ -202,7 +204,7 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Attack>> {
 }
 
 /// Returns the program to attack, which must be there, as an absolute path: it is run in another directory.
-fn program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+fn find_program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let beside = || -> anyhow::Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("bcnet")) };
     let path = given.map_or_else(beside, Ok)?;
     path.canonicalize().with_context(|| {

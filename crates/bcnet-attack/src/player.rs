@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, End, Event, Milestone, Options};
+use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event, Milestone};
 use bcnet_session::game::{ObjectId, Ship, Species, Text8};
 use bcnet_transport::{Config, Connect, Time, cipher};
 use bcnet_udp::Clock;
@@ -25,54 +25,54 @@ pub(crate) struct JoinRequest<'a> {
     pub(crate) name: &'a str,
     pub(crate) password: &'a str,
     pub(crate) nonce: u32,
-    pub(crate) link: Link,
+    pub(crate) link: LinkProfile,
 }
 
 /// How a player is connected: what it is sent waits for its link, and is lost if too much waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
+pub(crate) struct LinkProfile {
     /// How long a datagram takes, beside what it takes on this machine.
-    pub(crate) lag: Duration,
+    pub(crate) delay: Duration,
     /// How many bytes a second the link carries, headers of UDP and IP included.
     pub(crate) rate: Option<u32>,
 }
 
-impl Link {
+impl LinkProfile {
     /// No delay and no limit.
-    pub(crate) const UNLIMITED: Self = Self { lag: Duration::ZERO, rate: None };
+    pub(crate) const UNLIMITED: Self = Self { delay: Duration::ZERO, rate: None };
     /// 96 kbit/s, a few countries away.
-    pub(crate) const SLOW: Self = Self { lag: Duration::from_millis(40), rate: Some(12_000) };
+    pub(crate) const SLOW: Self = Self { delay: Duration::from_millis(40), rate: Some(12_000) };
 }
 
 /// A player and its socket.
-pub(crate) struct Player {
+pub(crate) struct AttackPlayer {
     pub(crate) client: Client,
     pub(crate) name: String,
     pub(crate) ship: Option<ObjectId>,
     /// Why it is over, if it is.
-    pub(crate) over: Option<End>,
+    pub(crate) end: Option<DisconnectReason>,
     /// When the server gave it an id.
     pub(crate) connected: Option<Time>,
     /// When the server listed it.
     pub(crate) entered: Option<Time>,
     /// Whether it answers about its files, and enters the game.
-    pub(crate) plays: bool,
+    pub(crate) enters_game: bool,
     /// Which datagrams it takes, deciphered; the others are as good as lost.
-    pub(crate) takes: fn(&[u8]) -> bool,
+    pub(crate) accepts: fn(&[u8]) -> bool,
     /// How many it did not take.
-    pub(crate) refused: u64,
+    pub(crate) rejected: u64,
     socket: UdpSocket,
     clock: Clock,
-    since: Time,
-    link: Link,
+    started: Time,
+    link: LinkProfile,
     /// When the link has carried all that it was given.
-    link_free: Time,
+    link_free_at: Time,
     /// What is on its way to it, and when it arrives.
     in_flight: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
     payload: Vec<u8>,
 }
 
-impl Player {
+impl AttackPlayer {
     /// Asks to be let in.
     pub(crate) fn connect(sandbox: Sandbox, clock: Clock, request: JoinRequest<'_>) -> anyhow::Result<Self> {
         sandbox.check(request.server)?;
@@ -81,22 +81,22 @@ impl Player {
         socket.set_nonblocking(true)?;
         let connect = Connect { host: request.server, nonce: request.nonce, password: request.password };
         let config = Config { address: request.from, ..Config::default() };
-        let client = Client::connect(config, connect, Options::named(request.name), clock.now());
+        let client = Client::connect(config, connect, ClientOptions::with_name(request.name), clock.now());
         Ok(Self {
             client,
             name: request.name.into(),
             ship: None,
-            over: None,
+            end: None,
             connected: None,
             entered: None,
-            plays: true,
-            takes: |_| true,
-            refused: 0,
+            enters_game: true,
+            accepts: |_| true,
+            rejected: 0,
             socket,
             clock,
-            since: clock.now(),
+            started: clock.now(),
             link: request.link,
-            link_free: Time::ZERO,
+            link_free_at: Time::ZERO,
             in_flight: VecDeque::new(),
             payload: Vec::new(),
         })
@@ -117,27 +117,27 @@ impl Player {
 
     /// Takes what has arrived, does what a client does by itself on its way into the game, tells `hear` the rest, and sends
     /// what is to be sent.
-    pub(crate) fn turn(&mut self, mut hear: impl FnMut(&Event, &[u8], Time)) {
+    pub(crate) fn poll(&mut self, mut on_event: impl FnMut(&Event, &[u8], Time)) {
         self.receive();
         let now = self.clock.now();
         while self.in_flight.front().is_some_and(|(due, ..)| *due <= now) {
             let Some((_, from, mut bytes)) = self.in_flight.pop_front() else { break };
-            if self.refuses(&bytes) {
-                self.refused += 1;
+            if self.rejects(&bytes) {
+                self.rejected += 1;
                 continue;
             }
             self.client.handle_datagram(from, &mut bytes, now);
-            self.take_events(&mut hear);
+            self.take_events(&mut on_event);
         }
         self.client.handle_timeout(self.clock.now());
-        self.take_events(&mut hear);
+        self.take_events(&mut on_event);
         self.send();
     }
 
-    fn refuses(&self, datagram: &[u8]) -> bool {
+    fn rejects(&self, datagram: &[u8]) -> bool {
         let mut plain = datagram.to_vec();
         cipher::decrypt(&mut plain);
-        !(self.takes)(&plain)
+        !(self.accepts)(&plain)
     }
 
     fn receive(&mut self) {
@@ -146,7 +146,7 @@ impl Player {
             match self.socket.recv_from(&mut buffer) {
                 Ok((len, SocketAddr::V4(from))) => {
                     let bytes = buffer.get(..len).unwrap_or_default();
-                    if let Some(due) = self.carry(len) {
+                    if let Some(due) = self.arrival_time(len) {
                         self.in_flight.push_back((due, from, bytes.to_vec()));
                     }
                 }
@@ -158,15 +158,15 @@ impl Player {
     }
 
     /// Returns when the link has carried so many bytes more; `None` if too many wait already.
-    fn carry(&mut self, len: usize) -> Option<Time> {
+    fn arrival_time(&mut self, len: usize) -> Option<Time> {
         let now = self.clock.now();
-        let Some(rate) = self.link.rate else { return Some(now + self.link.lag) };
-        let start = self.link_free.max(now);
-        if start.since(now) > MAX_WAIT {
+        let Some(rate) = self.link.rate else { return Some(now + self.link.delay) };
+        let start = self.link_free_at.max(now);
+        if start.since(now) > MAX_LINK_QUEUE {
             return None;
         }
-        self.link_free = start + Duration::from_secs_f64((len + HEADERS) as f64 / f64::from(rate));
-        Some(self.link_free + self.link.lag)
+        self.link_free_at = start + Duration::from_secs_f64((len + HEADER_BYTES) as f64 / f64::from(rate));
+        Some(self.link_free_at + self.link.delay)
     }
 
     /// Sends what is to be sent.
@@ -185,28 +185,28 @@ impl Player {
         drop(self.socket.send_to(datagram, server));
     }
 
-    fn take_events(&mut self, hear: &mut impl FnMut(&Event, &[u8], Time)) {
+    fn take_events(&mut self, on_event: &mut impl FnMut(&Event, &[u8], Time)) {
         let now = self.clock.now();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
             // What cannot be sent now is not sent: then the server throws the player out, which is measured.
             match event.milestone() {
                 Some(Milestone::Connected(_)) => self.connected = Some(now),
-                Some(Milestone::FileCheck(_)) if self.plays => {
-                    let _ = self.client.answer_from(&Manifest::stand_in(), now);
+                Some(Milestone::FileCheck(_)) if self.enters_game => {
+                    let _ = self.client.answer_from_manifest(&Manifest::placeholder(), now);
                 }
-                Some(Milestone::Load) if self.plays => drop(self.client.enter(now)),
+                Some(Milestone::Load) if self.enters_game => drop(self.client.enter(now)),
                 Some(Milestone::Entered) => self.entered = Some(now),
-                Some(Milestone::Gone { end, .. }) => self.over = Some(end),
+                Some(Milestone::Gone { reason: end, .. }) => self.end = Some(end),
                 Some(Milestone::FileCheck(_) | Milestone::Settings(_) | Milestone::Load) | None => {}
             }
-            hear(&event, &payload, now);
+            on_event(&event, &payload, now);
         }
         self.payload = payload;
     }
 
     /// Takes a ship.
-    pub(crate) fn take_ship(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn create_ship(&mut self) -> anyhow::Result<()> {
         let ship = Ship {
             species: Species(5),
             position: [0.0; 3],
@@ -221,13 +221,13 @@ impl Player {
     }
 
     /// Returns whether it is out of the game, or is not let in.
-    pub(crate) fn is_gone(&self) -> bool {
-        let is_late = self.clock.now().since(self.since) > MAX_ANSWER_TIME;
-        self.over.is_some() || self.connected.is_none() && is_late
+    pub(crate) fn has_left_or_timed_out(&self) -> bool {
+        let is_late = self.clock.now().since(self.started) > CONNECT_TIMEOUT;
+        self.end.is_some() || self.connected.is_none() && is_late
     }
 
     /// Says goodbye, once.
-    pub(crate) fn say_goodbye(&mut self) {
+    pub(crate) fn send_disconnect(&mut self) {
         self.client.leave(self.clock.now());
         self.send();
     }
@@ -235,22 +235,26 @@ impl Player {
     /// Says goodbye, and waits a moment for that to be heard.
     pub(crate) fn leave(mut self) {
         self.client.leave(self.clock.now());
-        let end = self.clock.now() + GOODBYE;
+        let end = self.clock.now() + LEAVE_TIMEOUT;
         while !self.client.is_closed() && self.clock.now() < end {
-            self.turn(|_, _, _| {});
-            wait(self.clock, [&self], end);
+            self.poll(|_, _, _| {});
+            wait_for_players(self.clock, [&self], end);
         }
     }
 }
 
-impl AsFd for Player {
+impl AsFd for AttackPlayer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 /// Waits until a player hears something or has something to do, but no longer than until `end`.
-pub(crate) fn wait<'a>(clock: Clock, players: impl IntoIterator<Item = &'a Player>, end: Time) {
+pub(crate) fn wait_for_players<'a>(
+    clock: Clock,
+    players: impl IntoIterator<Item = &'a AttackPlayer>,
+    end: Time,
+) {
     let mut due = end;
     let mut sockets: Vec<PollFd<'a>> = Vec::new();
     for player in players {
@@ -264,10 +268,10 @@ pub(crate) fn wait<'a>(clock: Clock, players: impl IntoIterator<Item = &'a Playe
 }
 
 /// Of IPv4 and UDP.
-const HEADERS: usize = 28;
+const HEADER_BYTES: usize = 28;
 /// How much waits before a link, told as time.
-const MAX_WAIT: Duration = Duration::from_millis(500);
+const MAX_LINK_QUEUE: Duration = Duration::from_millis(500);
 /// How long it waits for an id.
-const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a goodbye may take.
-const GOODBYE: Duration = Duration::from_secs(1);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -22,15 +22,15 @@ pub(crate) struct Process {
     directory: PathBuf,
     bcnet: PathBuf,
     /// What it said when it was ready.
-    ready: String,
+    ready_line: String,
     env: Environment,
     password: String,
 }
 
 /// What a process has taken.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Usage {
-    pub(crate) processor: Duration,
+pub(crate) struct TargetUsage {
+    pub(crate) cpu_time: Duration,
     /// The most memory so far.
     pub(crate) peak_bytes: u64,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Usage {
 impl Process {
     /// Starts a server with one session, or with several.
     pub(crate) fn serve(env: &Environment, options: &[&str]) -> anyhow::Result<Self> {
-        let bind = env.sandbox.server().to_string();
+        let bind = env.sandbox.server_address().to_string();
         let fixed = ["serve", "--bind", &bind, "--name", "Target", "--set", "log.format=json"];
         let control = ["--set", "server.control=control.sock"];
         let further = env.set.iter().map(String::as_str);
@@ -51,19 +51,19 @@ impl Process {
     }
 
     pub(crate) fn master(env: &Environment) -> anyhow::Result<Self> {
-        let bind = env.sandbox.server().to_string();
+        let bind = env.sandbox.server_address().to_string();
         Self::start(env, "", &["master", "--bind", &bind, "--udp", "0", "--tcp", "0", "--json"])
     }
 
     pub(crate) fn proxy(env: &Environment, upstream: SocketAddrV4, options: &[&str]) -> anyhow::Result<Self> {
-        let (listen, upstream) = (format!("{}:0", env.sandbox.server()), upstream.to_string());
+        let (listen, upstream) = (format!("{}:0", env.sandbox.server_address()), upstream.to_string());
         let fixed = ["proxy", "--listen", &listen, "--upstream", &upstream, "--log-json"];
         Self::start(env, "", &[&fixed[..], options].concat())
     }
 
     /// Starts a server with this configuration.
     pub(crate) fn serve_configured(env: &Environment, config: &str) -> anyhow::Result<Self> {
-        let bind = env.sandbox.server().to_string();
+        let bind = env.sandbox.server_address().to_string();
         let control = ["--set", "server.control=control.sock", "--set", "log.format=json"];
         Self::start(env, config, &[&["serve", "--bind", &bind], &control[..]].concat())
     }
@@ -76,7 +76,7 @@ impl Process {
         if !config.is_empty() {
             fs::write(directory.join("bcnet.toml"), config)?;
         }
-        let log = File::create(directory.join(LOG))?;
+        let log = File::create(directory.join(LOG_FILE))?;
         let child = Command::new(&env.bcnet)
             .args(args)
             .current_dir(&directory)
@@ -92,7 +92,7 @@ impl Process {
             child,
             directory,
             bcnet: env.bcnet.clone(),
-            ready: String::new(),
+            ready_line: String::new(),
             env: env.clone(),
             password: String::new(),
         };
@@ -103,8 +103,8 @@ impl Process {
             // Who does not wait any longer is not told.
             drop(BufReader::new(output).read_line(&mut line).map(|_| sender.send(line)));
         });
-        process.ready = receiver.recv_timeout(STARTING).unwrap_or_default();
-        if !process.ready.contains(" ready ") {
+        process.ready_line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
+        if !process.ready_line.contains(" ready ") {
             let command = format!("{} {}", env.bcnet.display(), args.join(" "));
             bail!("{command}: does not start: {}", process.log().unwrap_or_default().trim());
         }
@@ -112,20 +112,20 @@ impl Process {
     }
 
     /// Returns a value that the process told when it was ready, such as `port`.
-    pub(crate) fn told(&self, key: &str) -> anyhow::Result<&str> {
-        let words = self.ready.split_whitespace();
+    pub(crate) fn ready_value(&self, key: &str) -> anyhow::Result<&str> {
+        let words = self.ready_line.split_whitespace();
         let value = words.filter_map(|word| word.split_once('=')).find(|(name, _)| *name == key);
-        value.map(|(_, value)| value).ok_or_else(|| anyhow!("no {key} in: {}", self.ready.trim()))
+        value.map(|(_, value)| value).ok_or_else(|| anyhow!("no {key} in: {}", self.ready_line.trim()))
     }
 
     /// Returns where a port that it told is.
-    pub(crate) fn at(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
-        Ok(SocketAddrV4::new(self.env.sandbox.server(), self.told(key)?.parse()?))
+    pub(crate) fn ready_address(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
+        Ok(SocketAddrV4::new(self.env.sandbox.server_address(), self.ready_value(key)?.parse()?))
     }
 
     /// Returns where players come to; port 0 if it has no place for them.
     pub(crate) fn address(&self) -> SocketAddrV4 {
-        self.at("port").unwrap_or_else(|_| SocketAddrV4::new(self.env.sandbox.server(), 0))
+        self.ready_address("port").unwrap_or_else(|_| SocketAddrV4::new(self.env.sandbox.server_address(), 0))
     }
 
     pub(crate) fn password(&self) -> &str {
@@ -163,8 +163,8 @@ impl Process {
         Ok(players.iter().filter_map(read).collect())
     }
 
-    pub(crate) fn usage(&self) -> Usage {
-        usage_of(self.child.id()).unwrap_or_default()
+    pub(crate) fn usage(&self) -> TargetUsage {
+        read_usage(self.child.id()).unwrap_or_default()
     }
 
     /// Returns whether it still runs.
@@ -174,12 +174,12 @@ impl Process {
 
     /// Returns the log so far.
     pub(crate) fn log(&self) -> anyhow::Result<String> {
-        let bytes = fs::read(self.directory.join(LOG))?;
+        let bytes = fs::read(self.directory.join(LOG_FILE))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns the lines of the log with this event.
-    pub(crate) fn logged(&self, event: &str) -> anyhow::Result<Vec<Value>> {
+    pub(crate) fn log_events(&self, event: &str) -> anyhow::Result<Vec<Value>> {
         let log = self.log()?;
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         Ok(lines.filter(|line| line["event"] == event).collect())
@@ -191,7 +191,7 @@ impl Drop for Process {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // It may be gone already.
         let _ = id.map(|id| kill_process(id, Signal::TERM));
-        let end = self.env.clock.now() + ENDING;
+        let end = self.env.clock.now() + STOP_TIMEOUT;
         while self.is_alive() && self.env.clock.now() < end {
             thread::sleep(Duration::from_millis(10));
         }
@@ -201,7 +201,7 @@ impl Drop for Process {
     }
 }
 
-fn usage_of(process: u32) -> Option<Usage> {
+fn read_usage(process: u32) -> Option<TargetUsage> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in brackets, may have blanks.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -211,11 +211,11 @@ fn usage_of(process: u32) -> Option<Usage> {
     let kibibytes: u64 = peak.split_whitespace().next()?.parse().ok()?;
     let per_second = rustix::param::clock_ticks_per_second();
     let processor = Duration::from_secs_f64(ticks as f64 / per_second as f64);
-    Some(Usage { processor, peak_bytes: kibibytes << 10 })
+    Some(TargetUsage { cpu_time: processor, peak_bytes: kibibytes << 10 })
 }
 
-const LOG: &str = "log";
+const LOG_FILE: &str = "log";
 /// How long a start may take.
-const STARTING: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a goodbye may take.
-const ENDING: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);

@@ -30,7 +30,7 @@ enum Isolation {
 impl Sandbox {
     /// Enters a namespace of its own, or stays where it is if that is wanted. The process must have no other threads yet.
     pub(crate) fn enter(loopback: bool, at: Option<Ipv4Addr>) -> anyhow::Result<Self> {
-        let isolation = if loopback { Isolation::Loopback } else { make_namespace()? };
+        let isolation = if loopback { Isolation::Loopback } else { enter_namespace()? };
         let usual = match isolation {
             Isolation::Namespace => Ipv4Addr::new(198, 51, 100, 1),
             Isolation::Loopback => Ipv4Addr::LOCALHOST,
@@ -58,12 +58,12 @@ impl Sandbox {
     }
 
     /// Returns the address of what is attacked.
-    pub(crate) const fn server(self) -> Ipv4Addr {
+    pub(crate) const fn server_address(self) -> Ipv4Addr {
         self.server
     }
 
     /// Returns the address of an honest person, who shares no network with any other.
-    pub(crate) fn honest(self, number: u16) -> Ipv4Addr {
+    pub(crate) fn honest_address(self, number: u16) -> Ipv4Addr {
         let [high, low] = number.to_be_bytes();
         match self.isolation {
             Isolation::Namespace => Ipv4Addr::new(20, high, low, 10),
@@ -72,7 +72,7 @@ impl Sandbox {
     }
 
     /// Returns an address of an attacker who has one machine.
-    pub(crate) const fn attacker(self) -> Ipv4Addr {
+    pub(crate) const fn attacker_address(self) -> Ipv4Addr {
         match self.isolation {
             Isolation::Namespace => Ipv4Addr::new(203, 0, 113, 66),
             Isolation::Loopback => Ipv4Addr::new(127, 66, 66, 66),
@@ -82,7 +82,7 @@ impl Sandbox {
 
 /// Makes a network namespace and leads this process into it. Those without the right to do that get a user namespace, too,
 /// if the system lets them.
-fn make_namespace() -> anyhow::Result<Isolation> {
+fn enter_namespace() -> anyhow::Result<Isolation> {
     let [user, group] = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
     if unshare(UnshareFlags::NEWNET).is_err() {
         unshare(UnshareFlags::NEWNET | UnshareFlags::NEWUSER).context(
@@ -124,16 +124,23 @@ fn ip(args: &[&str]) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    const AT: fn(u8, u8, u8, u8) -> SocketAddrV4 =
+    const ADDRESS: fn(u8, u8, u8, u8) -> SocketAddrV4 =
         |a, b, c, d| SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), 22101);
 
     #[test]
-    fn on_loopback_every_other_target_is_refused() {
+    fn loopback_sandbox_refuses_other_targets() {
         let sandbox = Sandbox { isolation: Isolation::Loopback, server: Ipv4Addr::LOCALHOST };
-        assert!(sandbox.check(AT(127, 0, 0, 1)).is_ok() && sandbox.check(AT(127, 255, 255, 254)).is_ok());
-        for target in
-            [AT(198, 51, 100, 1), AT(10, 0, 0, 1), AT(0, 0, 0, 0), AT(255, 255, 255, 255), AT(224, 0, 0, 1)]
-        {
+        assert!(
+            sandbox.check(ADDRESS(127, 0, 0, 1)).is_ok()
+                && sandbox.check(ADDRESS(127, 255, 255, 254)).is_ok()
+        );
+        for target in [
+            ADDRESS(198, 51, 100, 1),
+            ADDRESS(10, 0, 0, 1),
+            ADDRESS(0, 0, 0, 0),
+            ADDRESS(255, 255, 255, 255),
+            ADDRESS(224, 0, 0, 1),
+        ] {
             let error = sandbox.check(target).expect_err("it is somebody else's");
             assert!(error.to_string().starts_with(&format!("{}: refused", target.ip())), "{error}");
         }
@@ -141,9 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn honest_people_share_no_network() {
+    fn honest_addresses_share_no_network() {
         let sandbox = Sandbox { isolation: Isolation::Namespace, server: Ipv4Addr::LOCALHOST };
-        let mut networks: Vec<_> = (0..1000).map(|n| u32::from(sandbox.honest(n)) >> 8).collect();
+        let mut networks: Vec<_> = (0..1000).map(|n| u32::from(sandbox.honest_address(n)) >> 8).collect();
         networks.sort_unstable();
         networks.dedup();
         assert_eq!(networks.len(), 1000);

@@ -4,13 +4,13 @@
 //! [`show`] prints an answer so that nothing in it takes over a terminal. [`did_you_mean`] finds what a mistyped name was
 //! meant to be, here and wherever else people type names.
 
-mod nearest;
+mod render;
 mod request;
-mod table;
+mod spelling;
 
-pub use nearest::{did_you_mean, misspelt, short};
-pub use request::{Answer, Envelope, MAX_REQUEST, Refusal, Request, is_secret};
-pub use table::{Column, show, shown, span, table};
+pub use render::{ColumnSpec, format_duration, render_answer, render_table, sanitize_for_terminal};
+pub use request::{ControlResponse, Envelope, MAX_REQUEST, Request, RequestError, is_secret};
+pub use spelling::{correct_spelling, did_you_mean, escape_key};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

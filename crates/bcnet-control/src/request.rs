@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::nearest::{did_you_mean, short};
+use crate::spelling::{did_you_mean, escape_key};
 
 /// What a server can be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
@@ -193,7 +193,7 @@ impl Request {
     }
 
     /// Returns the word for what concerns the whole server and cannot be done for one of its sessions.
-    pub const fn of_server(&self) -> Option<&'static str> {
+    pub const fn server_wide_name(&self) -> Option<&'static str> {
         match self {
             Self::Unban { .. } => Some("unban"),
             Self::Bans => Some("bans"),
@@ -281,24 +281,25 @@ impl Envelope {
     /// # Errors
     /// What is wrong, in one short line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| plain(&error))?;
+        let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| error_line(&error))?;
         let keys: Vec<String> = given.keys().cloned().collect();
-        let envelope: Self = serde_json::from_value(Value::Object(given)).map_err(|error| plain(&error))?;
+        let envelope: Self =
+            serde_json::from_value(Value::Object(given)).map_err(|error| error_line(&error))?;
         // It is written with all the keys that it has.
-        let written = serde_json::to_value(&envelope).map_err(|error| plain(&error))?;
+        let written = serde_json::to_value(&envelope).map_err(|error| error_line(&error))?;
         let known = || written.as_object().into_iter().flat_map(Map::keys);
         match keys.iter().find(|key| known().all(|known| known != *key)) {
             None => Ok(envelope),
             Some(key) => {
                 let near = did_you_mean(key, known().map(String::as_str));
-                Err(format!("unknown key `{}`{near}", short(key)))
+                Err(format!("unknown key `{}`{near}", escape_key(key)))
             }
         }
     }
 }
 
 /// Returns what is wrong in one line of some length, for it may repeat what came.
-fn plain(error: &serde_json::Error) -> String {
+fn error_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let shown: String = text.chars().flat_map(char::escape_debug).take(MAX_ERROR).collect();
     // They stand around names, and are nothing to be afraid of.
@@ -310,7 +311,7 @@ const MAX_ERROR: usize = 240;
 /// What a server answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ControlResponse {
     /// It was done, and this is known.
     Ok(Value),
     /// It was not done: why, in one line.
@@ -319,19 +320,19 @@ pub enum Answer {
 
 /// Why a request was not done, for its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct RequestError(pub String);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<Result<Value, Refusal>> for Answer {
-    fn from(result: Result<Value, Refusal>) -> Self {
+impl From<Result<Value, RequestError>> for ControlResponse {
+    fn from(result: Result<Value, RequestError>) -> Self {
         match result {
             Ok(value) => Self::Ok(value),
-            Err(Refusal(reason)) => Self::Error(reason),
+            Err(RequestError(reason)) => Self::Error(reason),
         }
     }
 }
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_reads_as_it_was_typed_but_for_passwords() {
+    fn request_displays_as_typed_without_passwords() {
         let kick = Request::Kick { player: "Bob".into(), reason: Some("no ramming".into()) };
         assert_eq!(kick.to_string(), "kick Bob no ramming");
         let (target, expiry, reason) = ("Bob".into(), Some("2h".into()), None);
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_an_error() {
+    fn invalid_request_is_an_error() {
         for line in [
             "",
             "{}",
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_key_is_an_error_for_every_command() {
+    fn mistyped_key_is_an_error_for_every_command() {
         for (line, error) in [
             (r#"{"command":"restart","sesion":"Two"}"#, "unknown key `sesion`; did you mean `session`?"),
             (r#"{"command":"stop","x":null}"#, "unknown key `x`"),

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bcnet_transport::wire::{MAX_DATAGRAM, PeerId};
-use bcnet_transport::{Config, Connect, Deadlines, Endpoint, Engine, Event, Quality, Time};
-use runner::Workload;
+use bcnet_transport::{Config, Connect, Deadlines, DeliveryMode, Endpoint, Engine, Event, Time};
+use runner::BenchWorkload;
 
 #[path = "../../bcnet-wire/benches/runner/mod.rs"]
 mod runner;
@@ -20,63 +20,63 @@ fn main() -> ExitCode {
         pair("engine/100x64", 100, 64),
         pair("engine/32x1", 32, 1),
         bulk("engine/64KB"),
-        crowd("engine/peers-64", 64),
-        crowd("engine/peers-4096", 4096),
+        many_clients("engine/peers-64", 64),
+        many_clients("engine/peers-4096", 4096),
         idle("engine/idle-4096", 4096),
     ])
 }
 
 /// One host that sends `count` reliable messages of `len` bytes to one client in every tick.
-fn pair(name: &'static str, len: usize, count: usize) -> Workload {
+fn pair(name: &'static str, len: usize, count: usize) -> BenchWorkload {
     const MESSAGES: usize = 4096;
     let load = TickLoad { payload: vec![7; len], count, to: FIRST_CLIENT };
     let mut lazy = None;
     let iteration = move || {
-        let world = lazy.get_or_insert_with(|| World::connected(1));
-        (0..MESSAGES / count).for_each(|_| world.tick(&load, &SILENCE));
-        world.check(0);
+        let world = lazy.get_or_insert_with(|| BenchWorld::connected(1));
+        (0..MESSAGES / count).for_each(|_| world.tick(&load, &NO_LOAD));
+        world.assert_arrived(0);
     };
-    Workload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
+    BenchWorkload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
 }
 
 /// One host that sends 64 KB to one client in every tick.
-fn bulk(name: &'static str) -> Workload {
+fn bulk(name: &'static str) -> BenchWorkload {
     const TICKS: usize = 16;
     let load = TickLoad { payload: vec![7; 64 << 10], count: 1, to: FIRST_CLIENT };
     let mut lazy = None;
     let iteration = move || {
-        let world = lazy.get_or_insert_with(|| World::connected(1));
-        (0..TICKS).for_each(|_| world.tick(&load, &SILENCE));
+        let world = lazy.get_or_insert_with(|| BenchWorld::connected(1));
+        (0..TICKS).for_each(|_| world.tick(&load, &NO_LOAD));
         // While it is learnt how much the link takes, some have to wait.
-        world.check(10);
+        world.assert_arrived(10);
     };
-    Workload { name, unit: "KB", units: 64 * TICKS, baseline: name, iteration: Box::new(iteration) }
+    BenchWorkload { name, unit: "KB", units: 64 * TICKS, baseline: name, iteration: Box::new(iteration) }
 }
 
 /// Clients that each send one reliable message of 50 bytes in every tick.
-fn crowd(name: &'static str, clients: usize) -> Workload {
+fn many_clients(name: &'static str, clients: usize) -> BenchWorkload {
     const MESSAGES: usize = 4096;
     let load = TickLoad { payload: vec![7; 50], count: 1, to: PeerId::HOST };
     let mut lazy = None;
     let iteration = move || {
-        let world = lazy.get_or_insert_with(|| World::connected(clients));
-        (0..MESSAGES / clients).for_each(|_| world.tick(&SILENCE, &load));
+        let world = lazy.get_or_insert_with(|| BenchWorld::connected(clients));
+        (0..MESSAGES / clients).for_each(|_| world.tick(&NO_LOAD, &load));
         // What the clients have sent last arrives in the next tick.
-        world.check(clients);
+        world.assert_arrived(clients);
     };
-    Workload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
+    BenchWorkload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
 }
 
 /// Clients that say nothing but that they are there, in a loop that looks only at ends that are due.
-fn idle(name: &'static str, clients: usize) -> Workload {
+fn idle(name: &'static str, clients: usize) -> BenchWorkload {
     // From one keepalive to the next.
     const TICKS: usize = 300;
     let mut lazy = None;
     let iteration = move || {
-        let world = lazy.get_or_insert_with(|| World::connected(clients));
+        let world = lazy.get_or_insert_with(|| BenchWorld::connected(clients));
         (0..TICKS).for_each(|_| world.tick_due());
     };
-    Workload { name, unit: "tick", units: TICKS, baseline: name, iteration: Box::new(iteration) }
+    BenchWorkload { name, unit: "tick", units: TICKS, baseline: name, iteration: Box::new(iteration) }
 }
 
 /// What each end of a side sends in a tick.
@@ -86,16 +86,16 @@ struct TickLoad {
     to: PeerId,
 }
 
-struct World {
-    hosts: Side,
-    clients: Side,
+struct BenchWorld {
+    hosts: EndpointGroup,
+    clients: EndpointGroup,
     now: Time,
 }
 
 /// All hosts or all clients, and what is under way to them.
-struct Side {
-    ends: Vec<Endpoint>,
-    inbound: Queue,
+struct EndpointGroup {
+    endpoints: Vec<Endpoint>,
+    inbound: DatagramQueue,
     deadlines: Deadlines,
     sent: usize,
     received: usize,
@@ -103,28 +103,28 @@ struct Side {
 }
 
 /// Datagrams under way, in places that are used again.
-struct Queue {
-    slots: Vec<Slot>,
+struct DatagramQueue {
+    slots: Vec<DatagramSlot>,
     used: usize,
 }
 
 /// Copying takes other instructions at other alignments, which must not depend on where the heap begins.
 #[derive(Clone)]
 #[repr(align(64))]
-struct Slot {
+struct DatagramSlot {
     bytes: [u8; MAX_DATAGRAM],
     len: usize,
     from: SocketAddrV4,
     to: usize,
 }
 
-impl World {
+impl BenchWorld {
     /// As many clients, spread over as few hosts as can take them, all of them connected.
     fn connected(clients: usize) -> Self {
-        let config = Config { cipher: false, pending: 100, ..Config::default() };
-        let hosts = clients.div_ceil(MAX_CLIENTS);
+        let config = Config { cipher: false, max_pending_requests: 100, ..Config::default() };
+        let hosts = clients.div_ceil(MAX_CLIENTS_PER_HOST);
         let connect = |client| {
-            let (host, own) = (address(HOSTS, client % hosts), *address(CLIENTS, client).ip());
+            let (host, own) = (address(HOST_NETWORK, client % hosts), *address(CLIENT_NETWORK, client).ip());
             Endpoint::connect(
                 Config { address: own, ..config.clone() },
                 Connect { host, nonce: 1, password: "" },
@@ -132,60 +132,67 @@ impl World {
             )
         };
         let mut world = Self {
-            hosts: Side::new((0..hosts).map(|_| Endpoint::host(config.clone())).collect()),
-            clients: Side::new((0..clients).map(connect).collect()),
+            hosts: EndpointGroup::new((0..hosts).map(|_| Endpoint::host(config.clone())).collect()),
+            clients: EndpointGroup::new((0..clients).map(connect).collect()),
             now: Time::ZERO,
         };
         // Long enough for those that found too many others waiting to ask again.
-        (0..150).for_each(|_| world.tick(&SILENCE, &SILENCE));
-        assert!(world.clients.ends.iter().all(|client| client.id() != PeerId::UNASSIGNED));
+        (0..150).for_each(|_| world.tick(&NO_LOAD, &NO_LOAD));
+        assert!(world.clients.endpoints.iter().all(|client| client.id() != PeerId::UNASSIGNED));
         world
     }
 
     /// Every end is served.
     fn tick(&mut self, hosts: &TickLoad, clients: &TickLoad) {
         self.now = self.now + TICK;
-        self.hosts.take_arrived(self.now);
-        for end in 0..self.hosts.ends.len() {
-            self.hosts.serve(end, HOSTS, hosts, &mut self.clients.inbound, self.now);
+        self.hosts.deliver_arrived(self.now);
+        for end in 0..self.hosts.endpoints.len() {
+            self.hosts.serve(end, HOST_NETWORK, hosts, &mut self.clients.inbound, self.now);
         }
-        self.clients.take_arrived(self.now);
-        for end in 0..self.clients.ends.len() {
-            self.clients.serve(end, CLIENTS, clients, &mut self.hosts.inbound, self.now);
+        self.clients.deliver_arrived(self.now);
+        for end in 0..self.clients.endpoints.len() {
+            self.clients.serve(end, CLIENT_NETWORK, clients, &mut self.hosts.inbound, self.now);
         }
     }
 
     /// Every end is served to which something has come or that has something due.
     fn tick_due(&mut self) {
         self.now = self.now + TICK;
-        self.hosts.serve_due(HOSTS, &mut self.clients.inbound, self.now);
-        self.clients.serve_due(CLIENTS, &mut self.hosts.inbound, self.now);
+        self.hosts.serve_due(HOST_NETWORK, &mut self.clients.inbound, self.now);
+        self.clients.serve_due(CLIENT_NETWORK, &mut self.hosts.inbound, self.now);
     }
 
     /// Everything has arrived but the last `late` messages.
-    fn check(&self, late: usize) {
+    fn assert_arrived(&self, late: usize) {
         let sent = self.hosts.sent + self.clients.sent;
         let received = self.hosts.received + self.clients.received;
         assert!(received <= sent && received + late >= sent, "{received} of {sent} messages have arrived");
     }
 }
 
-impl Side {
+impl EndpointGroup {
     fn new(ends: Vec<Endpoint>) -> Self {
         let mut deadlines = Deadlines::new();
         (0..ends.len()).for_each(|end| deadlines.set(end as u32, Some(Time::ZERO)));
-        Self { ends, inbound: Queue::new(), deadlines, sent: 0, received: 0, payload: Vec::new() }
+        Self {
+            endpoints: ends,
+            inbound: DatagramQueue::new(),
+            deadlines,
+            sent: 0,
+            received: 0,
+            payload: Vec::new(),
+        }
     }
 
-    fn take_arrived(&mut self, now: Time) {
+    fn deliver_arrived(&mut self, now: Time) {
         for slot in &mut self.inbound.slots[..self.inbound.used] {
-            self.ends[slot.to].handle_datagram(slot.from, &mut slot.bytes[..slot.len], now);
+            self.endpoints[slot.to].handle_datagram(slot.from, &mut slot.bytes[..slot.len], now);
         }
         self.inbound.used = 0;
     }
 
-    fn serve(&mut self, end: usize, network: u8, load: &TickLoad, out: &mut Queue, now: Time) {
-        let endpoint = &mut self.ends[end];
+    fn serve(&mut self, end: usize, network: u8, load: &TickLoad, out: &mut DatagramQueue, now: Time) {
+        let endpoint = &mut self.endpoints[end];
         endpoint.handle_timeout(now);
         while let Some(event) = endpoint.poll_event(&mut self.payload) {
             match event {
@@ -195,36 +202,36 @@ impl Side {
             }
         }
         for _ in 0..load.count {
-            assert!(endpoint.send(load.to, &load.payload, Quality::Reliable, now).is_ok());
+            assert!(endpoint.send(load.to, &load.payload, DeliveryMode::Reliable, now).is_ok());
         }
         self.sent += load.count;
         loop {
-            let slot = out.free();
+            let slot = out.next_free();
             let Some(transmit) = endpoint.poll_transmit(&mut slot.bytes, now) else { break };
             (slot.from, slot.to, slot.len) = (address(network, end), index(transmit.to), transmit.len);
             out.used += 1;
         }
     }
 
-    fn serve_due(&mut self, network: u8, out: &mut Queue, now: Time) {
+    fn serve_due(&mut self, network: u8, out: &mut DatagramQueue, now: Time) {
         for slot in &self.inbound.slots[..self.inbound.used] {
             self.deadlines.set(slot.to as u32, Some(now));
         }
-        self.take_arrived(now);
+        self.deliver_arrived(now);
         while let Some((_, end)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
-            self.serve(end as usize, network, &SILENCE, out, now);
-            self.deadlines.set(end, self.ends[end as usize].next_timeout());
+            self.serve(end as usize, network, &NO_LOAD, out, now);
+            self.deadlines.set(end, self.endpoints[end as usize].next_timeout());
         }
     }
 }
 
-impl Queue {
+impl DatagramQueue {
     fn new() -> Self {
-        let empty = Slot { bytes: [0; MAX_DATAGRAM], len: 0, from: address(HOSTS, 0), to: 0 };
+        let empty = DatagramSlot { bytes: [0; MAX_DATAGRAM], len: 0, from: address(HOST_NETWORK, 0), to: 0 };
         Self { slots: vec![empty; 256], used: 0 }
     }
 
-    fn free(&mut self) -> &mut Slot {
+    fn next_free(&mut self) -> &mut DatagramSlot {
         if self.used == self.slots.len() {
             self.slots.extend_from_within(..);
         }
@@ -243,9 +250,9 @@ fn index(address: SocketAddrV4) -> usize {
 }
 
 const TICK: Duration = Duration::from_micros(16_667);
-const SILENCE: TickLoad = TickLoad { payload: Vec::new(), count: 0, to: PeerId::NULL };
+const NO_LOAD: TickLoad = TickLoad { payload: Vec::new(), count: 0, to: PeerId::NULL };
 const FIRST_CLIENT: PeerId = PeerId(2);
 /// To one host.
-const MAX_CLIENTS: usize = 120;
-const HOSTS: u8 = 0;
-const CLIENTS: u8 = 1;
+const MAX_CLIENTS_PER_HOST: usize = 120;
+const HOST_NETWORK: u8 = 0;
+const CLIENT_NETWORK: u8 = 1;

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::ExitCode;
 
-use day::Day;
+use day::SimulatedBattle;
 
 mod day;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut day = Day::new();
+    let mut day = SimulatedBattle::new();
     for _ in 0..hours {
         println!("{}", one_hour(&mut day));
     }
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 
 /// Where callgrind begins to count anew.
 #[inline(never)]
-fn one_hour(day: &mut Day) -> u64 {
+fn one_hour(day: &mut SimulatedBattle) -> u64 {
     let before = day.messages;
     day.run(3600);
     day.messages - before

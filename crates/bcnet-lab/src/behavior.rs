@@ -1,23 +1,26 @@
-//! What a node does around its engine: its rhythm, and the oddities of programs that were seen or claimed.
+//! Behaviour of the program around an engine: its tick, its pauses, and known defects of other implementations.
+//!
+//! A [`NodeBehavior`] changes when an engine is serviced and rewrites datagrams. It does not change the engine.
 
 use std::time::Duration;
 
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Datagram, Kind, Message, MessageId, Writer};
 
-/// How a node drives its engine and what it does to datagrams. The default drives it whenever something is due and
-/// changes nothing.
+/// Timing and datagram changes of a node.
+///
+/// The default services the engine whenever something is due and changes no datagram.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodeBehavior {
-    /// Ticks are at multiples of this; zero is whenever something is due.
+    /// Interval of the ticks. Zero: the engine is serviced whenever something is due.
     pub tick: Duration,
-    /// It answers parts of split messages with plain ACKs, as one reimplementation did. Needs datagrams in the clear.
+    /// Answers fragments with plain ACKs, as one reimplementation did. Needs datagrams in plaintext.
     pub plain_acks: bool,
-    /// It does not see ACKs for parts. Needs datagrams in the clear.
+    /// Ignores ACKs of fragments. Needs datagrams in plaintext.
     pub deaf_to_part_acks: bool,
-    /// When its program is blocked after it has looked at the clock, and for how long.
-    pub blocks: Vec<(Time, Duration)>,
-    /// How long one comparison of list entries takes it.
+    /// Pauses of the program after it has read the clock: start and length.
+    pub blocked_periods: Vec<(Time, Duration)>,
+    /// Time that one comparison of list entries takes.
     pub comparison_cost: Duration,
 }
 
@@ -32,59 +35,62 @@ impl NodeBehavior {
         Time::from_micros(u64::try_from(number * tick / 1000).unwrap_or(u64::MAX))
     }
 
-    /// Returns how long the frame at `now` is held up, if it is.
-    pub(crate) fn block(&mut self, now: Time) -> Option<Duration> {
-        let place = self.blocks.iter().position(|(at, _)| *at <= now)?;
-        Some(self.blocks.swap_remove(place).1)
+    /// Returns the length of the pause in the frame at `now`, if there is one, and removes it.
+    pub(crate) fn take_blocked_period(&mut self, now: Time) -> Option<Duration> {
+        let index = self.blocked_periods.iter().position(|(at, _)| *at <= now)?;
+        Some(self.blocked_periods.swap_remove(index).1)
     }
 
-    /// Returns how long so many comparisons take.
-    pub(crate) fn search_time(&self, comparisons: u64) -> Duration {
+    /// Returns the time that this number of comparisons takes.
+    pub(crate) fn comparison_time(&self, comparisons: u64) -> Duration {
         self.comparison_cost.saturating_mul(u32::try_from(comparisons).unwrap_or(u32::MAX))
     }
 
-    /// Changes a datagram that is about to leave; tells its length.
+    /// Rewrites a datagram before it is sent. Returns its new length.
     pub fn rewrite_outgoing(&self, bytes: &mut [u8]) -> usize {
         if !self.plain_acks {
             return bytes.len();
         }
-        rewrite(bytes, |message| match message {
+        rewrite_messages(bytes, |message| match message {
             Message::Ack(mut ack) => {
-                ack.id = MessageId { part: None, ..ack.id };
+                ack.id = MessageId { fragment: None, ..ack.id };
                 Some(Message::Ack(ack))
             }
             Message::Keepalive | Message::Control(_) | Message::Data(_) => Some(message),
         })
     }
 
-    /// Changes a datagram that was taken out of the socket.
+    /// Rewrites a datagram that was read from the socket.
     pub fn rewrite_incoming(&self, bytes: &mut Vec<u8>) {
         if self.deaf_to_part_acks {
-            let is_of_part =
-                |message: &Message<'_>| matches!(message, Message::Ack(ack) if ack.id.part.is_some());
-            let len = rewrite(bytes, |message| Some(message).filter(|message| !is_of_part(message)));
+            let acks_fragment =
+                |message: &Message<'_>| matches!(message, Message::Ack(ack) if ack.id.fragment.is_some());
+            let len =
+                rewrite_messages(bytes, |message| Some(message).filter(|message| !acks_fragment(message)));
             bytes.truncate(len);
         }
     }
 }
 
-/// Writes a datagram anew with each message changed or left out. It never gets longer. What cannot be read stays.
-fn rewrite(bytes: &mut [u8], mut change: impl FnMut(Message<'_>) -> Option<Message<'_>>) -> usize {
+/// Writes a datagram again with each message changed or removed. Returns its new length.
+///
+/// The datagram never gets longer. A malformed datagram stays unchanged.
+fn rewrite_messages(bytes: &mut [u8], mut change: impl FnMut(Message<'_>) -> Option<Message<'_>>) -> usize {
     let original = bytes.to_vec();
     let Ok(datagram) = Datagram::parse(&original, None) else { return bytes.len() };
     let (sender, mut writer) =
         (datagram.sender(), Writer::with_limit(bytes, datagram.sender(), original.len()));
     for message in datagram.messages().filter_map(&mut change) {
         let fits = writer.push(&message);
-        debug_assert!(fits, "no message gets longer");
+        debug_assert!(fits, "a rewritten message must not be longer than before");
     }
     match writer.finish() {
         Some(written) => written.len(),
-        // Nothing is left of it but that the sender is there.
+        // All messages were removed: a keepalive still shows that the sender is alive.
         None => match bytes.first_chunk_mut() {
-            Some(alive) => {
-                *alive = [sender.0, 1, Kind::KEEPALIVE.0];
-                alive.len()
+            Some(keepalive) => {
+                *keepalive = [sender.0, 1, Kind::KEEPALIVE.0];
+                keepalive.len()
             }
             None => bytes.len(),
         },

@@ -1,83 +1,93 @@
-//! What the laboratory asks of an engine besides driving it, so that worlds, scenarios and measurements treat any alike.
+//! The interface between the laboratory and an engine.
+//!
+//! Worlds, scenarios and measurements use [`LabEngine`] only, so that they treat the bcnet endpoint and the stock model
+//! alike. This module adds dumps, queue lengths and counters to [`Engine`]; it does not drive engines.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bcnet_transport::wire::{Kind, MessageId, PeerId};
-use bcnet_transport::{Endpoint, Engine, Quality, Time};
+use bcnet_transport::{DeliveryMode, Endpoint, Engine, Time};
 
-use crate::stock::{AckEntry, Backoff, Dump, Lengths, Options, Retx, Stock};
+use crate::stock::{AckEntry, Backoff, PeerQueueDump, QueueLengths, RetxEntry, SendOptions, StockEngine};
 
-/// How a payload is given to an engine.
+/// Way in which a payload is handed to an engine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SendMode {
-    /// As both engines can.
-    Plain(Quality),
-    /// Reliably, with the original's flag that keeps two such messages out of one datagram. bcnet has no such flag.
-    Apart,
-    /// Reliably, repeated with waits of the sender's choice. bcnet measures when to repeat.
-    Paced(Backoff),
-    /// As a keepalive, which has no payload. Only the original can be told to.
+    /// A delivery mode that both engines have.
+    Standard(DeliveryMode),
+    /// Reliable, with the stock flag that allows only one such message per datagram. bcnet ignores the flag.
+    NotAggregated,
+    /// Reliable, with the sender's choice of backoff. bcnet ignores the choice: it measures its timeout.
+    WithBackoff(Backoff),
+    /// A keepalive, which has no payload. Stock only.
     Keepalive,
 }
 
 /// An engine that a [`World`](crate::World) can drive and measure.
 pub trait LabEngine: Engine {
-    /// Returns whether it runs in frames: at most one per tick, and what is queued after a frame leaves with the next.
-    fn has_frames(&self) -> bool;
+    /// Returns whether the engine runs in frames: at most one per tick.
+    ///
+    /// A payload that is queued after a frame is sent with the next frame.
+    fn runs_in_frames(&self) -> bool;
 
-    /// Returns the peers that it would send to.
+    /// Returns the peers that the engine sends to.
     fn peer_ids(&self) -> Vec<PeerId>;
 
-    /// Returns for whom it has queues: its peers, and who else has something in them, itself included.
-    fn entries(&self) -> Vec<PeerId> {
+    /// Returns every id with queues: the peers, and ids with leftover entries, the engine's own id included.
+    fn peers_with_queues(&self) -> Vec<PeerId> {
         self.peer_ids()
     }
 
-    /// Queues a payload. Returns `false` if it is not taken.
+    /// Queues a payload. Returns `false` if the engine refuses the payload.
     #[must_use]
-    fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool;
+    fn send_with_mode(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool;
 
-    /// Queues a payload for the first peer with an address, which only the original can. Returns `false` if it is not taken.
+    /// Queues a payload for the first peer with an address; returns `false` if the engine refuses it.
+    ///
+    /// Only stock can send to an address.
     #[must_use]
     fn send_to_address(&mut self, _to: Ipv4Addr, _payload: &[u8], _mode: SendMode, _now: Time) -> bool {
         false
     }
 
-    /// Lets the socket toward a peer, or all sockets, send or not. Only the original asks its sockets.
+    /// Makes the socket toward one peer, or all sockets, writable or not. Only stock polls its sockets.
     fn set_writable(&mut self, _peer: Option<PeerId>, _writable: bool) {}
 
-    /// Returns what waits for a peer.
-    fn dump(&self, peer: PeerId, now: Time) -> Option<Dump>;
+    /// Returns the queue contents for a peer.
+    fn dump(&self, peer: PeerId, now: Time) -> Option<PeerQueueDump>;
 
-    /// Returns how much waits for a peer.
-    fn lengths(&self, peer: PeerId, now: Time) -> Lengths {
-        let lengths =
-            |dump: Dump| Lengths { acks: dump.acks.len(), retx: dump.retx.len(), first: dump.first_count };
+    /// Returns the queue lengths for a peer.
+    fn queue_lengths(&self, peer: PeerId, now: Time) -> QueueLengths {
+        let lengths = |dump: PeerQueueDump| QueueLengths {
+            acks: dump.acks.len(),
+            retx: dump.retx.len(),
+            first: dump.first_count,
+        };
         self.dump(peer, now).map(lengths).unwrap_or_default()
     }
 
-    /// Returns how long the ACK was in an outbox that was there longest, if it knows.
+    /// Returns the longest lifetime of an ACK in an outbox, if the engine measures it.
     fn longest_ack(&self, _now: Time) -> Option<Duration> {
         None
     }
 
-    /// Forgets how long ACKs were in an outbox that are not there any more.
-    fn forget_longest_ack(&mut self) {}
+    /// Resets the longest ACK lifetime to that of ACKs that are still in an outbox.
+    fn reset_longest_ack(&mut self) {}
 
-    /// Returns what has ended its program, if something has.
+    /// Returns the reason why the modelled program crashed, if it did.
     fn crash(&self) -> Option<String> {
         None
     }
 
-    /// Returns how many entries of its lists it has compared so far, if it searches lists.
+    /// Returns the number of list entries compared so far, if the engine searches lists.
     fn comparisons(&self) -> Option<u64> {
         None
     }
 }
 
 impl LabEngine for Endpoint {
-    fn has_frames(&self) -> bool {
+    fn runs_in_frames(&self) -> bool {
         false
     }
 
@@ -85,40 +95,40 @@ impl LabEngine for Endpoint {
         self.peers().collect()
     }
 
-    fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
-        let quality = match mode {
-            SendMode::Plain(quality) => quality,
-            SendMode::Apart | SendMode::Paced(_) => Quality::Reliable,
+    fn send_with_mode(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
+        let delivery = match mode {
+            SendMode::Standard(delivery) => delivery,
+            SendMode::NotAggregated | SendMode::WithBackoff(_) => DeliveryMode::Reliable,
             SendMode::Keepalive => return false,
         };
-        self.send(to, payload, quality, now).is_ok()
+        self.send(to, payload, delivery, now).is_ok()
     }
 
-    fn dump(&self, peer: PeerId, now: Time) -> Option<Dump> {
+    fn dump(&self, peer: PeerId, now: Time) -> Option<PeerQueueDump> {
         let snapshot = self.snapshot(peer, now)?;
-        let interval = snapshot.timeout.as_secs_f32();
+        let interval = snapshot.rto.as_secs_f32();
         let retx = snapshot.unacknowledged.iter().map(|entry| {
-            let MessageId { channel, seq, part } = entry.id;
+            let MessageId { channel, seq, fragment: part } = entry.id;
             let (retx, age) = (u32::from(entry.sends.saturating_sub(1)), entry.age.as_secs_f32());
-            Retx { seq: seq.0, channel, part, retx, interval, age, handling: None }
+            RetxEntry { seq: seq.0, channel, part, retx, interval, age, handling: None }
         });
-        let acks = snapshot.acks.iter().map(|id| {
-            let MessageId { channel, seq, part } = *id;
+        let acks = snapshot.pending_acks.iter().map(|id| {
+            let MessageId { channel, seq, fragment: part } = *id;
             AckEntry { seq: seq.0, channel, part, retx: 0 }
         });
-        Some(Dump {
+        Some(PeerQueueDump {
             at: now,
             peer,
             retx: retx.collect(),
             acks: acks.collect(),
             first: Vec::new(),
-            first_count: snapshot.fresh,
+            first_count: snapshot.unsent,
         })
     }
 }
 
-impl LabEngine for Stock {
-    fn has_frames(&self) -> bool {
+impl LabEngine for StockEngine {
+    fn runs_in_frames(&self) -> bool {
         true
     }
 
@@ -126,37 +136,37 @@ impl LabEngine for Stock {
         self.peers()
     }
 
-    fn entries(&self) -> Vec<PeerId> {
-        Self::entries(self)
+    fn peers_with_queues(&self) -> Vec<PeerId> {
+        Self::peers_with_queues(self)
     }
 
-    fn send_as(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
-        self.send_with(to, payload, options(self, mode), now).is_ok()
+    fn send_with_mode(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool {
+        self.send_with_options(to, payload, send_options_for_mode(self, mode), now).is_ok()
     }
 
     fn send_to_address(&mut self, to: Ipv4Addr, payload: &[u8], mode: SendMode, now: Time) -> bool {
-        Self::send_to_address(self, to, payload, options(self, mode), now).is_ok()
+        Self::send_to_address(self, to, payload, send_options_for_mode(self, mode), now).is_ok()
     }
 
     fn set_writable(&mut self, peer: Option<PeerId>, writable: bool) {
         Self::set_writable(self, peer, writable);
     }
 
-    fn dump(&self, peer: PeerId, now: Time) -> Option<Dump> {
-        // Frames that would change nothing are left out: the queues are as the last one left them.
+    fn dump(&self, peer: PeerId, now: Time) -> Option<PeerQueueDump> {
+        // The model skips frames that would change nothing: the queues are as the last frame left them.
         self.dump_at(peer, now)
     }
 
-    fn lengths(&self, peer: PeerId, _: Time) -> Lengths {
-        Self::lengths(self, peer).unwrap_or_default()
+    fn queue_lengths(&self, peer: PeerId, _: Time) -> QueueLengths {
+        Self::queue_lengths(self, peer).unwrap_or_default()
     }
 
     fn longest_ack(&self, now: Time) -> Option<Duration> {
         Some(Self::longest_ack(self, now))
     }
 
-    fn forget_longest_ack(&mut self) {
-        Self::forget_longest_ack(self);
+    fn reset_longest_ack(&mut self) {
+        Self::reset_longest_ack(self);
     }
 
     fn crash(&self) -> Option<String> {
@@ -164,17 +174,17 @@ impl LabEngine for Stock {
     }
 
     fn comparisons(&self) -> Option<u64> {
-        Some(self.tally().comparisons)
+        Some(self.stock_counters().comparisons)
     }
 }
 
-/// Returns how the original is told to send so.
-fn options(stock: &Stock, mode: SendMode) -> Options {
-    let reliable = stock.options(Quality::Reliable);
+/// Translates a send mode to options of the stock engine.
+fn send_options_for_mode(stock: &StockEngine, mode: SendMode) -> SendOptions {
+    let reliable = stock.send_options(DeliveryMode::Reliable);
     match mode {
-        SendMode::Plain(quality) => stock.options(quality),
-        SendMode::Apart => Options { aggregate: false, ..reliable },
-        SendMode::Paced(backoff) => Options { backoff, ..reliable },
-        SendMode::Keepalive => Options { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
+        SendMode::Standard(delivery) => stock.send_options(delivery),
+        SendMode::NotAggregated => SendOptions { aggregate: false, ..reliable },
+        SendMode::WithBackoff(backoff) => SendOptions { backoff, ..reliable },
+        SendMode::Keepalive => SendOptions { kind: Kind::KEEPALIVE, reliable: false, ..reliable },
     }
 }

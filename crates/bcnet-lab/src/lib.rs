@@ -1,38 +1,42 @@
-//! A laboratory for transports: a virtual network with seeded faults, a world of engines on it, the original engine as a
-//! model, experiments as files, and what comes out of them.
+//! A laboratory for transports: virtual network with seeded faults, engines on it, scenarios and measurements.
 //!
-//! Everything is deterministic: the same seed gives the same run, to the byte. Nothing here reads a clock.
+//! [`World`] drives engines in virtual time. [`stock`] models the original engine. [`Scenario`] describes an experiment
+//! as a file, and [`run`](fn@run) executes it and returns a [`RunSummary`].
+//!
+//! Every run is deterministic: the same seed gives the same run, byte for byte. The crate reads no clock and does no I/O.
 
 mod battle;
 mod behavior;
+mod counters;
 mod engine;
 mod link;
 mod measurement;
 mod meter;
-mod middle;
 mod observer;
-mod outcome;
+mod proxy_node;
 mod rng;
 mod run;
+mod run_summary;
 pub mod scenario;
 pub mod stock;
-mod totals;
 mod world;
 
 pub use battle::GameMessage;
 pub use behavior::NodeBehavior;
+pub use counters::{QueueStatistics, RunCounters};
 pub use engine::{LabEngine, SendMode};
-pub use link::{Arrival, Faults, Link, LinkStats, Script};
+pub use link::{FaultScript, Faults, Link, LinkArrival, LinkStats};
 pub use measurement::{
-    CountMetric, DelayMetric, LogMetric, Measurement, Metric, QueueMetric, TotalMetric, Value,
+    CountMetric, DelayMetric, LogMetric, MeasuredValue, Measurement, Metric, QueueMetric, TotalMetric,
 };
-pub use meter::{Delay, SeenDatagram};
-pub use observer::{DatagramMeta, Observer};
-pub use outcome::{CheckedExpectation, DumpRecord, NodeOutcome, NodeSample, Outcome, ProxyOutcome, Sample};
+pub use meter::{DeliveryDelay, ObservedDatagram};
+pub use observer::{DatagramMeta, WorldObserver};
 pub use rng::Rng;
-pub use run::{NodeSetup, Options, capture, run, watch};
+pub use run::{NodeSetup, RunOptions, capture_datagrams, run, run_observed};
+pub use run_summary::{
+    CheckedExpectation, DumpRecord, NodeSample, NodeSummary, ProxySummary, RunSample, RunSummary,
+};
 pub use scenario::Scenario;
-pub use totals::{QueueStatistics, Totals};
 pub use world::World;
 
 #[cfg(doctest)]

@@ -1,4 +1,6 @@
-//! One direction of a network path, with every fault that a real one has.
+//! One direction of a network path, with loss, duplicates, reordering, corruption, delay, bandwidth and partitions.
+//!
+//! A [`Link`] decides the fate of each datagram from its own seed. It stores no bytes: [`World`](crate::World) does.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -8,30 +10,30 @@ use bcnet_transport::Time;
 
 use crate::rng::Rng;
 
-/// What a link does to datagrams. The default does nothing at all.
+/// Faults of a link. The default delivers every datagram at once and unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// The share of datagrams that are lost.
+    /// Probability that a datagram is lost.
     pub loss: f64,
-    /// How many datagrams are lost in a row, on average, once one is lost.
+    /// Mean number of datagrams lost in a row.
     pub burst: f64,
-    /// The share that arrives twice.
+    /// Probability that a datagram arrives twice.
     pub duplicate: f64,
-    /// The share that is held up by [`reorder_by`](Self::reorder_by), so that later ones overtake it.
+    /// Probability that a datagram is delayed by [`reorder_by`](Self::reorder_by), so that later datagrams overtake it.
     pub reorder: f64,
-    /// How long those are held up.
+    /// Extra delay of reordered datagrams.
     pub reorder_by: Duration,
-    /// The share of which a byte is changed.
+    /// Probability that one bit of a datagram is flipped.
     pub corrupt: f64,
-    /// The time under way.
+    /// Delay of a datagram.
     pub delay: Duration,
-    /// How much the time under way varies, up and down.
+    /// Maximum deviation from the delay, up or down.
     pub jitter: Duration,
-    /// Bits per second; 0 is no limit.
+    /// Bandwidth in bits per second; 0 means no limit.
     pub bandwidth: u64,
-    /// How many datagrams wait at most for their turn, if there is a limit.
+    /// Maximum number of datagrams that wait to be sent.
     pub queue: usize,
-    /// Times during which nothing passes.
+    /// Time ranges in which the link drops every datagram.
     pub partitions: Vec<(Time, Time)>,
 }
 
@@ -54,41 +56,41 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Returns whether anything is left to chance.
+    /// Returns whether any fault is random.
     #[must_use]
-    pub(crate) fn has_chance(&self) -> bool {
-        [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|share| *share > 0.0)
+    pub(crate) fn is_random(&self) -> bool {
+        [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|probability| *probability > 0.0)
             || !self.jitter.is_zero()
     }
 }
 
-/// What happens to chosen datagrams, counted from 1.
+/// Faults of chosen datagrams, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Script {
-    /// Those that are lost.
+pub struct FaultScript {
+    /// Datagrams that are lost.
     pub lose: Vec<u64>,
-    /// Those that arrive twice.
+    /// Datagrams that arrive twice.
     pub double: Vec<u64>,
 }
 
-/// What happened on a link so far.
+/// Counters of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkStats {
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub bytes: u64,
-    /// Datagrams that were lost by chance.
+    /// Datagrams lost, at random or by script.
     pub lost: u64,
-    /// Datagrams that found the queue full.
+    /// Datagrams dropped because the queue was full.
     pub dropped: u64,
-    /// Datagrams that met a partition.
-    pub cut: u64,
-    /// Datagrams that arrived twice.
+    /// Datagrams dropped by a partition.
+    pub partitioned: u64,
+    /// Datagrams duplicated.
     pub duplicated: u64,
-    /// Datagrams that were held up.
+    /// Datagrams delayed to arrive out of order.
     pub reordered: u64,
-    /// Datagrams that were changed.
+    /// Datagrams corrupted.
     pub corrupted: u64,
 }
 
@@ -98,19 +100,19 @@ impl AddAssign for LinkStats {
         self.bytes += other.bytes;
         self.lost += other.lost;
         self.dropped += other.dropped;
-        self.cut += other.cut;
+        self.partitioned += other.partitioned;
         self.duplicated += other.duplicated;
         self.reordered += other.reordered;
         self.corrupted += other.corrupted;
     }
 }
 
-/// How a datagram passes a link.
+/// One arrival of a datagram at the end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
-    /// When it arrives.
+pub struct LinkArrival {
+    /// Arrival time.
     pub at: Time,
-    /// Which byte is XORed with what, if it is corrupted; the place is to be taken modulo the length.
+    /// Position and XOR mask of the changed byte, if corrupted. Take the position modulo the length.
     pub corrupt: Option<(u64, u8)>,
 }
 
@@ -119,104 +121,105 @@ pub struct Arrival {
 pub struct Link {
     faults: Faults,
     rng: Rng,
-    /// Whether the last datagram was lost.
-    losing: bool,
-    /// When each datagram in the queue will have left the line.
-    leaving: VecDeque<Time>,
-    script: Script,
-    /// How many datagrams were sent before the script began.
-    scripted: u64,
+    /// `true` if the last datagram was lost.
+    in_loss_burst: bool,
+    /// Time when the last byte of each queued datagram is sent.
+    departures: VecDeque<Time>,
+    script: FaultScript,
+    /// Datagrams sent before the script began.
+    sent_before_script: u64,
     stats: LinkStats,
 }
 
 impl Link {
-    /// Makes a link with its own chance.
+    /// Creates a link with its own random numbers.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
         Self {
             faults,
             rng: Rng::new(seed),
-            losing: false,
-            leaving: VecDeque::new(),
-            script: Script::default(),
-            scripted: 0,
+            in_loss_burst: false,
+            departures: VecDeque::new(),
+            script: FaultScript::default(),
+            sent_before_script: 0,
             stats: LinkStats::default(),
         }
     }
 
-    /// Returns what happened so far.
+    /// Returns the counters.
     #[must_use]
     pub(crate) const fn stats(&self) -> LinkStats {
         self.stats
     }
 
-    /// Changes the faults from now on.
+    /// Replaces the faults from now on.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
-    /// Changes the script; the next datagram is its first.
-    pub(crate) fn set_script(&mut self, script: Script) {
+    /// Replaces the script; the next datagram counts as its first.
+    pub(crate) fn set_script(&mut self, script: FaultScript) {
         self.script = script;
-        self.scripted = self.stats.sent;
+        self.sent_before_script = self.stats.sent;
     }
 
-    /// A datagram of `len` bytes enters. Up to two come out.
-    pub fn pass(&mut self, len: usize, now: Time) -> [Option<Arrival>; 2] {
+    /// Sends a datagram of `len` bytes. Returns no arrival if it is lost, two if it is duplicated.
+    pub fn transmit(&mut self, len: usize, now: Time) -> [Option<LinkArrival>; 2] {
         self.stats.sent += 1;
         self.stats.bytes += len as u64;
         if self.faults.partitions.iter().any(|(from, to)| (*from..*to).contains(&now)) {
-            self.stats.cut += 1;
+            self.stats.partitioned += 1;
             return [None, None];
         }
-        let place = self.stats.sent - self.scripted;
-        if self.is_lost() | self.script.lose.contains(&place) {
+        let ordinal = self.stats.sent - self.sent_before_script;
+        if self.draw_loss() | self.script.lose.contains(&ordinal) {
             self.stats.lost += 1;
             return [None, None];
         }
-        let Some(departs) = self.departs(len, now) else {
+        let Some(departs) = self.departure_time(len, now) else {
             self.stats.dropped += 1;
             return [None, None];
         };
-        let first = self.arrival(departs);
-        let twice = self.rng.chance(self.faults.duplicate) | self.script.double.contains(&place);
+        let first = self.draw_arrival(departs);
+        let twice = self.rng.chance(self.faults.duplicate) | self.script.double.contains(&ordinal);
         let second = twice.then(|| {
             self.stats.duplicated += 1;
-            self.arrival(departs)
+            self.draw_arrival(departs)
         });
         [Some(first), second]
     }
 
-    /// Loss in bursts is a chain of two states with the same share of losses.
-    fn is_lost(&mut self) -> bool {
+    /// Draws whether the next datagram is lost. Bursts use a two-state Markov chain with the same loss rate.
+    fn draw_loss(&mut self) -> bool {
         let Faults { loss, burst, .. } = self.faults;
         let begin = if burst > 1.0 { loss / (burst * (1.0 - loss)) } else { loss };
-        let go_on = if burst > 1.0 { 1.0 - 1.0 / burst } else { loss };
-        self.losing = self.rng.chance(if self.losing { go_on } else { begin });
-        self.losing
+        let continues = if burst > 1.0 { 1.0 - 1.0 / burst } else { loss };
+        self.in_loss_burst = self.rng.chance(if self.in_loss_burst { continues } else { begin });
+        self.in_loss_burst
     }
 
-    /// Returns when a datagram has left the line, after those before it.
-    fn departs(&mut self, len: usize, now: Time) -> Option<Time> {
+    /// Returns the time when the last byte of a datagram is sent, or `None` if the queue is full.
+    fn departure_time(&mut self, len: usize, now: Time) -> Option<Time> {
         if self.faults.bandwidth == 0 {
             return Some(now);
         }
-        while self.leaving.front().is_some_and(|at| *at <= now) {
-            self.leaving.pop_front();
+        while self.departures.front().is_some_and(|at| *at <= now) {
+            self.departures.pop_front();
         }
-        // The one that is being sent does not wait.
-        if self.leaving.len() > self.faults.queue {
+        // The datagram that is being sent does not count as waiting.
+        if self.departures.len() > self.faults.queue {
             return None;
         }
-        let each = Duration::from_micros((len as u64 + IP_AND_UDP) * 8_000_000 / self.faults.bandwidth);
-        let departs = self.leaving.back().map_or(now, |last| (*last).max(now)) + each;
-        self.leaving.push_back(departs);
+        let each =
+            Duration::from_micros((len as u64 + IP_UDP_HEADER_BYTES) * 8_000_000 / self.faults.bandwidth);
+        let departs = self.departures.back().map_or(now, |last| (*last).max(now)) + each;
+        self.departures.push_back(departs);
         Some(departs)
     }
 
-    fn arrival(&mut self, departs: Time) -> Arrival {
+    fn draw_arrival(&mut self, departs: Time) -> LinkArrival {
         let Faults { delay, jitter, .. } = self.faults;
-        let swing = jitter.mul_f64(2.0 * self.rng.share());
+        let swing = jitter.mul_f64(2.0 * self.rng.fraction());
         let mut at = departs + delay.saturating_sub(jitter) + swing;
         if self.rng.chance(self.faults.reorder) {
             self.stats.reordered += 1;
@@ -224,11 +227,11 @@ impl Link {
         }
         let corrupt = self.rng.chance(self.faults.corrupt).then(|| {
             self.stats.corrupted += 1;
-            (self.rng.any(), 1 << self.rng.below(8))
+            (self.rng.next_u64(), 1 << self.rng.below(8))
         });
-        Arrival { at, corrupt }
+        LinkArrival { at, corrupt }
     }
 }
 
-/// What a datagram costs on the line besides its own bytes.
-const IP_AND_UDP: u64 = 28;
+/// Bytes of the IP and UDP headers, which also use bandwidth.
+const IP_UDP_HEADER_BYTES: u64 = 28;

@@ -1,37 +1,40 @@
-//! The figures that scenarios expect and reports show.
+//! The measurements that scenarios expect and reports show.
+//!
+//! A [`Measurement`] names a [`Metric`], a node and a time. It is read from a
+//! [`RunSummary`](crate::RunSummary) after the run; [`Meter`](crate::meter::Meter) collects the data during the run.
 
 use std::fmt;
 use std::time::Duration;
 
 use bcnet_transport::Time;
 
-use crate::meter::{Log, Sent};
-use crate::outcome::Outcome;
-use crate::scenario::{PeerRef, Scenario, Wanted};
-use crate::stock::{ACK_ENTRY_BYTES, Dump};
-use crate::totals::Totals;
+use crate::counters::RunCounters;
+use crate::meter::{SendLogEntry, SentItem};
+use crate::run_summary::RunSummary;
+use crate::scenario::{ExpectedValue, PeerRef, Scenario};
+use crate::stock::{ACK_ENTRY_BYTES, PeerQueueDump};
 
-/// A measurement of a run: what, of whom, when.
+/// A measurement of a run: a metric, a node, and a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// What is measured.
+    /// The metric.
     pub metric: Metric,
-    /// At or from which node; `None` is all together.
+    /// The node; `None` is the sum over all nodes.
     pub node: Option<usize>,
-    /// For which peer.
+    /// The peer whose queues are read.
     pub peer: Option<PeerRef>,
-    /// At which moment.
+    /// Time of the dump that is read.
     pub at: Option<Time>,
-    /// From this moment on.
+    /// Start of the measured interval.
     pub since: Option<Time>,
-    /// Up to this moment.
+    /// End of the measured interval.
     pub until: Option<Time>,
-    /// Only for this part of split messages.
+    /// Restricts the measurement to one fragment number.
     pub part: Option<u8>,
 }
 
 impl Measurement {
-    /// Returns the measurement, with whom and when, for people.
+    /// Returns a description for people: metric, node, peer and time.
     #[must_use]
     pub(crate) fn describe(&self, scenario: &Scenario) -> String {
         let name = |node: usize| scenario.nodes.get(node).map_or("?", |node| node.name.as_str());
@@ -44,35 +47,35 @@ impl Measurement {
             Some(PeerRef::Id(id)) => text += &format!(" for peer {}", id.0),
             None => {}
         }
-        if let Some(part) = self.part {
-            text += &format!(", part {part}");
+        if let Some(fragment) = self.part {
+            text += &format!(", part {fragment}");
         }
-        for (word, time) in [("at", self.at), ("from", self.since), ("to", self.until)] {
+        for (preposition, time) in [("at", self.at), ("from", self.since), ("to", self.until)] {
             if let Some(time) = time {
-                text += &format!(" {word} {}", time.as_micros() as f64 / 1e6);
+                text += &format!(" {preposition} {}", time.as_micros() as f64 / 1e6);
             }
         }
         text
     }
 }
 
-/// A number or several.
+/// One number or a list of numbers.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum MeasuredValue {
     /// One number.
     One(f64),
-    /// Several, in order.
+    /// A list, in order.
     Many(Vec<f64>),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for MeasuredValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::One(value) => write!(f, "{}", Number(*value)),
+            Self::One(value) => write!(f, "{}", ShortNumber(*value)),
             Self::Many(values) => {
                 f.write_str("[")?;
                 for (i, value) in values.iter().enumerate() {
-                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, Number(*value))?;
+                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, ShortNumber(*value))?;
                 }
                 f.write_str("]")
             }
@@ -80,20 +83,20 @@ impl fmt::Display for Value {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for ExpectedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let give_or_take = |f: &mut fmt::Formatter<'_>, within: f64| match within {
+        let write_tolerance = |f: &mut fmt::Formatter<'_>, within: f64| match within {
             0.0 => Ok(()),
             _ => write!(f, " ± {within}"),
         };
         match self {
-            Self::Is(value, within) => {
-                write!(f, "{}", Number(*value))?;
-                give_or_take(f, *within)
+            Self::Near(value, within) => {
+                write!(f, "{}", ShortNumber(*value))?;
+                write_tolerance(f, *within)
             }
-            Self::Are(values, within) => {
-                write!(f, "{}", Value::Many(values.clone()))?;
-                give_or_take(f, *within)
+            Self::AllNear(values, within) => {
+                write!(f, "{}", MeasuredValue::Many(values.clone()))?;
+                write_tolerance(f, *within)
             }
             Self::Between(min, max) if max.is_infinite() => write!(f, "at least {min}"),
             Self::Between(min, max) if min.is_infinite() => write!(f, "at most {max}"),
@@ -102,10 +105,10 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// A number without more digits than matter.
-struct Number(f64);
+/// A number that is printed with at most three decimals.
+struct ShortNumber(f64);
 
-impl fmt::Display for Number {
+impl fmt::Display for ShortNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.fract() == 0.0 { write!(f, "{}", self.0) } else { write!(f, "{:.3}", self.0) }
     }
@@ -115,7 +118,7 @@ macro_rules! metrics {
     ($($(#[doc = $about:literal])+ $source:ident($kind:ident: $reader:ty) {
         $($(#[doc = $doc:literal])+ $metric:ident = $name:literal => $read:expr,)+
     })+) => {
-        /// What can be measured, by where it is read from.
+        /// Everything that can be measured, grouped by source.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Metric {
             $($(#[doc = $about])+ $source($kind),)+
@@ -128,7 +131,7 @@ macro_rules! metrics {
         }
 
         impl $kind {
-            /// Returns how it is read.
+            /// Returns the function that reads the metric.
             fn reader(self) -> $reader {
                 match self {
                     $(Self::$metric => $read,)+
@@ -137,10 +140,10 @@ macro_rules! metrics {
         })+
 
         impl Metric {
-            /// All of them.
+            /// All metrics.
             pub const ALL: &'static [Self] = &[$($(Self::$source($kind::$metric),)+)+];
 
-            /// Returns its name in scenario files.
+            /// Returns the name of the metric in scenario files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -151,133 +154,133 @@ macro_rules! metrics {
     };
 }
 
-/// Which entries of the log it is about, and what is read from each.
-type LogReader = (fn(&Sent) -> bool, fn(&Log) -> f64);
-/// The total of a run; and which entries of the log it is about, and what each adds.
-type CountReader = (fn(&Totals) -> u64, fn(&Sent) -> bool, fn(&Log) -> f64);
+/// Filter for log entries, and the value read from each.
+type LogReader = (fn(&SentItem) -> bool, fn(&SendLogEntry) -> f64);
+/// Counter of the whole run; filter for log entries; and the amount that each entry adds.
+type CountReader = (fn(&RunCounters) -> u64, fn(&SentItem) -> bool, fn(&SendLogEntry) -> f64);
 
 metrics! {
-    /// From a dump of the queues.
-    Queues(QueueMetric: fn(&Dump) -> Value) {
-        /// How often each ACK in the outbox was sent, in the order of the outbox.
-        Acks = "acks" => |dump| many(&dump.acks, |ack| f64::from(ack.retx)),
-        /// How often each message that waits for its ACK was sent again.
-        Retx = "retx" => |dump| many(&dump.retx, |entry| f64::from(entry.retx)),
-        /// The wait of each message that waits for its ACK, in seconds.
-        Intervals = "intervals" => |dump| many(&dump.retx, |entry| f64::from(entry.interval)),
+    /// Read from a dump of the queues.
+    Queues(QueueMetric: fn(&PeerQueueDump) -> MeasuredValue) {
+        /// Number of sends of each ACK in the outbox, in outbox order.
+        Acks = "acks" => |dump| value_list(&dump.acks, |ack| f64::from(ack.retx)),
+        /// Number of retransmissions of each unacknowledged message.
+        Retx = "retx" => |dump| value_list(&dump.retx, |entry| f64::from(entry.retx)),
+        /// Retransmission timeout of each unacknowledged message, in seconds.
+        Intervals = "intervals" => |dump| value_list(&dump.retx, |entry| f64::from(entry.interval)),
         /// The sequence numbers of the ACKs in the outbox.
-        AckNumbers = "ack_numbers" => |dump| many(&dump.acks, |ack| f64::from(ack.seq)),
-        /// How many ACKs are in the outbox.
-        AckEntries = "ack_entries" => |dump| Value::One(dump.acks.len() as f64),
-        /// What they took in the original, in bytes.
-        AckMemory = "ack_memory" => |dump| Value::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
-        /// How many messages wait for their ACK.
-        RetxEntries = "retx_entries" => |dump| Value::One(dump.retx.len() as f64),
-        /// The sequence numbers of those, in the order of the queue.
-        RetxNumbers = "retx_numbers" => |dump| many(&dump.retx, |entry| f64::from(entry.seq)),
-        /// How many messages were not sent yet.
-        FirstEntries = "first_entries" => |dump| Value::One(dump.first_count as f64),
-        /// The sequence numbers of those, in the order of the queue; stock only.
-        FirstNumbers = "first_numbers" => |dump| many(&dump.first, |entry| f64::from(entry.seq)),
-        /// Seconds since each of those was queued; stock only.
-        FirstAges = "first_ages" => |dump| many(&dump.first, |entry| f64::from(entry.age)),
+        AckNumbers = "ack_numbers" => |dump| value_list(&dump.acks, |ack| f64::from(ack.seq)),
+        /// Number of ACKs in the outbox.
+        AckEntries = "ack_entries" => |dump| MeasuredValue::One(dump.acks.len() as f64),
+        /// Memory that the ACKs in the outbox take in stock, in bytes.
+        AckMemory = "ack_memory" => |dump| MeasuredValue::One((dump.acks.len() * ACK_ENTRY_BYTES) as f64),
+        /// Number of unacknowledged messages.
+        RetxEntries = "retx_entries" => |dump| MeasuredValue::One(dump.retx.len() as f64),
+        /// The sequence numbers of the unacknowledged messages, in queue order.
+        RetxNumbers = "retx_numbers" => |dump| value_list(&dump.retx, |entry| f64::from(entry.seq)),
+        /// Number of unsent messages.
+        FirstEntries = "first_entries" => |dump| MeasuredValue::One(dump.first_count as f64),
+        /// The sequence numbers of the unsent messages, in queue order; stock only.
+        FirstNumbers = "first_numbers" => |dump| value_list(&dump.first, |entry| f64::from(entry.seq)),
+        /// Seconds since each unsent message was queued; stock only.
+        FirstAges = "first_ages" => |dump| value_list(&dump.first, |entry| f64::from(entry.age)),
     }
-    /// From the log of everything that was sent.
+    /// Read from the log of everything that was sent.
     Log(LogMetric: LogReader) {
         /// The size of each datagram.
         DatagramSizes = "datagram_sizes" => (is_datagram, |entry| f64::from(entry.len)),
-        /// When each datagram was sent.
-        DatagramTimes = "datagram_times" => (is_datagram, Log::seconds),
-        /// When each ACK was sent.
-        AckTimes = "ack_times" => (is_ack, Log::seconds),
-        /// When each reliable message or part was sent again.
-        RetransmitTimes = "retransmit_times" => (is_again, Log::seconds),
+        /// Send time of each datagram.
+        DatagramTimes = "datagram_times" => (is_datagram, SendLogEntry::seconds),
+        /// Send time of each ACK.
+        AckTimes = "ack_times" => (is_ack, SendLogEntry::seconds),
+        /// Time of each retransmission of a reliable message or fragment.
+        RetransmitTimes = "retransmit_times" => (is_retransmission, SendLogEntry::seconds),
     }
-    /// From the totals of a run or, for a stretch of it or one part of messages, from the log.
+    /// Read from the counters of a run or, for an interval or one fragment number, from the log.
     Count(CountMetric: CountReader) {
-        /// Datagrams that were sent.
-        Datagrams = "datagrams" => (|total| total.datagrams, is_datagram, one_each),
-        /// Bytes of those, without IP and UDP.
-        Bytes = "bytes" => (|total| total.bytes, is_datagram, its_bytes),
-        /// ACKs that were sent.
-        AcksSent = "acks_sent" => (|total| total.acks, is_ack, one_each),
-        /// Bytes of those.
-        AckBytes = "ack_bytes" => (|total| total.ack_bytes, is_ack, its_bytes),
-        /// Reliable messages and parts that were sent again.
-        Retransmits = "retransmits" => (|total| total.retransmits, is_again, one_each),
-        /// Keepalives that were sent.
-        Keepalives = "keepalives" => (|total| total.keepalives, is_keepalive, one_each),
+        /// Datagrams sent.
+        Datagrams = "datagrams" => (|total| total.datagrams, is_datagram, count_one),
+        /// Bytes of the datagrams sent, without IP and UDP headers.
+        Bytes = "bytes" => (|total| total.bytes, is_datagram, entry_bytes),
+        /// ACKs sent.
+        AcksSent = "acks_sent" => (|total| total.acks, is_ack, count_one),
+        /// Bytes of the ACKs sent.
+        AckBytes = "ack_bytes" => (|total| total.ack_bytes, is_ack, entry_bytes),
+        /// Retransmissions of reliable messages and fragments.
+        Retransmits = "retransmits" => (|total| total.retransmits, is_retransmission, count_one),
+        /// Keepalives sent.
+        Keepalives = "keepalives" => (|total| total.keepalives, is_keepalive, count_one),
     }
-    /// From the totals of a run.
-    Total(TotalMetric: fn(&Totals, Duration) -> Option<f64>) {
-        /// Bytes of ACKs that came.
-        AckBytesTaken = "ack_bytes_taken" => |total, _| one(total.ack_bytes_taken),
+    /// Read from the counters of a run.
+    Total(TotalMetric: fn(&RunCounters, Duration) -> Option<f64>) {
+        /// Bytes of ACKs received.
+        AckBytesTaken = "ack_bytes_taken" => |total, _| count_value(total.ack_bytes_taken),
         /// Bytes of ACKs per datagram sent.
         AckBytesPerDatagram = "ack_bytes_per_datagram" => |total, _| ratio(total.ack_bytes, total.datagrams),
         /// The most bytes of ACKs in one datagram.
-        MaxAckBytes = "most_ack_bytes" => |total, _| one(total.max_ack_bytes),
+        MaxAckBytes = "most_ack_bytes" => |total, _| count_value(total.max_ack_bytes),
         /// The most messages in one datagram.
-        MaxMessages = "most_messages" => |total, _| one(total.max_messages),
+        MaxMessages = "most_messages" => |total, _| count_value(total.max_messages),
         /// The most ACKs in one datagram.
-        MaxAcks = "most_acks" => |total, _| one(total.max_acks),
-        /// Datagrams in which ACKs left no room for the largest message.
-        Crowded = "crowded" => |total, _| one(total.crowded),
-        /// ACKs that cleared a message that waited.
-        UsefulAcks = "useful_acks" => |total, _| one(total.useful_acks),
-        /// ACKs that cleared nothing.
-        UselessAcks = "useless_acks" => |total, _| one(total.useless_acks),
-        /// The share of ACKs that found nothing waiting at all.
+        MaxAcks = "most_acks" => |total, _| count_value(total.max_acks),
+        /// Datagrams whose ACKs left no space for the largest message.
+        Crowded = "crowded" => |total, _| count_value(total.crowded),
+        /// ACKs that removed an unacknowledged message.
+        UsefulAcks = "useful_acks" => |total, _| count_value(total.useful_acks),
+        /// ACKs that removed no message.
+        UselessAcks = "useless_acks" => |total, _| count_value(total.useless_acks),
+        /// Fraction of ACKs that arrived while no message was unacknowledged.
         EmptyShare = "empty_share" => |total, _| ratio(total.empty_acks, total.useful_acks + total.useless_acks),
-        /// Entries of lists that were compared; 0 for an engine that searches no lists.
-        Comparisons = "comparisons" => |total, _| one(total.comparisons.unwrap_or(0)),
-        /// The same per second.
+        /// List entries compared; 0 for an engine that searches no lists.
+        Comparisons = "comparisons" => |total, _| count_value(total.comparisons.unwrap_or(0)),
+        /// List entries compared per second.
         ComparisonRate = "comparisons_per_second" => |total, time| Some(total.comparisons.unwrap_or(0) as f64 / time.as_secs_f64()),
-        /// The most ACKs that were in one outbox.
-        PeakAcks = "peak_acks" => |total, _| one(total.queues.peak_acks as u64),
-        /// How many ACKs were in one outbox on average.
+        /// The most ACKs in one outbox.
+        PeakAcks = "peak_acks" => |total, _| count_value(total.queues.peak_acks as u64),
+        /// Mean number of ACKs in one outbox.
         MeanAcks = "mean_acks" => |total, _| Some(total.queues.mean_acks()),
-        /// The most messages that waited for their ACK.
-        PeakRetx = "peak_retx" => |total, _| one(total.queues.peak_retx as u64),
-        /// How many messages waited for their ACK on average.
+        /// The most unacknowledged messages.
+        PeakRetx = "peak_retx" => |total, _| count_value(total.queues.peak_retx as u64),
+        /// Mean number of unacknowledged messages.
         MeanRetx = "mean_retx" => |total, _| Some(total.queues.mean_retx()),
-        /// The most messages for one peer that were not sent yet.
-        PeakFirst = "peak_first" => |total, _| one(total.queues.peak_first as u64),
-        /// How many messages for one peer were not sent yet on average.
+        /// The most unsent messages for one peer.
+        PeakFirst = "peak_first" => |total, _| count_value(total.queues.peak_first as u64),
+        /// Mean number of unsent messages for one peer.
         MeanFirst = "mean_first" => |total, _| Some(total.queues.mean_first()),
-        /// Seconds that the ACK was in an outbox that was there longest.
+        /// Longest lifetime of an ACK in an outbox, in seconds.
         LongestAck = "longest_ack" => |total, _| Some(total.longest_ack.as_secs_f64()),
-        /// Payloads that were given to an engine and taken.
-        PayloadsSent = "payloads_sent" => |total, _| one(total.payloads),
+        /// Payloads that an engine accepted for sending.
+        PayloadsSent = "payloads_sent" => |total, _| count_value(total.payloads),
         /// Payloads that an engine refused.
-        Refused = "refused" => |total, _| one(total.refused),
-        /// Payloads that were delivered.
-        Delivered = "delivered" => |total, _| one(total.delivered),
-        /// Reliable payloads, or such as became reliable, that were not delivered.
-        Missing = "missing" => |total, _| one(total.missing),
-        /// Payloads that were delivered, but not as they were sent.
-        Garbled = "garbled" => |total, _| one(total.garbled),
-        /// Peers that were lost because nothing was heard of them.
-        Silent = "silent" => |total, _| one(total.silent),
+        Refused = "refused" => |total, _| count_value(total.refused),
+        /// Payloads delivered.
+        Delivered = "delivered" => |total, _| count_value(total.delivered),
+        /// Payloads, reliable or made reliable, that were not delivered.
+        Missing = "missing" => |total, _| count_value(total.missing),
+        /// Payloads delivered with changed bytes.
+        Garbled = "garbled" => |total, _| count_value(total.garbled),
+        /// Peers removed after a timeout.
+        Silent = "silent" => |total, _| count_value(total.silent),
         /// Bytes on the wire per payload delivered.
         BytesPerPayload = "bytes_per_payload" => |total, _| ratio(total.bytes, total.delivered),
-        /// Nodes whose program would have ended.
-        Crashed = "crashed" => |total, _| one(total.crashed),
+        /// Nodes whose modelled program crashed.
+        Crashed = "crashed" => |total, _| count_value(total.crashed),
     }
-    /// From the delays of all payloads.
+    /// Read from the delays of all payloads.
     Delay(DelayMetric: f64) {
-        /// Milliseconds from sending to delivery of reliable payloads, the median.
+        /// Delay from sending to delivery of reliable payloads, in milliseconds: the median.
         DelayMedian = "delay_p50" => 0.5,
-        /// The same, exceeded by one in a hundred.
+        /// The same delay: the 99th percentile.
         DelayP99 = "delay_p99" => 0.99,
-        /// The same, the longest.
+        /// The same delay: the maximum.
         DelayMax = "delay_max" => 1.0,
     }
 }
 
 impl Metric {
-    /// Returns whether it is read from a dump.
+    /// Returns whether the metric is read from a dump.
     #[must_use]
-    pub(crate) const fn is_of_queues(self) -> bool {
+    pub(crate) const fn reads_dump(self) -> bool {
         matches!(self, Self::Queues(_))
     }
 }
@@ -285,114 +288,123 @@ impl Metric {
 impl Measurement {
     /// Returns whether the run must log everything that is sent.
     pub(crate) fn needs_log(&self) -> bool {
-        matches!(self.metric, Metric::Log(_)) || self.is_narrowed()
+        matches!(self.metric, Metric::Log(_)) || self.covers_part_of_run()
     }
 
-    /// Returns whether it is about less than a whole run, which totals do not tell.
-    fn is_narrowed(&self) -> bool {
+    /// Returns whether the measurement covers less than a whole run, so that the counters cannot answer it.
+    fn covers_part_of_run(&self) -> bool {
         self.since.is_some() || self.until.is_some() || self.part.is_some()
     }
 
-    /// Reads the measurement from a run. `None` if there is nothing to read it from.
+    /// Reads the measurement from a run. Returns `None` if the run has no data for it.
     #[must_use]
-    pub(crate) fn of(&self, outcome: &Outcome) -> Option<Value> {
+    pub(crate) fn evaluate(&self, summary: &RunSummary) -> Option<MeasuredValue> {
         match self.metric {
-            Metric::Queues(metric) => self.dump(outcome).map(metric.reader()),
+            Metric::Queues(metric) => self.find_dump(summary).map(metric.reader()),
             Metric::Log(metric) => {
-                let (what, figure) = metric.reader();
-                Some(Value::Many(self.chosen(&outcome.log, what).map(figure).collect()))
+                let (filter, value) = metric.reader();
+                Some(MeasuredValue::Many(
+                    self.matching_log_entries(&summary.send_log, filter).map(value).collect(),
+                ))
             }
             Metric::Count(metric) => {
-                let (total, what, amount) = metric.reader();
-                Some(Value::One(if self.is_narrowed() {
-                    self.chosen(&outcome.log, what).map(amount).sum()
+                let (total, filter, amount) = metric.reader();
+                Some(MeasuredValue::One(if self.covers_part_of_run() {
+                    self.matching_log_entries(&summary.send_log, filter).map(amount).sum()
                 } else {
-                    total(&self.totals(outcome)?) as f64
+                    total(&self.counters(summary)?) as f64
                 }))
             }
-            Metric::Total(_) | Metric::Delay(_) if self.is_narrowed() => None,
+            Metric::Total(_) | Metric::Delay(_) if self.covers_part_of_run() => None,
             Metric::Total(metric) => {
-                metric.reader()(&self.totals(outcome)?, outcome.duration).map(Value::One)
+                metric.reader()(&self.counters(summary)?, summary.duration).map(MeasuredValue::One)
             }
-            Metric::Delay(metric) => outcome.delay(self.node, metric.reader()).map(Value::One),
+            Metric::Delay(metric) => {
+                summary.delay_quantile(self.node, metric.reader()).map(MeasuredValue::One)
+            }
         }
     }
 
-    fn totals(&self, outcome: &Outcome) -> Option<Totals> {
+    fn counters(&self, summary: &RunSummary) -> Option<RunCounters> {
         match self.node {
-            Some(node) => Some(outcome.nodes.get(node)?.totals),
-            None => Some(outcome.total()),
+            Some(node) => Some(summary.nodes.get(node)?.counters),
+            None => Some(summary.total_counters()),
         }
     }
 
-    /// Reads the measurement from runs with different seeds: a delay from all payloads together, anything else as the
-    /// mean. `None` if a run has no such number.
+    /// Reads the measurement from runs with different seeds.
+    ///
+    /// A delay is computed over all payloads together, any other metric is the mean. Returns `None` if a run has no value.
     #[must_use]
-    pub fn of_all(&self, runs: &[Outcome]) -> Option<f64> {
+    pub fn evaluate_runs(&self, runs: &[RunSummary]) -> Option<f64> {
         if let Metric::Delay(metric) = self.metric {
-            return Outcome::pooled_delay(runs, self.node, metric.reader());
+            return RunSummary::pooled_delay_quantile(runs, self.node, metric.reader());
         }
-        let each = runs.iter().map(|run| match self.of(run) {
-            Some(Value::One(value)) => Some(value),
-            // Nothing waits for a peer that is not there.
-            None if self.metric.is_of_queues() => Some(0.0),
-            Some(Value::Many(_)) | None => None,
+        let each = runs.iter().map(|run| match self.evaluate(run) {
+            Some(MeasuredValue::One(value)) => Some(value),
+            // An absent peer has empty queues.
+            None if self.metric.reads_dump() => Some(0.0),
+            Some(MeasuredValue::Many(_)) | None => None,
         });
         let each = each.collect::<Option<Vec<f64>>>()?;
         (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
     }
 
-    /// Returns the dump that it is read from.
-    fn dump<'a>(&self, outcome: &'a Outcome) -> Option<&'a Dump> {
+    /// Returns the dump that the measurement is read from.
+    fn find_dump<'a>(&self, summary: &'a RunSummary) -> Option<&'a PeerQueueDump> {
         let (at, node) = (self.at?, self.node?);
-        let mut taken = outcome.dumps.iter().filter(|dump| dump.at == at && dump.node == node);
-        Some(&taken.find(|dump| self.peer.is_none() || dump.asked == self.peer)?.dump)
+        let mut taken = summary.dumps.iter().filter(|dump| dump.at == at && dump.node == node);
+        Some(&taken.find(|dump| self.peer.is_none() || dump.requested_peer == self.peer)?.dump)
     }
 
-    /// Returns what the log has of a kind, as far as it is asked for.
-    fn chosen<'a>(&'a self, log: &'a [Log], what: fn(&Sent) -> bool) -> impl Iterator<Item = &'a Log> {
+    /// Returns the log entries that pass the filter and match the measurement.
+    fn matching_log_entries<'a>(
+        &'a self,
+        log: &'a [SendLogEntry],
+        filter: fn(&SentItem) -> bool,
+    ) -> impl Iterator<Item = &'a SendLogEntry> {
         log.iter().filter(move |entry| {
             self.node.is_none_or(|node| entry.from == node)
                 && self.since.is_none_or(|since| entry.at >= since)
                 && self.until.is_none_or(|until| entry.at <= until)
-                && what(&entry.what)
-                && self.part.is_none_or(|part| entry.what.part() == Some(part))
+                && filter(&entry.item)
+                && self.part.is_none_or(|fragment| entry.item.fragment() == Some(fragment))
         })
     }
 }
 
-const fn is_datagram(what: &Sent) -> bool {
-    matches!(what, Sent::Datagram)
+const fn is_datagram(item: &SentItem) -> bool {
+    matches!(item, SentItem::Datagram)
 }
 
-const fn is_ack(what: &Sent) -> bool {
-    matches!(what, Sent::Ack(_))
+const fn is_ack(item: &SentItem) -> bool {
+    matches!(item, SentItem::Ack(_))
 }
 
-const fn is_again(what: &Sent) -> bool {
-    matches!(what, Sent::Again(_))
+const fn is_retransmission(item: &SentItem) -> bool {
+    matches!(item, SentItem::Retransmission(_))
 }
 
-const fn is_keepalive(what: &Sent) -> bool {
-    matches!(what, Sent::Keepalive)
+const fn is_keepalive(item: &SentItem) -> bool {
+    matches!(item, SentItem::Keepalive)
 }
 
-/// What an entry of the log adds to a count.
-const fn one_each(_: &Log) -> f64 {
+/// Returns 1: each log entry counts once.
+const fn count_one(_: &SendLogEntry) -> f64 {
     1.0
 }
 
-/// What an entry of the log adds to a number of bytes.
-fn its_bytes(entry: &Log) -> f64 {
+/// Returns the bytes of a log entry.
+fn entry_bytes(entry: &SendLogEntry) -> f64 {
     f64::from(entry.len)
 }
 
-fn many<T>(entries: &[T], figure: fn(&T) -> f64) -> Value {
-    Value::Many(entries.iter().map(figure).collect())
+fn value_list<T>(entries: &[T], value: fn(&T) -> f64) -> MeasuredValue {
+    MeasuredValue::Many(entries.iter().map(value).collect())
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "some totals tell nothing, and all are read alike")]
-const fn one(value: u64) -> Option<f64> {
+#[allow(clippy::unnecessary_wraps, reason = "all readers share one type, and some have no value")]
+const fn count_value(value: u64) -> Option<f64> {
     Some(value as f64)
 }
 

@@ -1,4 +1,7 @@
 //! Engines on a virtual network, in virtual time.
+//!
+//! A [`World`] owns the engines, the links between them, the datagrams in flight, and the clock. It services an engine
+//! when a datagram arrives or a timer is due, and reports everything to a [`WorldObserver`].
 
 mod session;
 
@@ -11,39 +14,39 @@ use bcnet_transport::{Deadlines, Endpoint, Event, Time};
 
 use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
-use crate::link::{Faults, Link, LinkStats, Script};
-use crate::middle::{ProxyNode, Sent};
-use crate::observer::{DatagramMeta, Listener, Observer};
+use crate::link::{FaultScript, Faults, Link, LinkStats};
+use crate::observer::{DatagramMeta, EventObserver, WorldObserver};
+use crate::proxy_node::{ProxyDatagram, ProxyNode};
 
-/// An engine with an address and its behavior.
+/// An engine with its socket and its behaviour.
 #[derive(Debug)]
-struct Node<E: ?Sized> {
+struct WorldNode<E: ?Sized> {
     behavior: NodeBehavior,
-    /// What waits in its socket.
+    /// Datagrams in the socket buffer.
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
-    /// How often it was serviced at the time of the last service.
-    services: (Time, u32),
-    /// Its program does something else until then.
-    busy: Time,
-    /// When a frame began that was held up after it had looked at the clock.
-    held_up: Option<Time>,
+    /// Time of the last service, and the number of services at that time.
+    last_service: (Time, u32),
+    /// Time until which the program is busy.
+    busy_until: Time,
+    /// Start of a frame that was blocked after it had read the clock.
+    blocked_frame_start: Option<Time>,
     engine: Box<E>,
 }
 
-impl<E: LabEngine + ?Sized> Node<E> {
-    /// Returns when it is serviced if something is due at `due`: at the next tick, a frame only once.
+impl<E: LabEngine + ?Sized> WorldNode<E> {
+    /// Returns the time of the next service if something is due at `due`: the next tick, with one frame per time.
     fn service_at(&self, due: Time) -> Time {
-        let again = self.engine.has_frames() && self.services.1 > 0;
-        let earliest = if again { self.services.0 + Duration::from_micros(1) } else { Time::ZERO };
-        self.behavior.next_tick(due.max(earliest).max(self.busy))
+        let again = self.engine.runs_in_frames() && self.last_service.1 > 0;
+        let earliest = if again { self.last_service.0 + Duration::from_micros(1) } else { Time::ZERO };
+        self.behavior.next_tick(due.max(earliest).max(self.busy_until))
     }
 }
 
-/// A datagram under way, in the order of arrival.
+/// A datagram in flight. The order is that of arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flight {
+struct InFlightDatagram {
     at: Time,
-    /// How many were sent before it: those that arrive together arrive in that order.
+    /// Number of datagrams sent before: simultaneous arrivals keep the order of sending.
     number: u64,
     from: usize,
     to: usize,
@@ -51,29 +54,29 @@ struct Flight {
     corrupted: bool,
 }
 
-/// All nodes, the links between them, and the datagrams under way.
+/// All nodes, the links between them, and the datagrams in flight.
 #[derive(Debug)]
 pub struct World<E: ?Sized = Endpoint> {
     now: Time,
     seed: u64,
-    nodes: Vec<Node<E>>,
+    nodes: Vec<WorldNode<E>>,
     proxy: Option<ProxyNode>,
-    /// When each node is serviced next.
-    services: Deadlines,
+    /// Next service of each node.
+    service_deadlines: Deadlines,
     links: BTreeMap<(usize, usize), Link>,
     faults: Faults,
-    flying: BinaryHeap<Reverse<Flight>>,
-    /// How many datagrams were sent.
-    sent: u64,
+    in_flight: BinaryHeap<Reverse<InFlightDatagram>>,
+    /// Number of datagrams sent.
+    sent_count: u64,
     buffer: Vec<u8>,
     payload: Vec<u8>,
-    trace: u64,
-    /// Buffers that are used again.
-    spare: Vec<Vec<u8>>,
+    fingerprint: u64,
+    /// Buffers for reuse.
+    spare_buffers: Vec<Vec<u8>>,
 }
 
 impl<E: LabEngine + ?Sized> World<E> {
-    /// Makes an empty world whose links all have these faults, each with a chance of its own.
+    /// Creates an empty world. All links have these faults, each with its own random numbers.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
         Self {
@@ -81,40 +84,49 @@ impl<E: LabEngine + ?Sized> World<E> {
             seed,
             nodes: Vec::new(),
             proxy: None,
-            services: Deadlines::new(),
+            service_deadlines: Deadlines::new(),
             links: BTreeMap::new(),
             faults,
-            flying: BinaryHeap::new(),
-            sent: 0,
+            in_flight: BinaryHeap::new(),
+            sent_count: 0,
             buffer: vec![0; 2048],
             payload: Vec::new(),
-            trace: 0xCBF2_9CE4_8422_2325,
-            spare: Vec::new(),
+            fingerprint: 0xCBF2_9CE4_8422_2325,
+            spare_buffers: Vec::new(),
         }
     }
 
-    /// Returns the time.
+    /// Returns the virtual time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// Returns a fingerprint of all traffic so far: equal for equal runs.
+    /// Returns a fingerprint of all traffic so far. Equal runs have equal fingerprints.
     #[must_use]
-    pub const fn trace(&self) -> u64 {
-        self.trace
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
-    /// Adds a node and tells its number.
+    /// Adds a node and returns its number.
     pub fn add_node(&mut self, engine: Box<E>, behavior: NodeBehavior) -> usize {
         let number = self.nodes.len();
-        let (services, busy) = ((Time::ZERO, 0), Time::ZERO);
-        self.nodes.push(Node { behavior, inbox: Vec::new(), services, busy, held_up: None, engine });
+        let (last_service, busy_until) = ((Time::ZERO, 0), Time::ZERO);
+        self.nodes.push(WorldNode {
+            behavior,
+            inbox: Vec::new(),
+            last_service,
+            busy_until,
+            blocked_frame_start: None,
+            engine,
+        });
         self.schedule(number);
         number
     }
 
-    /// Puts a proxy before a node, for so many players. It has the number behind the last node's, so no node follows.
+    /// Puts a proxy in front of a node, for this number of players.
+    ///
+    /// The proxy takes the number after the last node, so no node may be added later.
     pub(crate) fn add_proxy(&mut self, server: usize, heal: bool, players: usize) {
         self.proxy = Some(ProxyNode::new(self.nodes.len(), server, heal, players));
     }
@@ -124,27 +136,27 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.proxy.as_ref().map_or_else(|| vec![(from, to)], |proxy| proxy.hops(from, to))
     }
 
-    /// Returns a node.
+    /// Returns the engine of a node.
     ///
     /// # Panics
-    /// If there is none with this number; so do all functions that take one.
+    /// Panics if no node has this number, like all functions with a node number.
     #[must_use]
     pub fn node(&self, number: usize) -> &E {
         &self.nodes[number].engine
     }
 
-    /// Returns a node, to do something with. It is serviced at the next opportunity.
+    /// Returns the engine of a node for an action. The node is serviced at the next opportunity.
     pub fn node_mut(&mut self, number: usize) -> &mut E {
         self.schedule_at(number, self.now);
         &mut self.nodes[number].engine
     }
 
-    /// Returns a node, to do something with that gives it no work.
+    /// Returns the engine of a node for an action that needs no service.
     pub(crate) fn engine_mut(&mut self, number: usize) -> &mut E {
         &mut self.nodes[number].engine
     }
 
-    /// The faults of all links, from now on.
+    /// Replaces the faults of all links from now on.
     pub(crate) fn set_faults(&mut self, faults: Faults) {
         for link in self.links.values_mut() {
             link.set_faults(faults.clone());
@@ -152,222 +164,232 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.faults = faults;
     }
 
-    /// The faults of one link, from now on.
-    pub fn set_link(&mut self, from: usize, to: usize, faults: Faults) {
-        self.link(from, to).set_faults(faults);
+    /// Replaces the faults of one link from now on.
+    pub fn set_link_faults(&mut self, from: usize, to: usize, faults: Faults) {
+        self.link_mut(from, to).set_faults(faults);
     }
 
-    /// Which datagrams of one link are lost or doubled, counted from now on.
-    pub(crate) fn set_script(&mut self, from: usize, to: usize, script: Script) {
-        self.link(from, to).set_script(script);
+    /// Replaces the script of one link: the datagrams that it loses or duplicates, counted from now on.
+    pub(crate) fn set_link_script(&mut self, from: usize, to: usize, script: FaultScript) {
+        self.link_mut(from, to).set_script(script);
     }
 
-    /// Returns what happened on the link from one node to another.
+    /// Returns the counters of the link from one node to another.
     #[must_use]
-    pub fn stats(&self, from: usize, to: usize) -> LinkStats {
+    pub fn link_stats(&self, from: usize, to: usize) -> LinkStats {
         self.links.get(&(from, to)).map(Link::stats).unwrap_or_default()
     }
 
-    /// Returns what happened on all links together.
+    /// Returns the sum of the counters of all links.
     #[must_use]
-    pub fn total(&self) -> LinkStats {
+    pub fn total_link_stats(&self) -> LinkStats {
         let mut total = LinkStats::default();
         self.links.values().for_each(|link| total += link.stats());
         total
     }
 
-    /// Puts a datagram on the way as if node `from` had sent it; observers see only its arrival.
+    /// Sends a datagram as if node `from` had sent it. Observers see only its arrival.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        self.launch(from, to, bytes);
+        self.send_datagram(from, to, bytes);
     }
 
-    /// Puts a datagram into the socket of a node at once, as if it came from `from`.
-    pub(crate) fn put(&mut self, from: SocketAddrV4, to: usize, bytes: &[u8]) {
+    /// Puts a datagram into the socket of a node at once, with the source address `from`.
+    pub(crate) fn push_to_socket(&mut self, from: SocketAddrV4, to: usize, bytes: &[u8]) {
         self.nodes[to].inbox.push((from, bytes.to_vec()));
         self.schedule_at(to, self.now);
     }
 
-    /// Lets time pass until `until`; `on_event` hears every event, with the number of the node and its engine.
+    /// Runs until `until` and passes every event, with the node number and its engine, to `on_event`.
     ///
     /// # Panics
-    /// If a node asks to be serviced again and again without time passing.
+    /// Panics if a node requests service endlessly at one instant.
     pub fn run(&mut self, until: Time, on_event: impl FnMut(usize, Event, &[u8], &mut E, Time)) {
-        self.watch(until, &mut Listener(on_event));
+        self.run_observed(until, &mut EventObserver(on_event));
     }
 
-    /// Lets time pass until `until`, watched by `observer`.
+    /// Runs until `until` and reports everything to `observer`.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
-    pub fn watch(&mut self, until: Time, observer: &mut impl Observer<E>) {
-        while let Some(next) = self.next().filter(|next| *next <= until) {
+    /// Panics like [`run`](Self::run).
+    pub fn run_observed(&mut self, until: Time, observer: &mut impl WorldObserver<E>) {
+        while let Some(next) = self.next_event_at().filter(|next| *next <= until) {
             self.step(next, observer);
         }
         self.now = self.now.max(until);
     }
 
-    /// Lets time pass until just before anything happens at `until`.
+    /// Runs until just before anything happens at `until`.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
-    pub(crate) fn watch_before(&mut self, until: Time, observer: &mut impl Observer<E>) {
-        while let Some(next) = self.next().filter(|next| *next < until) {
+    /// Panics like [`run`](Self::run).
+    pub(crate) fn run_observed_before(&mut self, until: Time, observer: &mut impl WorldObserver<E>) {
+        while let Some(next) = self.next_event_at().filter(|next| *next < until) {
             self.step(next, observer);
         }
         self.now = self.now.max(until);
     }
 
-    fn step(&mut self, next: Time, observer: &mut impl Observer<E>) {
+    fn step(&mut self, next: Time, observer: &mut impl WorldObserver<E>) {
         self.now = self.now.max(next);
-        self.deliver(observer);
-        let sent = self.proxy.as_mut().map(|proxy| proxy.advance(self.now)).unwrap_or_default();
-        self.send_passed(sent, observer);
-        while let Some((_, number)) = self.services.first().filter(|(due, _)| *due <= self.now) {
+        self.deliver_arrivals(observer);
+        let sent = self.proxy.as_mut().map(|proxy| proxy.run_due(self.now)).unwrap_or_default();
+        self.send_from_proxy(sent, observer);
+        while let Some((_, number)) = self.service_deadlines.first().filter(|(due, _)| *due <= self.now) {
             self.service(number as usize, observer);
         }
     }
 
-    /// Returns when something happens next.
+    /// Returns the time of the next arrival, service or timer.
     #[must_use]
-    pub(crate) fn next(&self) -> Option<Time> {
-        let arrival = self.flying.peek().map(|Reverse(flight)| flight.at);
-        let service = self.services.first().map(|(due, _)| due);
+    pub(crate) fn next_event_at(&self) -> Option<Time> {
+        let arrival = self.in_flight.peek().map(|Reverse(flight)| flight.at);
+        let service = self.service_deadlines.first().map(|(due, _)| due);
         let proxy = self.proxy.as_ref().and_then(ProxyNode::next_timeout);
         arrival.into_iter().chain(service).chain(proxy).min()
     }
 
-    /// Moves what has arrived by now into the nodes' sockets.
-    fn deliver(&mut self, observer: &mut impl Observer<E>) {
-        while self.flying.peek().is_some_and(|Reverse(flight)| flight.at <= self.now) {
-            let Some(Reverse(flight)) = self.flying.pop() else { break };
-            let Flight { from, to, number, bytes, corrupted, .. } = flight;
+    /// Moves the datagrams that have arrived into the sockets of the nodes.
+    fn deliver_arrivals(&mut self, observer: &mut impl WorldObserver<E>) {
+        while self.in_flight.peek().is_some_and(|Reverse(flight)| flight.at <= self.now) {
+            let Some(Reverse(flight)) = self.in_flight.pop() else { break };
+            let InFlightDatagram { from, to, number, bytes, corrupted, .. } = flight;
             let meta = DatagramMeta { from, to, number, now: self.now };
             if !corrupted {
                 observer.on_arrival(meta, &bytes);
             } else if !observer.on_corrupted(meta, &bytes) {
-                self.spare.push(bytes);
+                self.spare_buffers.push(bytes);
                 continue;
             }
             if to >= self.nodes.len() {
-                self.pass(from, to, bytes, observer);
+                self.forward_through_proxy(from, to, bytes, observer);
                 continue;
             }
-            self.nodes[to].inbox.push((address(from), bytes));
+            self.nodes[to].inbox.push((node_address(from), bytes));
             self.schedule_at(to, self.now);
         }
     }
 
-    /// Gives the proxy a datagram that has reached it, and sends what it sends.
-    fn pass(&mut self, from: usize, to: usize, bytes: Vec<u8>, observer: &mut impl Observer<E>) {
-        let sent =
-            self.proxy.as_mut().map(|proxy| proxy.pass(from, to, &bytes, self.now)).unwrap_or_default();
-        self.spare.push(bytes);
-        self.send_passed(sent, observer);
+    /// Passes an arrived datagram to the proxy and sends the datagrams that the proxy returns.
+    fn forward_through_proxy(
+        &mut self,
+        from: usize,
+        to: usize,
+        bytes: Vec<u8>,
+        observer: &mut impl WorldObserver<E>,
+    ) {
+        let sent = self
+            .proxy
+            .as_mut()
+            .map(|proxy| proxy.forward_datagram(from, to, &bytes, self.now))
+            .unwrap_or_default();
+        self.spare_buffers.push(bytes);
+        self.send_from_proxy(sent, observer);
     }
 
-    fn send_passed(&mut self, sent: Vec<Sent>, observer: &mut impl Observer<E>) {
-        for Sent { from, to, bytes } in sent {
-            let meta = DatagramMeta { from, to, number: self.sent, now: self.now };
-            observer.on_passed(meta, &bytes);
-            self.launch(from, to, &bytes);
+    fn send_from_proxy(&mut self, sent: Vec<ProxyDatagram>, observer: &mut impl WorldObserver<E>) {
+        for ProxyDatagram { from, to, bytes } in sent {
+            let meta = DatagramMeta { from, to, number: self.sent_count, now: self.now };
+            observer.on_proxy_sent(meta, &bytes);
+            self.send_datagram(from, to, &bytes);
         }
     }
 
-    /// One turn of a node's drive loop.
-    fn service(&mut self, number: usize, observer: &mut impl Observer<E>) {
+    /// Runs one iteration of a node's drive loop.
+    fn service(&mut self, number: usize, observer: &mut impl WorldObserver<E>) {
         let now = self.now;
         let node = &mut self.nodes[number];
-        let again = if node.services.0 == now { node.services.1 + 1 } else { 1 };
-        assert!(again < MAX_SERVICES, "node {number} does not come to rest at {now}");
-        node.services = (now, again);
-        if let Some(blocked) = node.behavior.block(now) {
-            node.busy = now + blocked;
-            // An engine that is not run in frames is told the time when it gets its turn.
-            node.held_up = node.held_up.or_else(|| node.engine.has_frames().then_some(now));
+        let services = if node.last_service.0 == now { node.last_service.1 + 1 } else { 1 };
+        assert!(services < MAX_SERVICES_PER_INSTANT, "node {number} requests service endlessly at {now}");
+        node.last_service = (now, services);
+        if let Some(blocked) = node.behavior.take_blocked_period(now) {
+            node.busy_until = now + blocked;
+            // An engine without frames gets the time of its next service instead.
+            node.blocked_frame_start =
+                node.blocked_frame_start.or_else(|| node.engine.runs_in_frames().then_some(now));
             return self.schedule_at(number, now);
         }
-        // What the clock showed when the frame began.
-        let clock = node.held_up.take().unwrap_or(now);
+        // Time that the program read when the frame began.
+        let clock = node.blocked_frame_start.take().unwrap_or(now);
         let compared = node.engine.comparisons();
         for (from, mut bytes) in node.inbox.drain(..) {
             node.behavior.rewrite_incoming(&mut bytes);
-            observer.on_taken(number, place(from), &bytes, &node.engine, now);
+            observer.on_socket_read(number, node_number(from), &bytes, &node.engine, now);
             node.engine.handle_datagram(from, &mut bytes, clock);
-            self.spare.push(bytes);
+            self.spare_buffers.push(bytes);
         }
         node.engine.handle_timeout(clock);
         while let Some(event) = node.engine.poll_event(&mut self.payload) {
             observer.on_event(number, event, &self.payload, &mut node.engine, now);
         }
-        self.transmit(number, clock, observer);
+        self.send_pending(number, clock, observer);
         let node = &mut self.nodes[number];
         let compared = node.engine.comparisons().zip(compared).map_or(0, |(after, before)| after - before);
-        node.busy = now + node.behavior.search_time(compared);
+        node.busy_until = now + node.behavior.comparison_time(compared);
         observer.on_serviced(number, &node.engine, now);
         self.schedule(number);
     }
 
-    /// Sends what a node has to send.
-    fn transmit(&mut self, number: usize, clock: Time, observer: &mut impl Observer<E>) {
+    /// Sends the pending datagrams of a node.
+    fn send_pending(&mut self, number: usize, clock: Time, observer: &mut impl WorldObserver<E>) {
         let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(transmit) = self.nodes[number].engine.poll_transmit(&mut buffer, clock) {
             let node = &self.nodes[number];
             let len = node.behavior.rewrite_outgoing(&mut buffer[..transmit.len]);
-            if let Some(to) = self.number(transmit.to) {
+            if let Some(to) = self.number_of(transmit.to) {
                 let bytes = &buffer[..len];
-                let meta = DatagramMeta { from: number, to, number: self.sent, now: self.now };
+                let meta = DatagramMeta { from: number, to, number: self.sent_count, now: self.now };
                 observer.on_sent(meta, bytes, &node.engine);
-                self.launch(number, to, bytes);
+                self.send_datagram(number, to, bytes);
             }
         }
         self.buffer = buffer;
     }
 
-    /// Notes when a node is to be serviced for its own sake.
+    /// Sets the next service of a node to that of its own timers.
     fn schedule(&mut self, number: usize) {
         let node = &self.nodes[number];
         let due = node.engine.next_timeout().map(|due| node.service_at(due.max(self.now)));
-        self.services.set(key(number), due);
+        self.service_deadlines.set(deadline_key(number), due);
     }
 
-    /// Notes that a node is to be serviced at `due`. What it waits for itself may be due later, and is asked then.
+    /// Sets the next service of a node to `due`. Its own timers are read after that service.
     fn schedule_at(&mut self, number: usize, due: Time) {
-        self.services.set(key(number), Some(self.nodes[number].service_at(due)));
+        self.service_deadlines.set(deadline_key(number), Some(self.nodes[number].service_at(due)));
     }
 
-    fn launch(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        self.note(from, to, bytes);
-        let (now, number) = (self.now, self.sent);
-        self.sent += 1;
-        for arrival in self.link(from, to).pass(bytes.len(), now).into_iter().flatten() {
-            let mut copy = self.spare.pop().unwrap_or_default();
+    fn send_datagram(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        self.update_fingerprint(from, to, bytes);
+        let (now, number) = (self.now, self.sent_count);
+        self.sent_count += 1;
+        for arrival in self.link_mut(from, to).transmit(bytes.len(), now).into_iter().flatten() {
+            let mut copy = self.spare_buffers.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(bytes);
-            if let Some((place, mask)) = arrival.corrupt {
-                let place = usize::try_from(place % bytes.len().max(1) as u64).unwrap_or(0);
-                if let Some(byte) = copy.get_mut(place) {
+            if let Some((position, mask)) = arrival.corrupt {
+                let position = usize::try_from(position % bytes.len().max(1) as u64).unwrap_or(0);
+                if let Some(byte) = copy.get_mut(position) {
                     *byte ^= mask;
                 }
             }
             let (at, corrupted) = (arrival.at, arrival.corrupt.is_some());
-            self.flying.push(Reverse(Flight { at, number, from, to, bytes: copy, corrupted }));
+            self.in_flight.push(Reverse(InFlightDatagram { at, number, from, to, bytes: copy, corrupted }));
         }
     }
 
-    fn link(&mut self, from: usize, to: usize) -> &mut Link {
+    fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         let seed = self.seed ^ ((from as u64) << 32 | (to as u64) << 8).wrapping_mul(0x9E37_79B9);
         self.links.entry((from, to)).or_insert_with(|| Link::new(self.faults.clone(), seed))
     }
 
-    /// Returns the number of the node or proxy that listens there.
-    fn number(&self, address: SocketAddrV4) -> Option<usize> {
-        let there = |number: usize| {
-            number < self.nodes.len() || self.proxy.as_ref().is_some_and(|proxy| proxy.has(number))
+    /// Returns the number of the node or proxy at an address.
+    fn number_of(&self, address: SocketAddrV4) -> Option<usize> {
+        let exists = |number: usize| {
+            number < self.nodes.len() || self.proxy.as_ref().is_some_and(|proxy| proxy.has_number(number))
         };
-        Some(place(address)).filter(|number| there(*number) && address.port() == PORT)
+        Some(node_number(address)).filter(|number| exists(*number) && address.port() == NODE_PORT)
     }
 
-    fn note(&mut self, from: usize, to: usize, bytes: &[u8]) {
+    fn update_fingerprint(&mut self, from: usize, to: usize, bytes: &[u8]) {
         let head = [self.now.as_micros(), from as u64, to as u64];
         let words = bytes.chunks(8).map(|chunk| {
             let mut word = [0; 8];
@@ -375,30 +397,30 @@ impl<E: LabEngine + ?Sized> World<E> {
             u64::from_le_bytes(word)
         });
         for word in head.into_iter().chain([bytes.len() as u64]).chain(words) {
-            self.trace = (self.trace.rotate_left(5) ^ word).wrapping_mul(0x0000_0100_0000_01B3);
+            self.fingerprint = (self.fingerprint.rotate_left(5) ^ word).wrapping_mul(0x0000_0100_0000_01B3);
         }
     }
 }
 
-fn key(number: usize) -> u32 {
+fn deadline_key(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Returns the address that the node with this number has.
-pub(crate) fn address(number: usize) -> SocketAddrV4 {
+/// Returns the address of the node with this number.
+pub(crate) fn node_address(number: usize) -> SocketAddrV4 {
     let number = u32::try_from(number).unwrap_or(0) + 1;
-    SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_ADDRESS + number), PORT)
+    SocketAddrV4::new(Ipv4Addr::from_bits(BASE_ADDRESS + number), NODE_PORT)
 }
 
-/// Returns the number of the node that has this address, or would have it.
-pub(crate) fn place(address: SocketAddrV4) -> usize {
-    let number = address.ip().to_bits().wrapping_sub(FIRST_ADDRESS + 1);
+/// Returns the number of the node that has, or would have, this address.
+pub(crate) fn node_number(address: SocketAddrV4) -> usize {
+    let number = address.ip().to_bits().wrapping_sub(BASE_ADDRESS + 1);
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Where all nodes listen.
-const PORT: u16 = 22101;
-/// The address below that of node 0.
-const FIRST_ADDRESS: u32 = 0x0A00_0000;
-/// More often than any honest use services a node at one time.
-const MAX_SERVICES: u32 = 10_000;
+/// UDP port of every node.
+const NODE_PORT: u16 = 22101;
+/// The address before that of node 0.
+const BASE_ADDRESS: u32 = 0x0A00_0000;
+/// Limit for services of a node at one instant. A correct engine needs far fewer.
+const MAX_SERVICES_PER_INSTANT: u32 = 10_000;

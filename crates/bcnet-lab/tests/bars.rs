@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bcnet_lab::{DatagramMeta, Faults, Observer, World};
+use bcnet_lab::{DatagramMeta, Faults, World, WorldObserver};
 use bcnet_transport::wire::{Channel, Datagram, Message, MessageId, PeerId, Role};
-use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, Time};
 
 const HOST: PeerId = PeerId(1);
 const CLIENT: PeerId = PeerId(2);
-const EVERY_MS: Duration = Duration::from_millis(1);
-const AT_60_HZ: Duration = Duration::from_micros(16_667);
+const TICK_1_MS: Duration = Duration::from_millis(1);
+const TICK_60_HZ: Duration = Duration::from_micros(16_667);
 const MESSAGES: u64 = 2000;
 const PAYLOAD: usize = 100;
 /// One message, of type 2, in a datagram after the sender's id.
@@ -26,29 +26,29 @@ const KEEPALIVE_ALONE: [u8; 2] = [1, 2];
 
 /// T-60 to T-63: the delay of nearly all messages, and the bytes spent on it, without loss and with much of it.
 #[test]
-fn messages_arrive_soon_and_cost_little_over_lossy_links() {
+fn delay_and_bytes_stay_within_limits_on_lossy_links() {
     println!("loss  serviced  p50 ms  p99 ms (bar)  max ms   wire (bar)");
     let bars = [
-        (0.00, EVERY_MS, 30, Some(1.13)),
-        (0.05, EVERY_MS, 85, Some(1.26)),
-        (0.20, EVERY_MS, 205, Some(1.77)),
-        (0.00, AT_60_HZ, 70, None),
-        (0.05, AT_60_HZ, 133, None),
-        (0.20, AT_60_HZ, 283, None),
+        (0.00, TICK_1_MS, 30, Some(1.13)),
+        (0.05, TICK_1_MS, 85, Some(1.26)),
+        (0.20, TICK_1_MS, 205, Some(1.77)),
+        (0.00, TICK_60_HZ, 70, None),
+        (0.05, TICK_60_HZ, 133, None),
+        (0.20, TICK_60_HZ, 283, None),
     ];
     let mut missed = Vec::new();
     for (loss, tick, p99, wire) in bars {
-        let flow = Flow::pooled(&Faults { loss, ..link() }, tick, Ways::One, 100);
+        let flow = FlowMeter::run_seeds(&Faults { loss, ..link() }, tick, TrafficDirections::HostOnly, 100);
         let text = format!(
             "{loss:.2}  {:>8}  {:6.1}  {:6.1} ({p99:3})  {:6.1}  {:.4} ({wire:?})",
             format!("{tick:?}"),
             flow.percentile(0.5),
             flow.percentile(0.99),
             flow.percentile(1.0),
-            flow.wire(),
+            flow.wire_overhead(),
         );
         println!("{text}");
-        if flow.percentile(0.99) > f64::from(p99) || wire.is_some_and(|bar| flow.wire() > bar) {
+        if flow.percentile(0.99) > f64::from(p99) || wire.is_some_and(|bar| flow.wire_overhead() > bar) {
             missed.push(text);
         }
     }
@@ -57,9 +57,9 @@ fn messages_arrive_soon_and_cost_little_over_lossy_links() {
 
 /// T-60: ACKs travel with data, so two-way traffic takes hardly more datagrams than messages.
 #[test]
-fn two_way_traffic_takes_hardly_more_datagrams_than_messages() {
-    for tick in [EVERY_MS, AT_60_HZ] {
-        let flow = Flow::pooled(&link(), tick, Ways::Two, 10);
+fn two_way_traffic_sends_acks_with_data() {
+    for tick in [TICK_1_MS, TICK_60_HZ] {
+        let flow = FlowMeter::run_seeds(&link(), tick, TrafficDirections::Both, 10);
         println!("{tick:?}: {:.3} datagrams per message", flow.datagrams_per_message());
         assert!(flow.datagrams_per_message() <= 1.1);
     }
@@ -70,7 +70,7 @@ fn two_way_traffic_takes_hardly_more_datagrams_than_messages() {
 /// A re-send is spurious if the first copy of the message arrived and the ACK that this caused arrived too. With one
 /// ACK for each receipt (T-60), the nth ACK of a message answers the nth copy that arrived.
 #[test]
-fn jitter_and_bursts_cause_few_spurious_resends() {
+fn jitter_and_bursts_cause_few_spurious_retransmissions() {
     let faults = Faults {
         loss: 0.05,
         burst: 5.0,
@@ -79,30 +79,30 @@ fn jitter_and_bursts_cause_few_spurious_resends() {
         reorder_by: Duration::from_millis(20),
         ..link()
     };
-    for tick in [EVERY_MS, AT_60_HZ] {
-        let flow = Flow::pooled(&faults, tick, Ways::One, 100);
+    for tick in [TICK_1_MS, TICK_60_HZ] {
+        let flow = FlowMeter::run_seeds(&faults, tick, TrafficDirections::HostOnly, 100);
         let spurious = flow.spurious as f64 / flow.messages as f64;
-        let resends = flow.resends as f64 / flow.messages as f64;
+        let resends = flow.retransmissions as f64 / flow.messages as f64;
         println!(
             "{tick:?}: wire {:.3}, resends {:.2} %, spurious {:.2} %, p99 {:.1} ms",
-            flow.wire(),
+            flow.wire_overhead(),
             100.0 * resends,
             100.0 * spurious,
             flow.percentile(0.99)
         );
-        assert!(flow.wire() <= 1.40, "{tick:?}");
+        assert!(flow.wire_overhead() <= 1.40, "{tick:?}");
         assert!(spurious <= 0.05, "{tick:?}");
     }
 }
 
 /// T-63, T-67: one large message right after the join, when little is known of the link.
 #[test]
-fn a_hundred_kilobytes_arrive_soon_after_the_join() {
+fn large_message_arrives_quickly_after_the_join() {
     for (loss, median, worst) in [(0.0, 235, 235), (0.05, 235, 590), (0.20, 535, 1340)] {
-        for tick in [EVERY_MS, AT_60_HZ] {
+        for tick in [TICK_1_MS, TICK_60_HZ] {
             let mut times = Mutex::new(Vec::new());
             each_seed(100, |seed| {
-                let bulk = Bulk::run(&Faults { loss, ..link() }, seed, tick, 1);
+                let bulk = BulkTransfer::run(&Faults { loss, ..link() }, seed, tick, 1);
                 times.lock().expect("no panic").push(bulk.took.as_secs_f64() * 1000.0);
             });
             let times = times.get_mut().expect("no panic");
@@ -111,7 +111,7 @@ fn a_hundred_kilobytes_arrive_soon_after_the_join() {
                 "loss {loss:.2} {tick:?}: median {:.1} ms ({median}), worst {:.1} ms ({worst})",
                 times[50], times[99]
             );
-            if tick == EVERY_MS {
+            if tick == TICK_1_MS {
                 assert!(times[50] <= f64::from(median) && times[99] <= f64::from(worst), "loss {loss}");
             }
         }
@@ -122,8 +122,8 @@ fn a_hundred_kilobytes_arrive_soon_after_the_join() {
 #[test]
 fn a_narrow_link_is_filled_but_not_flooded() {
     let narrow = Faults { bandwidth: 1_000_000, queue: 32, ..link() };
-    for (messages, tick) in [(1, EVERY_MS), (1, AT_60_HZ), (20, EVERY_MS), (20, AT_60_HZ)] {
-        let bulk = Bulk::run(&narrow, 1, tick, messages);
+    for (messages, tick) in [(1, TICK_1_MS), (1, TICK_60_HZ), (20, TICK_1_MS), (20, TICK_60_HZ)] {
+        let bulk = BulkTransfer::run(&narrow, 1, tick, messages);
         println!("{messages} x 100 KB, {tick:?}: lost {:.3}, goodput {:.3}", bulk.lost, bulk.goodput);
         assert!(bulk.lost <= 0.10, "{messages} at {tick:?}: {} lost", bulk.lost);
         assert!(bulk.goodput >= 0.80, "{messages} at {tick:?}: goodput {}", bulk.goodput);
@@ -135,31 +135,33 @@ fn a_narrow_link_is_filled_but_not_flooded() {
 fn no_connection_is_lost_at_twenty_percent_loss() {
     let seeds = if env::var_os("BCNET_LONG").is_some() { 1000 } else { 50 };
     // Ends by itself if somebody leaves.
-    let flow = Flow::pooled(&Faults { loss: 0.2, ..link() }, AT_60_HZ, Ways::Two, seeds);
+    let flow =
+        FlowMeter::run_seeds(&Faults { loss: 0.2, ..link() }, TICK_60_HZ, TrafficDirections::Both, seeds);
     assert_eq!(flow.messages, 2 * MESSAGES * seeds);
 }
 
 /// T-61: the measured round trip is that of the link, and at most a tick more.
 #[test]
-fn the_measured_round_trip_settles_near_the_true_one() {
-    let config = Config { cipher: false, tick: AT_60_HZ, ..Config::default() };
-    for ways in [Ways::One, Ways::Two] {
-        let mut world = World::pair(link(), 1, &config, AT_60_HZ);
+fn measured_rtt_converges_to_the_link_rtt() {
+    let config = Config { cipher: false, tick: TICK_60_HZ, ..Config::default() };
+    for ways in [TrafficDirections::HostOnly, TrafficDirections::Both] {
+        let mut world = World::pair(link(), 1, &config, TICK_60_HZ);
         let start = world.now();
         for number in 0..20 * 60 {
-            world.run(start + AT_60_HZ * number, |_, _, _, _, _| {});
+            world.run(start + TICK_60_HZ * number, |_, _, _, _, _| {});
             let now = world.now();
-            world.node_mut(0).send(CLIENT, &[0; PAYLOAD], Quality::Reliable, now).expect("joined");
-            if ways == Ways::Two {
-                world.node_mut(1).send(HOST, &[0; PAYLOAD], Quality::Reliable, now).expect("joined");
+            world.node_mut(0).send(CLIENT, &[0; PAYLOAD], DeliveryMode::Reliable, now).expect("joined");
+            if ways == TrafficDirections::Both {
+                world.node_mut(1).send(HOST, &[0; PAYLOAD], DeliveryMode::Reliable, now).expect("joined");
             }
-            let ends = if ways == Ways::Two { &[(0, CLIENT), (1, HOST)][..] } else { &[(0, CLIENT)] };
+            let ends =
+                if ways == TrafficDirections::Both { &[(0, CLIENT), (1, HOST)][..] } else { &[(0, CLIENT)] };
             for (node, peer) in ends.iter().filter(|_| number > 3 * 60) {
                 let snapshot = world.node(*node).snapshot(*peer, now).expect("joined");
-                let trip = snapshot.round_trip.expect("measured").as_millis();
+                let trip = snapshot.rtt.expect("measured").as_millis();
                 assert!((50..=70).contains(&trip), "node {node} measures {trip} ms, {ways:?}");
                 if number == 1000 {
-                    println!("node {node}, {ways:?}: {:?} ± {:?}", snapshot.round_trip, snapshot.variation);
+                    println!("node {node}, {ways:?}: {:?} ± {:?}", snapshot.rtt, snapshot.rtt_variation);
                 }
             }
         }
@@ -189,28 +191,28 @@ fn each_seed(seeds: u64, work: impl Fn(u64) + Sync) {
 
 /// Whether only the host sends, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ways {
-    One,
-    Two,
+enum TrafficDirections {
+    HostOnly,
+    Both,
 }
 
 /// A steady stream of messages.
 #[derive(Debug, Default)]
-struct Flow {
+struct FlowMeter {
     /// In microseconds.
     delays: Vec<u64>,
     bytes: u64,
     datagrams: u64,
     messages: u64,
-    resends: u64,
+    retransmissions: u64,
     spurious: u64,
     received: [u64; 2],
-    segments: HashMap<(usize, MessageId), Segment>,
+    segments: HashMap<(usize, MessageId), SegmentHistory>,
 }
 
 /// One message or part on the wire.
 #[derive(Debug, Default)]
-struct Segment {
+struct SegmentHistory {
     /// The datagrams that carried it, and whether each arrived.
     copies: Vec<(u64, bool)>,
     /// The copies in the order in which they arrived.
@@ -219,17 +221,17 @@ struct Segment {
     acks: Vec<(u64, bool)>,
 }
 
-impl Segment {
+impl SegmentHistory {
     /// Whether the first copy and the ACK for it both arrived.
-    fn needed_no_resend(&self) -> bool {
+    fn succeeded_at_first_send(&self) -> bool {
         let first = self.copies.first().map(|(number, _)| *number);
         let place = self.arrivals.iter().position(|number| Some(*number) == first);
         place.is_some_and(|place| self.acks.get(place).is_some_and(|(_, arrived)| *arrived))
     }
 }
 
-impl Flow {
-    fn pooled(faults: &Faults, tick: Duration, ways: Ways, seeds: u64) -> Self {
+impl FlowMeter {
+    fn run_seeds(faults: &Faults, tick: Duration, ways: TrafficDirections, seeds: u64) -> Self {
         let total = Mutex::new(Self::default());
         each_seed(seeds, |seed| {
             let flow = Self::run(faults, tick, ways, seed);
@@ -238,7 +240,7 @@ impl Flow {
             total.bytes += flow.bytes;
             total.datagrams += flow.datagrams;
             total.messages += flow.messages;
-            total.resends += flow.resends;
+            total.retransmissions += flow.retransmissions;
             total.spurious += flow.spurious;
         });
         let mut total = total.into_inner().expect("no panic");
@@ -246,7 +248,7 @@ impl Flow {
         total
     }
 
-    fn run(faults: &Faults, tick: Duration, ways: Ways, seed: u64) -> Self {
+    fn run(faults: &Faults, tick: Duration, ways: TrafficDirections, seed: u64) -> Self {
         let config = Config { cipher: false, tick, ..Config::default() };
         let mut world = World::pair(faults.clone(), seed, &config, tick);
         let tick = u64::try_from(tick.as_micros()).expect("short");
@@ -254,15 +256,15 @@ impl Flow {
         let start = Time::from_micros(world.now().as_micros().next_multiple_of(tick));
         let mut flow = Self::default();
         let both = &[(0, CLIENT), (1, HOST)];
-        let ends = if ways == Ways::One { &both[..1] } else { both };
+        let ends = if ways == TrafficDirections::HostOnly { &both[..1] } else { both };
         for number in 0..MESSAGES {
-            world.watch(start + AT_60_HZ * u32::try_from(number).expect("few"), &mut flow);
+            world.run_observed(start + TICK_60_HZ * u32::try_from(number).expect("few"), &mut flow);
             let now = world.now();
             let mut payload = [0; PAYLOAD];
             payload[..8].copy_from_slice(&now.as_micros().to_le_bytes());
             payload[8..16].copy_from_slice(&number.to_le_bytes());
             for (node, peer) in ends {
-                world.node_mut(*node).send(*peer, &payload, Quality::Reliable, now).expect("joined");
+                world.node_mut(*node).send(*peer, &payload, DeliveryMode::Reliable, now).expect("joined");
             }
         }
         flow.messages = MESSAGES * ends.len() as u64;
@@ -272,12 +274,12 @@ impl Flow {
         };
         while flow.delays.len() as u64 != flow.messages || !both.iter().all(|end| rests(&world, *end)) {
             assert!(world.now() < deadline, "seed {seed} does not come to rest");
-            world.watch(world.now() + Duration::from_millis(100), &mut flow);
+            world.run_observed(world.now() + Duration::from_millis(100), &mut flow);
         }
         for segment in flow.segments.values() {
             let again = segment.copies.len().saturating_sub(1) as u64;
-            flow.resends += again;
-            flow.spurious += if segment.needed_no_resend() { again } else { 0 };
+            flow.retransmissions += again;
+            flow.spurious += if segment.succeeded_at_first_send() { again } else { 0 };
         }
         flow
     }
@@ -287,7 +289,7 @@ impl Flow {
         self.delays[((self.delays.len() - 1) as f64 * share) as usize] as f64 / 1000.0
     }
 
-    fn wire(&self) -> f64 {
+    fn wire_overhead(&self) -> f64 {
         self.bytes as f64 / (self.messages * PAYLOAD as u64) as f64
     }
 
@@ -296,7 +298,7 @@ impl Flow {
     }
 }
 
-impl Observer for Flow {
+impl WorldObserver for FlowMeter {
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], _: &mut Endpoint, now: Time) {
         match event {
             Event::Received { .. } => {
@@ -349,7 +351,7 @@ fn game_ids(from: usize, bytes: &[u8]) -> impl Iterator<Item = (bool, MessageId)
 }
 
 /// Messages of 100 KB, one after the other.
-struct Bulk {
+struct BulkTransfer {
     took: Duration,
     /// The share of datagrams from the host that did not arrive.
     lost: f64,
@@ -357,7 +359,7 @@ struct Bulk {
     goodput: f64,
 }
 
-impl Bulk {
+impl BulkTransfer {
     fn run(faults: &Faults, seed: u64, tick: Duration, messages: usize) -> Self {
         let config = Config { cipher: false, tick, ..Config::default() };
         let mut world = World::pair(faults.clone(), seed, &config, tick);
@@ -367,7 +369,8 @@ impl Bulk {
         while received < messages {
             let now = world.now();
             assert!(now.since(start) < Duration::from_secs(60), "seed {seed} does not arrive");
-            while sent < messages && world.node_mut(0).send(CLIENT, &payload, Quality::Reliable, now).is_ok()
+            while sent < messages
+                && world.node_mut(0).send(CLIENT, &payload, DeliveryMode::Reliable, now).is_ok()
             {
                 sent += 1;
             }
@@ -378,7 +381,7 @@ impl Bulk {
                 }
             });
         }
-        let stats = world.stats(0, 1);
+        let stats = world.link_stats(0, 1);
         let took = end.since(start);
         let bits = (8 * messages * payload.len()) as f64;
         Self {

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::Path;
 
 use bcnet_lab::scenario::EngineKind;
-use bcnet_lab::{Options, Outcome, Scenario};
+use bcnet_lab::{RunOptions, RunSummary, Scenario};
 
 const SEEDS: u64 = 20;
 
 /// Without loss: a ninth of the ACK bytes, and no more datagrams.
 #[test]
-fn without_loss_acks_cost_an_eighth() {
-    let (stock, bcnet) = both("battle");
+fn acks_cost_an_eighth_of_stock_without_loss() {
+    let (stock, bcnet) = run_both_engines("battle");
     let (acks, datagrams) =
         (sum(&bcnet, ack_bytes) / sum(&stock, ack_bytes), sum(&bcnet, datagrams) / sum(&stock, datagrams));
     println!("lossless: ACK bytes {:.2} %, datagrams {:.2} % of stock's", 100.0 * acks, 100.0 * datagrams);
@@ -24,8 +24,8 @@ fn without_loss_acks_cost_an_eighth() {
 
 /// With 5 % loss: a quarter of the delay of the slowest, for no more bytes.
 #[test]
-fn with_loss_the_slowest_messages_are_four_times_as_fast() {
-    let (stock, bcnet) = both("battle-loss5");
+fn p99_delay_is_a_quarter_of_stock_with_loss() {
+    let (stock, bcnet) = run_both_engines("battle-loss5");
     let (late, bytes) = (p99(&bcnet, None) / p99(&stock, None), sum(&bcnet, bytes) / sum(&stock, bytes));
     println!(
         "5 % loss: p99 {:.0} of {:.0} ms, {:.1} %; bytes {:.2} % of stock's",
@@ -40,17 +40,17 @@ fn with_loss_the_slowest_messages_are_four_times_as_fast() {
 
 /// Facing stock peers bcnet keeps four fifths of what it gains among its own kind.
 #[test]
-fn facing_stock_peers_most_of_the_gain_is_kept() {
-    let (stock, bcnet) = both("battle");
-    let (stock_lossy, bcnet_lossy) = both("battle-loss5");
+fn bcnet_keeps_most_of_its_gain_with_stock_peers() {
+    let (stock, bcnet) = run_both_engines("battle");
+    let (stock_lossy, bcnet_lossy) = run_both_engines("battle-loss5");
     let sides: [(&str, &[usize]); 2] = [("host", &[0]), ("clients", &[1, 2, 3])];
     for (side, nodes) in sides {
-        let mixed = runs(&format!("battle-bcnet-{side}"), None);
-        let mixed_lossy = runs(&format!("battle-loss5-bcnet-{side}"), None);
-        let acks = |runs: &[Outcome]| {
-            sum(runs, |run| nodes.iter().map(|node| run.nodes[*node].totals.ack_bytes).sum())
+        let mixed = run_seeds(&format!("battle-bcnet-{side}"), None);
+        let mixed_lossy = run_seeds(&format!("battle-loss5-bcnet-{side}"), None);
+        let acks = |runs: &[RunSummary]| {
+            sum(runs, |run| nodes.iter().map(|node| run.nodes[*node].counters.ack_bytes).sum())
         };
-        let late = |runs: &[Outcome]| {
+        let late = |runs: &[RunSummary]| {
             nodes.iter().map(|node| p99(runs, Some(*node))).sum::<f64>() / nodes.len() as f64
         };
         let kept = |pure: f64, mixed: f64| (1.0 - mixed) / (1.0 - pure);
@@ -71,50 +71,52 @@ fn facing_stock_peers_most_of_the_gain_is_kept() {
 
 /// The recorded rates, which the pattern is made of.
 #[test]
-fn the_pattern_has_the_recorded_rates() {
-    let [run] = &runs("battle", Some(EngineKind::Stock))[..1] else { unreachable!() };
+fn battle_pattern_has_the_recorded_rates() {
+    let [run] = &run_seeds("battle", Some(EngineKind::Stock))[..1] else { unreachable!() };
     let seconds = run.duration.as_secs_f64();
-    let useful = |node: usize| run.nodes[node].totals.useful_acks as f64 / seconds;
+    let useful = |node: usize| run.nodes[node].counters.useful_acks as f64 / seconds;
     // Recorded: 0.39 per second and client to the host, 1.30 from it.
     let (up, down) = ((useful(1) + useful(2) + useful(3)) / 3.0, useful(0) / 3.0);
     println!("reliable per second and client: {up:.2} to the host, {down:.2} from it");
     assert!((0.33..0.45).contains(&up) && (1.1..1.5).contains(&down), "{up} {down}");
     // Recorded: 33.2 messages per second and client both ways, 1.51 in a datagram, ACKs apart.
-    let messages = run.total().payloads as f64 / seconds / 3.0;
+    let messages = run.total_counters().payloads as f64 / seconds / 3.0;
     println!("messages per second and client: {messages:.1}");
     assert!((31.0..37.0).contains(&messages), "{messages}");
 }
 
-fn both(name: &str) -> (Vec<Outcome>, Vec<Outcome>) {
-    (runs(name, Some(EngineKind::Stock)), runs(name, Some(EngineKind::Bcnet)))
+fn run_both_engines(name: &str) -> (Vec<RunSummary>, Vec<RunSummary>) {
+    (run_seeds(name, Some(EngineKind::Stock)), run_seeds(name, Some(EngineKind::Bcnet)))
 }
 
-fn runs(name: &str, engine: Option<EngineKind>) -> Vec<Outcome> {
+fn run_seeds(name: &str, engine: Option<EngineKind>) -> Vec<RunSummary> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name).with_extension("toml");
     let scenario = Scenario::parse(&fs::read_to_string(path).expect("a scenario")).expect("a good one");
     let seeds = 1..=SEEDS;
     seeds
-        .map(|seed| bcnet_lab::run(&scenario, &Options { engine, seed: Some(seed), ..Options::default() }))
+        .map(|seed| {
+            bcnet_lab::run(&scenario, &RunOptions { engine, seed: Some(seed), ..RunOptions::default() })
+        })
         .collect()
 }
 
-fn sum(runs: &[Outcome], of: impl Fn(&Outcome) -> u64) -> f64 {
+fn sum(runs: &[RunSummary], of: impl Fn(&RunSummary) -> u64) -> f64 {
     runs.iter().map(|run| of(run) as f64).sum()
 }
 
 /// Of the messages of all seeds together, in milliseconds.
-fn p99(runs: &[Outcome], node: Option<usize>) -> f64 {
-    Outcome::pooled_delay(runs, node, 0.99).expect("reliable messages")
+fn p99(runs: &[RunSummary], node: Option<usize>) -> f64 {
+    RunSummary::pooled_delay_quantile(runs, node, 0.99).expect("reliable messages")
 }
 
-fn ack_bytes(run: &Outcome) -> u64 {
-    run.total().ack_bytes
+fn ack_bytes(run: &RunSummary) -> u64 {
+    run.total_counters().ack_bytes
 }
 
-fn datagrams(run: &Outcome) -> u64 {
-    run.total().datagrams
+fn datagrams(run: &RunSummary) -> u64 {
+    run.total_counters().datagrams
 }
 
-fn bytes(run: &Outcome) -> u64 {
-    run.total().bytes
+fn bytes(run: &RunSummary) -> u64 {
+    run.total_counters().bytes
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bcnet_lab::{Faults, Rng, World};
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
-use day::Day;
+use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, Time};
+use day::SimulatedBattle;
 
 #[path = "../benches/day/mod.rs"]
 mod day;
@@ -27,7 +27,7 @@ fn link(loss: f64) -> Faults {
 
 /// T-24, T-69: sequence numbers wrap three times, under loss, both ways, and nobody notices.
 #[test]
-fn sequence_numbers_wrap_unnoticed() {
+fn sequence_number_wrap_loses_no_message() {
     let messages = 200_000_u32;
     let mut world = World::pair(link(0.05), 1, &config(), Duration::ZERO);
     let ends = [(0, CLIENT), (1, HOST)];
@@ -37,7 +37,10 @@ fn sequence_numbers_wrap_unnoticed() {
         for (node, peer) in ends {
             let burst = messages.min(sent[node] + 50);
             while sent[node] < burst
-                && world.node_mut(node).send(peer, &sent[node].to_le_bytes(), Quality::Reliable, now).is_ok()
+                && world
+                    .node_mut(node)
+                    .send(peer, &sent[node].to_le_bytes(), DeliveryMode::Reliable, now)
+                    .is_ok()
             {
                 sent[node] += 1;
             }
@@ -58,7 +61,7 @@ fn sequence_numbers_wrap_unnoticed() {
 /// T-66 to T-68: the largest payloads there are, 255 parts each, at 20 % loss. A peer that can hold no more gets first
 /// what it waits for, so they never come to a standstill.
 #[test]
-fn the_largest_messages_arrive_whole_under_heavy_loss() {
+fn largest_messages_arrive_intact_under_heavy_loss() {
     let messages = 1000;
     let mut world = World::pair(link(0.2), 2, &config(), Duration::ZERO);
     let mut payload = vec![0; 103_529];
@@ -67,7 +70,7 @@ fn the_largest_messages_arrive_whole_under_heavy_loss() {
         let now = world.now();
         if sent < messages {
             Rng::new(sent).fill(&mut payload);
-            sent += u64::from(world.node_mut(0).send(CLIENT, &payload, Quality::Reliable, now).is_ok());
+            sent += u64::from(world.node_mut(0).send(CLIENT, &payload, DeliveryMode::Reliable, now).is_ok());
         }
         assert!(now < Time::ZERO + Duration::from_millis(400 * messages), "{received} of {sent} received");
         world.run(now + Duration::from_millis(20), |node, event, bytes, _, _| {
@@ -86,13 +89,13 @@ fn the_largest_messages_arrive_whole_under_heavy_loss() {
 #[test]
 fn memory_is_flat_for_a_day_of_recorded_traffic() {
     let (hours, hour) = (24, 3600);
-    let mut day = Day::new();
+    let mut day = SimulatedBattle::new();
     let mut sizes = Vec::with_capacity(24);
     for _ in 0..hours {
         day.run(hour);
         sizes.push(heap::in_use());
     }
-    let Day { sent, received, .. } = day;
+    let SimulatedBattle { sent, received, .. } = day;
     println!("{hours} x {hour} s: heap {sizes:?}, {sent} orders, {} datagrams", day.datagrams());
     assert!(sent > 0 && received + 10 >= sent, "{received} of {sent} orders arrived");
     let (first, most) = (sizes[0], sizes.iter().copied().max().expect("some hours"));
@@ -102,33 +105,33 @@ fn memory_is_flat_for_a_day_of_recorded_traffic() {
 /// T-50 to T-57: more players than there are ids come, talk, go, or vanish without a word, for an hour. All that is said
 /// between two that live arrives in order, and in the end the host is as empty as it was.
 #[test]
-fn a_hundred_and_twenty_four_peers_come_and_go_for_an_hour() {
+fn host_handles_124_peers_joining_and_leaving_for_an_hour() {
     let seconds = 3600;
     let clients = 150;
     let mut world = World::new(Faults { loss: 0.02, ..link(0.0) }, 5);
-    world.add(Endpoint::host(config()), Duration::ZERO);
-    let mut crowd = Crowd { nonces: vec![0; clients + 1], ..Crowd::default() };
+    world.add_endpoint(Endpoint::host(config()), Duration::ZERO);
+    let mut crowd = ChurningClients { nonces: vec![0; clients + 1], ..ChurningClients::default() };
     for number in 1..=clients {
         crowd.nonces[number] = 1;
         world.add_client(config(), 1, Duration::ZERO);
     }
     let mut rng = Rng::new(6);
-    let idle = config().silence + Duration::from_secs(30);
+    let idle = config().idle_timeout + Duration::from_secs(30);
     for second in 0..seconds {
         // Two change their mind each second.
         for _ in 0..2 {
-            let number = 1 + rng.size(clients);
-            crowd.change_mind(&mut world, number, &mut rng);
+            let number = 1 + rng.index(clients);
+            crowd.toggle_client(&mut world, number, &mut rng);
         }
-        crowd.talk(&mut world);
+        crowd.send_to_all(&mut world);
         world.run(Time::ZERO + Duration::from_secs(second + 1), |node, event, bytes, endpoint, now| {
-            crowd.hear(node, event, bytes, endpoint, now);
+            crowd.on_event(node, event, bytes, endpoint, now);
         });
         let peers = world.node(0).peers().count();
-        crowd.most = crowd.most.max(peers);
+        crowd.peak_peers = crowd.peak_peers.max(peers);
     }
     println!("{crowd}");
-    assert!(crowd.most >= 120 && crowd.most <= 124, "at most {} at once", crowd.most);
+    assert!(crowd.peak_peers >= 120 && crowd.peak_peers <= 124, "at most {} at once", crowd.peak_peers);
     assert!(crowd.refused > 0 && crowd.left > 0 && crowd.silent > 0 && crowd.received > 0);
     for number in 1..=clients {
         let now = world.now();
@@ -137,7 +140,7 @@ fn a_hundred_and_twenty_four_peers_come_and_go_for_an_hour() {
     world.run(world.now() + idle, |_, _, _, _, _| {});
     assert!(world.node(0).is_closed(), "the host still has {} peers", world.node(0).peers().count());
     let before = heap::in_use();
-    world.replace(0, Endpoint::host(config()));
+    world.replace_endpoint(0, Endpoint::host(config()));
     let heap = before - heap::in_use();
     // The table of peers keeps its places, of which there are at most 256, each with its counters.
     assert!(heap < 256 * 576, "an empty host keeps {heap} bytes");
@@ -145,30 +148,30 @@ fn a_hundred_and_twenty_four_peers_come_and_go_for_an_hour() {
 
 /// Everyone who comes and goes.
 #[derive(Default)]
-struct Crowd {
+struct ChurningClients {
     /// How often each node has asked to be let in.
     nonces: Vec<u32>,
     /// Of each peer that the host knows: whose it is, what was said to it, what it said.
-    known: BTreeMap<PeerId, Member>,
+    hosted: BTreeMap<PeerId, HostedPeer>,
     /// Of each node: what it said, what it heard.
-    told: BTreeMap<usize, (u64, u64)>,
+    client_counters: BTreeMap<usize, (u64, u64)>,
     received: u64,
     refused: u64,
     left: u64,
     silent: u64,
-    most: usize,
+    peak_peers: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Member {
+struct HostedPeer {
     node: usize,
-    said: u64,
-    heard: u64,
+    sent: u64,
+    received: u64,
 }
 
-impl std::fmt::Display for Crowd {
+impl std::fmt::Display for ChurningClients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { received, refused, left, silent, most, .. } = self;
+        let Self { received, refused, left, silent, peak_peers: most, .. } = self;
         write!(
             f,
             "{received} received, {refused} refused, {left} left, {silent} silent, at most {most} at once"
@@ -176,11 +179,11 @@ impl std::fmt::Display for Crowd {
     }
 }
 
-impl Crowd {
+impl ChurningClients {
     /// Who is in leaves, sometimes without a word; who is out comes back.
-    fn change_mind(&mut self, world: &mut World, number: usize, rng: &mut Rng) {
+    fn toggle_client(&mut self, world: &mut World, number: usize, rng: &mut Rng) {
         let now = world.now();
-        self.told.remove(&number);
+        self.client_counters.remove(&number);
         if world.node(number).id() != PeerId::UNASSIGNED && !world.node(number).is_closed() && rng.chance(0.9)
         {
             return world.node_mut(number).leave(now);
@@ -190,29 +193,29 @@ impl Crowd {
             // A client that never says a word.
             Endpoint::host(config())
         } else {
-            world.client(number, config(), self.nonces[number])
+            world.new_client(number, config(), self.nonces[number])
         };
-        world.replace(number, endpoint);
+        world.replace_endpoint(number, endpoint);
     }
 
     /// Everyone says something to the host, and the host to everyone.
-    fn talk(&mut self, world: &mut World) {
+    fn send_to_all(&mut self, world: &mut World) {
         let now = world.now();
-        for (peer, known) in &mut self.known {
-            let text = words(self.nonces[known.node], known.said);
-            if world.node_mut(0).send(*peer, &text, Quality::Reliable, now).is_ok() {
-                known.said += 1;
+        for (peer, known) in &mut self.hosted {
+            let text = numbered_payload(self.nonces[known.node], known.sent);
+            if world.node_mut(0).send(*peer, &text, DeliveryMode::Reliable, now).is_ok() {
+                known.sent += 1;
             }
         }
-        for (number, (said, _)) in &mut self.told {
-            let text = words(self.nonces[*number], *said);
-            if world.node_mut(*number).send(HOST, &text, Quality::Reliable, now).is_ok() {
+        for (number, (said, _)) in &mut self.client_counters {
+            let text = numbered_payload(self.nonces[*number], *said);
+            if world.node_mut(*number).send(HOST, &text, DeliveryMode::Reliable, now).is_ok() {
                 *said += 1;
             }
         }
     }
 
-    fn hear(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
+    fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
         match (node, event) {
             // Who has asked again since then, or left, can be neither let in nor refused.
             (0, Event::Request { from, .. }) => match endpoint.admit(from, now) {
@@ -223,27 +226,27 @@ impl Crowd {
             (0, Event::Joined { peer }) => {
                 if let Some(from) = endpoint.address(peer) {
                     let node = (from.ip().to_bits() - World::address(0).ip().to_bits()) as usize;
-                    let old = self.known.insert(peer, Member { node, said: 0, heard: 0 });
+                    let old = self.hosted.insert(peer, HostedPeer { node, sent: 0, received: 0 });
                     assert!(old.is_none(), "{peer} is given to two");
                 }
             }
             (0, Event::Left { peer, reason }) => {
-                self.known.remove(&peer);
+                self.hosted.remove(&peer);
                 match reason {
-                    bcnet_transport::Leave::Silent => self.silent += 1,
+                    bcnet_transport::LeaveReason::Silent => self.silent += 1,
                     _ => self.left += 1,
                 }
             }
             (0, Event::Received { peer, .. }) => {
-                let known = self.known.get_mut(&peer).expect("a peer that joined");
+                let known = self.hosted.get_mut(&peer).expect("a peer that joined");
                 // What a node said before it came again may still be under way from its last life.
-                assert_eq!(bytes[4..], known.heard.to_le_bytes(), "from {peer}");
-                known.heard += 1;
+                assert_eq!(bytes[4..], known.received.to_le_bytes(), "from {peer}");
+                known.received += 1;
                 self.received += 1;
             }
-            (_, Event::Joined { .. }) => drop(self.told.insert(node, (0, 0))),
+            (_, Event::Joined { .. }) => drop(self.client_counters.insert(node, (0, 0))),
             (_, Event::Received { .. }) => {
-                if let Some((_, heard)) = self.told.get_mut(&node) {
+                if let Some((_, heard)) = self.client_counters.get_mut(&node) {
                     assert_eq!(bytes[4..], heard.to_le_bytes(), "to node {node}");
                     *heard += 1;
                     self.received += 1;
@@ -254,6 +257,6 @@ impl Crowd {
     }
 }
 
-fn words(nonce: u32, number: u64) -> Vec<u8> {
+fn numbered_payload(nonce: u32, number: u64) -> Vec<u8> {
     [&nonce.to_le_bytes()[..], &number.to_le_bytes()].concat()
 }

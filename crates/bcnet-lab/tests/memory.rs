@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bcnet_lab::{Rng, World};
 use bcnet_transport::wire::{Ack, Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
-use bcnet_transport::{Config, Connect, Counters, Deadlines, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::{
+    Config, Connect, Deadlines, DeliveryMode, Endpoint, Engine, Event, PeerCounters, Time,
+};
 
 #[path = "../../bcnet-transport/tests/endpoint/heap.rs"]
 mod heap;
@@ -14,26 +16,26 @@ const TICK: Duration = Duration::from_micros(16_667);
 
 /// A host and its clients on a network that takes nothing from the heap once it stands: datagrams arrive a tick later,
 /// or not at all.
-struct Hall {
+struct HeapTestNetwork {
     now: Time,
     rng: Rng,
     loss: f64,
     nodes: Vec<Endpoint>,
-    flying: Vec<Flight>,
-    landing: Vec<Flight>,
+    in_flight: Vec<FixedDatagram>,
+    arriving: Vec<FixedDatagram>,
     payload: Vec<u8>,
     received: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Flight {
+struct FixedDatagram {
     from: usize,
     to: usize,
     len: usize,
     bytes: [u8; 512],
 }
 
-impl Hall {
+impl HeapTestNetwork {
     fn new(clients: usize) -> Self {
         let config = Config { cipher: false, tick: TICK, ..Config::default() };
         let mut hall = Self {
@@ -41,8 +43,8 @@ impl Hall {
             rng: Rng::new(1),
             loss: 0.0,
             nodes: Vec::with_capacity(clients + 1),
-            flying: Vec::with_capacity(20_000),
-            landing: Vec::with_capacity(20_000),
+            in_flight: Vec::with_capacity(20_000),
+            arriving: Vec::with_capacity(20_000),
             payload: Vec::with_capacity(200_000),
             received: 0,
         };
@@ -58,7 +60,7 @@ impl Hall {
             hall.tick();
             hall.tick();
         }
-        hall.pass(Duration::from_secs(1));
+        hall.run_for(Duration::from_secs(1));
         assert_eq!(hall.nodes[0].peers().count(), clients);
         hall
     }
@@ -66,12 +68,12 @@ impl Hall {
     /// What all endpoints together have on the heap.
     fn heap(&self, before: isize) -> isize {
         let own = self.nodes.capacity() * size_of::<Endpoint>()
-            + (self.flying.capacity() + self.landing.capacity()) * size_of::<Flight>()
+            + (self.in_flight.capacity() + self.arriving.capacity()) * size_of::<FixedDatagram>()
             + self.payload.capacity();
         heap::in_use() - before - own.cast_signed()
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
             self.tick();
@@ -80,12 +82,12 @@ impl Hall {
 
     fn tick(&mut self) {
         self.now = self.now + TICK;
-        std::mem::swap(&mut self.flying, &mut self.landing);
-        for flight in &mut self.landing {
+        std::mem::swap(&mut self.in_flight, &mut self.arriving);
+        for flight in &mut self.arriving {
             let bytes = &mut flight.bytes[..flight.len];
             self.nodes[flight.to].handle_datagram(World::address(flight.from), bytes, self.now);
         }
-        self.landing.clear();
+        self.arriving.clear();
         for (number, node) in self.nodes.iter_mut().enumerate() {
             node.handle_timeout(self.now);
             while let Some(event) = node.poll_event(&mut self.payload) {
@@ -96,13 +98,13 @@ impl Hall {
                     _ => {}
                 }
             }
-            let mut flight = Flight { from: number, to: 0, len: 0, bytes: [0; 512] };
+            let mut flight = FixedDatagram { from: number, to: 0, len: 0, bytes: [0; 512] };
             while let Some(transmit) = node.poll_transmit(&mut flight.bytes, self.now) {
                 if !self.rng.chance(self.loss) {
                     flight.to = (transmit.to.ip().to_bits() - World::address(0).ip().to_bits()) as usize;
                     flight.len = transmit.len;
-                    assert!(self.flying.len() < self.flying.capacity());
-                    self.flying.push(flight);
+                    assert!(self.in_flight.len() < self.in_flight.capacity());
+                    self.in_flight.push(flight);
                 }
             }
         }
@@ -113,10 +115,11 @@ impl Hall {
         let bytes = [7; 1500];
         for client in 1..self.nodes.len() {
             let len = if (round + client).is_multiple_of(split) { 1500 } else { 10 + 7 * client };
-            let quality = [Quality::Reliable, Quality::Urgent, Quality::Unreliable][(round + client) % 3];
+            let mode = [DeliveryMode::Reliable, DeliveryMode::Urgent, DeliveryMode::Unreliable]
+                [(round + client) % 3];
             let id = self.nodes[client].id();
-            self.nodes[0].send(id, &bytes[..len], quality, self.now).expect("joined");
-            self.nodes[client].send(PeerId::HOST, &bytes[..len], quality, self.now).expect("joined");
+            self.nodes[0].send(id, &bytes[..len], mode, self.now).expect("joined");
+            self.nodes[client].send(PeerId::HOST, &bytes[..len], mode, self.now).expect("joined");
         }
         self.tick();
     }
@@ -124,8 +127,8 @@ impl Hall {
 
 /// T-60 to T-70: sending, receiving and acknowledging take nothing from the heap once everything has its size.
 #[test]
-fn ten_thousand_round_trips_take_nothing_from_the_heap() {
-    let mut hall = Hall::new(16);
+fn ten_thousand_round_trips_allocate_nothing() {
+    let mut hall = HeapTestNetwork::new(16);
     // Worse than what comes, so that every buffer has seen its worst.
     hall.loss = 0.2;
     (0..1000).for_each(|round| hall.exchange(round, 1 + round % 2));
@@ -145,8 +148,8 @@ fn ten_thousand_round_trips_take_nothing_from_the_heap() {
 #[test]
 fn memory_returns_below_twice_the_idle_size_after_a_burst() {
     let before = heap::in_use();
-    let mut hall = Hall::new(16);
-    hall.pass(Duration::from_secs(30));
+    let mut hall = HeapTestNetwork::new(16);
+    hall.run_for(Duration::from_secs(30));
     let idle = hall.heap(before);
     hall.loss = 0.1;
     let bytes = vec![7; 100_000];
@@ -154,17 +157,17 @@ fn memory_returns_below_twice_the_idle_size_after_a_burst() {
     for _ in 0..5 {
         for client in 1..hall.nodes.len() {
             let id = hall.nodes[client].id();
-            hall.nodes[0].send(id, &bytes, Quality::Reliable, hall.now).expect("joined");
-            hall.nodes[client].send(PeerId::HOST, &bytes, Quality::Reliable, hall.now).expect("joined");
+            hall.nodes[0].send(id, &bytes, DeliveryMode::Reliable, hall.now).expect("joined");
+            hall.nodes[client].send(PeerId::HOST, &bytes, DeliveryMode::Reliable, hall.now).expect("joined");
         }
-        hall.pass(Duration::from_millis(200));
+        hall.run_for(Duration::from_millis(200));
         peak = peak.max(hall.heap(before) - 100_000);
     }
     drop(bytes);
-    hall.pass(Duration::from_secs(30));
+    hall.run_for(Duration::from_secs(30));
     assert_eq!(hall.received, 5 * 32, "all arrived");
     hall.loss = 0.0;
-    hall.pass(Duration::from_secs(10));
+    hall.run_for(Duration::from_secs(10));
     let after = hall.heap(before);
     println!("idle {idle} B, in the burst {peak} B, after it {after} B");
     assert!(peak > 10 * idle, "the burst was one");
@@ -175,16 +178,16 @@ fn memory_returns_below_twice_the_idle_size_after_a_burst() {
 #[test]
 fn an_idle_peer_takes_four_hundred_bytes() {
     const PEERS: usize = 120;
-    let mut hall = Hall::new(PEERS);
+    let mut hall = HeapTestNetwork::new(PEERS);
     (0..300).for_each(|round| hall.exchange(round, 16));
-    hall.pass(Duration::from_secs(60));
+    hall.run_for(Duration::from_secs(60));
     // The host is the only one whose heap is looked at: it goes, and what it frees was its.
     let before = heap::in_use();
     let host = std::mem::replace(&mut hall.nodes[0], Endpoint::host(Config::default()));
     assert_eq!(host.peers().count(), PEERS);
     drop(host);
     let heap = usize::try_from(before - heap::in_use()).expect("it had something");
-    let each = (heap - PEERS * size_of::<Counters>()) / PEERS;
+    let each = (heap - PEERS * size_of::<PeerCounters>()) / PEERS;
     println!("{heap} B for {PEERS} peers, {each} B each without counters");
     assert!(each <= 400, "{each} bytes for each peer");
 }
@@ -192,29 +195,32 @@ fn an_idle_peer_takes_four_hundred_bytes() {
 /// T-55: 4,096 peers that have nothing to say cost their keepalives, and no tick looks at anyone else.
 #[test]
 fn idle_peers_cost_nothing_but_their_keepalives() {
-    let mut farm = Farm::new(4096, 34);
-    farm.pass(Duration::from_secs(20));
-    (farm.touched, farm.needless, farm.keepalives) = (0, 0, 0);
-    farm.pass(Duration::from_secs(20));
-    println!("touched {}, needlessly {}, keepalives {}", farm.touched, farm.needless, farm.keepalives);
+    let mut farm = IdleHosts::new(4096, 34);
+    farm.run_for(Duration::from_secs(20));
+    (farm.serviced, farm.needless_services, farm.keepalives) = (0, 0, 0);
+    farm.run_for(Duration::from_secs(20));
+    println!(
+        "touched {}, needlessly {}, keepalives {}",
+        farm.serviced, farm.needless_services, farm.keepalives
+    );
     assert_eq!(farm.keepalives, 4 * 4096, "one every five seconds");
-    assert_eq!(farm.needless, 0, "an endpoint was looked at though no keepalive was due");
+    assert_eq!(farm.needless_services, 0, "an endpoint was looked at though no keepalive was due");
 }
 
 /// Many hosts behind one loop. Their clients are only what comes from them.
-struct Farm {
+struct IdleHosts {
     now: Time,
     hosts: Vec<Endpoint>,
     deadlines: Deadlines,
     /// When each client says that it is alive: host, address, id.
     clients: Vec<(usize, SocketAddrV4, PeerId)>,
-    touched: u64,
-    needless: u64,
+    serviced: u64,
+    needless_services: u64,
     keepalives: u64,
     step: usize,
 }
 
-impl Farm {
+impl IdleHosts {
     fn new(peers: usize, hosts: usize) -> Self {
         let config = Config { cipher: false, ..Config::default() };
         let now = Time::from_micros(1_000_000);
@@ -223,15 +229,15 @@ impl Farm {
             hosts: (0..hosts).map(|_| Endpoint::host(config.clone())).collect(),
             deadlines: Deadlines::new(),
             clients: Vec::new(),
-            touched: 0,
-            needless: 0,
+            serviced: 0,
+            needless_services: 0,
             keepalives: 0,
             step: 0,
         };
         for number in 0..peers {
             // Joins are spread over five seconds.
             if number.is_multiple_of(15) {
-                farm.pass(TICK);
+                farm.run_for(TICK);
             }
             farm.join(number, number % hosts);
         }
@@ -242,20 +248,25 @@ impl Farm {
         let address =
             SocketAddrV4::new(Ipv4Addr::from_bits(0x0B00_0000 + u32::try_from(number).expect("few")), 22101);
         let body = Body::ConnectRequest { address: *address.ip(), nonce: 1, password: Text::default() };
-        self.say(host, address, PeerId::UNASSIGNED, &Message::Control(Control::new(Seq(0), body)));
+        self.deliver_message(
+            host,
+            address,
+            PeerId::UNASSIGNED,
+            &Message::Control(Control::new(Seq(0), body)),
+        );
         let id = self.hosts[host].admit(address, self.now).expect("room");
         let mut buffer = [0; 512];
         let transmit = self.hosts[host].poll_transmit(&mut buffer, self.now).expect("the reply");
         let datagram = Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("well formed");
         let reply = datagram.messages().filter(|message| !matches!(message, Message::Ack(_)));
         for id_of_reply in reply.filter_map(|message| message.id()).collect::<Vec<_>>() {
-            self.say(host, address, id, &Message::Ack(Ack::new(id_of_reply)));
+            self.deliver_message(host, address, id, &Message::Ack(Ack::new(id_of_reply)));
         }
         self.clients.push((host, address, id));
-        self.rest(host);
+        self.flush_host(host);
     }
 
-    fn say(&mut self, host: usize, address: SocketAddrV4, id: PeerId, message: &Message<'_>) {
+    fn deliver_message(&mut self, host: usize, address: SocketAddrV4, id: PeerId, message: &Message<'_>) {
         let mut buffer = [0; 512];
         let mut writer = Writer::new(&mut buffer, id);
         assert!(writer.push(message));
@@ -263,7 +274,7 @@ impl Farm {
     }
 
     /// Sends what a host has to send; how many keepalives that is.
-    fn rest(&mut self, host: usize) -> u64 {
+    fn flush_host(&mut self, host: usize) -> u64 {
         let (mut buffer, mut payload, mut keepalives) = ([0; 512], Vec::new(), 0);
         while let Some(event) = self.hosts[host].poll_event(&mut payload) {
             assert!(!matches!(event, Event::Left { .. }), "{event:?}");
@@ -277,7 +288,7 @@ impl Farm {
         keepalives
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
             self.now = self.now + Duration::from_millis(1);
@@ -286,15 +297,15 @@ impl Farm {
             let heard = self.step % 5000;
             for index in (heard..self.clients.len()).step_by(5000) {
                 let (host, address, id) = self.clients[index];
-                self.say(host, address, id, &Message::Keepalive);
-                self.rest(host);
+                self.deliver_message(host, address, id, &Message::Keepalive);
+                self.flush_host(host);
             }
             while let Some((_, key)) = self.deadlines.first().filter(|(due, _)| *due <= self.now) {
                 let host = key as usize;
                 self.hosts[host].handle_timeout(self.now);
-                let keepalives = self.rest(host);
-                self.touched += 1;
-                self.needless += u64::from(keepalives == 0);
+                let keepalives = self.flush_host(host);
+                self.serviced += 1;
+                self.needless_services += u64::from(keepalives == 0);
                 self.keepalives += keepalives;
             }
         }

@@ -4,27 +4,27 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::scenario::EngineKind;
-use bcnet_lab::{Faults, Options, Scenario, World};
+use bcnet_lab::{Faults, RunOptions, Scenario, World};
 use bcnet_transport::wire::{
     Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Writer,
 };
-use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, Time};
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
 /// T-64: nothing waits once the parts of a message are all there, so nobody is given up 360 s later.
 #[test]
-fn a_split_message_is_not_waited_for_after_it_was_delivered() {
+fn delivered_split_message_does_not_time_out_the_peer() {
     let faults = Faults { delay: Duration::from_millis(25), ..Faults::default() };
     let mut world = World::pair(faults, 1, &Config::default(), Duration::ZERO);
     let now = world.now();
-    world.node_mut(0).send(PeerId(2), &[7; 1000], Quality::Reliable, now).expect("joined");
-    stays(&mut world);
+    world.node_mut(0).send(PeerId(2), &[7; 1000], DeliveryMode::Reliable, now).expect("joined");
+    assert_no_peer_leaves(&mut world);
 }
 
 /// T-64: the same for messages that were held until an earlier one came.
 #[test]
-fn a_message_is_not_waited_for_after_it_was_overtaken() {
+fn overtaken_message_does_not_time_out_the_peer() {
     let faults = Faults {
         delay: Duration::from_millis(25),
         reorder: 0.5,
@@ -36,14 +36,14 @@ fn a_message_is_not_waited_for_after_it_was_overtaken() {
         for _ in 0..4 {
             let now = world.now() + Duration::from_millis(1);
             world.run(now, |_, _, _, _, _| {});
-            world.node_mut(0).send(PeerId(2), &[7; 10], Quality::Reliable, now).expect("joined");
+            world.node_mut(0).send(PeerId(2), &[7; 10], DeliveryMode::Reliable, now).expect("joined");
         }
-        stays(&mut world);
+        assert_no_peer_leaves(&mut world);
     }
 }
 
 /// Nobody leaves for ten minutes.
-fn stays(world: &mut World) {
+fn assert_no_peer_leaves(world: &mut World) {
     world.run(world.now() + Duration::from_secs(600), |node, event, _, _, now| {
         if let Event::Left { peer, reason } = event {
             panic!("at {now} {peer} left node {node}: {reason}");
@@ -53,11 +53,11 @@ fn stays(world: &mut World) {
 
 /// T-51: game data that overtakes the host's reply is not acknowledged before it can be delivered.
 #[test]
-fn data_that_overtakes_the_reply_is_not_lost() {
+fn data_overtaking_the_connect_reply_is_not_lost() {
     let faults = Faults { loss: 0.3, delay: Duration::from_millis(25), ..Faults::default() };
     for seed in 1..50 {
         let mut world = World::new(faults.clone(), seed);
-        world.add(Endpoint::host(Config::default()), Duration::ZERO);
+        world.add_endpoint(Endpoint::host(Config::default()), Duration::ZERO);
         world.add_client(Config::default(), 1, Duration::ZERO);
         let mut sent = 0;
         let mut heard = Vec::new();
@@ -69,7 +69,7 @@ fn data_that_overtakes_the_reply_is_not_lost() {
                 _ => {}
             });
             if world.node(0).peers().next().is_some() && sent < 10 {
-                world.node_mut(0).send(PeerId(2), &[sent], Quality::Reliable, now).expect("joined");
+                world.node_mut(0).send(PeerId(2), &[sent], DeliveryMode::Reliable, now).expect("joined");
                 sent += 1;
             }
         }
@@ -80,22 +80,22 @@ fn data_that_overtakes_the_reply_is_not_lost() {
 /// T-62: a message that one peer never acknowledges, though it acknowledges all others, is repeated ever more seldom,
 /// however many later ones overtake it.
 #[test]
-fn one_message_that_is_never_acknowledged_is_repeated_ever_more_seldom() {
-    let (mut host, mut now) = joined(Config { cipher: false, ..Config::default() });
+fn unacknowledged_message_is_retransmitted_with_backoff() {
+    let (mut host, mut now) = host_with_client(Config { cipher: false, ..Config::default() });
     let mut sends = 0;
     for _ in 0..60 * 60 {
         now = now + Duration::from_micros(16_667);
-        host.send(PeerId(2), b"x", Quality::Reliable, now).expect("joined");
-        sends += exchange(&mut host, now, |id| id.seq != Seq(0)).0;
+        host.send(PeerId(2), b"x", DeliveryMode::Reliable, now).expect("joined");
+        sends += transmit_and_acknowledge(&mut host, now, |id| id.seq != Seq(0)).0;
     }
     assert!((10..60).contains(&sends), "sent {sends} times within a minute");
 }
 
 /// T-62: the pause stays within 5 s, also when the peer has nothing to say.
 #[test]
-fn a_message_to_a_quiet_peer_is_repeated_at_least_every_five_seconds() {
-    let (mut host, mut now) = joined(Config { cipher: false, ..Config::default() });
-    host.send(PeerId(2), b"x", Quality::Reliable, now).expect("joined");
+fn message_to_a_quiet_peer_is_retransmitted_within_5_seconds() {
+    let (mut host, mut now) = host_with_client(Config { cipher: false, ..Config::default() });
+    host.send(PeerId(2), b"x", DeliveryMode::Reliable, now).expect("joined");
     let (mut sends, mut last, mut longest) = (0, now, Duration::ZERO);
     for step in 0..300_000 {
         now = now + Duration::from_millis(1);
@@ -103,7 +103,7 @@ fn a_message_to_a_quiet_peer_is_repeated_at_least_every_five_seconds() {
             host.handle_datagram(CLIENT, &mut [2, 1, 2], now);
         }
         host.handle_timeout(now);
-        let (more, _) = exchange(&mut host, now, |_| false);
+        let (more, _) = transmit_and_acknowledge(&mut host, now, |_| false);
         if more > 0 {
             longest = longest.max(now.since(last));
             (sends, last) = (sends + more, now);
@@ -116,31 +116,33 @@ fn a_message_to_a_quiet_peer_is_repeated_at_least_every_five_seconds() {
 /// T-69: a peer takes a message that is half a circle ahead for an old one and acknowledges it, so none is sent that
 /// far ahead of one that is not acknowledged.
 #[test]
-fn nothing_is_sent_further_ahead_than_a_peer_can_tell() {
-    let (mut host, now) = joined(Config { cipher: false, ..Config::default() });
+fn sender_stays_within_the_receive_window() {
+    let (mut host, now) = host_with_client(Config { cipher: false, ..Config::default() });
     let mut taken = 0;
     let mut furthest = 0;
     for step in 0..1000 {
         let now = now + Duration::from_millis(step);
-        while taken < 40_000 && host.send(PeerId(2), b"", Quality::Reliable, now).is_ok() {
+        while taken < 40_000 && host.send(PeerId(2), b"", DeliveryMode::Reliable, now).is_ok() {
             taken += 1;
         }
-        furthest = furthest.max(exchange(&mut host, now, |id| (1..0x4000).contains(&id.seq.0)).1);
+        furthest =
+            furthest.max(transmit_and_acknowledge(&mut host, now, |id| (1..0x4000).contains(&id.seq.0)).1);
     }
     let now = now + Duration::from_secs(2);
-    let _ = host.send(PeerId(2), b"", Quality::Urgent, now);
-    furthest = furthest.max(exchange(&mut host, now, |_| false).1);
+    let _ = host.send(PeerId(2), b"", DeliveryMode::Urgent, now);
+    furthest = furthest.max(transmit_and_acknowledge(&mut host, now, |_| false).1);
     assert!(furthest < 0x4000, "sequence number {furthest} was sent before 0 was acknowledged");
 }
 
 /// T-65: a peer that answers parts with plain ACKs gets everything though datagrams are lost and doubled, and the
 /// re-sending ends.
 #[test]
-fn doubled_plain_acks_do_not_stand_for_parts_that_were_lost() {
+fn duplicate_plain_acks_do_not_clear_lost_fragments() {
     let scenario = Scenario::parse(PLAIN_ACKS).expect("a good one");
     for seed in 1..=40 {
-        let options = Options { engine: Some(EngineKind::Bcnet), seed: Some(seed), ..Options::default() };
-        let missed = bcnet_lab::run(&scenario, &options).missed(&scenario);
+        let options =
+            RunOptions { engine: Some(EngineKind::Bcnet), seed: Some(seed), ..RunOptions::default() };
+        let missed = bcnet_lab::run(&scenario, &options).missed_expectations(&scenario);
         assert!(missed.is_empty(), "seed {seed}: {missed:?}");
     }
 }
@@ -190,7 +192,7 @@ is = 0
 "#;
 
 /// A host to which one client was let in.
-fn joined(config: Config) -> (Endpoint, Time) {
+fn host_with_client(config: Config) -> (Endpoint, Time) {
     let mut host = Endpoint::host(config);
     let now = Time::from_micros(1_000_000);
     let mut buffer = [0; 512];
@@ -199,13 +201,17 @@ fn joined(config: Config) -> (Endpoint, Time) {
     assert!(writer.push(&Message::Control(Control::new(Seq(0), body))));
     host.handle_datagram(CLIENT, writer.finish().expect("one message"), now);
     assert_eq!(host.admit(CLIENT, now), Ok(PeerId(2)));
-    exchange(&mut host, now, |_| true);
+    transmit_and_acknowledge(&mut host, now, |_| true);
     (host, now)
 }
 
 /// Lets the client acknowledge what `is_acknowledged` says, 15 ms later. How often game message 0 was sent, and the
 /// highest number that was.
-fn exchange(host: &mut Endpoint, now: Time, is_acknowledged: impl Fn(MessageId) -> bool) -> (usize, u16) {
+fn transmit_and_acknowledge(
+    host: &mut Endpoint,
+    now: Time,
+    is_acknowledged: impl Fn(MessageId) -> bool,
+) -> (usize, u16) {
     let (mut ids, mut buffer) = (Vec::new(), [0; 512]);
     host.handle_timeout(now);
     while let Some(transmit) = host.poll_transmit(&mut buffer, now) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bcnet_lab::scenario::EngineKind;
-use bcnet_lab::{Metric, Options, Scenario};
+use bcnet_lab::{Metric, RunOptions, Scenario};
 
 /// Every scenario of the project meets its expectations on both engines, and expects something of at least one.
 #[test]
@@ -13,9 +13,15 @@ fn all_expectations_are_met_on_both_engines() {
     for (name, scenario) in scenarios() {
         let mut checked = 0;
         for engine in [EngineKind::Stock, EngineKind::Bcnet] {
-            let outcome = bcnet_lab::run(&scenario, &Options { engine: Some(engine), ..Options::default() });
-            checked += outcome.checked(&scenario);
-            missed.extend(outcome.missed(&scenario).into_iter().map(|missed| (name.clone(), engine, missed)));
+            let outcome =
+                bcnet_lab::run(&scenario, &RunOptions { engine: Some(engine), ..RunOptions::default() });
+            checked += outcome.expectation_count(&scenario);
+            missed.extend(
+                outcome
+                    .missed_expectations(&scenario)
+                    .into_iter()
+                    .map(|missed| (name.clone(), engine, missed)),
+            );
         }
         // Those with both engines in them are for comparison only.
         assert!(checked > 0 || name.contains("-bcnet-"), "{name} expects nothing");
@@ -29,9 +35,9 @@ fn a_run_depends_on_its_seed_alone() {
     let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "battle-loss5").expect("there");
     for engine in [EngineKind::Stock, EngineKind::Bcnet] {
         let run = |seed| {
-            let options = Options { engine: Some(engine), seed: Some(seed), ..Options::default() };
+            let options = RunOptions { engine: Some(engine), seed: Some(seed), ..RunOptions::default() };
             let outcome = bcnet_lab::run(&scenario, &options);
-            (outcome.fingerprint, outcome.total())
+            (outcome.fingerprint, outcome.total_counters())
         };
         assert_eq!(run(7), run(7), "{engine}");
         assert_ne!(run(7).0, run(8).0, "{engine}");
@@ -46,7 +52,7 @@ fn predictions_fail_when_a_constant_is_changed() {
         let changed = text.replacen("role = \"host\"\n", &format!("role = \"host\"\n{setting}\n"), 1);
         assert_ne!(text, changed, "{name} has a host");
         let scenario = Scenario::parse(&changed).expect("a good one");
-        !bcnet_lab::run(&scenario, &Options::default()).missed(&scenario).is_empty()
+        !bcnet_lab::run(&scenario, &RunOptions::default()).missed_expectations(&scenario).is_empty()
     };
     for (setting, names) in [
         ("last_ack = 8", &["p01", "p03", "p07"][..]),
@@ -65,18 +71,18 @@ fn predictions_fail_when_a_constant_is_changed() {
 #[test]
 fn an_ack_is_useful_once() {
     let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "p17").expect("there");
-    let outcome = bcnet_lab::run(&scenario, &Options { trace: true, ..Options::default() });
-    let useful = outcome.trace.iter().filter(|(_, handled)| handled.useful).count();
-    let empty = outcome.trace.iter().filter(|(_, handled)| handled.waiting.is_empty()).count();
-    assert_eq!((outcome.trace.len(), useful), (900, 100));
-    assert_eq!(empty as u64, outcome.total().empty_acks);
-    let line = outcome.trace[0].1.to_string();
+    let outcome = bcnet_lab::run(&scenario, &RunOptions { trace: true, ..RunOptions::default() });
+    let useful = outcome.ack_trace.iter().filter(|(_, handled)| handled.useful).count();
+    let empty = outcome.ack_trace.iter().filter(|(_, handled)| handled.waiting.is_empty()).count();
+    assert_eq!((outcome.ack_trace.len(), useful), (900, 100));
+    assert_eq!(empty as u64, outcome.total_counters().empty_acks);
+    let line = outcome.ack_trace[0].1.to_string();
     assert!(line.contains("HandleACK: ack seq=0x0000 below32=0 | retxQ=1"), "{line}");
 }
 
 /// When every comparison takes time the next frame comes late.
 #[test]
-fn comparisons_hold_up_the_next_frame() {
+fn comparison_cost_delays_the_next_frame() {
     let messages: Vec<String> = (0..20).map(|seq| format!("\"32 06 80 {seq:02X} 00 2A\"")).collect();
     let text = format!(
         "title = \"t\"\nduration = 5.0\n\
@@ -88,12 +94,12 @@ fn comparisons_hold_up_the_next_frame() {
         messages.join(", ")
     );
     let scenario = Scenario::parse(&text).expect("a good one");
-    let missed = bcnet_lab::run(&scenario, &Options::default()).missed(&scenario);
+    let missed = bcnet_lab::run(&scenario, &RunOptions::default()).missed_expectations(&scenario);
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
 #[test]
-fn mistakes_are_told_with_their_line_and_the_nearest_name() {
+fn errors_name_the_line_and_the_nearest_name() {
     let node = "[[node]]\nname = \"host\"\nrole = \"host\"\n";
     let with = |text: &str| format!("title = \"t\"\nduration = 10.0\n{node}{text}");
     for (text, line, part) in [
@@ -134,15 +140,15 @@ fn mistakes_are_told_with_their_line_and_the_nearest_name() {
         ("duration = 1\n".into(), 1, "missing field `title`"),
     ] {
         let mistake = Scenario::parse(&text).expect_err(&text);
-        assert!(mistake.what.contains(part), "{text}\n{mistake}");
+        assert!(mistake.message.contains(part), "{text}\n{mistake}");
         assert_eq!(mistake.line, line, "{text}\n{mistake}");
-        assert!(!mistake.what.contains('\n'), "{mistake}");
+        assert!(!mistake.message.contains('\n'), "{mistake}");
     }
 }
 
 /// Cut short anywhere, a scenario is a mistake or a scenario, never a panic.
 #[test]
-fn any_part_of_a_file_is_read_without_harm() {
+fn truncated_scenario_does_not_panic() {
     let text = fs::read_to_string(directory().join("p01.toml")).expect("there");
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
         drop(Scenario::parse(&text[..end]));
@@ -151,7 +157,7 @@ fn any_part_of_a_file_is_read_without_harm() {
 
 /// docs/scenarios.md has every key and every figure, in code quotes.
 #[test]
-fn every_key_and_figure_is_documented() {
+fn every_key_and_metric_is_documented() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
     let docs = fs::read_to_string(path).expect("the documentation");
     // An unknown key makes the parser tell which keys there are.
@@ -180,7 +186,7 @@ fn every_key_and_figure_is_documented() {
         };
         let mistake = Scenario::parse(&text).expect_err("an unknown key");
         let (_, known) =
-            mistake.what.split_once("there are ").unwrap_or_else(|| panic!("{table}: {mistake}"));
+            mistake.message.split_once("there are ").unwrap_or_else(|| panic!("{table}: {mistake}"));
         for key in known.split(", ") {
             assert!(
                 docs.contains(&format!("`{key}`")),

@@ -1,16 +1,16 @@
 //! Scenarios with keys changed, comparisons, and the proxy that stands before a host.
 
-use bcnet_lab::scenario::{BUILT_IN, COMPARISONS, Change, Comparison};
-use bcnet_lab::{Options, Outcome, Scenario};
+use bcnet_lab::scenario::{BUILT_IN, BUILT_IN_COMPARISONS, Change, Comparison};
+use bcnet_lab::{RunOptions, RunSummary, Scenario};
 
 /// Every scenario survives being written anew with a key changed, but for the lines of its expectations.
 #[test]
-fn a_changed_scenario_is_the_same_but_for_the_change() {
+fn changed_scenario_differs_only_in_the_change() {
     for (name, text) in BUILT_IN {
         let plain = Scenario::parse(text).expect(name);
         let same = Change::new("seed", &plain.seed.to_string());
         let same = Scenario::parse_changed(text, &[same]).expect(name);
-        assert_eq!(shown(same), shown(plain.clone()), "{name}");
+        assert_eq!(debug_text(same), debug_text(plain.clone()), "{name}");
         let other = Scenario::parse_changed(text, &[Change::new("seed", "77")]).expect(name);
         assert_eq!((other.seed, other.title), (77, plain.title), "{name}");
     }
@@ -18,10 +18,10 @@ fn a_changed_scenario_is_the_same_but_for_the_change() {
 
 /// The defaults of all keys are what the original does; any other value changes the traffic of some scenario.
 #[test]
-fn every_variant_is_off_by_default_and_does_something() {
+fn every_variant_key_is_off_by_default_and_has_an_effect() {
     let run = |name: &str, changes: &[(&str, &str)]| {
         let changes: Vec<Change> = changes.iter().map(|(key, value)| Change::new(key, value)).collect();
-        outcome(name, &changes).fingerprint
+        run_changed(name, &changes).fingerprint
     };
     for (key, default, other, scenario) in [
         ("gate", "traffic", "always", "deadlock-keepalives"),
@@ -44,7 +44,7 @@ fn every_variant_is_off_by_default_and_does_something() {
 }
 
 #[test]
-fn a_change_that_is_wrong_is_told() {
+fn invalid_change_is_reported() {
     let text = BUILT_IN.iter().find(|(name, _)| *name == "deadlock").expect("there").1;
     for (key, value, part) in [
         ("gat", "always", "no key is called `gat`; `gate` is"),
@@ -57,13 +57,13 @@ fn a_change_that_is_wrong_is_told() {
         ("engine", "bc\"n\\et", "no engine is called"),
     ] {
         let mistake = Scenario::parse_changed(text, &[Change::new(key, value)]).expect_err(key);
-        assert!(mistake.line == 0 && mistake.what.contains(part), "{key}: {mistake}");
+        assert!(mistake.line == 0 && mistake.message.contains(part), "{key}: {mistake}");
     }
 }
 
 #[test]
-fn every_built_in_comparison_can_be_run_and_has_different_variants() {
-    for (name, text) in COMPARISONS {
+fn built_in_comparisons_parse_and_have_distinct_variants() {
+    for (name, text) in BUILT_IN_COMPARISONS {
         let comparison = Comparison::parse(text).unwrap_or_else(|mistake| panic!("{name}: {mistake}"));
         assert!(
             comparison.variants[0].changes.is_empty(),
@@ -78,40 +78,40 @@ fn every_built_in_comparison_can_be_run_and_has_different_variants() {
 /// In the same place as the host, a proxy that only passes on changes no figure; one that heals takes seven ACKs of nine away,
 /// and eight once it has seen for a while that nothing is lost (T-79).
 #[test]
-fn a_proxy_in_a_scenario_passes_or_heals() {
+fn proxy_in_a_scenario_forwards_or_heals() {
     let short = [Change::new("duration", "60")];
     let with = |value: &str, duration: &str| {
-        outcome("battle", &[Change::new("duration", duration), Change::new("proxy", value)])
+        run_changed("battle", &[Change::new("duration", duration), Change::new("proxy", value)])
     };
-    let (plain, pass, heal) = (outcome("battle", &short), with("pass", "60"), with("heal", "60"));
+    let (plain, pass, heal) = (run_changed("battle", &short), with("pass", "60"), with("heal", "60"));
     // Before the experiment both hops have the delay, so keepalives come a little later.
-    let figures = |outcome: &Outcome| {
-        let total = outcome.total();
+    let figures = |outcome: &RunSummary| {
+        let total = outcome.total_counters();
         (total.acks, total.ack_bytes, total.ack_bytes_taken, total.delivered, total.retransmits)
     };
     assert_eq!(figures(&pass), figures(&plain));
-    assert_eq!(pass.delay(None, 0.99), plain.delay(None, 0.99));
-    let passed = pass.proxy.as_ref().expect("a proxy").totals;
+    assert_eq!(pass.delay_quantile(None, 0.99), plain.delay_quantile(None, 0.99));
+    let passed = pass.proxy.as_ref().expect("a proxy").counters;
     assert_eq!(passed.ack_bytes, passed.ack_bytes_taken);
-    let healed = heal.proxy.as_ref().expect("a proxy").totals;
+    let healed = heal.proxy.as_ref().expect("a proxy").counters;
     assert_eq!(healed.ack_bytes_taken, passed.ack_bytes_taken, "what the engines send is the same");
     let [before, after] =
-        ["180", "240"].map(|duration| with("heal", duration).proxy.expect("a proxy").totals);
+        ["180", "240"].map(|duration| with("heal", duration).proxy.expect("a proxy").counters);
     let later = [after.ack_bytes - before.ack_bytes, after.ack_bytes_taken - before.ack_bytes_taken];
     for (factor, [passed, taken]) in [(4, [healed.ack_bytes, healed.ack_bytes_taken]), (8, later)] {
         assert!(passed * factor < taken, "{passed} of {taken}");
     }
-    assert_eq!(heal.total().delivered, plain.total().delivered);
+    assert_eq!(heal.total_counters().delivered, plain.total_counters().delivered);
 }
 
-fn outcome(name: &str, changes: &[Change]) -> Outcome {
+fn run_changed(name: &str, changes: &[Change]) -> RunSummary {
     let text = BUILT_IN.iter().find(|(known, _)| *known == name).expect(name).1;
     let scenario =
         Scenario::parse_changed(text, changes).unwrap_or_else(|mistake| panic!("{name}: {mistake}"));
-    bcnet_lab::run(&scenario, &Options::default())
+    bcnet_lab::run(&scenario, &RunOptions::default())
 }
 
-fn shown(mut scenario: Scenario) -> String {
-    scenario.expects.iter_mut().for_each(|expect| expect.line = 0);
+fn debug_text(mut scenario: Scenario) -> String {
+    scenario.expectations.iter_mut().for_each(|expect| expect.line = 0);
     format!("{scenario:?}")
 }

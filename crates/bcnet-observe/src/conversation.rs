@@ -5,9 +5,9 @@ use core::fmt;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use crate::acks::AckStyle;
-use crate::state::ConversationState;
-use crate::{AckLives, ConversationId, Limits, Queues, Side, Traffic};
+use crate::ack_outbox::AckPolicy;
+use crate::conversation_state::ConversationState;
+use crate::{AckLifetimes, ConversationId, ObserverLimits, PeerQueues, Side, SideCounters};
 use bcnet_wire::{MessageId, PeerId, Role, Time};
 
 /// A conversation as far as it was seen.
@@ -29,8 +29,8 @@ impl Conversation<'_> {
 
     /// Returns when its last datagram was seen.
     #[must_use]
-    pub const fn last(&self) -> Time {
-        self.0.last
+    pub const fn last_seen(&self) -> Time {
+        self.0.last_seen
     }
 
     /// Returns the address of a side.
@@ -63,7 +63,7 @@ impl Conversation<'_> {
 
     /// Returns the client and the host, in this order; if that is not known, who was seen to send first.
     #[must_use]
-    pub fn sides(&self) -> [Side; 2] {
+    pub fn client_and_host(&self) -> [Side; 2] {
         match self.role(Side::First) {
             Some(Role::Host) => [Side::Second, Side::First],
             Some(Role::Client) | None => [Side::First, Side::Second],
@@ -72,14 +72,14 @@ impl Conversation<'_> {
 
     /// Returns what a side has sent.
     #[must_use]
-    pub const fn traffic(&self, side: Side) -> &Traffic {
-        &self.0.side_state(side).traffic
+    pub const fn counters(&self, side: Side) -> &SideCounters {
+        &self.0.side_state(side).counters
     }
 
     /// Returns the smoothed time from a message of this side to its ACK, at the place of the observer.
     #[must_use]
-    pub fn round_trip(&self, side: Side) -> Option<Duration> {
-        self.0.side_state(side).round_trip.smoothed()
+    pub fn rtt(&self, side: Side) -> Option<Duration> {
+        self.0.side_state(side).rtt.smoothed()
     }
 
     /// Returns how many messages of this side wait for an ACK.
@@ -90,67 +90,67 @@ impl Conversation<'_> {
 
     /// Returns how many times this side has sent something again and nothing has told why.
     #[must_use]
-    pub fn unexplained(&self, side: Side) -> usize {
+    pub fn unexplained_retransmissions(&self, side: Side) -> usize {
         self.0.side_state(side).sent.unexplained.len()
     }
 
     /// Returns whether all is told that may be found about the datagram that was given this mark.
     #[must_use]
-    pub fn is_decided(&self, mark: u64) -> bool {
-        self.0.sides.iter().all(|side| side.is_decided(mark))
+    pub fn are_findings_final(&self, mark: u64) -> bool {
+        self.0.sides.iter().all(|side| side.are_findings_final(mark))
     }
 
     /// Returns how many ACKs are in the outbox of this side.
     #[must_use]
-    pub fn owed_acks(&self, side: Side) -> usize {
-        self.0.side_state(side).owed.len(self.0.last)
+    pub fn pending_acks(&self, side: Side) -> usize {
+        self.0.side_state(side).ack_outbox.len(self.0.last_seen)
     }
 
     /// Returns whether this side repeats its ACKs, as stock does, once it has shown it. Until then it is taken for stock.
     #[must_use]
     pub const fn repeats_acks(&self, side: Side) -> Option<bool> {
-        match self.0.side_state(side).owed.style() {
-            AckStyle::Unknown => None,
-            AckStyle::Stock => Some(true),
-            AckStyle::Once => Some(false),
+        match self.0.side_state(side).ack_outbox.policy() {
+            AckPolicy::Unknown => None,
+            AckPolicy::Stock => Some(true),
+            AckPolicy::Once => Some(false),
         }
     }
 
     /// Returns how often this side sent the ACKs that are not in its outbox any more, and how long they were there.
     #[must_use]
-    pub const fn ack_lives(&self, side: Side) -> &AckLives {
-        self.0.side_state(side).owed.lives()
+    pub const fn dropped_ack_lifetimes(&self, side: Side) -> &AckLifetimes {
+        self.0.side_state(side).ack_outbox.lifetimes()
     }
 
     /// Returns the same of the ACKs that are in the outbox of this side.
     #[must_use]
-    pub fn kept_acks(&self, side: Side) -> AckLives {
-        self.0.side_state(side).owed.still_kept(self.0.last)
+    pub fn pending_ack_lifetimes(&self, side: Side) -> AckLifetimes {
+        self.0.side_state(side).ack_outbox.pending_lifetimes(self.0.last_seen)
     }
 
     /// Returns the parts that this side has certainly queued and not sent: the first part of their message has said how
     /// many there are, and nothing was sent that was queued behind them. What else waits for its first sending does not
     /// show on the wire.
     #[must_use]
-    pub fn unsent_parts(&self, side: Side, now: Time) -> Vec<MessageId> {
+    pub fn unsent_fragments(&self, side: Side, now: Time) -> Vec<MessageId> {
         let state = self.0.side_state(side);
-        let [_, game] = &state.numbers;
-        let over = self.0.is_over(side, state, now);
+        let [_, game] = &state.sequences;
+        let over = self.0.has_dropped_queues(side, state, now);
         let latest = game.latest().filter(|_| !over);
-        latest.map(|seq| state.sent.unsent_parts(seq).collect()).unwrap_or_default()
+        latest.map(|seq| state.sent.unsent_fragments(seq).collect()).unwrap_or_default()
     }
 
-    pub(crate) fn queues(&self, side: Side, now: Time, limits: &Limits) -> Queues {
+    pub(crate) fn queues(&self, side: Side, now: Time, limits: &ObserverLimits) -> PeerQueues {
         let mut state = self.0.side_state(side).clone();
-        state.read_after(limits, |_, _| {});
+        state.read_after_send(limits, |_, _| {});
         let peer = self.peer(side.other()).unwrap_or(PeerId::UNASSIGNED);
-        if self.0.is_over(side, &state, now) {
-            return Queues { peer, retransmit: Vec::new(), acks: Vec::new() };
+        if self.0.has_dropped_queues(side, &state, now) {
+            return PeerQueues { peer, retransmit: Vec::new(), acks: Vec::new() };
         }
-        Queues {
+        PeerQueues {
             peer,
             retransmit: state.sent.entries(now).collect(),
-            acks: state.owed.entries(now).collect(),
+            acks: state.ack_outbox.entries(now).collect(),
         }
     }
 }

@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use crate::short::Short;
+use crate::text_buffer::TextBuffer;
 use crate::{ConversationId, NonStock, Side};
 use bcnet_wire::{Channel, Kind, MessageId, Seq, Time, WireError};
 
@@ -24,12 +24,12 @@ pub struct Finding {
     /// The address of the other.
     pub to: SocketAddrV4,
     /// What.
-    pub what: What,
+    pub kind: FindingKind,
 }
 
 /// A message that a finding is about: its identity and what it carried, as far as that was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
+pub struct MessageInfo {
     /// Which.
     pub id: MessageId,
     /// Its type, if it was seen.
@@ -40,11 +40,11 @@ pub struct About {
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum FindingKind {
     /// An ACK that had nothing left to clear.
     StaleAck {
         /// What it once acknowledged.
-        about: About,
+        about: MessageInfo,
         /// How long ago that was done.
         age: Duration,
         /// Which sending of the ACK this is.
@@ -67,7 +67,7 @@ pub enum What {
     /// A message was sent again.
     Retransmission {
         /// Which.
-        about: About,
+        about: MessageInfo,
         /// Which sending this is; the first repeat is 2.
         times: u32,
         /// How long after the first.
@@ -78,7 +78,7 @@ pub enum What {
     /// A message went to a receiver that had acknowledged it.
     DuplicateDelivery {
         /// Which.
-        about: About,
+        about: MessageInfo,
     },
     /// Parts of a split payload are sent again and again.
     StuckFragments {
@@ -124,12 +124,12 @@ pub enum What {
         lasted: Duration,
     },
     /// The capture has missed something. This is no fault of either side.
-    CaptureLoss(Missed),
+    CaptureLoss(CaptureMiss),
 }
 
 /// What a capture has missed, and how that shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missed {
+pub enum CaptureMiss {
     /// A message: the other side has acknowledged it.
     Message(MessageId),
     /// An ACK: the sender has stopped repeating.
@@ -170,7 +170,7 @@ impl RetransmitCause {
     }
 }
 
-impl What {
+impl FindingKind {
     /// Returns a short name for logs and JSON.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -195,7 +195,7 @@ impl What {
 
     /// Returns the message that it is about, if it was seen.
     #[must_use]
-    pub const fn about(&self) -> Option<About> {
+    pub const fn message_info(&self) -> Option<MessageInfo> {
         match self {
             Self::StaleAck { about, .. }
             | Self::Retransmission { about, .. }
@@ -217,12 +217,11 @@ impl What {
 
     /// Returns the message that it is about, whether it was seen or only its ACK was.
     #[must_use]
-    pub fn message(&self) -> Option<MessageId> {
+    pub fn message_id(&self) -> Option<MessageId> {
         match self {
-            Self::RepeatedAck { id, .. } | Self::CaptureLoss(Missed::Message(id) | Missed::Ack(id)) => {
-                Some(*id)
-            }
-            Self::CaptureLoss(Missed::Side)
+            Self::RepeatedAck { id, .. }
+            | Self::CaptureLoss(CaptureMiss::Message(id) | CaptureMiss::Ack(id)) => Some(*id),
+            Self::CaptureLoss(CaptureMiss::Side)
             | Self::StaleAck { .. }
             | Self::ClosedGate { .. }
             | Self::Retransmission { .. }
@@ -235,13 +234,13 @@ impl What {
             | Self::NonStock(_)
             | Self::AcksOnce
             | Self::Silence { .. }
-            | Self::Timeout { .. } => self.about().map(|about| about.id),
+            | Self::Timeout { .. } => self.message_info().map(|about| about.id),
         }
     }
 
     /// Returns how long it took or lasted and how that time is called, if it is of a kind that takes time.
     #[must_use]
-    pub const fn time(&self) -> Option<(&'static str, Duration)> {
+    pub const fn named_duration(&self) -> Option<(&'static str, Duration)> {
         match self {
             Self::StaleAck { age, .. } | Self::StuckFragments { age, .. } => Some(("age", *age)),
             Self::Retransmission { after, .. } => Some(("after", *after)),
@@ -261,7 +260,7 @@ impl What {
 
     /// Returns which sending it is about, or how many there were, if it is about sendings.
     #[must_use]
-    pub const fn times(&self) -> Option<u32> {
+    pub const fn send_count(&self) -> Option<u32> {
         if let Self::StaleAck { times, .. }
         | Self::Retransmission { times, .. }
         | Self::RepeatedAck { times, .. } = self
@@ -275,7 +274,10 @@ impl What {
     /// Returns whether the message that it names is that of an ACK which its side has sent.
     #[must_use]
     pub const fn is_about_ack(&self) -> bool {
-        matches!(self, Self::StaleAck { .. } | Self::RepeatedAck { .. } | Self::CaptureLoss(Missed::Ack(_)))
+        matches!(
+            self,
+            Self::StaleAck { .. } | Self::RepeatedAck { .. } | Self::CaptureLoss(CaptureMiss::Ack(_))
+        )
     }
 
     /// Returns whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender
@@ -294,49 +296,58 @@ impl What {
     }
 }
 
-impl fmt::Display for About {
+impl fmt::Display for MessageInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind, self.opcode) {
             (Some(kind), None) if kind != Kind::DATA => write!(f, "{kind} {}", self.id),
-            _ => f.write_str(self.add_to(&mut Short::new()).as_str()),
+            _ => f.write_str(self.write_to(&mut TextBuffer::new()).as_str()),
         }
     }
 }
 
-impl About {
+impl MessageInfo {
     /// Adds its number and its opcode.
-    fn add_to<'a>(&self, text: &'a mut Short) -> &'a mut Short {
-        text.message(self.id);
+    fn write_to<'a>(&self, text: &'a mut TextBuffer) -> &'a mut TextBuffer {
+        text.push_message_id(self.id);
         if let Some(opcode) = self.opcode {
-            text.text(" opcode=0x").hex(opcode);
+            text.push_str(" opcode=0x").push_hex(opcode);
         }
         text
     }
 }
 
 /// By far the commonest finding.
-fn stale_ack(about: &About, age: Duration, times: u32) -> Short {
-    let mut text = Short::new();
-    text.text("stale ACK of ");
+fn stale_ack_text(about: &MessageInfo, age: Duration, times: u32) -> TextBuffer {
+    let mut text = TextBuffer::new();
+    text.push_str("stale ACK of ");
     match (about.kind, about.opcode) {
         (Some(kind), None) if kind != Kind::DATA => drop(write!(text, "{kind} {}", about.id)),
-        _ => drop(about.add_to(&mut text)),
+        _ => drop(about.write_to(&mut text)),
     }
-    text.text(", sent ").number(times.into()).text(" times, cleared ").seconds(age).text(" s ago");
+    text.push_str(", sent ")
+        .push_number(times.into())
+        .push_str(" times, cleared ")
+        .push_seconds(age)
+        .push_str(" s ago");
     text
 }
 
-impl fmt::Display for What {
+impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StaleAck { about, age, times } => f.write_str(stale_ack(about, *age, *times).as_str()),
+            Self::StaleAck { about, age, times } => f.write_str(stale_ack_text(about, *age, *times).as_str()),
             Self::RepeatedAck { id, times } => write!(f, "ACK of {id} was sent {times} times"),
             Self::ClosedGate { acks, waited } => {
                 let s = if *acks == 1 { "" } else { "s" };
-                write!(f, "{acks} ACK{s} waited {} s for something to leave with", Millis(*waited))
+                write!(f, "{acks} ACK{s} waited {} s for something to leave with", SecondsWithMillis(*waited))
             }
             Self::Retransmission { about, times, after, cause } => {
-                write!(f, "{about} sent for the {} after {} s: {cause}", Ordinal(*times), Millis(*after))
+                write!(
+                    f,
+                    "{about} sent for the {} after {} s: {cause}",
+                    Ordinal(*times),
+                    SecondsWithMillis(*after)
+                )
             }
             Self::DuplicateDelivery { about } => write!(f, "{about} was delivered before"),
             Self::StuckFragments { seq, waiting, age, wrong_form } => {
@@ -359,7 +370,7 @@ impl fmt::Display for What {
     }
 }
 
-impl fmt::Display for Missed {
+impl fmt::Display for CaptureMiss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Message(id) => write!(f, "{id}, which was acknowledged"),
@@ -397,10 +408,10 @@ impl fmt::Display for Ordinal {
 }
 
 /// Seconds with three digits behind the point.
-struct Millis(Duration);
+struct SecondsWithMillis(Duration);
 
-impl fmt::Display for Millis {
+impl fmt::Display for SecondsWithMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Short::new().seconds(self.0).as_str())
+        f.write_str(TextBuffer::new().push_seconds(self.0).as_str())
     }
 }

@@ -14,44 +14,44 @@
 
 extern crate alloc;
 
-mod acks;
+mod ack_outbox;
+mod aggregate;
+mod analysis;
 mod cause;
 mod conversation;
+mod conversation_state;
+mod counters;
 mod finding;
-mod handled;
+mod handled_acks;
 mod non_stock;
-mod numbers;
 mod parsed;
-mod parts;
-mod sent;
-mod short;
+mod reassembly;
+mod sent_messages;
+mod sequence;
 mod side;
-mod state;
-mod step;
 mod stock;
-mod totals;
-mod traffic;
+mod text_buffer;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-pub use acks::AckLives;
-pub use bcnet_wire::{QueuedAck, QueuedMessage, Queues};
-use bcnet_wire::{Reason, Time, WireError};
+pub use ack_outbox::AckLifetimes;
+pub use aggregate::AggregateCounters;
+pub use bcnet_wire::{PeerQueues, QueuedAck, QueuedMessage};
+use bcnet_wire::{Time, WireError, WireErrorReason};
 pub use conversation::Conversation;
-pub use finding::{About, Finding, Missed, RetransmitCause, What};
-pub use handled::HandledAck;
+use conversation_state::ConversationState;
+pub use counters::{MessageCounter, SideCounters, opcode};
+pub use finding::{CaptureMiss, Finding, FindingKind, MessageInfo, RetransmitCause};
+pub use handled_acks::HandledAck;
 pub use non_stock::NonStock;
-pub use parsed::{Content, MessageBuffer, Parsed};
-pub use parts::{Joined, PartJoiner};
-use state::ConversationState;
-pub use totals::Totals;
-pub use traffic::{Count, Traffic, opcode};
+pub use parsed::{Content, MessageBuffer, ParsedDatagram};
+pub use reassembly::{ReassembledPayload, Reassembler};
 
 /// How much an observer remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ObserverLimits {
     /// Conversations; the one that was silent longest is forgotten first, but for its counts.
     pub conversations: usize,
     /// Reliable messages of each side, acknowledged ones among them, their repeats that wait to be explained, and ACKs that
@@ -61,7 +61,7 @@ pub struct Limits {
     pub findings: usize,
 }
 
-impl Default for Limits {
+impl Default for ObserverLimits {
     fn default() -> Self {
         Self { conversations: 4096, messages: 512, findings: 4096 }
     }
@@ -95,7 +95,7 @@ impl Side {
 #[derive(Debug, Clone, Copy)]
 pub enum Observed<'a> {
     /// A part of a conversation, sent by this side.
-    Datagram(&'a Parsed<'a>, ConversationId, Side),
+    Datagram(&'a ParsedDatagram<'a>, ConversationId, Side),
     /// GameSpy text.
     GameSpy(&'a [u8]),
     /// Unreadable, but between addresses that talk to each other.
@@ -107,46 +107,46 @@ pub enum Observed<'a> {
 /// Follows any number of conversations.
 #[derive(Debug)]
 pub struct Observer {
-    limits: Limits,
+    limits: ObserverLimits,
     conversations: BTreeMap<ConversationId, ConversationState>,
-    by_addresses: BTreeMap<Pair, ConversationId>,
+    by_addresses: BTreeMap<AddressPairKey, ConversationId>,
     /// Those that time alone may tell something of.
-    awake: BTreeSet<ConversationId>,
+    active: BTreeSet<ConversationId>,
     /// All, by when each was known to have spoken last.
-    idle: VecDeque<(Time, ConversationId)>,
+    eviction_queue: VecDeque<(Time, ConversationId)>,
     /// Those that were forgotten.
-    rest: Totals,
-    next: u32,
+    evicted: AggregateCounters,
+    next_id: u32,
     /// How many messages each side may have remembered: the more conversations there are, the fewer.
-    share: usize,
-    findings: Findings,
+    messages_per_side: usize,
+    findings: FindingQueue,
     /// When `advance` looked at all conversations last.
-    looked: Time,
+    last_advance: Time,
     /// Where `advance` and `finish` go on, if there was no room for the findings of all.
-    advanced: Option<ConversationId>,
-    finished: Option<ConversationId>,
+    advance_cursor: Option<ConversationId>,
+    finish_cursor: Option<ConversationId>,
     /// Whether what is done with each ACK is kept.
-    follows_acks: bool,
+    tracks_handled_acks: bool,
 }
 
 impl Observer {
     /// Returns an observer that has seen nothing.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub const fn new(limits: ObserverLimits) -> Self {
         Self {
             limits,
             conversations: BTreeMap::new(),
             by_addresses: BTreeMap::new(),
-            awake: BTreeSet::new(),
-            idle: VecDeque::new(),
-            rest: Totals::new(),
-            next: 0,
-            share: limits.messages,
-            findings: Findings { waiting: VecDeque::new(), limit: limits.findings, lost: 0 },
-            looked: Time::ZERO,
-            advanced: None,
-            finished: None,
-            follows_acks: false,
+            active: BTreeSet::new(),
+            eviction_queue: VecDeque::new(),
+            evicted: AggregateCounters::new(),
+            next_id: 0,
+            messages_per_side: limits.messages,
+            findings: FindingQueue { queue: VecDeque::new(), limit: limits.findings, dropped: 0 },
+            last_advance: Time::ZERO,
+            advance_cursor: None,
+            finish_cursor: None,
+            tracks_handled_acks: false,
         }
     }
 
@@ -159,29 +159,29 @@ impl Observer {
         to: SocketAddrV4,
         content: &'a Content<'a>,
     ) -> Observed<'a> {
-        let known = self.by_addresses.get(&unordered(from, to)).copied();
+        let known = self.by_addresses.get(&address_pair_key(from, to)).copied();
         let datagram = match (content, known) {
             (Content::Datagram(datagram), _) => datagram,
             (Content::GameSpy(text), _) => return Observed::GameSpy(text),
             (Content::Malformed(error), None) => return Observed::Foreign(*error),
-            (Content::Malformed(error), Some(id)) => return self.malformed(id, mark, at, from, *error),
+            (Content::Malformed(error), Some(id)) => return self.on_malformed(id, mark, at, from, *error),
         };
-        let id = known.unwrap_or_else(|| self.begin(at, from, to));
-        let limits = Limits { messages: self.share, ..self.limits };
+        let id = known.unwrap_or_else(|| self.start_conversation(at, from, to));
+        let limits = ObserverLimits { messages: self.messages_per_side, ..self.limits };
         let Some(state) = self.conversations.get_mut(&id) else {
             return Observed::Datagram(datagram, id, Side::First);
         };
         let side = state.side(from);
-        if state.is_asleep() {
-            self.awake.insert(id);
+        if state.is_dormant() {
+            self.active.insert(id);
         }
-        let mut tell = Teller::new(&mut self.findings, state, at, mark);
-        state.observe(side, datagram, &limits, &mut tell);
+        let mut reporter = FindingReporter::new(&mut self.findings, state, at, mark);
+        state.observe(side, datagram, &limits, &mut reporter);
         self.advance(at);
         Observed::Datagram(datagram, id, side)
     }
 
-    fn malformed(
+    fn on_malformed(
         &mut self,
         id: ConversationId,
         mark: u64,
@@ -191,102 +191,103 @@ impl Observer {
     ) -> Observed<'static> {
         let Some(state) = self.conversations.get_mut(&id) else { return Observed::Foreign(error) };
         let side = state.side(from);
-        state.side_state_mut(side).traffic.malformed += 1;
-        let mut tell = Teller::new(&mut self.findings, state, at, mark);
-        tell.tell(
+        state.side_state_mut(side).counters.malformed += 1;
+        let mut reporter = FindingReporter::new(&mut self.findings, state, at, mark);
+        reporter.report(
             side,
             match error.reason {
-                Reason::UnknownType(kind) => What::UnknownType(kind),
-                Reason::Truncated
-                | Reason::BadSize { .. }
-                | Reason::Trailing
-                | Reason::CountZero
-                | Reason::BadText => What::Malformed(error),
+                WireErrorReason::UnknownType(kind) => FindingKind::UnknownType(kind),
+                WireErrorReason::Truncated
+                | WireErrorReason::BadSize { .. }
+                | WireErrorReason::Trailing
+                | WireErrorReason::CountZero
+                | WireErrorReason::BadText => FindingKind::Malformed(error),
             },
         );
         Observed::Malformed(error, id, side)
     }
 
     /// The capture has a datagram that it did not keep whole: who sent it was not silent.
-    pub fn miss(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) {
-        let id = self.by_addresses.get(&unordered(from, to));
+    pub fn observe_truncated(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) {
+        let id = self.by_addresses.get(&address_pair_key(from, to));
         if let Some(state) = id.and_then(|id| self.conversations.get_mut(id)) {
-            self.awake.insert(state.id);
-            state.miss(state.side(from), at);
+            self.active.insert(state.id);
+            state.note_truncated(state.side(from), at);
         }
     }
 
-    fn begin(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) -> ConversationId {
+    fn start_conversation(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) -> ConversationId {
         if self.conversations.len() >= self.limits.conversations.max(1) {
-            self.forget_idle(at);
+            self.evict_idle(at);
         }
-        let id = ConversationId(self.next);
-        self.next = self.next.wrapping_add(1);
+        let id = ConversationId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
         let mut state = ConversationState::new(id, [from, to], at);
-        if self.follows_acks {
-            state.sides.iter_mut().for_each(|side| side.handled = Some(VecDeque::new()));
+        if self.tracks_handled_acks {
+            state.sides.iter_mut().for_each(|side| side.handled_acks = Some(VecDeque::new()));
         }
         self.conversations.insert(id, state);
-        self.by_addresses.insert(unordered(from, to), id);
-        self.awake.insert(id);
-        self.idle.push_back((at, id));
-        self.share = (MAX_MESSAGES / self.conversations.len().max(1)).min(self.limits.messages);
+        self.by_addresses.insert(address_pair_key(from, to), id);
+        self.active.insert(id);
+        self.eviction_queue.push_back((at, id));
+        self.messages_per_side =
+            (MAX_TRACKED_MESSAGES / self.conversations.len().max(1)).min(self.limits.messages);
         id
     }
 
     /// Forgets the conversation that was silent longest. What is open there is told as it stands.
-    fn forget_idle(&mut self, at: Time) {
-        while let Some((since, id)) = self.idle.pop_front() {
+    fn evict_idle(&mut self, at: Time) {
+        while let Some((since, id)) = self.eviction_queue.pop_front() {
             let Some(state) = self.conversations.get_mut(&id) else { continue };
-            if state.last > since {
-                self.idle.push_back((state.last, id));
+            if state.last_seen > since {
+                self.eviction_queue.push_back((state.last_seen, id));
                 continue;
             }
-            let mut tell = Teller::new(&mut self.findings, state, at, NO_MARK);
-            state.finish(&mut tell, &self.limits);
-            self.rest.add(&Conversation(state));
+            let mut reporter = FindingReporter::new(&mut self.findings, state, at, NO_MARK);
+            state.finish(&mut reporter, &self.limits);
+            self.evicted.add(&Conversation(state));
             let [a, b] = state.addresses;
-            self.by_addresses.remove(&unordered(a, b));
+            self.by_addresses.remove(&address_pair_key(a, b));
             self.conversations.remove(&id);
-            self.awake.remove(&id);
+            self.active.remove(&id);
             return;
         }
     }
 
     /// Returns what is known of conversations that were forgotten because there were too many: their counts.
     #[must_use]
-    pub const fn rest(&self) -> &Totals {
-        &self.rest
+    pub const fn evicted_counters(&self) -> &AggregateCounters {
+        &self.evicted
     }
 
     /// Returns what all conversations have sent, those that were forgotten among them.
     #[must_use]
-    pub fn totals(&self) -> Totals {
-        let mut totals = self.rest.clone();
-        self.conversations().for_each(|talk| totals.add(&talk));
+    pub fn counters(&self) -> AggregateCounters {
+        let mut totals = self.evicted.clone();
+        self.conversations().for_each(|conversation| totals.add(&conversation));
         totals
     }
 
     /// Returns the next thing that was found.
     pub fn poll_finding(&mut self) -> Option<Finding> {
-        self.findings.waiting.pop_front()
+        self.findings.queue.pop_front()
     }
 
     /// Returns how many findings were lost because more came at once than fit, or nobody took them in time.
     #[must_use]
-    pub const fn lost_findings(&self) -> u64 {
-        self.findings.lost
+    pub const fn dropped_findings(&self) -> u64 {
+        self.findings.dropped
     }
 
     /// Time passes without a datagram: silence and gaps may have become too long. Datagrams do the same.
     pub fn advance(&mut self, now: Time) {
-        if self.advanced.is_none() {
-            if now.since(self.looked) < Duration::from_secs(1) {
+        if self.advance_cursor.is_none() {
+            if now.since(self.last_advance) < Duration::from_secs(1) {
                 return;
             }
-            self.looked = now;
+            self.last_advance = now;
         }
-        self.advanced = self.each(self.advanced, now, ConversationState::expire);
+        self.advance_cursor = self.visit_active(self.advance_cursor, now, ConversationState::expire);
     }
 
     /// Nothing more will come: what waits to be explained is told as it stands. Returns whether all is told; if not, take
@@ -294,28 +295,29 @@ impl Observer {
     #[must_use]
     pub fn finish(&mut self, now: Time) -> bool {
         let limits = self.limits;
-        self.finished = self.each(self.finished, now, |state, _, tell| state.finish(tell, &limits));
-        self.finished.is_none()
+        self.finish_cursor =
+            self.visit_active(self.finish_cursor, now, |state, _, reporter| state.finish(reporter, &limits));
+        self.finish_cursor.is_none()
     }
 
     /// Does something with every conversation, as far as there is room for its findings. Returns where to go on.
-    fn each(
+    fn visit_active(
         &mut self,
         from: Option<ConversationId>,
         now: Time,
-        visit: impl Fn(&mut ConversationState, Time, &mut Teller<'_>),
+        visit: impl Fn(&mut ConversationState, Time, &mut FindingReporter<'_>),
     ) -> Option<ConversationId> {
         let mut next = from.unwrap_or(ConversationId(0));
-        while let Some(id) = self.awake.range(next..).next().copied() {
-            if self.findings.is_filling() {
+        while let Some(id) = self.active.range(next..).next().copied() {
+            if self.findings.is_half_full() {
                 return Some(id);
             }
             next = ConversationId(id.0.saturating_add(1));
             let Some(state) = self.conversations.get_mut(&id) else { continue };
-            let mut tell = Teller::new(&mut self.findings, state, now, NO_MARK);
-            visit(state, now, &mut tell);
-            if state.is_asleep() {
-                self.awake.remove(&id);
+            let mut reporter = FindingReporter::new(&mut self.findings, state, now, NO_MARK);
+            visit(state, now, &mut reporter);
+            if state.is_dormant() {
+                self.active.remove(&id);
             }
         }
         None
@@ -323,16 +325,16 @@ impl Observer {
 
     /// Returns whether all is told that may be found about the datagram that was given this mark.
     #[must_use]
-    pub fn is_decided(&self, conversation: ConversationId, mark: u64) -> bool {
-        self.conversation(conversation).is_none_or(|talk| talk.is_decided(mark))
+    pub fn are_findings_final(&self, conversation: ConversationId, mark: u64) -> bool {
+        self.conversation(conversation).is_none_or(|talk| talk.are_findings_final(mark))
     }
 
     /// Nobody waits any longer for what may be found about this datagram: why it repeats something is told as it looks now,
     /// and numbers that it left out are told, if they do not come, at a later datagram.
-    pub fn decide(&mut self, conversation: ConversationId, mark: u64, now: Time) {
+    pub fn finalize_findings(&mut self, conversation: ConversationId, mark: u64, now: Time) {
         if let Some(state) = self.conversations.get_mut(&conversation) {
-            let mut tell = Teller::new(&mut self.findings, state, now, NO_MARK);
-            state.decide(mark, &mut tell);
+            let mut reporter = FindingReporter::new(&mut self.findings, state, now, NO_MARK);
+            state.finalize_findings(mark, &mut reporter);
         }
     }
 
@@ -350,48 +352,48 @@ impl Observer {
     /// Returns the queues of one side as they are at `now`, if the conversation is known. What has reached it by then
     /// is taken for read.
     #[must_use]
-    pub fn queues(&self, conversation: ConversationId, side: Side, now: Time) -> Option<Queues> {
+    pub fn queues(&self, conversation: ConversationId, side: Side, now: Time) -> Option<PeerQueues> {
         self.conversation(conversation).map(|conversation| conversation.queues(side, now, &self.limits))
     }
 }
 
 /// What waits to be told.
 #[derive(Debug)]
-struct Findings {
-    waiting: VecDeque<Finding>,
+struct FindingQueue {
+    queue: VecDeque<Finding>,
     limit: usize,
-    lost: u64,
+    dropped: u64,
 }
 
-impl Findings {
+impl FindingQueue {
     /// Returns whether what one more conversation has to tell may not fit.
-    fn is_filling(&self) -> bool {
-        self.waiting.len() > self.limit / 2
+    fn is_half_full(&self) -> bool {
+        self.queue.len() > self.limit / 2
     }
 }
 
 /// Tells findings about one datagram.
-struct Teller<'a> {
-    findings: &'a mut Findings,
+struct FindingReporter<'a> {
+    findings: &'a mut FindingQueue,
     conversation: ConversationId,
     addresses: [SocketAddrV4; 2],
     at: Time,
     mark: u64,
 }
 
-impl<'a> Teller<'a> {
-    const fn new(findings: &'a mut Findings, state: &ConversationState, at: Time, mark: u64) -> Self {
+impl<'a> FindingReporter<'a> {
+    const fn new(findings: &'a mut FindingQueue, state: &ConversationState, at: Time, mark: u64) -> Self {
         Self { findings, conversation: state.id, addresses: state.addresses, at, mark }
     }
 
-    fn tell(&mut self, side: Side, what: What) {
-        self.tell_of(self.at, self.mark, side, what);
+    fn report(&mut self, side: Side, kind: FindingKind) {
+        self.report_at(self.at, self.mark, side, kind);
     }
 
     /// Tells something about an earlier datagram.
-    fn tell_of(&mut self, at: Time, mark: u64, side: Side, what: What) {
-        if self.findings.waiting.len() >= self.findings.limit {
-            self.findings.lost += 1;
+    fn report_at(&mut self, at: Time, mark: u64, side: Side, kind: FindingKind) {
+        if self.findings.queue.len() >= self.findings.limit {
+            self.findings.dropped += 1;
             return;
         }
         let (conversation, [first, second]) = (self.conversation, self.addresses);
@@ -399,21 +401,21 @@ impl<'a> Teller<'a> {
             Side::First => (first, second),
             Side::Second => (second, first),
         };
-        self.findings.waiting.push_back(Finding { at, mark, conversation, side, by, to, what });
+        self.findings.queue.push_back(Finding { at, mark, conversation, side, by, to, kind });
     }
 }
 
 /// Two addresses in either order, as a number: every datagram is looked up by it.
-type Pair = u128;
+type AddressPairKey = u128;
 
-fn unordered(a: SocketAddrV4, b: SocketAddrV4) -> Pair {
+fn address_pair_key(a: SocketAddrV4, b: SocketAddrV4) -> AddressPairKey {
     let [a, b] =
         [a, b].map(|address| u128::from(u32::from(*address.ip())) << 16 | u128::from(address.port()));
     a.min(b) << 48 | a.max(b)
 }
 
 /// Reliable messages that all conversations together have remembered on each side, at most.
-const MAX_MESSAGES: usize = 1 << 20;
+const MAX_TRACKED_MESSAGES: usize = 1 << 20;
 /// The mark of findings that no datagram shows, only the passing of time.
 pub const NO_MARK: u64 = u64::MAX;
 

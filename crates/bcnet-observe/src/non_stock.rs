@@ -9,7 +9,7 @@ use bcnet_wire::{Ack, Channel, Datagram, Delivery, MAX_DATAGRAM, MAX_MESSAGE, Me
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NonStock(u16);
 
-macro_rules! oddities {
+macro_rules! non_stock_flags {
     ($($(#[$doc:meta])* $constant:ident = $bit:literal $name:literal,)*) => {
         impl NonStock {
             $($(#[$doc])* pub const $constant: Self = Self(1 << $bit);)*
@@ -18,7 +18,7 @@ macro_rules! oddities {
     };
 }
 
-oddities! {
+non_stock_flags! {
     /// The sender is 0x00, 0x5C or 0x7F to 0xFE (T-02).
     SENDER = 0 "sender",
     /// The datagram is larger than 512 bytes (T-04).
@@ -49,25 +49,25 @@ impl NonStock {
     #[must_use]
     #[inline]
     pub fn of(message: &Message<'_>) -> Self {
-        let large = || Self::when(message.wire_len() > MAX_MESSAGE, Self::LARGE_MESSAGE);
+        let large = || Self::flag_if(message.wire_len() > MAX_MESSAGE, Self::LARGE_MESSAGE);
         match message {
-            Message::Ack(Ack { id, spare }) => {
-                let control_part = id.channel == Channel::Control && id.part.is_some();
-                Self::when(spare >> 2 != 0, Self::ACK_SPARE_BITS)
-                    | Self::when(control_part, Self::ACK_CONTROL_PART)
+            Message::Ack(Ack { id, reserved: spare }) => {
+                let control_part = id.channel == Channel::Control && id.fragment.is_some();
+                Self::flag_if(spare >> 2 != 0, Self::ACK_SPARE_BITS)
+                    | Self::flag_if(control_part, Self::ACK_CONTROL_PART)
             }
             Message::Keepalive => Self::NONE,
             Message::Control(control) => {
                 large()
-                    | Self::when(!control.reliable, Self::CONTROL_UNRELIABLE)
-                    | Self::when(!control.urgent, Self::CONTROL_NOT_URGENT)
-                    | Self::when(!control.tail.is_empty(), Self::TAIL)
+                    | Self::flag_if(!control.reliable, Self::CONTROL_UNRELIABLE)
+                    | Self::flag_if(!control.urgent, Self::CONTROL_NOT_URGENT)
+                    | Self::flag_if(!control.tail.is_empty(), Self::TAIL)
             }
             Message::Data(data) => {
-                let loose = matches!(data.delivery, Delivery::UnreliablePart(_));
+                let loose = matches!(data.delivery, Delivery::UnreliableFragment(_));
                 large()
-                    | Self::when(data.urgent, Self::DATA_URGENT)
-                    | Self::when(loose, Self::UNRELIABLE_PART)
+                    | Self::flag_if(data.urgent, Self::DATA_URGENT)
+                    | Self::flag_if(loose, Self::UNRELIABLE_PART)
             }
         }
     }
@@ -77,13 +77,13 @@ impl NonStock {
     pub fn of_datagram(datagram: &Datagram<'_>) -> Self {
         let sender = datagram.sender();
         let stock = sender.is_assignable() || matches!(sender, PeerId::HOST | PeerId::UNASSIGNED);
-        Self::when(!stock, Self::SENDER)
-            | Self::when(datagram.as_bytes().len() > MAX_DATAGRAM, Self::LARGE_DATAGRAM)
+        Self::flag_if(!stock, Self::SENDER)
+            | Self::flag_if(datagram.as_bytes().len() > MAX_DATAGRAM, Self::LARGE_DATAGRAM)
     }
 
     /// `oddity` if `present`, else nothing.
-    const fn when(present: bool, oddity: Self) -> Self {
-        if present { oddity } else { Self::NONE }
+    const fn flag_if(present: bool, flag: Self) -> Self {
+        if present { flag } else { Self::NONE }
     }
 
     /// Returns whether there is nothing odd.

@@ -9,12 +9,12 @@ use bcnet_wire::{Datagram, Message, PeerId, Role, WireError};
 
 /// A well-formed datagram and its messages.
 #[derive(Debug, Clone, Copy)]
-pub struct Parsed<'a> {
+pub struct ParsedDatagram<'a> {
     datagram: Datagram<'a>,
     messages: &'a [Message<'a>],
 }
 
-impl<'a> Parsed<'a> {
+impl<'a> ParsedDatagram<'a> {
     /// Returns who sent it.
     #[must_use]
     pub fn sender(&self) -> PeerId {
@@ -44,7 +44,7 @@ impl<'a> Parsed<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
     /// A datagram of the game.
-    Datagram(Parsed<'a>),
+    Datagram(ParsedDatagram<'a>),
     /// GameSpy text, which is not ciphered (T-05).
     GameSpy(&'a [u8]),
     /// Neither of them.
@@ -54,7 +54,7 @@ pub enum Content<'a> {
 impl<'a> Content<'a> {
     /// Returns the datagram of the game, if it is one.
     #[must_use]
-    pub const fn datagram(&self) -> Option<&Parsed<'a>> {
+    pub const fn datagram(&self) -> Option<&ParsedDatagram<'a>> {
         match self {
             Self::Datagram(parsed) => Some(parsed),
             Self::GameSpy(_) | Self::Malformed(_) => None,
@@ -73,10 +73,10 @@ impl<'a> MessageBuffer<'a> {
     ///
     /// # Errors
     /// As [`Datagram::parse`], which gives the same answer for the same bytes.
-    pub fn parse(&mut self, bytes: &'a [u8], sent_by: Option<Role>) -> Result<Parsed<'_>, WireError> {
+    pub fn parse(&mut self, bytes: &'a [u8], sent_by: Option<Role>) -> Result<ParsedDatagram<'_>, WireError> {
         self.messages.clear();
         let datagram = Datagram::parse_into(bytes, sent_by, &mut self.messages)?;
-        Ok(Parsed { datagram, messages: &self.messages })
+        Ok(ParsedDatagram { datagram, messages: &self.messages })
     }
 
     /// Tells what deciphered bytes are, and decodes a datagram among them.
@@ -102,7 +102,7 @@ mod tests {
     use bcnet_wire::Kind;
 
     #[test]
-    fn a_buffer_that_is_used_again_keeps_its_memory() {
+    fn reused_buffer_keeps_its_allocation() {
         let bytes = [1, 3, Kind::KEEPALIVE.0, Kind::KEEPALIVE.0, Kind::KEEPALIVE.0];
         let mut buffer = MessageBuffer::default();
         assert_eq!(buffer.parse(&bytes, None).map(|parsed| parsed.messages().len()), Ok(3));

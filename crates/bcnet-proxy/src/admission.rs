@@ -7,43 +7,45 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bcnet_observe::Parsed;
-use bcnet_session::{Asker, Bucket, Crowd, QueryLimiter, Rate, Recent, Shares, any_contains, is_answer};
+use bcnet_observe::ParsedDatagram;
+use bcnet_session::{
+    AddressLimiter, BloomFilter, QueryLimiter, QueryOrigin, Quotas, Rate, TokenBucket, any_contains, is_reply,
+};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Body, Channel, Control, DATAGRAM_HEADER, Message, PeerId, Writer};
 
-use crate::client::{Client, assigned};
-use crate::heal::Inbound;
-use crate::output::Refusal;
-use crate::proxy::Config;
+use crate::client::{ProxyClient, assigned_id};
+use crate::healer::Inbound;
+use crate::output::RefusalReason;
+use crate::proxy::ProxyConfig;
 
 /// What is known of addresses, whoever is there.
 #[derive(Debug)]
-pub(crate) struct Admission {
-    players: Crowd,
-    browsers: Crowd,
+pub(crate) struct ProxyAdmission {
+    players: AddressLimiter,
+    browsers: AddressLimiter,
     /// How many more each address may bring now. It has no entry while nobody of it is there.
-    newcomers: HashMap<(Ipv4Addr, bool), Bucket>,
+    address_limiters: HashMap<(Ipv4Addr, bool), TokenBucket>,
     /// Who asks to be let in, all addresses together.
-    all: Bucket,
-    asked: Recent,
+    join_limiter: TokenBucket,
+    recent_requests: BloomFilter,
     queries: QueryLimiter,
     list_servers: Vec<Ipv4Addr>,
     /// What addresses that have proved nothing are sent beyond what they have sent.
-    extra: Shares,
+    extra_quota: Quotas,
 }
 
-impl Admission {
+impl ProxyAdmission {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            players: Crowd::new(MAX_PER_ADDRESS, MAX_PER_NETWORK),
-            browsers: Crowd::new(MAX_PER_ADDRESS, MAX_PER_NETWORK),
-            newcomers: HashMap::new(),
-            all: Bucket::new(NEWCOMERS, Time::ZERO),
-            asked: Recent::new(ASKED_AGAIN, seed),
+            players: AddressLimiter::new(MAX_PER_ADDRESS, MAX_PER_NETWORK),
+            browsers: AddressLimiter::new(MAX_PER_ADDRESS, MAX_PER_NETWORK),
+            address_limiters: HashMap::new(),
+            join_limiter: TokenBucket::new(JOIN_RATE, Time::ZERO),
+            recent_requests: BloomFilter::new(RETRY_WINDOW, seed),
             queries: QueryLimiter::new(seed),
             list_servers: Vec::new(),
-            extra: Shares::new(32, MAX_EXTRA, EXTRA_SPAN, EXTRA_PLACES, seed),
+            extra_quota: Quotas::new(32, MAX_EXTRA_BYTES, EXTRA_WINDOW, EXTRA_SLOTS, seed),
         }
     }
 
@@ -52,77 +54,86 @@ impl Admission {
     }
 
     /// Returns whether a text of a browser or a list server may pass (S-05, S-07).
-    pub(crate) fn ask(
+    pub(crate) fn check_query(
         &mut self,
-        config: &Config,
+        config: &ProxyConfig,
         from: Ipv4Addr,
         text: &[u8],
         now: Time,
-    ) -> Result<(), Refusal> {
-        if is_answer(text) {
-            return Err(Refusal::Answer);
+    ) -> Result<(), RefusalReason> {
+        if is_reply(text) {
+            return Err(RefusalReason::UnsolicitedAnswer);
         }
-        let asker = self.asker(config, from);
-        self.queries.ask(asker, from, config.query_rate, now).then_some(()).ok_or(Refusal::Queries)
+        let asker = self.querier(config, from);
+        self.queries
+            .allow_query(asker, from, config.query_rate, now)
+            .then_some(())
+            .ok_or(RefusalReason::QueryLimit)
     }
 
     /// Returns whether `to` may be sent an answer of so many bytes (S-07).
-    pub(crate) fn may_hear(&mut self, config: &Config, to: Ipv4Addr, bytes: usize, now: Time) -> bool {
-        let asker = self.asker(config, to);
-        self.queries.spend(asker, to, bytes, now)
+    pub(crate) fn may_answer(&mut self, config: &ProxyConfig, to: Ipv4Addr, bytes: usize, now: Time) -> bool {
+        let asker = self.querier(config, to);
+        self.queries.allow_reply(asker, to, bytes, now)
     }
 
-    fn asker(&self, config: &Config, who: Ipv4Addr) -> Asker {
+    fn querier(&self, config: &ProxyConfig, who: Ipv4Addr) -> QueryOrigin {
         if any_contains(&config.trusted, who) {
-            Asker::Trusted
+            QueryOrigin::Trusted
         } else if self.list_servers.contains(&who) {
-            Asker::ListServer
+            QueryOrigin::ListServer
         } else {
-            Asker::Anyone
+            QueryOrigin::Unverified
         }
     }
 
     /// Somebody new asks to be let in. Returns whether it has asked before, which forgers of addresses do not.
-    pub(crate) fn request(&mut self, config: &Config, from: Ipv4Addr, now: Time) -> Result<bool, Refusal> {
-        self.check_share(config, from, true, now)?;
-        let again = self.asked.note(from, now);
-        let is_heard = self.all.take(1, NEWCOMERS, now) || again || any_contains(&config.trusted, from);
-        if is_heard { Ok(again) } else { Err(Refusal::Busy) }
+    pub(crate) fn check_join(
+        &mut self,
+        config: &ProxyConfig,
+        from: Ipv4Addr,
+        now: Time,
+    ) -> Result<bool, RefusalReason> {
+        self.check_address_limits(config, from, true, now)?;
+        let again = self.recent_requests.check_and_insert(from, now);
+        let is_heard =
+            self.join_limiter.take(1, JOIN_RATE, now) || again || any_contains(&config.trusted, from);
+        if is_heard { Ok(again) } else { Err(RefusalReason::Busy) }
     }
 
     /// Returns whether one more of an address and its network may be there.
-    pub(crate) fn check_share(
+    pub(crate) fn check_address_limits(
         &mut self,
-        config: &Config,
+        config: &ProxyConfig,
         from: Ipv4Addr,
         player: bool,
         now: Time,
-    ) -> Result<(), Refusal> {
-        if let Some(bucket) = self.newcomers.get_mut(&(from, player)) {
-            take(bucket, config.rate, now)?;
+    ) -> Result<(), RefusalReason> {
+        if let Some(bucket) = self.address_limiters.get_mut(&(from, player)) {
+            take_token(bucket, config.rate, now)?;
         }
         let crowd = if player { &self.players } else { &self.browsers };
         let has_room = match any_contains(&config.trusted, from) {
-            true => crowd.of_address(from) < MAX_PER_ADDRESS,
-            false => crowd.has_room(from),
+            true => crowd.count_of_address(from) < MAX_PER_ADDRESS,
+            false => crowd.has_capacity(from),
         };
-        if has_room { Ok(()) } else { Err(Refusal::AddressFull) }
+        if has_room { Ok(()) } else { Err(RefusalReason::AddressFull) }
     }
 
     /// A client is let in. `bucket` is what it may still send.
-    pub(crate) fn enter(&mut self, from: Ipv4Addr, player: bool, bucket: Bucket) {
-        self.crowd(player).enter(from);
-        self.newcomers.entry((from, player)).or_insert(bucket);
+    pub(crate) fn on_admitted(&mut self, from: Ipv4Addr, player: bool, bucket: TokenBucket) {
+        self.counts(player).add(from);
+        self.address_limiters.entry((from, player)).or_insert(bucket);
     }
 
-    pub(crate) fn leave(&mut self, from: Ipv4Addr, player: bool) {
-        self.crowd(player).leave(from);
-        if self.crowd(player).of_address(from) == 0 {
-            self.newcomers.remove(&(from, player));
+    pub(crate) fn on_left(&mut self, from: Ipv4Addr, player: bool) {
+        self.counts(player).remove(from);
+        if self.counts(player).count_of_address(from) == 0 {
+            self.address_limiters.remove(&(from, player));
         }
     }
 
-    fn crowd(&mut self, player: bool) -> &mut Crowd {
+    fn counts(&mut self, player: bool) -> &mut AddressLimiter {
         if player { &mut self.players } else { &mut self.browsers }
     }
 
@@ -130,56 +141,56 @@ impl Admission {
     /// the bytes of its last datagram, and beyond its own bytes only little in a long time. A stock server puts the names
     /// of all players into the datagram that gives it its id: if that is too long the id comes alone. The server repeats
     /// the names, by when the client has proved itself.
-    pub(crate) fn passage(
+    pub(crate) fn decide_forward(
         &mut self,
-        config: &Config,
-        client: &mut Client,
+        config: &ProxyConfig,
+        client: &mut ProxyClient,
         inbound: Inbound<'_>,
         now: Time,
-    ) -> Passage {
-        if client.proved || any_contains(&config.trusted, *client.address.ip()) {
-            return Passage::Whole;
+    ) -> ForwardDecision {
+        if client.verified || any_contains(&config.trusted, *client.address.ip()) {
+            return ForwardDecision::Whole;
         }
-        let is_reply = assigned(inbound).is_some();
+        let is_reply = assigned_id(inbound).is_some();
         // An acknowledged game does not ask again, so there must always be room for its id.
-        let reserve = if is_reply { 0 } else { RESERVE };
-        if self.pay(client, inbound.wire.len(), reserve, now) {
-            return Passage::Whole;
+        let reserve = if is_reply { 0 } else { ID_RESERVE };
+        if self.charge(client, inbound.wire.len(), reserve, now) {
+            return ForwardDecision::Whole;
         }
-        if is_reply && self.pay(client, short_len(inbound), 0, now) {
-            return Passage::Id;
+        if is_reply && self.charge(client, id_reply_len(inbound), 0, now) {
+            return ForwardDecision::IdOnly;
         }
-        Passage::Nothing
+        ForwardDecision::Discard
     }
 
     /// Returns whether a client that has proved nothing may be sent so many bytes. What it has not paid for with its own
     /// is taken from the little that its address has beyond that.
-    fn pay(&mut self, client: &mut Client, bytes: usize, reserve: usize, now: Time) -> bool {
-        if client.room < bytes + reserve {
+    fn charge(&mut self, client: &mut ProxyClient, bytes: usize, reserve: usize, now: Time) -> bool {
+        if client.unverified_bytes_left < bytes + reserve {
             return false;
         }
-        let unpaid = (bytes + reserve).saturating_sub(client.credit);
+        let unpaid = (bytes + reserve).saturating_sub(client.prepaid_bytes);
         let extra = u16::try_from(unpaid).unwrap_or(u16::MAX);
-        if unpaid > 0 && !self.extra.take(*client.address.ip(), extra, now) {
+        if unpaid > 0 && !self.extra_quota.take(*client.address.ip(), extra, now) {
             return false;
         }
-        client.room -= bytes;
-        client.credit = client.credit.saturating_sub(bytes);
+        client.unverified_bytes_left -= bytes;
+        client.prepaid_bytes = client.prepaid_bytes.saturating_sub(bytes);
         true
     }
 }
 
 /// How much of a datagram passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Passage {
+pub(crate) enum ForwardDecision {
     Whole,
     /// What [`write_id`] writes.
-    Id,
-    Nothing,
+    IdOnly,
+    Discard,
 }
 
 /// Writes what is left of a datagram that gives a client its id: that, and the ACK of its request.
-pub(crate) fn write_id<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> Option<&'b [u8]> {
+pub(crate) fn write_id_reply<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> Option<&'b [u8]> {
     let sender = PeerId(*inbound.wire.first()?);
     let mut writer = Writer::new(buffer, sender);
     let is_written = id_messages(inbound).all(|message| writer.push(message));
@@ -187,13 +198,13 @@ pub(crate) fn write_id<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> Option
 }
 
 /// Returns how many bytes that are.
-fn short_len(inbound: Inbound<'_>) -> usize {
+fn id_reply_len(inbound: Inbound<'_>) -> usize {
     DATAGRAM_HEADER + id_messages(inbound).map(Message::wire_len).sum::<usize>()
 }
 
 /// Returns the first ACK of a control message and the first id: nobody can make them many.
 fn id_messages<'a>(inbound: Inbound<'a>) -> impl Iterator<Item = &'a Message<'a>> {
-    let messages = inbound.content.datagram().map(Parsed::messages).unwrap_or_default();
+    let messages = inbound.content.datagram().map(ParsedDatagram::messages).unwrap_or_default();
     let is_ack = |message: &&Message<'_>| match message {
         Message::Ack(ack) => ack.id.channel == Channel::Control,
         Message::Control(_) | Message::Data(_) | Message::Keepalive => false,
@@ -206,8 +217,8 @@ fn id_messages<'a>(inbound: Inbound<'a>) -> impl Iterator<Item = &'a Message<'a>
 }
 
 /// Counts something that may happen `rate` times a second; 0 is any number.
-pub(crate) fn take(bucket: &mut Bucket, rate: u32, now: Time) -> Result<(), Refusal> {
-    if rate == 0 || bucket.take(1, per_second(rate), now) { Ok(()) } else { Err(Refusal::Flood) }
+pub(crate) fn take_token(bucket: &mut TokenBucket, rate: u32, now: Time) -> Result<(), RefusalReason> {
+    if rate == 0 || bucket.take(1, per_second(rate), now) { Ok(()) } else { Err(RefusalReason::Flood) }
 }
 
 pub(crate) const fn per_second(rate: u32) -> Rate {
@@ -219,12 +230,12 @@ pub const MAX_PER_ADDRESS: usize = 16;
 /// The same for a /24 network: a local network with friends.
 pub const MAX_PER_NETWORK: usize = 64;
 /// Players who ask to be let in at once, and one more in this time; beyond that who asks again.
-const NEWCOMERS: Rate = Rate::every(Duration::from_secs(2), 32);
+const JOIN_RATE: Rate = Rate::every(Duration::from_secs(2), 32);
 /// A client asks every second.
-const ASKED_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_WINDOW: Duration = Duration::from_secs(5);
 /// Bytes beyond its own, in this time: enough for the players of a household to be let in.
-const MAX_EXTRA: u16 = 1200;
-const EXTRA_SPAN: Duration = Duration::from_secs(600);
-const EXTRA_PLACES: usize = 8192;
+const MAX_EXTRA_BYTES: u16 = 1200;
+const EXTRA_WINDOW: Duration = Duration::from_secs(600);
+const EXTRA_SLOTS: usize = 8192;
 /// What a client that has proved nothing is not sent of its room, but for its id: a reply alone has eight bytes.
-const RESERVE: usize = 16;
+const ID_RESERVE: usize = 16;

@@ -8,17 +8,17 @@
 
 mod admission;
 mod client;
-mod heal;
+mod healer;
 mod loss;
 mod output;
 mod proxy;
-mod repeater;
+mod retransmitter;
 mod tracker;
 
 pub use admission::{MAX_PER_ADDRESS, MAX_PER_NETWORK};
-pub use heal::{Bytes, Direction, Healed, Healer, Inbound, Passed};
-pub use output::{Event, Leg, Output, Player, Refusal, Source};
-pub use proxy::{Config, Proxy};
+pub use healer::{HealCounters, HealOutput, Healer, Inbound, OutboundBytes, ProxyDirection};
+pub use output::{DatagramTarget, ProxyEvent, ProxyOutput, ProxyPlayer, RefusalReason, UpstreamSource};
+pub use proxy::{Proxy, ProxyConfig};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -4,11 +4,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::BootReason;
 
-use crate::heal::{Bytes, Healed};
+use crate::healer::{HealCounters, OutboundBytes};
 
 /// One socket toward the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Source {
+pub struct UpstreamSource {
     /// Its number. It may be used again once it was [`Closed`](Event::Closed).
     pub number: u32,
     /// The address to bind to; `None` is any.
@@ -17,7 +17,7 @@ pub struct Source {
 
 /// Where a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Leg {
+pub enum DatagramTarget {
     /// From the listening socket to a client.
     Client(SocketAddrV4),
     /// From the source with this number to the server.
@@ -26,7 +26,7 @@ pub enum Leg {
 
 /// Why a datagram of a client was turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// Its address is banned.
     Banned,
     /// It sends more than it may.
@@ -39,20 +39,20 @@ pub enum Refusal {
     /// Too many ask to be let in. Who asks again is heard.
     Busy,
     /// Too many browsers wait.
-    Crowded,
+    TooManyBrowsers,
     /// Too many questions are asked, or its network has been answered enough (S-07).
-    Queries,
+    QueryLimit,
     /// It is an answer to a question that nobody asked (S-05).
-    Answer,
+    UnsolicitedAnswer,
     /// It would be more than an address is sent that has proved nothing.
-    Unproved,
+    Unverified,
     /// It is not a player and does not ask to become one.
-    Stranger,
+    NotConnected,
     /// It is not well formed.
     Malformed,
 }
 
-impl Refusal {
+impl RefusalReason {
     /// Every reason there is.
     pub const ALL: [Self; 11] = [
         Self::Banned,
@@ -60,11 +60,11 @@ impl Refusal {
         Self::NoSource,
         Self::AddressFull,
         Self::Busy,
-        Self::Crowded,
-        Self::Queries,
-        Self::Answer,
-        Self::Unproved,
-        Self::Stranger,
+        Self::TooManyBrowsers,
+        Self::QueryLimit,
+        Self::UnsolicitedAnswer,
+        Self::Unverified,
+        Self::NotConnected,
         Self::Malformed,
     ];
 
@@ -77,27 +77,27 @@ impl Refusal {
             Self::NoSource => "no_source",
             Self::AddressFull => "address_full",
             Self::Busy => "busy",
-            Self::Crowded => "crowded",
-            Self::Queries => "queries",
-            Self::Answer => "answer",
-            Self::Unproved => "unproved",
-            Self::Stranger => "stranger",
+            Self::TooManyBrowsers => "crowded",
+            Self::QueryLimit => "queries",
+            Self::UnsolicitedAnswer => "answer",
+            Self::Unverified => "unproved",
+            Self::NotConnected => "stranger",
             Self::Malformed => "malformed",
         }
     }
 
     /// Returns what a client that asks to be let in is told.
-    pub(crate) const fn boot(self) -> Option<BootReason> {
+    pub(crate) const fn boot_reason(self) -> Option<BootReason> {
         match self {
             Self::Banned => Some(BootReason::BANNED),
             Self::NoSource | Self::AddressFull => Some(BootReason::FULL),
             Self::Flood
             | Self::Busy
-            | Self::Crowded
-            | Self::Queries
-            | Self::Answer
-            | Self::Unproved
-            | Self::Stranger
+            | Self::TooManyBrowsers
+            | Self::QueryLimit
+            | Self::UnsolicitedAnswer
+            | Self::Unverified
+            | Self::NotConnected
             | Self::Malformed => None,
         }
     }
@@ -105,67 +105,67 @@ impl Refusal {
 
 /// Something that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum ProxyEvent {
     /// A socket is needed before the next datagram to [`Leg::Server`] is sent.
     Opened {
         /// Whose.
         client: SocketAddrV4,
         /// Which.
-        source: Source,
+        source: UpstreamSource,
         /// Whether it is a player; otherwise it is a browser that asks for the status.
         player: bool,
     },
     /// A player uses the id that the server gave it, so it is where it says.
-    Proved {
+    Verified {
         /// Who.
         client: SocketAddrV4,
         /// From which source.
-        source: Source,
+        source: UpstreamSource,
     },
     /// A socket is not needed any more.
     Closed {
         /// Whose.
         client: SocketAddrV4,
         /// Which.
-        source: Source,
+        source: UpstreamSource,
         /// Whether it was a player.
         player: bool,
         /// Whether it has [`Proved`](Self::Proved) itself; otherwise its address may have been forged.
-        proved: bool,
+        verified: bool,
         /// What was healed of what the client sent.
-        up: Healed,
+        up: HealCounters,
         /// What was healed of what the server sent.
-        down: Healed,
+        down: HealCounters,
     },
     /// A datagram was turned away. Not told if too many events wait.
     Refused {
         /// Whose.
         client: SocketAddrV4,
         /// Why.
-        refusal: Refusal,
+        refusal: RefusalReason,
     },
 }
 
 /// What to send after a datagram came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Output<'a> {
+pub struct ProxyOutput<'a> {
     /// The datagram itself, or what is left of it.
-    pub forward: Option<(Leg, Bytes<'a>)>,
+    pub forward: Option<(DatagramTarget, OutboundBytes<'a>)>,
     /// An answer to its sender.
-    pub answer: Option<(Leg, Bytes<'a>)>,
+    pub answer: Option<(DatagramTarget, OutboundBytes<'a>)>,
     /// Why it was turned away, if it was. One that was not may still have nothing left to forward.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<RefusalReason>,
 }
 
 /// A player, as the proxy knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Player {
+pub struct ProxyPlayer {
     /// Its real address.
     pub address: SocketAddrV4,
     /// Where the server sees it.
-    pub source: Source,
+    pub source: UpstreamSource,
     /// What was healed of what it sent.
-    pub up: Healed,
+    pub up: HealCounters,
     /// What was healed of what it was sent.
-    pub down: Healed,
+    pub down: HealCounters,
 }

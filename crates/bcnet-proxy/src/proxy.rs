@@ -4,18 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_session::{Bucket, Network, any_contains};
+use bcnet_session::{Network, TokenBucket, any_contains};
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Deadlines, Time};
 
-use crate::admission::{Admission, Passage, per_second, take, write_id};
-use crate::client::Client;
-use crate::heal::{Bytes, Direction, Healed, Healer, Inbound};
-use crate::output::{Event, Leg, Output, Player, Refusal, Source};
+use crate::admission::{ForwardDecision, ProxyAdmission, per_second, take_token, write_id_reply};
+use crate::client::ProxyClient;
+use crate::healer::{HealCounters, Healer, Inbound, OutboundBytes, ProxyDirection};
+use crate::output::{DatagramTarget, ProxyEvent, ProxyOutput, ProxyPlayer, RefusalReason, UpstreamSource};
 
 /// What a proxy is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct ProxyConfig {
     /// Whether conversations are healed; otherwise every byte passes as it came.
     pub heal: bool,
     /// Addresses of this machine, one for each player toward the server. Without any, one player can be served.
@@ -28,9 +28,9 @@ pub struct Config {
     /// Whether datagrams of players that are not well formed are dropped rather than passed on.
     pub drop_malformed: bool,
     /// After how long without a word in either direction a player is forgotten.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// How many browsers may wait for an answer at the same time.
-    pub browsers: usize,
+    pub max_browsers: usize,
     /// How many questions of browsers pass per second; beyond that who asks again (S-07).
     pub query_rate: u32,
     /// Networks to which no limit by address applies but that of sources.
@@ -39,7 +39,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-impl Default for Config {
+impl Default for ProxyConfig {
     fn default() -> Self {
         Self {
             heal: false,
@@ -47,10 +47,10 @@ impl Default for Config {
             bans: Vec::new(),
             rate: 0,
             drop_malformed: false,
-            idle: Duration::from_secs(60),
-            browsers: 256,
+            idle_timeout: Duration::from_secs(60),
+            max_browsers: 256,
             query_rate: 100,
-            trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
+            trusted: vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
             seed: 0,
         }
     }
@@ -59,90 +59,90 @@ impl Default for Config {
 /// A proxy without its sockets.
 #[derive(Debug)]
 pub struct Proxy {
-    config: Config,
-    clients: Vec<Option<Client>>,
+    config: ProxyConfig,
+    clients: Vec<Option<ProxyClient>>,
     /// What was healed for those who have left.
-    healed: [Healed; 2],
+    healed: [HealCounters; 2],
     /// Players and browsers have sources of their own, so one address may be both.
     by_address: HashMap<(SocketAddrV4, bool), u32>,
-    admission: Admission,
-    free: Vec<u32>,
+    admission: ProxyAdmission,
+    free_numbers: Vec<u32>,
     /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
-    pool: VecDeque<Option<Ipv4Addr>>,
-    expiry: Deadlines,
+    source_pool: VecDeque<Option<Ipv4Addr>>,
+    expiry_timers: Deadlines,
     /// When the healer of each client has something to send.
-    repeats: Deadlines,
-    events: VecDeque<Event>,
-    refused: [u64; Refusal::ALL.len()],
+    retransmit_timers: Deadlines,
+    events: VecDeque<ProxyEvent>,
+    refused: [u64; RefusalReason::ALL.len()],
     /// What the proxy says itself.
-    own: Vec<u8>,
+    own_buffer: Vec<u8>,
 }
 
 impl Proxy {
     /// Returns a proxy that knows nobody yet.
     #[must_use]
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: ProxyConfig) -> Self {
         let pool = if config.sources.is_empty() {
             VecDeque::from([None])
         } else {
             config.sources.iter().copied().map(Some).collect()
         };
         Self {
-            admission: Admission::new(config.seed),
+            admission: ProxyAdmission::new(config.seed),
             config,
             clients: Vec::new(),
             healed: Default::default(),
             by_address: HashMap::new(),
-            free: Vec::new(),
-            pool,
-            expiry: Deadlines::new(),
-            repeats: Deadlines::new(),
+            free_numbers: Vec::new(),
+            source_pool: pool,
+            expiry_timers: Deadlines::new(),
+            retransmit_timers: Deadlines::new(),
             events: VecDeque::new(),
-            refused: [0; Refusal::ALL.len()],
-            own: vec![0; 64],
+            refused: [0; RefusalReason::ALL.len()],
+            own_buffer: vec![0; 64],
         }
     }
 
     /// Returns the players, in the order of their sources' numbers.
-    pub fn players(&self) -> impl Iterator<Item = Player> {
-        self.clients.iter().flatten().filter(|client| client.player).map(|client| Player {
+    pub fn players(&self) -> impl Iterator<Item = ProxyPlayer> {
+        self.clients.iter().flatten().filter(|client| client.player).map(|client| ProxyPlayer {
             address: client.address,
             source: client.source,
-            up: client.healed(Direction::Up),
-            down: client.healed(Direction::Down),
+            up: client.healed(ProxyDirection::ToServer),
+            down: client.healed(ProxyDirection::ToClient),
         })
     }
 
     /// Returns what was healed in one direction for everyone so far.
     #[must_use]
-    pub fn healed(&self, direction: Direction) -> Healed {
+    pub fn healed(&self, direction: ProxyDirection) -> HealCounters {
         let [up, down] = self.healed;
         let left = match direction {
-            Direction::Up => up,
-            Direction::Down => down,
+            ProxyDirection::ToServer => up,
+            ProxyDirection::ToClient => down,
         };
         self.clients.iter().flatten().fold(left, |sum, client| sum + client.healed(direction))
     }
 
     /// Returns whose source this is.
     #[must_use]
-    pub fn client(&self, source: u32) -> Option<SocketAddrV4> {
+    pub fn client_address(&self, source: u32) -> Option<SocketAddrV4> {
         self.clients.get(source as usize).and_then(Option::as_ref).map(|client| client.address)
     }
 
     /// Everyone's sources, those of browsers too.
-    pub fn sources(&self) -> impl Iterator<Item = (SocketAddrV4, Source)> {
+    pub fn sources(&self) -> impl Iterator<Item = (SocketAddrV4, UpstreamSource)> {
         self.clients.iter().flatten().map(|client| (client.address, client.source))
     }
 
     /// Forgets whose source this is, since it cannot be had: who asks to be let in again gets one anew.
-    pub fn forget(&mut self, source: u32) {
-        self.close(source as usize);
+    pub fn close_source(&mut self, source: u32) {
+        self.close_client(source as usize);
     }
 
     /// Returns how many datagrams were turned away for this reason.
     #[must_use]
-    pub fn refused(&self, refusal: Refusal) -> u64 {
+    pub fn refused(&self, refusal: RefusalReason) -> u64 {
         self.refused.get(refusal as usize).copied().unwrap_or(0)
     }
 
@@ -156,7 +156,7 @@ impl Proxy {
             let address =
                 self.clients.get(number).and_then(Option::as_ref).map(|client| *client.address.ip());
             if address.is_some_and(|address| any_contains(&self.config.bans, address)) {
-                self.close(number);
+                self.close_client(number);
             }
         }
         true
@@ -169,38 +169,38 @@ impl Proxy {
 
     /// Returns whether a question that the caller answers itself may be answered, by so many bytes.
     pub fn may_answer(&mut self, from: Ipv4Addr, question: &[u8], bytes: usize, now: Time) -> bool {
-        let asked = self.admission.ask(&self.config, from, question, now);
-        asked.is_ok() && self.admission.may_hear(&self.config, from, bytes, now)
+        let asked = self.admission.check_query(&self.config, from, question, now);
+        asked.is_ok() && self.admission.may_answer(&self.config, from, bytes, now)
     }
 
     /// Returns what happened, in order.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<ProxyEvent> {
         self.events.pop_front()
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due, or [`poll_transmit`](Self::poll_transmit).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.expiry.first().into_iter().chain(self.repeats.first()).map(|(due, _)| due).min()
+        self.expiry_timers.first().into_iter().chain(self.retransmit_timers.first()).map(|(due, _)| due).min()
     }
 
     /// Returns what the healers send by themselves, one datagram at a time.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<(Leg, Bytes<'_>)> {
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(DatagramTarget, OutboundBytes<'_>)> {
         let (number, direction) = loop {
-            let (_, number) = self.repeats.first().filter(|(due, _)| *due <= now)?;
+            let (_, number) = self.retransmit_timers.first().filter(|(due, _)| *due <= now)?;
             let healer = self.healer(number);
             let (direction, next) =
-                healer.map_or((None, None), |healer| (healer.write_repeat(now), healer.next_timeout()));
-            self.repeats.set(number, next);
+                healer.map_or((None, None), |healer| (healer.write_due_datagram(now), healer.next_timeout()));
+            self.retransmit_timers.set(number, next);
             if let Some(direction) = direction {
                 break (number, direction);
             }
         };
         let leg = match direction {
-            Direction::Up => Leg::Server(number),
-            Direction::Down => Leg::Client(self.client(number)?),
+            ProxyDirection::ToServer => DatagramTarget::Server(number),
+            ProxyDirection::ToClient => DatagramTarget::Client(self.client_address(number)?),
         };
-        Some((leg, self.healer(number)?.written()))
+        Some((leg, self.healer(number)?.due_datagram()))
     }
 
     fn healer(&mut self, number: u32) -> Option<&mut Healer> {
@@ -209,12 +209,12 @@ impl Proxy {
 
     /// Forgets who has been silent for too long.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, number)) = self.expiry.first().filter(|(due, _)| *due <= now) {
+        while let Some((_, number)) = self.expiry_timers.first().filter(|(due, _)| *due <= now) {
             let index = number as usize;
             let client = self.clients.get(index).and_then(Option::as_ref);
-            match client.map(|client| self.due(client)) {
-                Some(due) if due > now => self.expiry.set(number, Some(due)),
-                _ => self.close(index),
+            match client.map(|client| self.expires_at(client)) {
+                Some(due) if due > now => self.expiry_timers.set(number, Some(due)),
+                _ => self.close_client(index),
             }
         }
     }
@@ -225,70 +225,77 @@ impl Proxy {
         from: SocketAddrV4,
         inbound: Inbound<'a>,
         now: Time,
-    ) -> Output<'a> {
+    ) -> ProxyOutput<'a> {
         match self.accept(from, inbound, now) {
-            Ok(number) => self.pass(number, Direction::Up, inbound, now),
+            Ok(number) => self.forward(number, ProxyDirection::ToServer, inbound, now),
             Err(refusal) => self.refuse(from, inbound, refusal),
         }
     }
 
     /// A datagram came from the server to a source.
-    pub fn handle_server<'a>(&'a mut self, source: u32, inbound: Inbound<'a>, now: Time) -> Output<'a> {
-        self.pass(source, Direction::Down, inbound, now)
+    pub fn handle_server<'a>(&'a mut self, source: u32, inbound: Inbound<'a>, now: Time) -> ProxyOutput<'a> {
+        self.forward(source, ProxyDirection::ToClient, inbound, now)
     }
 
-    fn pass<'a>(
+    fn forward<'a>(
         &'a mut self,
         number: u32,
-        direction: Direction,
+        direction: ProxyDirection,
         inbound: Inbound<'a>,
         now: Time,
-    ) -> Output<'a> {
+    ) -> ProxyOutput<'a> {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
-            return Output::default();
+            return ProxyOutput::default();
         };
         let passage = match direction {
-            Direction::Up => Passage::Whole,
-            Direction::Down if client.player => self.admission.passage(&self.config, client, inbound, now),
-            Direction::Down => {
+            ProxyDirection::ToServer => ForwardDecision::Whole,
+            ProxyDirection::ToClient if client.player => {
+                self.admission.decide_forward(&self.config, client, inbound, now)
+            }
+            ProxyDirection::ToClient => {
                 let (to, bytes) = (*client.address.ip(), inbound.wire.len());
-                let may_hear = self.admission.may_hear(&self.config, to, bytes, now);
-                if may_hear { Passage::Whole } else { Passage::Nothing }
+                let may_hear = self.admission.may_answer(&self.config, to, bytes, now);
+                if may_hear { ForwardDecision::Whole } else { ForwardDecision::Discard }
             }
         };
-        if direction == Direction::Up && client.proves_itself(inbound) {
-            self.events.push_back(Event::Proved { client: client.address, source: client.source });
+        if direction == ProxyDirection::ToServer && client.verify(inbound) {
+            self.events.push_back(ProxyEvent::Verified { client: client.address, source: client.source });
             if let Some(healer) = &mut client.healer {
-                healer.allow_repeats();
+                healer.allow_retransmissions();
             }
         }
-        if client.note(direction, inbound, now) {
-            self.expiry.set(number, Some(now + GOODBYE));
+        if client.on_datagram(direction, inbound, now) {
+            self.expiry_timers.set(number, Some(now + LINGER));
         }
         match passage {
-            Passage::Whole => {}
-            Passage::Id => {
-                let id = write_id(&mut self.own, inbound);
-                let forward = id.map(|id| (Leg::Client(client.address), Bytes::Plain(id)));
-                return Output { forward, ..Output::default() };
+            ForwardDecision::Whole => {}
+            ForwardDecision::IdOnly => {
+                let id = write_id_reply(&mut self.own_buffer, inbound);
+                let forward =
+                    id.map(|id| (DatagramTarget::Client(client.address), OutboundBytes::Plaintext(id)));
+                return ProxyOutput { forward, ..ProxyOutput::default() };
             }
-            Passage::Nothing => {
-                let refusal = if client.player { Refusal::Unproved } else { Refusal::Queries };
-                count(&mut self.refused, refusal);
-                return Output { refusal: Some(refusal), ..Output::default() };
+            ForwardDecision::Discard => {
+                let refusal =
+                    if client.player { RefusalReason::Unverified } else { RefusalReason::QueryLimit };
+                count_refusal(&mut self.refused, refusal);
+                return ProxyOutput { refusal: Some(refusal), ..ProxyOutput::default() };
             }
         }
-        let (to_client, to_server) = (Leg::Client(client.address), Leg::Server(number));
+        let (to_client, to_server) = (DatagramTarget::Client(client.address), DatagramTarget::Server(number));
         let (ahead, back) = match direction {
-            Direction::Up => (to_server, to_client),
-            Direction::Down => (to_client, to_server),
+            ProxyDirection::ToServer => (to_server, to_client),
+            ProxyDirection::ToClient => (to_client, to_server),
         };
         let Some(healer) = client.healer.as_mut() else {
-            return Output { forward: Some((ahead, Bytes::Wire(inbound.wire))), ..Output::default() };
+            return ProxyOutput {
+                forward: Some((ahead, OutboundBytes::Wire(inbound.wire))),
+                ..ProxyOutput::default()
+            };
         };
-        let passed = healer.pass(direction, inbound, now);
-        self.repeats.set(number, passed.timeout);
-        Output {
+        let passed = healer.handle_datagram(direction, inbound, now);
+        self.retransmit_timers.set(number, passed.timeout);
+        ProxyOutput {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
             answer: passed.answer.map(|bytes| (back, bytes)),
             refusal: None,
@@ -296,145 +303,158 @@ impl Proxy {
     }
 
     /// Returns the conversation that a datagram of a client belongs to; a new one if it may begin one.
-    fn accept(&mut self, from: SocketAddrV4, inbound: Inbound<'_>, now: Time) -> Result<u32, Refusal> {
+    fn accept(&mut self, from: SocketAddrV4, inbound: Inbound<'_>, now: Time) -> Result<u32, RefusalReason> {
         if any_contains(&self.config.bans, *from.ip()) {
-            return Err(Refusal::Banned);
+            return Err(RefusalReason::Banned);
         }
-        let player = !inbound.is_text();
+        let player = !inbound.is_gamespy_text();
         if !player {
-            self.admission.ask(&self.config, *from.ip(), inbound.wire, now)?;
+            self.admission.check_query(&self.config, *from.ip(), inbound.wire, now)?;
         }
         if let Some(number) = self.by_address.get(&(from, player)).copied() {
             self.check_rate(number, now)?;
             if player && self.config.drop_malformed && inbound.content.datagram().is_none() {
-                return Err(Refusal::Malformed);
+                return Err(RefusalReason::Malformed);
             }
             return Ok(number);
         }
-        if player && !inbound.asks_to_join() {
-            return Err(Refusal::Stranger);
+        if player && !inbound.is_connect_request() {
+            return Err(RefusalReason::NotConnected);
         }
-        self.open(from, player, now)
+        self.open_client(from, player, now)
     }
 
-    fn open(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, Refusal> {
+    fn open_client(&mut self, address: SocketAddrV4, player: bool, now: Time) -> Result<u32, RefusalReason> {
         let own = if player {
-            let again = self.admission.request(&self.config, *address.ip(), now)?;
+            let again = self.admission.check_join(&self.config, *address.ip(), now)?;
             self.take_source(again, now)?
         } else {
-            self.admission.check_share(&self.config, *address.ip(), false, now)?;
-            self.make_room_for_browser(now)?;
+            self.admission.check_address_limits(&self.config, *address.ip(), false, now)?;
+            self.evict_browser(now)?;
             None
         };
-        let number = self.free.pop().unwrap_or_else(|| {
+        let number = self.free_numbers.pop().unwrap_or_else(|| {
             self.clients.push(None);
             u32::try_from(self.clients.len() - 1).unwrap_or(u32::MAX)
         });
-        let source = Source { number, address: own };
+        let source = UpstreamSource { number, address: own };
         // Who comes has done something already.
-        let mut bucket = Bucket::new(per_second(self.config.rate), now);
+        let mut bucket = TokenBucket::new(per_second(self.config.rate), now);
         let _ = bucket.take(1, per_second(self.config.rate), now);
         let healer = (player && self.config.heal).then(Box::default);
-        let client = Client {
+        let client = ProxyClient {
             address,
             source,
             player,
             healer,
-            heard: now,
+            last_active: now,
             id: PeerId::UNASSIGNED,
-            parted: None,
+            left_at: None,
             answered: false,
             assigned: None,
-            proved: false,
-            room: 0,
-            credit: 0,
-            since: now,
-            bucket,
+            verified: false,
+            unverified_bytes_left: 0,
+            prepaid_bytes: 0,
+            created: now,
+            rate_limiter: bucket,
         };
-        self.expiry.set(number, Some(self.due(&client)));
+        self.expiry_timers.set(number, Some(self.expires_at(&client)));
         if let Some(place) = self.clients.get_mut(number as usize) {
             *place = Some(client);
         }
         self.by_address.insert((address, player), number);
-        self.admission.enter(*address.ip(), player, bucket);
-        self.events.push_back(Event::Opened { client: address, source, player });
+        self.admission.on_admitted(*address.ip(), player, bucket);
+        self.events.push_back(ProxyEvent::Opened { client: address, source, player });
         Ok(number)
     }
 
     /// Returns a source for a new player. If there is none, who has proved nothing for a while gives way to one that has
     /// asked before. While there is such a client, nobody is told that the game is full: it is not.
-    fn take_source(&mut self, has_asked: bool, now: Time) -> Result<Option<Ipv4Addr>, Refusal> {
-        if let Some(source) = self.pool.pop_front() {
+    fn take_source(&mut self, has_asked: bool, now: Time) -> Result<Option<Ipv4Addr>, RefusalReason> {
+        if let Some(source) = self.source_pool.pop_front() {
             return Ok(source);
         }
-        let unproved = |client: &&Client| client.player && !client.proved;
-        let oldest = self.clients.iter().flatten().filter(unproved).min_by_key(|client| client.since);
-        let Some(oldest) = oldest else { return Err(Refusal::NoSource) };
-        if !has_asked || now.since(oldest.since) < TENURE {
-            return Err(Refusal::Busy);
+        let unproved = |client: &&ProxyClient| client.player && !client.verified;
+        let oldest = self.clients.iter().flatten().filter(unproved).min_by_key(|client| client.created);
+        let Some(oldest) = oldest else { return Err(RefusalReason::NoSource) };
+        if !has_asked || now.since(oldest.created) < MIN_SOURCE_TIME {
+            return Err(RefusalReason::Busy);
         }
-        self.close(oldest.source.number as usize);
-        self.pool.pop_front().ok_or(Refusal::NoSource)
+        self.close_client(oldest.source.number as usize);
+        self.source_pool.pop_front().ok_or(RefusalReason::NoSource)
     }
 
     /// A browser that was answered, or has waited for a while, gives way to a new one.
-    fn make_room_for_browser(&mut self, now: Time) -> Result<(), Refusal> {
+    fn evict_browser(&mut self, now: Time) -> Result<(), RefusalReason> {
         let browsers = || self.clients.iter().flatten().filter(|client| !client.player);
-        if browsers().count() < self.config.browsers {
+        if browsers().count() < self.config.max_browsers {
             return Ok(());
         }
-        let may_go = |client: &&Client| client.answered || now.since(client.since) >= BROWSING;
-        let oldest = browsers().filter(may_go).min_by_key(|client| client.heard);
-        let number = oldest.ok_or(Refusal::Crowded)?.source.number;
-        self.close(number as usize);
+        let may_go = |client: &&ProxyClient| client.answered || now.since(client.created) >= MIN_BROWSER_TIME;
+        let oldest = browsers().filter(may_go).min_by_key(|client| client.last_active);
+        let number = oldest.ok_or(RefusalReason::TooManyBrowsers)?.source.number;
+        self.close_client(number as usize);
         Ok(())
     }
 
-    fn close(&mut self, index: usize) {
+    fn close_client(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index).and_then(Option::take) else { return };
         let [up, down] = &mut self.healed;
-        *up = *up + client.healed(Direction::Up);
-        *down = *down + client.healed(Direction::Down);
-        let (up, down) = (client.healed(Direction::Up), client.healed(Direction::Down));
-        let Client { address, source, player, proved, .. } = client;
+        *up = *up + client.healed(ProxyDirection::ToServer);
+        *down = *down + client.healed(ProxyDirection::ToClient);
+        let (up, down) = (client.healed(ProxyDirection::ToServer), client.healed(ProxyDirection::ToClient));
+        let ProxyClient { address, source, player, verified: proved, .. } = client;
         self.by_address.remove(&(address, player));
-        self.admission.leave(*address.ip(), player);
-        self.expiry.set(source.number, None);
-        self.repeats.set(source.number, None);
-        self.free.push(source.number);
+        self.admission.on_left(*address.ip(), player);
+        self.expiry_timers.set(source.number, None);
+        self.retransmit_timers.set(source.number, None);
+        self.free_numbers.push(source.number);
         if player {
-            self.pool.push_back(source.address);
+            self.source_pool.push_back(source.address);
         }
-        self.events.push_back(Event::Closed { client: address, source, player, proved, up, down });
+        self.events.push_back(ProxyEvent::Closed {
+            client: address,
+            source,
+            player,
+            verified: proved,
+            up,
+            down,
+        });
     }
 
-    fn check_rate(&mut self, number: u32, now: Time) -> Result<(), Refusal> {
+    fn check_rate(&mut self, number: u32, now: Time) -> Result<(), RefusalReason> {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        take(&mut client.bucket, self.config.rate, now)
+        take_token(&mut client.rate_limiter, self.config.rate, now)
     }
 
-    fn refuse(&mut self, client: SocketAddrV4, inbound: Inbound<'_>, refusal: Refusal) -> Output<'_> {
-        count(&mut self.refused, refusal);
+    fn refuse(
+        &mut self,
+        client: SocketAddrV4,
+        inbound: Inbound<'_>,
+        refusal: RefusalReason,
+    ) -> ProxyOutput<'_> {
+        count_refusal(&mut self.refused, refusal);
         if self.events.len() < MAX_EVENTS {
-            self.events.push_back(Event::Refused { client, refusal });
+            self.events.push_back(ProxyEvent::Refused { client, refusal });
         }
-        let reason = refusal.boot().filter(|_| inbound.asks_to_join());
-        let answer = reason.and_then(|reason| write_boot(&mut self.own, reason));
-        let answer = answer.map(|datagram| (Leg::Client(client), Bytes::Plain(datagram)));
-        Output { forward: None, answer, refusal: Some(refusal) }
+        let reason = refusal.boot_reason().filter(|_| inbound.is_connect_request());
+        let answer = reason.and_then(|reason| write_boot(&mut self.own_buffer, reason));
+        let answer =
+            answer.map(|datagram| (DatagramTarget::Client(client), OutboundBytes::Plaintext(datagram)));
+        ProxyOutput { forward: None, answer, refusal: Some(refusal) }
     }
 
     /// Returns when a client is forgotten if nothing else happens.
-    fn due(&self, client: &Client) -> Time {
-        let patience = if client.proved { self.config.idle } else { UNPROVED };
-        let idle = client.heard + patience;
-        client.parted.map_or(idle, |parted| idle.min(parted + GOODBYE))
+    fn expires_at(&self, client: &ProxyClient) -> Time {
+        let patience = if client.verified { self.config.idle_timeout } else { UNVERIFIED_TIMEOUT };
+        let idle = client.last_active + patience;
+        client.left_at.map_or(idle, |parted| idle.min(parted + LINGER))
     }
 }
 
-fn count(refused: &mut [u64; Refusal::ALL.len()], refusal: Refusal) {
+fn count_refusal(refused: &mut [u64; RefusalReason::ALL.len()], refusal: RefusalReason) {
     if let Some(count) = refused.get_mut(refusal as usize) {
         *count += 1;
     }
@@ -450,11 +470,11 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
 
 /// How long a player who has not proved itself is remembered after its last word, and a browser after the last word of
 /// either side.
-const UNPROVED: Duration = Duration::from_secs(10);
+const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);
 /// A player who has not proved itself has its source at least for so long, and a browser its own.
-const TENURE: Duration = Duration::from_secs(3);
-const BROWSING: Duration = Duration::from_secs(1);
+const MIN_SOURCE_TIME: Duration = Duration::from_secs(3);
+const MIN_BROWSER_TIME: Duration = Duration::from_secs(1);
 /// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
-const GOODBYE: Duration = Duration::from_secs(5);
+const LINGER: Duration = Duration::from_secs(5);
 /// Refusals are told only while fewer events wait.
 const MAX_EVENTS: usize = 256;

@@ -8,41 +8,41 @@ use bcnet_transport::wire::{Channel, MessageId, Seq};
 
 /// What is known of one reliable message, or of one part of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tracked {
+pub(crate) struct MessageRecord {
     /// Whether it was passed on since its last ACK was: the next ACK says something new.
-    pub(crate) news: bool,
+    pub(crate) expects_ack: bool,
     /// Whether an ACK of it was seen.
-    pub(crate) shown: bool,
+    pub(crate) ack_seen: bool,
     /// Whether its sender needs to repeat it no more: an ACK of it was seen, or the proxy repeats it.
-    pub(crate) settled: bool,
+    pub(crate) sender_done: bool,
     /// How often its sender was answered in place of the receiver.
-    pub(crate) answers: u8,
+    pub(crate) proxy_acks: u8,
     /// How many copies of its last ACK were passed on.
-    pub(crate) acks: u8,
+    pub(crate) ack_copies: u8,
 }
 
 /// How a message came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum MessageArrival {
     /// For the first time, in its turn or before it. Control messages come in any order.
-    Next,
+    InOrder,
     /// For the first time, after one that was sent later: it was lost before.
-    Late,
+    OutOfOrder,
     /// Again, and its sender has heard of no ACK yet.
-    Again,
+    Duplicate,
     /// Again, although its sender needs to repeat it no more.
-    Settled,
+    AckedDuplicate,
 }
 
 /// A payload that went out in parts.
 #[derive(Debug, Clone, Copy)]
-struct Split {
+struct SplitPayload {
     /// How many split payloads there were before it.
-    number: u64,
+    index: u64,
     /// How many of its parts were passed on and are not settled.
-    open: u16,
+    open_fragments: u16,
     /// When an ACK came that does not tell which part it is for.
-    plain_ack: Option<Time>,
+    whole_ack_at: Option<Time>,
 }
 
 /// The reliable messages of one direction, the newest [`MAX_TRACKED`] of them.
@@ -51,92 +51,98 @@ struct Split {
 /// when its old record is long gone.
 #[derive(Debug, Default)]
 pub(crate) struct MessageTracker {
-    records: HashMap<u32, Tracked, BuildHasherDefault<Mixed>>,
+    records: HashMap<u32, MessageRecord, BuildHasherDefault<KeyHasher>>,
     order: VecDeque<u32>,
     /// The newest [`MAX_SPLIT`] payloads in parts.
-    splits: BTreeMap<u16, Split>,
+    splits: BTreeMap<u16, SplitPayload>,
     split_count: u64,
     /// The newest game message.
     newest: Option<Seq>,
 }
 
 impl MessageTracker {
-    pub(crate) fn get(&mut self, id: MessageId) -> Option<&mut Tracked> {
+    pub(crate) fn get(&mut self, id: MessageId) -> Option<&mut MessageRecord> {
         self.records.get_mut(&key(id))
     }
 
     /// A message was passed on. Returns how it came.
-    pub(crate) fn pass(&mut self, id: MessageId) -> Arrival {
+    pub(crate) fn on_forward(&mut self, id: MessageId) -> MessageArrival {
         let key = key(id);
         let known = self.records.len();
         let record = self.records.entry(key).or_default();
-        record.news = true;
-        let settled = record.settled;
+        record.expects_ack = true;
+        let settled = record.sender_done;
         if self.records.len() == known {
-            return if settled { Arrival::Settled } else { Arrival::Again };
+            return if settled { MessageArrival::AckedDuplicate } else { MessageArrival::Duplicate };
         }
         self.order.push_back(key);
-        if self.order.len() > MAX_TRACKED {
+        if self.order.len() > MAX_TRACKED_MESSAGES {
             let oldest = self.order.pop_front();
             oldest.map(|oldest| self.records.remove(&oldest));
         }
-        if id.part.is_some() {
-            self.open_part(id.seq);
+        if id.fragment.is_some() {
+            self.open_fragment(id.seq);
         }
         if id.channel == Channel::Control {
-            return Arrival::Next;
+            return MessageArrival::InOrder;
         }
         // Numbers go round, so those of the upper half are behind.
         let newest = self.newest.get_or_insert(id.seq);
         if id.seq.0.wrapping_sub(newest.0) > u16::MAX / 2 {
-            return Arrival::Late;
+            return MessageArrival::OutOfOrder;
         }
         *newest = id.seq;
-        Arrival::Next
+        MessageArrival::InOrder
     }
 
-    fn open_part(&mut self, seq: Seq) {
-        if self.splits.len() >= MAX_SPLIT && !self.splits.contains_key(&seq.0) {
-            let oldest = self.splits.iter().min_by_key(|(_, split)| split.number).map(|(seq, _)| *seq);
+    fn open_fragment(&mut self, seq: Seq) {
+        if self.splits.len() >= MAX_SPLIT_MESSAGES && !self.splits.contains_key(&seq.0) {
+            let oldest = self.splits.iter().min_by_key(|(_, split)| split.index).map(|(seq, _)| *seq);
             oldest.map(|oldest| self.splits.remove(&oldest));
         }
         let number = self.split_count;
-        let split = self.splits.entry(seq.0).or_insert(Split { number, open: 0, plain_ack: None });
-        split.open = split.open.saturating_add(1);
-        self.split_count += u64::from(split.number == number);
+        let split = self.splits.entry(seq.0).or_insert(SplitPayload {
+            index: number,
+            open_fragments: 0,
+            whole_ack_at: None,
+        });
+        split.open_fragments = split.open_fragments.saturating_add(1);
+        self.split_count += u64::from(split.index == number);
     }
 
     /// The sender of a message needs to repeat it no more.
-    pub(crate) fn settle(&mut self, id: MessageId) {
-        let Some(record) = self.records.get_mut(&key(id)).filter(|record| !record.settled) else { return };
-        record.settled = true;
-        if id.part.is_some()
+    pub(crate) fn mark_sender_done(&mut self, id: MessageId) {
+        let Some(record) = self.records.get_mut(&key(id)).filter(|record| !record.sender_done) else {
+            return;
+        };
+        record.sender_done = true;
+        if id.fragment.is_some()
             && let Some(split) = self.splits.get_mut(&id.seq.0)
         {
-            split.open = split.open.saturating_sub(1);
+            split.open_fragments = split.open_fragments.saturating_sub(1);
         }
     }
 
     /// An ACK came that tells no part. Returns whether its payload went out in parts, and how many of those are not settled.
-    pub(crate) fn plain_ack(&mut self, seq: Seq, now: Time) -> Option<u16> {
+    pub(crate) fn on_whole_ack(&mut self, seq: Seq, now: Time) -> Option<u16> {
         let split = self.splits.get_mut(&seq.0)?;
-        split.plain_ack = Some(now);
-        Some(split.open)
+        split.whole_ack_at = Some(now);
+        Some(split.open_fragments)
     }
 
     /// Returns whether an ACK of this part was seen.
-    pub(crate) fn is_shown(&self, id: MessageId) -> bool {
-        self.records.get(&key(id)).is_some_and(|record| record.shown)
+    pub(crate) fn is_ack_seen(&self, id: MessageId) -> bool {
+        self.records.get(&key(id)).is_some_and(|record| record.ack_seen)
     }
 
     /// Returns whether an ACK that tells no part has come for this payload after a time.
     pub(crate) fn is_acked_since(&self, seq: Seq, time: Time) -> bool {
-        self.splits.get(&seq.0).and_then(|split| split.plain_ack).is_some_and(|ack| ack > time)
+        self.splits.get(&seq.0).and_then(|split| split.whole_ack_at).is_some_and(|ack| ack > time)
     }
 }
 
 /// Returns one number for each id: the part in the low bits, where 0 is none.
-fn key(MessageId { channel, seq, part }: MessageId) -> u32 {
+fn key(MessageId { channel, seq, fragment: part }: MessageId) -> u32 {
     let channel = u32::from(channel == Channel::Control);
     let part = part.map_or(0, |part| u32::from(part) + 1);
     channel << 25 | u32::from(seq.0) << 9 | part
@@ -145,9 +151,9 @@ fn key(MessageId { channel, seq, part }: MessageId) -> u32 {
 /// Spreads keys, which differ in few bits. Who chooses them on purpose slows down only its own conversation, and that by
 /// no more than [`MAX_TRACKED`] steps.
 #[derive(Debug, Default)]
-struct Mixed(u64);
+struct KeyHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for KeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
     }
@@ -164,6 +170,6 @@ impl Hasher for Mixed {
 
 /// How many messages of one direction are remembered: far more than any sender has under way, and far fewer than there
 /// are numbers.
-const MAX_TRACKED: usize = 4096;
+const MAX_TRACKED_MESSAGES: usize = 4096;
 /// How many payloads in parts are watched for ACKs that tell none.
-const MAX_SPLIT: usize = 64;
+const MAX_SPLIT_MESSAGES: usize = 64;

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, Event, Options};
+use bcnet_session::client::{Client, ClientOptions, Event};
 use bcnet_transport::{Config, Connect, Time};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -20,20 +20,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A real client takes a random number.
     let nonce = std::process::id();
     let connect = Connect { host: server, nonce, password: "" };
-    let mut client = Client::connect(Config::default(), connect, Options::named("Guest"), clock());
-    let (files, leaves) = (Manifest::stand_in(), clock() + Duration::from_secs(10));
+    let mut client = Client::connect(Config::default(), connect, ClientOptions::with_name("Guest"), clock());
+    let (files, leaves) = (Manifest::placeholder(), clock() + Duration::from_secs(10));
     let (mut payload, mut buffer) = (Vec::new(), [0; 2048]);
     while !client.is_closed() {
         let now = clock();
         client.handle_timeout(now);
         while let Some(event) = client.poll_event(&mut payload, now) {
             match event {
-                Event::FileCheck(_) => client.answer_from(&files, now)?,
+                Event::FileCheck(_) => client.answer_from_manifest(&files, now)?,
                 Event::Load => client.enter(now)?,
                 Event::Entered => client.chat("hello", now)?,
                 Event::Joined { name, .. } => println!("{name} is here"),
                 Event::Chat { name, text, .. } => println!("<{name}> {text}"),
-                Event::Gone { step, end } => return Err(format!("{step}: {end}").into()),
+                Event::Gone { state: step, reason: end } => return Err(format!("{step}: {end}").into()),
                 _ => {}
             }
         }

@@ -1,38 +1,39 @@
-//! The other side of a [`Session`](crate::Session): a player's client, without I/O.
+//! A game client without I/O: the counterpart of a [`Session`](crate::Session) (S-80 to S-84).
 //!
-//! [`Client`] connects, tells its name, is asked about its files, enters the game, and tells what it hears. It decides
-//! nothing: what its files are, when a mission is loaded and what is said are commands of the caller. Drive it like an
-//! [`Endpoint`]: hand over what arrived and the time, then empty [`poll_event`](Client::poll_event), then
-//! [`poll_transmit`](Client::poll_transmit), then sleep until [`next_timeout`](Client::next_timeout) or the next datagram.
+//! [`Client`] connects, sends its name, answers the file check, enters the game and reports what the server sends as
+//! events. The caller decides: it supplies the file hashes, loads the mission and sends chat and ships by commands.
+//! Drive a client like an [`Endpoint`]: pass in each datagram and the time, then drain
+//! [`poll_event`](Client::poll_event), then [`poll_transmit`](Client::poll_transmit). Then sleep until
+//! [`next_timeout`](Client::next_timeout) or the next datagram.
 //!
-//! Here is a whole client, which joins a server in memory and says something; `examples/join.rs` is the same over UDP.
+//! This complete client joins a server in memory and sends one line of chat. `examples/join.rs` does the same over UDP.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddrV4};
 //! use std::time::Duration;
 //!
-//! use bcnet_session::client::{Client, Event, Options};
+//! use bcnet_session::client::{Client, ClientOptions, Event};
 //! use bcnet_session::{Config, Manifest, Session};
 //! use bcnet_transport::{Connect, Time};
 //!
 //! let [server, own] = [1, 2].map(|n| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101));
 //! let mut now = Time::ZERO;
 //! let connect = Connect { host: server, nonce: 0x0A5F /* a random number */, password: "" };
-//! let mut client = Client::connect(Default::default(), connect, Options::named("Kirk"), now);
+//! let mut client = Client::connect(Default::default(), connect, ClientOptions::with_name("Kirk"), now);
 //! let mut session = Session::new(Config::default(), 1701);
 //!
-//! let files = Manifest::stand_in();
-//! let (mut payload, mut buffer, mut heard) = (Vec::new(), [0; 2048], Vec::new());
-//! while heard.is_empty() {
+//! let files = Manifest::placeholder();
+//! let (mut payload, mut buffer, mut received) = (Vec::new(), [0; 2048], Vec::new());
+//! while received.is_empty() {
 //!     now = now + Duration::from_millis(10);
 //!     client.handle_timeout(now);
 //!     while let Some(event) = client.poll_event(&mut payload, now) {
 //!         match event {
-//!             Event::FileCheck(_) => client.answer_from(&files, now)?,
+//!             Event::FileCheck(_) => client.answer_from_manifest(&files, now)?,
 //!             Event::Load => client.enter(now)?,
 //!             Event::Entered => client.chat("hailing frequencies open", now)?,
-//!             Event::Chat { name, text, .. } => heard.push(format!("{name}: {text}")),
-//!             Event::Gone { step, end } => panic!("{step}: {end}"),
+//!             Event::Chat { name, text, .. } => received.push(format!("{name}: {text}")),
+//!             Event::Gone { state, reason } => panic!("{state}: {reason}"),
 //!             _ => {}
 //!         }
 //!     }
@@ -44,368 +45,389 @@
 //!         client.handle_datagram(server, &mut buffer[..transmit.len], now);
 //!     }
 //! }
-//! assert_eq!(heard, ["Kirk: hailing frequencies open"]);
+//! assert_eq!(received, ["Kirk: hailing frequencies open"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - Nothing that a server sends makes it panic, grow without bound or work without bound. What makes no sense is counted,
-//!   told now and then ([`Event::Nonsense`]), and has no other effect.
-//! - Every game message gives exactly one event, in the order of arrival; nonsense is the exception.
-//! - Same input, same output: it reads no clock and has no chance of its own.
+//! - No input from a server makes a client panic, grow without bound or work without bound. Malformed and impossible
+//!   messages are counted, reported by [`Event::Anomaly`] at a falling rate, and have no other effect (S-84).
+//! - Every game message gives exactly one event, in the order of arrival, except anomalies.
+//! - A client is deterministic: it reads no clock and uses no random numbers. The same input gives the same output.
 
 mod event;
-mod react;
+mod receive;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Connect, Endpoint, Engine, Leave, Quality, Time, Transmit};
+use bcnet_transport::{Config, Connect, DeliveryMode, Endpoint, Engine, LeaveReason, Time, Transmit};
 
 use crate::config::MAX_SLOTS;
 use crate::game::{
-    self, Created, Message, NewPlayerInGame, ObjectCreateTeam, ObjectId, ROUNDS, StateUpdate, TeamChat,
-    Text16, UnknownFlags,
+    self, Created, FILE_CHECK_ROUNDS, Message, NewPlayerInGame, ObjectCreateTeam, ObjectId, StateUpdate,
+    TeamChat, Text16, UnknownFlags,
 };
 use crate::manifest::Manifest;
 use crate::message::{self as messages, Score};
-pub use event::{CommandError, End, Event, FileCheck, GameSettings, Milestone, Nonsense, PlayerShip, State};
+pub use event::{
+    ClientState, CommandError, DisconnectReason, Event, FileCheck, GameSettings, Milestone, PlayerShip,
+    ServerAnomaly,
+};
 
-/// How a client behaves.
+/// Settings of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// What it calls itself.
+pub struct ClientOptions {
+    /// The player's name.
     pub name: String,
-    /// How long it may take from the connect request to [`Event::Entered`], the caller's own time included. `None`: as
-    /// long as the server is not silent.
+    /// The longest time from the connect request to [`Event::Entered`], including the caller's own time. With `None`,
+    /// only the idle timeout of the transport applies.
     pub handshake_timeout: Option<Duration>,
 }
 
-impl Options {
-    /// Returns the usual ones, with this name.
+impl ClientOptions {
+    /// Returns the default settings with this player name.
     #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self { name: name.into(), handshake_timeout: Some(HANDSHAKE) }
+    pub fn with_name(name: &str) -> Self {
+        Self { name: name.into(), handshake_timeout: Some(DEFAULT_HANDSHAKE_TIMEOUT) }
     }
 }
 
-/// A player that a client knows.
+/// A player that a client knows of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Player {
-    /// What it calls itself; empty if that is not known.
+pub struct KnownPlayer {
+    /// The player's name; empty if it is not known.
     pub name: String,
-    /// Whether the server lists it: it takes part.
+    /// Whether the server lists the player as taking part (S-81).
     pub listed: bool,
-    /// What it has reached.
+    /// The player's score.
     pub score: Score,
-    /// Its team, where there are teams.
+    /// The player's team, in missions with teams.
     pub team: Option<u8>,
 }
 
-/// A player's client without its socket and clock, on any engine. See the [module](self).
+/// A game client without socket and clock, on any engine. See the [module](self).
 #[derive(Debug)]
 pub struct Client<E = Endpoint> {
     engine: E,
     name: String,
-    state: State,
-    /// Why it is over, if it is.
-    end: Option<End>,
-    /// When the server must have listed it.
+    state: ClientState,
+    /// The reason of the end, once the connection has ended.
+    disconnect_reason: Option<DisconnectReason>,
+    /// The time by which the server must have listed this client.
     deadline: Option<Time>,
-    /// The round of the file check that was not answered yet.
-    asked: Option<u8>,
+    /// The wire index of the file check request that has no answer yet.
+    pending_file_check: Option<u8>,
     slot: Option<u8>,
-    /// What the server's game clock said, and when.
+    /// The game time that the server sent, and when it arrived.
     game_clock: Option<(f32, Time)>,
-    /// By peer id, so there are 256 at the most.
-    players: BTreeMap<u8, Player>,
-    /// The last ship of each slot, this client's own among them.
+    /// The known players by peer id, at most 256.
+    players: BTreeMap<u8, KnownPlayer>,
+    /// The last ship of each slot, including this client's own.
     ships: [Option<PlayerShip>; MAX_SLOTS],
-    nonsense: u64,
-    /// What is written next; kept for its memory.
+    anomalies: u64,
+    /// The buffer for the next payload; reused to avoid allocations.
     payload: Vec<u8>,
 }
 
 impl Client {
-    /// Returns a client that asks a server to be let in.
+    /// Returns a client that sends a connect request to a host.
     #[must_use]
-    pub fn connect(config: Config, connect: Connect<'_>, options: Options, now: Time) -> Self {
+    pub fn connect(config: Config, connect: Connect<'_>, options: ClientOptions, now: Time) -> Self {
         Self::new(Endpoint::connect(config, connect, now), options, now)
     }
 }
 
 impl<E: Engine> Client<E> {
-    /// Returns a client on an engine that asks to be let in.
+    /// Returns a client on an engine that sends a connect request.
     #[must_use]
-    pub fn new(engine: E, options: Options, now: Time) -> Self {
+    pub fn new(engine: E, options: ClientOptions, now: Time) -> Self {
         Self {
             engine,
             name: options.name,
-            state: State::Connecting,
-            end: None,
+            state: ClientState::Connecting,
+            disconnect_reason: None,
             deadline: options.handshake_timeout.map(|timeout| now + timeout),
-            asked: None,
+            pending_file_check: None,
             slot: None,
             game_clock: None,
             players: BTreeMap::new(),
             ships: [None; MAX_SLOTS],
-            nonsense: 0,
+            anomalies: 0,
             payload: Vec::new(),
         }
     }
 
-    /// A datagram arrived.
+    /// Handles a datagram that arrived from `from`.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
         self.engine.handle_datagram(from, bytes, now);
     }
 
-    /// Time has passed.
+    /// Runs the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.engine.handle_timeout(now);
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         [self.engine.next_timeout(), self.deadline].into_iter().flatten().min()
     }
 
-    /// Writes the next datagram to send into `buffer`, which should have 2048 bytes.
+    /// Writes the next datagram into `buffer`, which should have at least 2048 bytes.
     pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         self.engine.poll_transmit(buffer, now)
     }
 
-    /// Takes the next thing that happened. If that is a game message, `payload` gets it; otherwise `payload` is empty.
+    /// Returns the next event. `payload` gets the bytes of a game message, and is empty for other events.
     pub fn poll_event(&mut self, payload: &mut Vec<u8>, now: Time) -> Option<Event> {
         while let Some(event) = self.engine.poll_event(payload) {
-            if self.state == State::Gone {
+            if self.state == ClientState::Gone {
                 self.note_boot(event);
-            } else if let Some(event) = self.react(event, payload, now) {
+            } else if let Some(event) = self.on_transport_event(event, payload, now) {
                 return Some(event);
             }
         }
         payload.clear();
         self.deadline.filter(|deadline| *deadline <= now)?;
         self.engine.leave(now);
-        Some(self.finish(End::Stalled))
+        Some(self.finish(DisconnectReason::HandshakeTimedOut))
     }
 
-    /// Answers the last file check out of a manifest.
+    /// Answers the pending file check request with the hashes of a manifest.
     ///
     /// # Errors
-    /// See [`CommandError`]: the manifest may not have that round.
-    pub fn answer_from(&mut self, manifest: &Manifest, now: Time) -> Result<(), CommandError> {
-        let asked = self.asked.ok_or(CommandError::NoAnswer)?;
-        let round = ROUNDS.iter().position(|round| round.index == asked);
-        let answer = round.and_then(|round| manifest.answer(round)).ok_or(CommandError::NoAnswer)?;
-        self.answer(&answer, now)
+    /// Returns a [`CommandError`], for example if the manifest does not have that round.
+    pub fn answer_from_manifest(&mut self, manifest: &Manifest, now: Time) -> Result<(), CommandError> {
+        let index = self.pending_file_check.ok_or(CommandError::NoAnswer)?;
+        let round = FILE_CHECK_ROUNDS.iter().position(|round| round.index == index);
+        let answer = round.and_then(|round| manifest.encode_answer(round)).ok_or(CommandError::NoAnswer)?;
+        self.answer_file_check(&answer, now)
     }
 
-    /// Answers the last file check with these bytes, which are not looked at (S-21). Whoever does not want to answer,
-    /// does not.
+    /// Answers the pending file check request with these bytes, which are sent unchecked (S-21).
+    ///
+    /// A caller that does not want to answer does not call it.
     ///
     /// # Errors
-    /// See [`CommandError`].
-    pub fn answer(&mut self, answer: &[u8], now: Time) -> Result<(), CommandError> {
-        self.asked.ok_or(CommandError::NoAnswer)?;
-        self.send(answer, Quality::Reliable, now)?;
-        self.asked = None;
+    /// Returns a [`CommandError`] if no request is pending or the message cannot be queued.
+    pub fn answer_file_check(&mut self, answer: &[u8], now: Time) -> Result<(), CommandError> {
+        self.pending_file_check.ok_or(CommandError::NoAnswer)?;
+        self.send(answer, DeliveryMode::Reliable, now)?;
+        self.pending_file_check = None;
         Ok(())
     }
 
-    /// Tells the server that the mission is loaded, after [`Event::Load`].
+    /// Reports to the server that the mission is loaded, after [`Event::Load`].
     ///
     /// # Errors
-    /// See [`CommandError`].
+    /// Returns a [`CommandError`] if the client is not in [`ClientState::Loading`] or the message cannot be queued.
     pub fn enter(&mut self, now: Time) -> Result<(), CommandError> {
-        self.expect(&[State::Loading])?;
+        self.require_state(&[ClientState::Loading])?;
         let ready = NewPlayerInGame { flags: UnknownFlags::default() };
-        self.say(&Message::NewPlayerInGame(ready), Quality::Reliable, now)?;
-        self.state = State::Entering;
+        self.send_message(&Message::NewPlayerInGame(ready), DeliveryMode::Reliable, now)?;
+        self.state = ClientState::Entering;
         Ok(())
     }
 
-    /// Says something to everyone. What the game has no letters for becomes `?`; what is longer than [`MAX_CHAT`] is cut.
+    /// Sends a line of chat to everyone.
+    ///
+    /// Characters outside Latin-1 become `?`. Text beyond [`MAX_CHAT`] characters is cut off.
     ///
     /// # Errors
-    /// See [`CommandError`].
+    /// Returns a [`CommandError`] if the client has not entered or the message cannot be queued.
     pub fn chat(&mut self, text: &str, now: Time) -> Result<(), CommandError> {
-        self.expect(&[State::Lobby, State::InGame])?;
-        self.say(&messages::chat(self.engine.id().0, &messages::text(text)), Quality::Reliable, now)
+        self.require_state(&[ClientState::Lobby, ClientState::InGame])?;
+        self.send_message(
+            &messages::chat(self.engine.id().0, &messages::wire_text(text)),
+            DeliveryMode::Reliable,
+            now,
+        )
     }
 
-    /// Says something to its own team. See [`chat`](Self::chat).
+    /// Sends a line of chat to this client's team. See [`chat`](Self::chat).
     ///
     /// # Errors
-    /// See [`CommandError`].
+    /// Returns a [`CommandError`] if the client has not entered or the message cannot be queued.
     pub fn team_chat(&mut self, text: &str, now: Time) -> Result<(), CommandError> {
-        self.expect(&[State::Lobby, State::InGame])?;
-        let text = messages::text(text);
+        self.require_state(&[ClientState::Lobby, ClientState::InGame])?;
+        let text = messages::wire_text(text);
         let chat = TeamChat { sender: self.engine.id().0.into(), text: Text16(&text) };
-        self.say(&Message::TeamChat(chat), Quality::Reliable, now)
+        self.send_message(&Message::TeamChat(chat), DeliveryMode::Reliable, now)
     }
 
-    /// Takes a ship, and is in the game then. `number` is that of the ship among the object ids of this client's slot,
-    /// 0 for the first; its subsystems have the numbers after it, so the next ship's is higher than theirs.
+    /// Creates this client's ship (S-82); the client is in the game afterwards.
+    ///
+    /// `number` is the number of the ship among the object ids of this client's slot, 0 for the first. The subsystems
+    /// get the numbers after it, so the next ship needs a number above theirs.
     ///
     /// # Errors
-    /// See [`CommandError`].
+    /// Returns a [`CommandError`] if the client has not entered or the message cannot be queued.
     pub fn create_ship(
         &mut self,
         number: u32,
         ship: game::Ship<'_>,
         now: Time,
     ) -> Result<ObjectId, CommandError> {
-        self.expect(&[State::Lobby, State::InGame])?;
-        let slot = self.slot.ok_or(CommandError::State(self.state))?;
+        self.require_state(&[ClientState::Lobby, ClientState::InGame])?;
+        let slot = self.slot.ok_or(CommandError::WrongState(self.state))?;
         let (peer, object, species) = (self.engine.id(), ObjectId::new(slot, number), ship.species);
         let object_create = ObjectCreateTeam { slot, peer: peer.0, object: Created::Ship { object, ship } };
-        self.say(&Message::ObjectCreateTeam(object_create), Quality::Reliable, now)?;
-        self.put_ship(PlayerShip { slot, peer: Some(peer), object, species });
+        self.send_message(&Message::ObjectCreateTeam(object_create), DeliveryMode::Reliable, now)?;
+        self.add_ship(PlayerShip { slot, peer: Some(peer), object, species });
         Ok(object)
     }
 
-    /// Tells the others where its ship is, unreliably: ten times a second is usual. The time in it is that of the
-    /// [game clock](Self::game_time).
+    /// Sends the position of this client's ship as an unreliable message. Ten per second are usual.
+    ///
+    /// The time in the update must be that of the [game clock](Self::game_time).
     ///
     /// # Errors
-    /// See [`CommandError`].
-    pub fn update(&mut self, update: StateUpdate<'_>, now: Time) -> Result<(), CommandError> {
-        self.expect(&[State::InGame])?;
-        self.say(&Message::StateUpdate(update), Quality::Unreliable, now)
+    /// Returns a [`CommandError`] if the client has no ship or the message cannot be queued.
+    pub fn send_state_update(&mut self, update: StateUpdate<'_>, now: Time) -> Result<(), CommandError> {
+        self.require_state(&[ClientState::InGame])?;
+        self.send_message(&Message::StateUpdate(update), DeliveryMode::Unreliable, now)
     }
 
-    /// Says anything that the game knows.
+    /// Sends any game message to the server.
     ///
     /// # Errors
-    /// See [`CommandError`].
-    pub fn say(&mut self, message: &Message<'_>, quality: Quality, now: Time) -> Result<(), CommandError> {
+    /// Returns a [`CommandError`] if the message cannot be queued.
+    pub fn send_message(
+        &mut self,
+        message: &Message<'_>,
+        mode: DeliveryMode,
+        now: Time,
+    ) -> Result<(), CommandError> {
         self.payload.clear();
         message.write(&mut self.payload);
-        Ok(self.engine.send(PeerId::HOST, &self.payload, quality, now)?)
+        Ok(self.engine.send(PeerId::HOST, &self.payload, mode, now)?)
     }
 
-    /// Sends any bytes as a game message: a mod's, say.
+    /// Sends any bytes to the server as a game message, for example a message of a mod.
     ///
     /// # Errors
-    /// See [`CommandError`].
-    pub fn send(&mut self, payload: &[u8], quality: Quality, now: Time) -> Result<(), CommandError> {
-        Ok(self.engine.send(PeerId::HOST, payload, quality, now)?)
+    /// Returns a [`CommandError`] if the message cannot be queued.
+    pub fn send(&mut self, payload: &[u8], mode: DeliveryMode, now: Time) -> Result<(), CommandError> {
+        Ok(self.engine.send(PeerId::HOST, payload, mode, now)?)
     }
 
-    /// Tells the server this name instead of the one before.
+    /// Changes the player's name and sends the new name to the server.
     ///
     /// # Errors
-    /// See [`CommandError`]: nobody can be told before [`Event::Connected`], which tells the first name by itself.
+    /// Returns a [`CommandError`] before [`Event::Connected`]. The client sends the stored name when it is connected.
     pub fn rename(&mut self, name: &str, now: Time) -> Result<(), CommandError> {
         self.name = name.into();
         self.identify(now)
     }
 
-    /// Leaves. Go on until [`is_closed`](Self::is_closed): the goodbye is repeated until it is acknowledged. If the server
-    /// throws it out before that, [`end`](Self::end) tells.
+    /// Leaves the game and starts a graceful shutdown.
+    ///
+    /// Keep driving the client until [`is_closed`](Self::is_closed): the disconnect notice is retransmitted until the
+    /// server acknowledges it. If the server boots the client first, [`disconnect_reason`](Self::disconnect_reason)
+    /// changes to that.
     pub fn leave(&mut self, now: Time) {
         self.engine.leave(now);
-        self.finish(End::Left);
+        self.finish(DisconnectReason::Left);
     }
 
-    /// Returns whether the server knows that this client is gone, or was given up.
+    /// Returns whether the connection is closed: the server acknowledged the disconnect notice, or timed out.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.engine.is_closed()
     }
 
-    /// Returns why it is over, if it is.
+    /// Returns why the connection has ended, or `None` while it lasts.
     #[must_use]
-    pub const fn end(&self) -> Option<End> {
-        self.end
+    pub const fn disconnect_reason(&self) -> Option<DisconnectReason> {
+        self.disconnect_reason
     }
 
-    /// Returns where the client stands.
+    /// Returns the state of the client.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> ClientState {
         self.state
     }
 
-    /// Returns whether it takes part, with a ship or without.
+    /// Returns whether the client takes part in the game, with a ship or without.
     #[must_use]
     pub const fn has_entered(&self) -> bool {
-        matches!(self.state, State::Lobby | State::InGame)
+        matches!(self.state, ClientState::Lobby | ClientState::InGame)
     }
 
-    /// Returns its own id, [`PeerId::UNASSIGNED`] before [`Event::Connected`].
+    /// Returns the client's own peer id, [`PeerId::UNASSIGNED`] before [`Event::Connected`].
     #[must_use]
     pub fn id(&self) -> PeerId {
         self.engine.id()
     }
 
-    /// Returns its own slot, which [`Event::Settings`] tells.
+    /// Returns the client's own slot, known after [`Event::Settings`].
     #[must_use]
     pub const fn slot(&self) -> Option<u8> {
         self.slot
     }
 
-    /// Returns what the game clock shows, in seconds: it goes on from what [`Event::Settings`] told.
+    /// Returns the game time in seconds, counted on from the time in [`Event::Settings`].
     #[must_use]
     pub fn game_time(&self, now: Time) -> Option<f32> {
-        self.game_clock.map(|(told, at)| told + now.since(at).as_secs_f32())
+        self.game_clock.map(|(base, at)| base + now.since(at).as_secs_f32())
     }
 
-    /// Returns everyone who is known, by id, this client too.
-    pub fn players(&self) -> impl Iterator<Item = (PeerId, &Player)> {
+    /// Returns the known players by peer id, including this client.
+    pub fn players(&self) -> impl Iterator<Item = (PeerId, &KnownPlayer)> {
         self.players.iter().map(|(id, player)| (PeerId(*id), player))
     }
 
-    /// Returns the ships that are there, by slot.
+    /// Returns the ships in the game, by slot.
     pub fn ships(&self) -> impl Iterator<Item = &PlayerShip> {
         self.ships.iter().flatten()
     }
 
-    /// Returns how much nonsense the server has said so far.
+    /// Returns the number of anomalies of the server so far.
     #[must_use]
-    pub const fn nonsense(&self) -> u64 {
-        self.nonsense
+    pub const fn anomalies(&self) -> u64 {
+        self.anomalies
     }
 
-    /// Returns the engine below, for what it knows.
+    /// Returns the engine below, for its statistics.
     #[must_use]
     pub const fn engine(&self) -> &E {
         &self.engine
     }
 
     fn identify(&mut self, now: Time) -> Result<(), CommandError> {
-        // A name that ends early is as good as none.
+        // A name with a NUL cannot be encoded: an empty name is sent.
         let name = Text::encode(&self.name).unwrap_or_default();
-        Ok(self.engine.identify(Text::new(&name).unwrap_or_default(), now)?)
+        Ok(self.engine.announce_name(Text::new(&name).unwrap_or_default(), now)?)
     }
 
-    fn expect(&self, states: &[State]) -> Result<(), CommandError> {
-        if states.contains(&self.state) { Ok(()) } else { Err(CommandError::State(self.state)) }
+    fn require_state(&self, states: &[ClientState]) -> Result<(), CommandError> {
+        if states.contains(&self.state) { Ok(()) } else { Err(CommandError::WrongState(self.state)) }
     }
 
-    /// Nothing is told after the end, but who is thrown out while it leaves has not left by itself.
+    /// Records a boot that arrives during the graceful shutdown: then the client did not leave by itself.
     fn note_boot(&mut self, event: bcnet_transport::Event) {
-        if let bcnet_transport::Event::Left { peer, reason: reason @ Leave::Booted(_) } = event
+        if let bcnet_transport::Event::Left { peer, reason: reason @ LeaveReason::Booted(_) } = event
             && (peer == PeerId::HOST || peer == self.engine.id())
-            && self.end == Some(End::Left)
+            && self.disconnect_reason == Some(DisconnectReason::Left)
         {
-            self.end = Some(reason.into());
+            self.disconnect_reason = Some(reason.into());
         }
     }
 
-    /// It is over.
-    fn finish(&mut self, end: End) -> Event {
-        let step = std::mem::replace(&mut self.state, State::Gone);
+    /// Ends the client and returns the event for it. The first reason is kept.
+    fn finish(&mut self, reason: DisconnectReason) -> Event {
+        let state = std::mem::replace(&mut self.state, ClientState::Gone);
         self.deadline = None;
-        self.end = self.end.or(Some(end));
-        Event::Gone { step, end }
+        self.disconnect_reason = self.disconnect_reason.or(Some(reason));
+        Event::Gone { state, reason }
     }
 }
 
-/// The most characters that one line of chat has.
-pub const MAX_CHAT: usize = messages::MAX_TEXT;
-/// How long a client may take to get into the game: as long as bcnet lets it (S-26).
-const HANDSHAKE: Duration = Duration::from_secs(60);
+/// The most characters in one line of chat.
+pub const MAX_CHAT: usize = messages::MAX_TEXT_LEN;
+/// The default time to get into the game, equal to that of the bcnet server (S-26).
+const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);

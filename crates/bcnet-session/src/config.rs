@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_transport::Ids;
+use bcnet_transport::IdPolicy;
 
 use crate::game::{Opcode, SystemNumber};
 use crate::manifest::Manifest;
@@ -53,7 +53,7 @@ pub struct Config {
     /// Let clients have files that a manifest does not know.
     pub extra_files: bool,
     /// Tell the manifest of everyone who joins, by [`Event::ManifestLearned`](crate::Event::ManifestLearned).
-    pub learn: bool,
+    pub learn_manifests: bool,
     /// Pass on opcodes that nobody knows: mods have their own (S-34).
     pub forward_unknown: bool,
     /// Pass on ships and events that the stock game does not have (S-32).
@@ -110,7 +110,7 @@ impl Default for Config {
             refusal_opcode: Opcode::CHECKSUM_FAILURE,
             checksums: Checksums::default(),
             extra_files: false,
-            learn: false,
+            learn_manifests: false,
             forward_unknown: true,
             allow_mods: false,
             mask_addresses: false,
@@ -120,43 +120,46 @@ impl Default for Config {
             masters: Vec::new(),
             advertise_port: 22101,
             whitelist: Vec::new(),
-            trusted: vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
+            trusted: vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
             query_rate: 100,
             chat_rate: 3,
             relay_rate: 64 << 10,
             handshake_timeout: Duration::from_secs(60),
             round_timeout: Duration::from_secs(20),
-            transport: bcnet_transport::Config { ids: Ids::Random, ..bcnet_transport::Config::default() },
+            transport: bcnet_transport::Config {
+                id_policy: IdPolicy::Random,
+                ..bcnet_transport::Config::default()
+            },
         }
     }
 }
 
 impl Config {
     /// Returns how many players there can be.
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn max_players(&self) -> usize {
         usize::from(self.player_limit).min(MAX_SLOTS)
     }
 
     /// Returns how many players of one address or network there can be.
-    pub(crate) fn share(&self, limit: Option<u8>) -> usize {
-        limit.map_or_else(|| (self.places() * 3 / 4).max(2), usize::from)
+    pub(crate) fn per_origin_limit(&self, limit: Option<u8>) -> usize {
+        limit.map_or_else(|| (self.max_players() * 3 / 4).max(2), usize::from)
     }
 
     /// Returns what clients are told before they load.
-    pub(crate) fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> MissionRules {
         let Self { mission, collisions, friendly_fire, .. } = self;
-        Rules { mission: mission.clone(), collisions: *collisions, friendly_fire: *friendly_fire }
+        MissionRules { mission: mission.clone(), collisions: *collisions, friendly_fire: *friendly_fire }
     }
 
     /// Returns the time limit, if it is one that the wire can tell.
-    pub(crate) fn minutes(&self) -> Option<u8> {
+    pub(crate) fn valid_time_limit(&self) -> Option<u8> {
         self.time_limit.filter(|minutes| (1..=254).contains(minutes))
     }
 }
 
 /// What a client is told before it loads the mission, and never again (S-25).
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
+pub(crate) struct MissionRules {
     pub(crate) mission: Mission,
     pub(crate) collisions: bool,
     pub(crate) friendly_fire: bool,
@@ -192,7 +195,7 @@ impl System {
 
     /// By its name, in any case.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|system| system.name().eq_ignore_ascii_case(name))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddrV4;
 
-use bcnet_transport::Leave;
+use bcnet_transport::LeaveReason;
 use bcnet_transport::wire::{BootReason, PeerId};
 
 use crate::manifest::{Manifest, Mismatch};
@@ -46,7 +46,7 @@ pub enum Event {
         /// From where it was.
         address: SocketAddrV4,
         /// Why.
-        reason: Leave,
+        reason: LeaveReason,
     },
     /// A player says something.
     Chat {
@@ -103,7 +103,7 @@ pub enum Event {
     /// A round is over.
     RoundEnded {
         /// How it went.
-        summary: Summary,
+        summary: RoundSummary,
     },
     /// A list server was heard of for the first time, or again after it was lost.
     MasterSeen {
@@ -141,7 +141,7 @@ impl Event {
 
 /// How a round went.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct RoundSummary {
     /// Its number, from 1.
     pub round: u32,
     /// Where it was.

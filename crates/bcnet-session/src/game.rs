@@ -30,37 +30,38 @@ mod describe;
 mod event;
 pub(crate) mod field;
 mod files;
-mod head;
 mod limit;
 mod object;
-mod outdated;
 mod packed;
+mod peek;
 mod rows;
 mod settings;
 mod state;
 mod subsystems;
+mod superseded;
 mod table;
 
 pub use code::{
     CODES, Codes, CollisionFlags, EndCode, EventClass, EventNumber, FLAGS, Flags, ObjectClass, PhaserLevel,
     RequestFlags, SettingsFlags, Species, StateFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
 };
-pub use describe::{Description, Field, Value, characters, describe};
-pub use event::{Collision, Detail, Exploding, GameEvent, Warp};
+pub use describe::{Description, PayloadField, Value, describe, latin1_chars};
+pub use event::{Collision, EventDetail, Exploding, GameEvent, Warp};
 pub use field::{Part, Text8, Text16, Text32};
-pub use files::{ChecksumResponse, Directory, FileHash, ROUNDS, Round};
-pub use head::subject;
-pub(crate) use head::{
-    Creation, chat_from, chat_len, event_head, first_object, named_slots, target, team, texts,
-};
+pub use files::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileCheckRound, FileHash};
 pub use limit::{Kill, Killer, Limit, PlayerScore, PlayerScores, RoundTime, TimeLimit};
 pub use object::{Created, ObjectId, Ship};
-pub(crate) use outdated::outdated_by;
 pub use packed::{CompressedFloat, PackedVector, ScaledVector, UnitVector};
-pub use rows::{Check, Direction, Evidence, GameError, Opcode, Reason, Row, Rule};
+pub use peek::subject;
+pub(crate) use peek::{
+    Creation, chat_lengths, event_head, first_object, named_slots, set_chat_sender, shot_target, team_choice,
+    text_ranges,
+};
+pub use rows::{Check, Direction, Evidence, GameError, GameErrorReason, Opcode, Row, Rule};
 pub use settings::Settings;
 pub use state::{Position, StateUpdate, Subsystems};
 pub(crate) use state::{state_head, strip_hash};
 pub use subsystems::SubsystemByte;
+pub(crate) use superseded::superseded_by;
 pub(crate) use table::read_fields;
 pub use table::*;

@@ -6,29 +6,29 @@ mod answer;
 
 use std::fmt::{self, Write as _};
 
-use crate::game::{ChecksumResponse, Directory, Message, ROUNDS, Round};
-use crate::member::Answers;
+use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileCheckRound, Message};
+use crate::member::FileCheckAnswers;
 
 /// The files of one installation, by their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
     /// What it is called.
     pub name: String,
-    rounds: [Option<Reply>; ROUNDS.len()],
+    rounds: [Option<FileCheckReply>; FILE_CHECK_ROUNDS.len()],
 }
 
 /// A client's answer to one round.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct FileCheckReply {
     /// The version of the game; round 0 only.
     version: Option<u32>,
     directory: u32,
     /// By path, sorted.
-    files: Vec<File>,
+    files: Vec<FileEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct File {
+struct FileEntry {
     /// The hashes of the directories on the way, and of the file's name.
     path: Vec<u32>,
     content: u32,
@@ -42,12 +42,12 @@ pub struct Mismatch {
     /// The file with its directory, by name where that is known, else by the hash of its name.
     pub entry: String,
     /// What is wrong with it.
-    pub kind: Difference,
+    pub kind: MismatchKind,
 }
 
 /// How an entry differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Difference {
+pub enum MismatchKind {
     /// The game has another version.
     Version,
     /// It is another directory.
@@ -62,7 +62,7 @@ pub enum Difference {
     NoReply,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for MismatchKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Version => "other version",
@@ -79,7 +79,7 @@ impl Mismatch {
     /// S-24: returns what the player reads, in a window of the game: what differs, and what helps.
     #[must_use]
     pub fn advice(&self) -> String {
-        let what = if self.kind == Difference::Version { "game version " } else { "" };
+        let what = if self.kind == MismatchKind::Version { "game version " } else { "" };
         format!("{what}{} - use the files that this server has", self.entry)
     }
 }
@@ -90,11 +90,11 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl Round {
+impl FileCheckRound {
     /// Returns what to call an entry that differs. Where a round is about one file, it is that, whatever its hash.
-    fn place(&self, kind: Difference, entry: String) -> String {
+    fn entry_name(&self, kind: MismatchKind, entry: String) -> String {
         match kind {
-            Difference::Version => entry,
+            MismatchKind::Version => entry,
             _ if !self.filter.contains('*') => self.path(self.filter),
             _ => self.path(&entry),
         }
@@ -105,64 +105,67 @@ impl Round {
     }
 }
 
-impl Reply {
+impl FileCheckReply {
     /// S-21: reads a reply to `round`. `None` if it is another round's, or not well formed, or not all of `payload`.
     pub(crate) fn parse(round: usize, payload: &[u8]) -> Option<Self> {
-        let index = ROUNDS.get(round)?.index;
+        let index = FILE_CHECK_ROUNDS.get(round)?.index;
         if payload.len() > MAX_REPLY {
             return None;
         }
         let Ok(Message::ChecksumResponse(response)) = Message::parse(payload) else { return None };
         let ChecksumResponse { round, version, directory, tree } = response;
         let mut files = Vec::new();
-        walk(&mut tree.iter(), &mut Vec::new(), &mut files)?;
+        collect_files(&mut tree.iter(), &mut Vec::new(), &mut files)?;
         files.sort();
         (round == index).then_some(Self { version, directory, files })
     }
 
     /// S-23: returns where `self`, a client's, differs first from `wanted`.
-    fn mismatch(&self, wanted: &Self, extra_files: bool) -> Option<(Difference, String)> {
-        if self.version != wanted.version {
-            return Some((Difference::Version, hash_name(self.version.unwrap_or(0))));
+    fn mismatch(&self, expected: &Self, extra_files: bool) -> Option<(MismatchKind, String)> {
+        if self.version != expected.version {
+            return Some((MismatchKind::Version, hash_name(self.version.unwrap_or(0))));
         }
-        if self.directory != wanted.directory {
-            return Some((Difference::Directory, hash_name(self.directory)));
+        if self.directory != expected.directory {
+            return Some((MismatchKind::Directory, hash_name(self.directory)));
         }
-        for file in &wanted.files {
+        for file in &expected.files {
             match self.find(&file.path) {
-                None => return Some((Difference::Missing, path_name(&file.path))),
+                None => return Some((MismatchKind::Missing, path_name(&file.path))),
                 Some(own) if own.content != file.content => {
-                    return Some((Difference::Content, path_name(&file.path)));
+                    return Some((MismatchKind::Content, path_name(&file.path)));
                 }
                 Some(_) => {}
             }
         }
-        let extra = self.files.iter().find(|file| !extra_files && wanted.find(&file.path).is_none())?;
-        Some((Difference::Extra, path_name(&extra.path)))
+        let extra = self.files.iter().find(|file| !extra_files && expected.find(&file.path).is_none())?;
+        Some((MismatchKind::Extra, path_name(&extra.path)))
     }
 
-    fn find(&self, path: &[u32]) -> Option<&File> {
+    fn find(&self, path: &[u32]) -> Option<&FileEntry> {
         let at = self.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()?;
         self.files.get(at)
     }
 }
 
 /// Returns the files of a directory and of those below it. The depth is that of `path`.
-fn walk<'a>(
-    tree: &mut impl Iterator<Item = &'a Directory>,
+fn collect_files<'a>(
+    tree: &mut impl Iterator<Item = &'a DirectoryHashes>,
     path: &mut Vec<u32>,
-    files: &mut Vec<File>,
+    files: &mut Vec<FileEntry>,
 ) -> Option<()> {
     if path.len() >= MAX_DEPTH {
         return None;
     }
-    let Directory { files: own, directories } = tree.next()?;
+    let DirectoryHashes { files: own, directories } = tree.next()?;
     for file in own {
-        files.push(File { path: path.iter().copied().chain([file.name]).collect(), content: file.content });
+        files.push(FileEntry {
+            path: path.iter().copied().chain([file.name]).collect(),
+            content: file.content,
+        });
     }
     for name in directories {
         path.push(*name);
-        walk(tree, path, files)?;
+        collect_files(tree, path, files)?;
         path.pop();
     }
     Some(())
@@ -170,10 +173,10 @@ fn walk<'a>(
 
 impl Manifest {
     /// Returns what a client has told by its answers.
-    pub(crate) fn told(answers: &Answers) -> Self {
+    pub(crate) fn from_answers(answers: &FileCheckAnswers) -> Self {
         let mut manifest = Self::default();
         for (round, (place, answer)) in manifest.rounds.iter_mut().zip(answers).enumerate() {
-            *place = answer.as_ref().and_then(|answer| Reply::parse(round, answer));
+            *place = answer.as_ref().and_then(|answer| FileCheckReply::parse(round, answer));
         }
         manifest
     }
@@ -181,11 +184,11 @@ impl Manifest {
     /// Returns whether it has all five rounds. One that has not fits nobody.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.missing().next().is_none()
+        self.missing_rounds().next().is_none()
     }
 
     /// Returns the rounds that it does not have.
-    pub fn missing(&self) -> impl Iterator<Item = usize> {
+    pub fn missing_rounds(&self) -> impl Iterator<Item = usize> {
         self.rounds.iter().enumerate().filter(|(_, reply)| reply.is_none()).map(|(round, _)| round)
     }
 
@@ -203,15 +206,15 @@ impl Manifest {
 
     /// S-23: returns where a client's files differ first from this, in the rounds up to `last`.
     pub(crate) fn mismatch(&self, client: &Self, last: usize, extra_files: bool) -> Option<Mismatch> {
-        let rounds = self.rounds.iter().zip(&client.rounds).zip(ROUNDS).enumerate().take(last + 1);
+        let rounds = self.rounds.iter().zip(&client.rounds).zip(FILE_CHECK_ROUNDS).enumerate().take(last + 1);
         let mut mismatches = rounds.filter_map(|(round, ((wanted, reply), question))| {
             let (kind, entry) = match (wanted, reply) {
                 (Some(wanted), Some(reply)) => {
                     let (kind, entry) = reply.mismatch(wanted, extra_files)?;
-                    (kind, question.place(kind, entry))
+                    (kind, question.entry_name(kind, entry))
                 }
-                (Some(_), None) => (Difference::NoReply, question.path(question.filter)),
-                (None, _) => (Difference::Extra, question.path(question.filter)),
+                (Some(_), None) => (MismatchKind::NoReply, question.path(question.filter)),
+                (None, _) => (MismatchKind::Extra, question.path(question.filter)),
             };
             Some(Mismatch { round, entry, kind })
         });
@@ -226,7 +229,7 @@ impl Manifest {
         let mut manifest = Self::default();
         let mut current = None;
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-        let error = |line, what| ManifestError { line, what };
+        let error = |line, what| ManifestError { line, reason: what };
         match lines.next() {
             Some((_, first)) if first.trim() == HEADER => {}
             _ => return Err(error(1, "the first line must be `bcnet-manifest 1`")),
@@ -251,19 +254,21 @@ impl Manifest {
             return Ok(());
         }
         if key == "round" {
-            let round = value.parse().ok().filter(|round| *round < ROUNDS.len());
+            let round = value.parse().ok().filter(|round| *round < FILE_CHECK_ROUNDS.len());
             let round: usize = round.ok_or("a round is a number from 0 to 4")?;
             let place = self.rounds.get_mut(round).ok_or("a round is a number from 0 to 4")?;
-            *place = Some(Reply { version: None, directory: 0, files: Vec::new() });
+            *place = Some(FileCheckReply { version: None, directory: 0, files: Vec::new() });
             *current = Some(round);
             return Ok(());
         }
         let reply =
             current.and_then(|round| self.rounds.get_mut(round)?.as_mut()).ok_or("expected `round`")?;
         match key {
-            "version" => reply.version = Some(hash(value).ok_or("a hash has eight hex digits")?),
-            "directory" => reply.directory = hash(value).ok_or("a hash has eight hex digits")?,
-            "file" => reply.files.push(file(value).ok_or("expected `file PATH CONTENT`, all in hashes")?),
+            "version" => reply.version = Some(parse_hash(value).ok_or("a hash has eight hex digits")?),
+            "directory" => reply.directory = parse_hash(value).ok_or("a hash has eight hex digits")?,
+            "file" => {
+                reply.files.push(parse_file(value).ok_or("expected `file PATH CONTENT`, all in hashes")?)
+            }
             _ => return Err("expected name, round, version, directory or file"),
         }
         Ok(())
@@ -284,11 +289,11 @@ impl fmt::Display for Manifest {
                 writeln!(f, "version {version:08X}")?;
             }
             writeln!(f, "directory {:08X}", reply.directory)?;
-            for File { path, content } in &reply.files {
+            for FileEntry { path, content } in &reply.files {
                 let hashes: Vec<String> = path.iter().map(|hash| format!("{hash:08X}")).collect();
                 let (hashes, name) = (hashes.join("/"), path_name(path));
-                let remark = if name == hashes { String::new() } else { format!(" # {name}") };
-                writeln!(f, "file {hashes} {content:08X}{remark}")?;
+                let comment = if name == hashes { String::new() } else { format!(" # {name}") };
+                writeln!(f, "file {hashes} {content:08X}{comment}")?;
             }
         }
         Ok(())
@@ -300,25 +305,28 @@ impl fmt::Display for Manifest {
 pub struct ManifestError {
     /// The line, counted from 1.
     pub line: usize,
-    what: &'static str,
+    reason: &'static str,
 }
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
+        write!(f, "line {}: {}", self.line, self.reason)
     }
 }
 
 impl std::error::Error for ManifestError {}
 
-fn hash(text: &str) -> Option<u32> {
+fn parse_hash(text: &str) -> Option<u32> {
     (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok())?
 }
 
-fn file(text: &str) -> Option<File> {
+fn parse_file(text: &str) -> Option<FileEntry> {
     let (path, content) = text.split_once(' ')?;
-    let path: Option<Vec<u32>> = path.split('/').map(hash).collect();
-    Some(File { path: path.filter(|path| path.len() <= MAX_DEPTH)?, content: hash(content.trim())? })
+    let path: Option<Vec<u32>> = path.split('/').map(parse_hash).collect();
+    Some(FileEntry {
+        path: path.filter(|path| path.len() <= MAX_DEPTH)?,
+        content: parse_hash(content.trim())?,
+    })
 }
 
 fn path_name(path: &[u32]) -> String {
@@ -332,7 +340,7 @@ fn path_name(path: &[u32]) -> String {
 
 /// Returns the name that a hash is known to stand for, else the hash.
 fn hash_name(hash: u32) -> String {
-    let known = NAMES.iter().find(|(known, _)| *known == hash);
+    let known = KNOWN_NAMES.iter().find(|(known, _)| *known == hash);
     known.map_or_else(|| format!("{hash:08X}"), |(_, name)| (*name).into())
 }
 
@@ -342,7 +350,7 @@ const MAX_REPLY: usize = 32 << 10;
 const MAX_DEPTH: usize = 16;
 
 /// Names whose hashes were seen on the wire.
-const NAMES: [(u32, &str); 28] = [
+const KNOWN_NAMES: [(u32, &str); 28] = [
     (0x7E0C_E243, "60"),
     (0x4DAF_CB2F, "scripts"),
     (0xC017_D1C4, "scripts/ships"),

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::num::NonZeroI32;
 
-use crate::config::{Config, Rules};
+use crate::config::{Config, MissionRules};
 use crate::game::{
     self, Chat, ChecksumComplete, ChecksumFailure, ChecksumRequest, DeletePlayerAnimation, DestroyObject,
-    Detail, EndCode, EndGame, EventNumber, Exploding, GameEvent, GameInit, Kill, Killer, Limit, Message,
-    MissionInit, ObjectId, Opcode, PlayerScores, RequestFlags, RestartGame, Round, RoundTime, ScoreChange,
-    ScoreInit, Settings, SettingsFlags, SystemNumber, TeamScore, Text16, TimeLimit, VersionDifferent,
+    EndCode, EndGame, EventDetail, EventNumber, Exploding, FileCheckRound, GameEvent, GameInit, Kill, Killer,
+    Limit, Message, MissionInit, ObjectId, Opcode, PlayerScores, RequestFlags, RestartGame, RoundTime,
+    ScoreChange, ScoreInit, Settings, SettingsFlags, SystemNumber, TeamScore, Text16, TimeLimit,
+    VersionDifferent,
 };
-use crate::text::latin1;
+use crate::text::to_latin1;
 
 /// A score as the wire has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,12 +31,12 @@ impl fmt::Display for Score {
 }
 
 /// Text for a message, cut to what one should have.
-pub(crate) fn text(text: &str) -> Vec<u8> {
-    latin1(text).take(MAX_TEXT).collect()
+pub(crate) fn wire_text(text: &str) -> Vec<u8> {
+    to_latin1(text).take(MAX_TEXT_LEN).collect()
 }
 
 /// S-20
-pub(crate) fn checksum_request(round: &Round) -> Message<'static> {
+pub(crate) fn checksum_request(round: &FileCheckRound) -> Message<'static> {
     Message::ChecksumRequest(ChecksumRequest {
         round: round.index,
         directory: Text16(round.directory.as_bytes()),
@@ -58,7 +59,7 @@ pub(crate) fn checksum_failed(opcode: Opcode, entry: &[u8]) -> Message<'_> {
 pub(crate) const CHECKSUM_COMPLETE: Message<'static> = Message::ChecksumComplete(ChecksumComplete {});
 
 /// S-25. `mission` is its script.
-pub(crate) fn settings<'a>(rules: &Rules, slot: u8, time: f32, mission: &'a [u8]) -> Message<'a> {
+pub(crate) fn settings<'a>(rules: &MissionRules, slot: u8, time: f32, mission: &'a [u8]) -> Message<'a> {
     let flags = SettingsFlags::default()
         .with(SettingsFlags::COLLISIONS, rules.collisions)
         .with(SettingsFlags::FRIENDLY_FIRE, rules.friendly_fire);
@@ -71,7 +72,7 @@ pub(crate) const GAME_INIT: Message<'static> = Message::GameInit(GameInit {});
 /// S-30
 pub(crate) fn mission_init(config: &Config, system: u8, time: Option<TimeLimit>) -> Message<'static> {
     Message::MissionInit(MissionInit {
-        player_limit: u8::try_from(config.places()).unwrap_or(u8::MAX),
+        player_limit: u8::try_from(config.max_players()).unwrap_or(u8::MAX),
         system: SystemNumber(system),
         time_limit: RoundTime(time),
         frag_limit: Limit(config.frag_limit),
@@ -107,16 +108,16 @@ pub(crate) const fn player_left(peer: u8) -> Message<'static> {
 
 const fn player_event(event: EventNumber, peer: u8) -> Message<'static> {
     let (source, related) = (ObjectId::NONE, ObjectId::NONE);
-    Message::PlayerListEvent(GameEvent { event, source, related, detail: Detail::Player(peer) })
+    Message::PlayerListEvent(GameEvent { event, source, related, detail: EventDetail::Player(peer) })
 }
 
 /// S-50
-pub(crate) const fn player_gone(name: &[u8]) -> Message<'_> {
+pub(crate) const fn delete_player_animation(name: &[u8]) -> Message<'_> {
     Message::DeletePlayerAnimation(DeletePlayerAnimation { name: Text16(name) })
 }
 
 /// S-50, S-36
-pub(crate) const fn destroy(object: ObjectId) -> Message<'static> {
+pub(crate) const fn destroy_object(object: ObjectId) -> Message<'static> {
     Message::DestroyObject(DestroyObject { object })
 }
 
@@ -126,23 +127,23 @@ pub(crate) const fn exploding(ship: ObjectId) -> Message<'static> {
         event: EventNumber::OBJECT_EXPLODING,
         source: ObjectId::NONE,
         related: ship,
-        detail: Detail::Exploding(Exploding { killer: NOBODY, lifetime: EXPLOSION_SECONDS }),
+        detail: EventDetail::Exploding(Exploding { killer: NO_KILLER, lifetime: EXPLOSION_SECONDS }),
     })
 }
 
 /// S-35
-pub(crate) fn died(peer: u8, deaths: i32) -> Message<'static> {
-    lost(Killer(None), peer, deaths)
+pub(crate) fn ship_lost(peer: u8, deaths: i32) -> Message<'static> {
+    score_change(Killer(None), peer, deaths)
 }
 
 /// S-45: the same, with who has destroyed the ship and what it has now.
-pub(crate) fn killed(by: u8, score: Score, peer: u8, deaths: i32) -> Message<'static> {
+pub(crate) fn ship_killed(by: u8, score: Score, peer: u8, deaths: i32) -> Message<'static> {
     let Score { kills, points, .. } = score;
     let kill = |killer| Kill { killer, kills, score: points };
-    lost(Killer(NonZeroI32::new(by.into()).map(kill)), peer, deaths)
+    score_change(Killer(NonZeroI32::new(by.into()).map(kill)), peer, deaths)
 }
 
-fn lost(killer: Killer, peer: u8, deaths: i32) -> Message<'static> {
+fn score_change(killer: Killer, peer: u8, deaths: i32) -> Message<'static> {
     Message::ScoreChange(ScoreChange {
         killer,
         victim: peer.into(),
@@ -157,15 +158,15 @@ pub(crate) fn chat(sender: u8, text: &[u8]) -> Message<'_> {
 }
 
 /// S-60
-pub(crate) const fn end(reason: EndCode) -> Message<'static> {
+pub(crate) const fn end_game(reason: EndCode) -> Message<'static> {
     Message::EndGame(EndGame { reason })
 }
 
 /// S-61
-pub(crate) const RESTART: Message<'static> = Message::RestartGame(RestartGame {});
+pub(crate) const RESTART_GAME: Message<'static> = Message::RestartGame(RestartGame {});
 
 /// The longest text the server writes.
-pub(crate) const MAX_TEXT: usize = 380;
-const NOBODY: i32 = 0;
+pub(crate) const MAX_TEXT_LEN: usize = 380;
+const NO_KILLER: i32 = 0;
 /// How long a ship takes to explode.
 const EXPLOSION_SECONDS: f32 = 9.5;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 /// S-13: how many bits the addresses have in common that count as one network when players are counted.
-pub(crate) const NETWORK: u8 = 16;
+pub(crate) const NETWORK_PREFIX: u8 = 16;
 
 /// An IPv4 address or a block of them, in CIDR form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +16,7 @@ pub struct Network {
 impl Network {
     /// Returns the block of `prefix` bits that `address` lies in; more than 32 are 32.
     #[must_use]
-    pub fn around(address: Ipv4Addr, prefix: u8) -> Self {
+    pub fn containing(address: Ipv4Addr, prefix: u8) -> Self {
         let prefix = prefix.min(32);
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
         Self { first: Ipv4Addr::from_bits(address.to_bits() & mask), prefix }
@@ -64,21 +64,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_has_the_addresses_that_share_its_bits() {
+    fn network_contains_addresses_that_share_its_prefix() {
         let [inside, outside] = [[10, 9, 255, 255], [10, 10, 0, 0]].map(Ipv4Addr::from);
-        let network = Network::around(inside, 16);
+        let network = Network::containing(inside, 16);
         assert_eq!(network.to_string(), "10.9.0.0/16");
         assert!(network.contains(inside) && !network.contains(outside));
-        assert!(Network::around(inside, 0).contains(outside), "no bits are everyone");
-        let one = Network::around(inside, 200);
+        assert!(Network::containing(inside, 0).contains(outside), "no bits are everyone");
+        let one = Network::containing(inside, 200);
         assert!(one.contains(inside) && !one.contains(outside), "and 32 are one");
         assert_eq!(one.to_string(), "10.9.255.255");
     }
 
     #[test]
-    fn hosts_are_without_the_edges_of_a_block() {
-        let hosts = |prefix| Network::around(Ipv4Addr::new(192, 0, 2, 8), prefix).hosts().count();
+    fn hosts_exclude_network_and_broadcast_addresses() {
+        let hosts = |prefix| Network::containing(Ipv4Addr::new(192, 0, 2, 8), prefix).hosts().count();
         assert_eq!([hosts(32), hosts(31), hosts(30), hosts(24)], [1, 2, 2, 254]);
-        assert_eq!(Network::around(Ipv4Addr::BROADCAST, 32).hosts().next(), Some(Ipv4Addr::BROADCAST));
+        assert_eq!(Network::containing(Ipv4Addr::BROADCAST, 32).hosts().next(), Some(Ipv4Addr::BROADCAST));
     }
 }

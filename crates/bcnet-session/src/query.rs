@@ -1,6 +1,6 @@
 //! GameSpy text: what is asked, and the reply (S-05, S-06, S-08).
 
-use crate::text::latin1;
+use crate::text::to_latin1;
 
 /// What a query asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,14 +17,16 @@ pub(crate) struct Query<'a> {
 impl<'a> Query<'a> {
     /// S-05: `None` if nothing in `text` is a question, or if it is an answer.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
-        if is_answer(text) {
+        if is_reply(text) {
             return None;
         }
         let mut query = Self::default();
         let mut tokens = text.split(|byte| *byte == b'\\').take(MAX_TOKENS);
         while let Some(token) = tokens.next() {
             match token {
-                b"status" | b"packets" => query = Self { echo: query.echo, secure: query.secure, ..FULL },
+                b"status" | b"packets" => {
+                    query = Self { echo: query.echo, secure: query.secure, ..FULL_QUERY }
+                }
                 b"basic" => query.basic = true,
                 b"info" => query.info = true,
                 b"rules" => query.rules = true,
@@ -41,36 +43,36 @@ impl<'a> Query<'a> {
     }
 }
 
-const FULL: Query<'_> =
+const FULL_QUERY: Query<'_> =
     Query { basic: true, info: true, rules: true, players: true, echo: None, secure: None };
 
 /// Collects the pairs of a reply and cuts them into datagrams.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    number: u32,
-    pieces: Vec<Vec<u8>>,
+pub(crate) struct ReplyBuilder {
+    query_id: u32,
+    datagrams: Vec<Vec<u8>>,
 }
 
-impl Reply {
+impl ReplyBuilder {
     /// `number` is the same in all datagrams of a reply.
     pub(crate) fn new(number: u32) -> Self {
-        Self { number, pieces: vec![Vec::new()] }
+        Self { query_id: number, datagrams: vec![Vec::new()] }
     }
 
     /// Adds a pair. What would break the format is left out of the value.
     pub(crate) fn pair(&mut self, key: &str, value: &str) -> &mut Self {
-        self.raw_pair(key, &latin1(value).filter(|byte| *byte != b'\\').collect::<Vec<u8>>())
+        self.raw_pair(key, &to_latin1(value).filter(|byte| *byte != b'\\').collect::<Vec<u8>>())
     }
 
     /// Returns how many letters the values of so many pairs may have, so that the whole reply is not too long (S-06).
-    pub(crate) fn room_for_each(&self, pairs: usize) -> usize {
-        let written: usize = self.pieces.iter().map(Vec::len).sum();
-        let room = MAX_REPLY.saturating_sub(written + RESERVED + pairs * MAX_KEY);
+    pub(crate) fn value_limit(&self, pairs: usize) -> usize {
+        let written: usize = self.datagrams.iter().map(Vec::len).sum();
+        let room = MAX_REPLY.saturating_sub(written + RESERVED_LEN + pairs * MAX_KEY);
         (room / pairs.max(1)).max(MIN_NAME)
     }
 
     /// Adds a pair of whose value the first letters are enough.
-    pub(crate) fn cut_pair(&mut self, key: &str, value: &str, max_letters: usize) -> &mut Self {
+    pub(crate) fn truncated_pair(&mut self, key: &str, value: &str, max_letters: usize) -> &mut Self {
         let cut = value.char_indices().nth(max_letters).and_then(|(end, _)| value.get(..end));
         self.pair(key, cut.unwrap_or(value))
     }
@@ -79,10 +81,10 @@ impl Reply {
     pub(crate) fn raw_pair(&mut self, key: &str, value: &[u8]) -> &mut Self {
         let value = value.get(..MAX_VALUE).unwrap_or(value);
         let more = key.len() + value.len() + 2;
-        if self.pieces.last().is_none_or(|piece| piece.len() + more + ENDING > MAX_PIECE) {
-            self.pieces.push(Vec::new());
+        if self.datagrams.last().is_none_or(|piece| piece.len() + more + ENDING_LEN > MAX_REPLY_DATAGRAM) {
+            self.datagrams.push(Vec::new());
         }
-        if let Some(piece) = self.pieces.last_mut() {
+        if let Some(piece) = self.datagrams.last_mut() {
             piece.push(b'\\');
             piece.extend_from_slice(key.as_bytes());
             piece.push(b'\\');
@@ -93,20 +95,20 @@ impl Reply {
 
     /// Returns the datagrams. S-06: the last one says that it is the last, each has its number.
     pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
-        let last = self.pieces.len();
-        for (at, piece) in self.pieces.iter_mut().enumerate() {
+        let last = self.datagrams.len();
+        for (at, piece) in self.datagrams.iter_mut().enumerate() {
             if at + 1 == last {
                 piece.extend_from_slice(b"\\final\\");
             }
-            piece.extend_from_slice(format!("\\queryid\\{}.{}", self.number, at + 1).as_bytes());
+            piece.extend_from_slice(format!("\\queryid\\{}.{}", self.query_id, at + 1).as_bytes());
         }
-        self.pieces
+        self.datagrams
     }
 }
 
 /// Returns whether a GameSpy text is an answer: it has a number, `\queryid\1.1`, which no question has (S-05).
 #[must_use]
-pub fn is_answer(text: &[u8]) -> bool {
+pub fn is_reply(text: &[u8]) -> bool {
     let mut tokens = text.split(|byte| *byte == b'\\').skip_while(|token| *token != b"queryid");
     let number = tokens.nth(1).unwrap_or_default();
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
@@ -116,10 +118,10 @@ pub fn is_answer(text: &[u8]) -> bool {
 
 /// S-08: returns the answer to a list server's challenge.
 #[must_use]
-pub fn validate(challenge: &[u8]) -> String {
+pub fn challenge_response(challenge: &[u8]) -> String {
     let mut state: [u8; 256] = std::array::from_fn(|at| u8::try_from(at).unwrap_or(0));
     let mut j = 0_u8;
-    for (at, key) in (0..=u8::MAX).zip(KEY.iter().cycle()) {
+    for (at, key) in (0..=u8::MAX).zip(GAME_KEY.iter().cycle()) {
         j = j.wrapping_add(at_index(&state, at)).wrapping_add(*key);
         state.swap(at.into(), j.into());
     }
@@ -140,9 +142,9 @@ pub fn validate(challenge: &[u8]) -> String {
 #[must_use]
 pub fn answer_challenge(text: &[u8]) -> Option<Vec<u8>> {
     let challenge = Query::parse(text)?.secure?;
-    let mut reply = Reply::new(1);
+    let mut reply = ReplyBuilder::new(1);
     reply.pair("gamename", "bcommander").pair("gamever", "60").pair("location", "1");
-    reply.pair("validate", &validate(challenge));
+    reply.pair("validate", &challenge_response(challenge));
     reply.finish().into_iter().next()
 }
 
@@ -165,13 +167,13 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// The longest datagram of a reply.
-const MAX_PIECE: usize = 1349;
+const MAX_REPLY_DATAGRAM: usize = 1349;
 /// All datagrams of a reply together, so that it fits the share of a network (S-07).
 const MAX_REPLY: usize = 2000;
 /// `\final\` and `\queryid\4294967295.99`.
-const ENDING: usize = 29;
+const ENDING_LEN: usize = 29;
 /// What may follow the names: an echo, the answer to a challenge, the ends of two datagrams.
-const RESERVED: usize = 7 + MAX_ECHO + 10 + MAX_CHALLENGE.div_ceil(3) * 4 + 2 * ENDING;
+const RESERVED_LEN: usize = 7 + MAX_ECHO + 10 + MAX_CHALLENGE.div_ceil(3) * 4 + 2 * ENDING_LEN;
 /// `\player_16\` and a backslash.
 const MAX_KEY: usize = 12;
 /// So much of a name is told in any case.
@@ -180,7 +182,7 @@ const MAX_VALUE: usize = 256;
 const MAX_TOKENS: usize = 32;
 const MAX_ECHO: usize = 64;
 const MAX_CHALLENGE: usize = 64;
-const KEY: &[u8] = b"Nm3aZ9";
+const GAME_KEY: &[u8] = b"Nm3aZ9";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 #[cfg(test)]
@@ -189,7 +191,7 @@ mod tests {
 
     /// S-08
     #[test]
-    fn challenges_are_answered_as_a_real_list_server_expects() {
+    fn challenge_response_matches_a_real_list_server() {
         for (challenge, answer) in [
             ("LRPOPQ", "hMwdTNWS"),
             ("VSEQNJ", "I5p3Pqlb"),
@@ -200,9 +202,9 @@ mod tests {
             ("KZGRKJ", "Zz0E0gLI"),
             ("NVFYMI", "kAMmHaDQ"),
         ] {
-            assert_eq!(validate(challenge.as_bytes()), answer, "{challenge}");
+            assert_eq!(challenge_response(challenge.as_bytes()), answer, "{challenge}");
         }
-        assert_eq!(validate(b""), "");
+        assert_eq!(challenge_response(b""), "");
         assert_eq!(
             (base64(b"M"), base64(b"Ma"), base64(b"Man")),
             ("TQ==".into(), "TWE=".into(), "TWFu".into())
@@ -211,10 +213,10 @@ mod tests {
 
     /// S-05
     #[test]
-    fn queries_are_found_as_whole_words_whatever_follows_them() {
+    fn query_keys_match_whole_words() {
         let parse = |text: &'static str| Query::parse(text.as_bytes());
         for full in ["\\status\\", "\\status\\xserverquery", "\\packets\\", "status"] {
-            assert_eq!(parse(full), Some(FULL), "{full}");
+            assert_eq!(parse(full), Some(FULL_QUERY), "{full}");
         }
         assert_eq!(parse("\\info\\xserverquery"), Some(Query { info: true, ..Query::default() }));
         let secure = Query { basic: true, secure: Some(b"LRPOPQ"), ..Query::default() };
@@ -227,20 +229,20 @@ mod tests {
 
     /// S-05
     #[test]
-    fn an_answer_is_no_question_whatever_it_says() {
+    fn reply_is_never_parsed_as_a_query() {
         for answer in [
             "\\echo\\hello\\final\\\\queryid\\1.1",
             "\\hostname\\status\\echo\\x\\queryid\\17.2\\final\\",
             "\\echo\\x\\queryid\\4294967295.99",
         ] {
-            assert!(is_answer(answer.as_bytes()), "{answer}");
+            assert!(is_reply(answer.as_bytes()), "{answer}");
             assert_eq!(Query::parse(answer.as_bytes()), None, "{answer}");
         }
         for question in
             ["\\status\\", "\\status\\final\\", "\\status\\queryid\\", "\\echo\\queryid", "\\echo\\1.1"]
         {
             assert!(
-                !is_answer(question.as_bytes()) && Query::parse(question.as_bytes()).is_some(),
+                !is_reply(question.as_bytes()) && Query::parse(question.as_bytes()).is_some(),
                 "{question}"
             );
         }
@@ -248,8 +250,8 @@ mod tests {
 
     /// S-06
     #[test]
-    fn a_long_reply_is_cut_between_pairs() {
-        let mut reply = Reply::new(7);
+    fn long_reply_is_split_between_pairs() {
+        let mut reply = ReplyBuilder::new(7);
         let name = "n".repeat(250);
         for player in 0..16 {
             reply.pair(&format!("player_{player}"), &name);

@@ -1,11 +1,15 @@
-//! One game: who is in it, what they say to each other, how it goes on.
+//! A game session of a host, without I/O: members, relaying, rounds, events.
+//!
+//! [`Session`] owns the members and drives the engine of the transport. The submodules contain the rules: admission and
+//! file check (S-10 to S-31), game messages and relaying (S-32 to S-45), leaving (S-50 to S-55), rounds (S-60 to S-63)
+//! and queries (S-05 to S-09). A session simulates nothing.
 
-mod introduce;
+mod game_messages;
 mod join;
 mod kills;
 mod leave;
-mod moderate;
-mod play;
+mod moderation;
+mod names;
 mod queries;
 mod relay;
 mod round;
@@ -15,71 +19,71 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{self as transport, Endpoint, Engine, Quality, SendError, Time, Transmit};
+use bcnet_transport::{self as transport, DeliveryMode, Endpoint, Engine, SendError, Time, Transmit};
 
-use crate::config::{Config, Rules};
+use crate::config::{Config, MissionRules};
 use crate::event::{Event, Participant};
 use crate::game::Message;
-use crate::limit::{Bucket, JoinLimiter, Rate};
-use crate::line::{Rank, Said, Source};
-use crate::master::Masters;
-use crate::member::{Member, Roster, State};
+use crate::heartbeats::ListServers;
+use crate::member::{Member, MemberState, Roster};
 use crate::network::{Network, any_contains};
 use crate::query_limiter::QueryLimiter;
+use crate::rate_limit::{JoinLimiter, Rate, TokenBucket};
+use crate::send_queue::{MessageSource, Outgoing, Priority};
 use crate::stats::{Anomaly, Counters};
-use leave::KeptOut;
-pub(crate) use moderate::EXPLANATIONS;
-use moderate::Muted;
-pub(crate) use play::{chat_rate, relay_rate};
-use round::Round;
-pub use view::{Player, PlayerState, Status};
+pub(crate) use game_messages::{chat_rate, relay_rate};
+use leave::RecentKick;
+pub(crate) use moderation::EXPLANATION_RATE;
+use moderation::MutedPlayer;
+use round::RoundState;
+pub use view::{PlayerState, PlayerStatus, SessionStatus};
 
-/// A game server without its socket, clock and log.
+/// A game server without socket, clock and log.
 ///
-/// Drive it like an [`Endpoint`]: hand over what arrived and the time, then empty
-/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), then sleep until
+/// Drive a session like an [`Endpoint`]: pass in each datagram and the time, then drain
+/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event). Then sleep until
 /// [`next_timeout`](Self::next_timeout) or the next datagram.
 #[derive(Debug)]
 pub struct Session<E: Engine = Endpoint> {
     config: Config,
     endpoint: E,
-    /// By peer id.
+    /// The members by peer id.
     members: Vec<Option<Box<Member>>>,
-    /// S-33: who gets copies, in the order of arrival.
+    /// S-33: the players that get copies, in the order in which they entered.
     in_game: Roster,
     bans: Vec<Network>,
-    /// S-44: who may not chat, should it come back.
-    muted: VecDeque<Muted>,
-    /// S-52: who was thrown out lately, and until when it stays out.
-    kicked: VecDeque<KeptOut>,
-    round: Round,
-    /// S-63: what everyone here was told of the mission.
-    rules: Rules,
-    /// When the game clock started.
+    /// S-44: muted players, so that a player is still muted after a rejoin.
+    muted: VecDeque<MutedPlayer>,
+    /// S-52: recently kicked addresses, each with the end of its cooldown.
+    kicked: VecDeque<RecentKick>,
+    round: RoundState,
+    /// S-63: the mission rules that all current players have.
+    rules: MissionRules,
+    /// The time at which the game clock started (S-27).
     epoch: Time,
-    /// S-51: who took part in the round and has left.
-    remembered: VecDeque<Participant>,
+    /// S-51: players that took part in the round and have left.
+    departed: VecDeque<Participant>,
     query_limiter: QueryLimiter,
     join_limiter: JoinLimiter,
-    masters: Masters,
-    query_number: u32,
-    /// GameSpy texts to send.
-    texts: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    masters: ListServers,
+    next_query_id: u32,
+    /// GameSpy replies and heartbeats to send.
+    gamespy_outbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
     events: VecDeque<Event>,
-    refusals: Bucket,
+    refusal_bucket: TokenBucket,
     counters: Counters,
-    /// When something of the session is due, the transport's timers aside.
-    due: Option<Time>,
-    /// S-24, S-28: whether a client waits until something is acknowledged, so every datagram is a reason to look.
-    waiting: bool,
-    /// What came last, and what is written next; kept for their memory.
-    received: Vec<u8>,
-    payload: Vec<u8>,
+    /// The next deadline of the session itself, without the timers of the transport.
+    deadline: Option<Time>,
+    /// S-24, S-28: whether a member waits for an ACK. Only then each datagram triggers a scan of the members.
+    has_ack_waiters: bool,
+    /// Buffers for the last received and the next sent payload; reused to avoid allocations.
+    receive_buffer: Vec<u8>,
+    send_buffer: Vec<u8>,
     closing: bool,
 }
 
 impl Session {
-    /// A session that nobody is in. The same seed and input give the same output; nobody who plays may guess it.
+    /// Returns an empty session. The seed makes it deterministic, and must be secret from players.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         let engine = Endpoint::host(config.transport.clone()).with_secret(seed);
@@ -88,14 +92,14 @@ impl Session {
 }
 
 impl<E: Engine> Session<E> {
-    /// As [`new`](Session::new), on an engine that is a host and that nobody is in.
+    /// Returns an empty session on an engine, which must be a host without peers. See [`new`](Session::new).
     #[must_use]
     pub fn with_engine(config: Config, mut engine: E, seed: u64) -> Self {
         engine.mask_addresses(config.mask_addresses);
-        let transport::Config { prove, ids, .. } = config.transport;
-        engine.set_admission(prove, ids, config.password.is_some());
-        let mut masters = Masters::default();
-        masters.set(&config.masters);
+        let transport::Config { proof_policy, id_policy, .. } = config.transport;
+        engine.set_admission(proof_policy, id_policy, config.password.is_some());
+        let mut masters = ListServers::default();
+        masters.set_addresses(&config.masters);
         Self {
             endpoint: engine,
             members: Vec::new(),
@@ -103,88 +107,94 @@ impl<E: Engine> Session<E> {
             bans: Vec::new(),
             muted: VecDeque::new(),
             kicked: VecDeque::new(),
-            round: Round::new(config.system),
+            round: RoundState::new(config.system),
             rules: config.rules(),
             epoch: Time::ZERO,
-            remembered: VecDeque::new(),
+            departed: VecDeque::new(),
             query_limiter: QueryLimiter::new(seed),
             join_limiter: JoinLimiter::default(),
-            due: masters.due(),
+            deadline: masters.next_deadline(),
             masters,
-            query_number: 1,
-            texts: VecDeque::new(),
+            next_query_id: 1,
+            gamespy_outbox: VecDeque::new(),
             events: VecDeque::new(),
-            refusals: Bucket::new(REFUSALS, Time::ZERO),
+            refusal_bucket: TokenBucket::new(REFUSAL_EVENT_RATE, Time::ZERO),
             counters: Counters::default(),
-            waiting: false,
-            received: Vec::new(),
-            payload: Vec::new(),
+            has_ack_waiters: false,
+            receive_buffer: Vec::new(),
+            send_buffer: Vec::new(),
             closing: false,
             config,
         }
     }
 
-    /// Returns whether a datagram can have any effect, as its sender and its first byte tell, which is never ciphered. One
-    /// that cannot is counted in [`rejected`](Self::rejected), and need not be deciphered and handled.
+    /// Returns whether a datagram can have any effect, judged by its sender and its first byte.
+    ///
+    /// The first byte is never encrypted. A datagram without effect is counted in [`rejected`](Self::rejected) and need
+    /// not be decrypted and handled.
     #[must_use]
     pub fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
-        self.endpoint.screen(from, bytes)
+        self.endpoint.prefilter(from, bytes)
     }
 
-    /// A datagram arrived, as it came from the socket; with the transport's `cipher` off, deciphered, unless it begins
-    /// with `\`.
+    /// Handles a datagram as it came from the socket.
+    ///
+    /// If the transport's `cipher` is off, the caller must decrypt datagrams first, except those that begin with `\`.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
         self.endpoint.handle_datagram(from, bytes, now);
-        self.pump(now);
+        self.process_events(now);
     }
 
-    /// Time has passed.
+    /// Runs the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
-        self.pump(now);
-        if self.due.is_some_and(|due| due <= now) {
-            self.serve(now);
-            self.pump(now);
+        self.process_events(now);
+        if self.deadline.is_some_and(|due| due <= now) {
+            self.run_due_tasks(now);
+            self.process_events(now);
         }
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due. At once after a change, until
-    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
+    ///
+    /// After a change, this is at once, until [`poll_transmit`](Self::poll_transmit) has returned `None`.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        if !self.texts.is_empty() {
+        if !self.gamespy_outbox.is_empty() {
             return Some(Time::ZERO);
         }
-        [self.endpoint.next_timeout(), self.due].into_iter().flatten().min()
+        [self.endpoint.next_timeout(), self.deadline].into_iter().flatten().min()
     }
 
-    /// Returns when something is to be sent or done that must not wait, a time that has passed if it is so now: anything but
-    /// copies of state updates (S-33), which lose little if they share a datagram with what comes next.
+    /// Returns the time of the next urgent work, which is in the past if there is some now.
+    ///
+    /// Copies of state updates are not urgent (S-33): they may wait to share a datagram with the next one.
     #[must_use]
     pub fn next_urgent(&self) -> Option<Time> {
-        if !self.texts.is_empty() {
+        if !self.gamespy_outbox.is_empty() {
             return Some(Time::ZERO);
         }
-        [self.endpoint.next_urgent(), self.due].into_iter().flatten().min()
+        [self.endpoint.next_urgent_timeout(), self.deadline].into_iter().flatten().min()
     }
 
-    /// Writes the next datagram to send into `buffer`. It is ciphered, if the transport's `cipher` is on and it does not
-    /// begin with `\`.
+    /// Writes the next datagram to send into `buffer`.
+    ///
+    /// It is encrypted, if the transport's `cipher` is on and it does not begin with `\`.
     ///
     /// # Panics
-    /// If the buffer is shorter than the largest datagram there can be: 2048 bytes are enough, unless the transport's
-    /// `datagram_limit` is more.
+    /// Panics if the buffer is shorter than the largest datagram. 2048 bytes are enough, unless the transport's
+    /// `datagram_limit` is higher.
     pub fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
-        let Some((to, text)) = self.texts.pop_front() else {
+        let Some((to, text)) = self.gamespy_outbox.pop_front() else {
             return self.endpoint.poll_transmit(buffer, now);
         };
         let len = text.len();
-        assert!(len <= buffer.len(), "a buffer of {} bytes is too short for a reply of {len}", buffer.len());
+        assert!(len <= buffer.len(), "the buffer has {} bytes, but the GameSpy text has {len}", buffer.len());
         buffer.get_mut(..len)?.copy_from_slice(&text);
         Some(Transmit { to, len })
     }
 
-    /// Returns the next thing that happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -195,29 +205,30 @@ impl<E: Engine> Session<E> {
         &self.config
     }
 
-    /// Changes the settings; nobody is dropped. Those of the transport stay as they were, but for what
-    /// newcomers must prove and which ids they get. What all players must have in
-    /// common waits (S-63): a new system or time limit for the next round, a new mission until everyone has left.
+    /// Replaces the settings; no player is dropped.
+    ///
+    /// Of the transport's settings, only proof policy and id policy change. Settings that all players share are applied
+    /// later (S-63): a new system or time limit in the next round, a new mission when all players have left.
     pub fn reconfigure(&mut self, mut config: Config, now: Time) {
-        let (prove, ids) = (config.transport.prove, config.transport.ids);
-        config.transport = transport::Config { prove, ids, ..self.config.transport.clone() };
-        self.endpoint.set_admission(prove, ids, config.password.is_some());
+        let (proof_policy, id_policy) = (config.transport.proof_policy, config.transport.id_policy);
+        config.transport = transport::Config { proof_policy, id_policy, ..self.config.transport.clone() };
+        self.endpoint.set_admission(proof_policy, id_policy, config.password.is_some());
         if config.password.is_some() && config.password != self.config.password {
             self.endpoint.withdraw_offers();
         }
         self.endpoint.mask_addresses(config.mask_addresses);
         if !self.closing {
-            self.masters.set(&config.masters);
+            self.masters.set_addresses(&config.masters);
             if config.advertise_port != self.config.advertise_port {
-                self.masters.hurry();
+                self.masters.send_now();
             }
         }
         if self.config.credit_last_shot && !config.credit_last_shot {
-            self.forget_all_shots();
+            self.clear_all_shots();
         }
         self.config = config;
-        self.take_over();
-        self.arm_at(now);
+        self.apply_pending_settings();
+        self.schedule_at(now);
     }
 
     /// Returns the banned networks.
@@ -226,7 +237,7 @@ impl<E: Engine> Session<E> {
         &self.bans
     }
 
-    /// Replaces the banned networks. Whoever is in one is thrown out.
+    /// Replaces the banned networks and boots all members in them (S-10).
     pub fn set_bans(&mut self, bans: Vec<Network>, now: Time) {
         self.bans = bans;
         let banned = |member: &&Member| any_contains(&self.bans, *member.address.ip());
@@ -237,91 +248,95 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Throws a client out (S-52). `false` if there is none.
+    /// Boots a client (S-52). Returns `false` if there is no such client.
     pub fn kick(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
         let booted = self.endpoint.boot(peer, reason, now);
-        self.pump(now);
+        self.process_events(now);
         booted.is_ok()
     }
 
     /// Starts the next round (S-61).
     pub fn restart(&mut self, now: Time) {
         self.next_round(now);
-        self.pump(now);
+        self.process_events(now);
     }
 
-    /// Says goodbye to everyone (S-53). Go on until [`is_closed`](Self::is_closed).
+    /// Sends a disconnect notice to everyone (S-53). Keep driving the session until [`is_closed`](Self::is_closed).
     pub fn shutdown(&mut self, now: Time) {
         self.closing = true;
-        self.masters.set(&[]);
+        self.masters.set_addresses(&[]);
         self.endpoint.leave(now);
-        self.pump(now);
+        self.process_events(now);
     }
 
-    /// Returns whether everyone has heard the goodbye of [`shutdown`](Self::shutdown), or was given up.
+    /// Returns whether everyone has acknowledged the disconnect notice of [`shutdown`](Self::shutdown), or timed out.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closing && self.endpoint.is_closed()
     }
 
-    /// Takes what the transport has to tell, and does what waited for it.
-    fn pump(&mut self, now: Time) {
-        self.take_events(now);
-        if self.waiting {
-            self.serve_waiting(now);
-            self.take_events(now);
+    /// Handles the events of the transport, then the members that waited for ACKs.
+    fn process_events(&mut self, now: Time) {
+        self.drain_transport_events(now);
+        if self.has_ack_waiters {
+            self.check_acknowledged(now);
+            self.drain_transport_events(now);
         }
     }
 
-    fn take_events(&mut self, now: Time) {
-        let mut received = std::mem::take(&mut self.received);
+    fn drain_transport_events(&mut self, now: Time) {
+        let mut received = std::mem::take(&mut self.receive_buffer);
         while let Some(event) = self.endpoint.poll_event(&mut received) {
             match event {
                 transport::Event::Received { peer, reliable } => {
-                    let quality = if reliable { Quality::Reliable } else { Quality::Unreliable };
+                    let mode = if reliable { DeliveryMode::Reliable } else { DeliveryMode::Unreliable };
                     match self.member(peer).map(|member| member.state) {
-                        Some(State::InGame) => {
-                            if let Err(kind) = self.play(peer, &mut received, quality, now) {
-                                self.odd(peer, kind);
+                        Some(MemberState::InGame) => {
+                            if let Err(kind) = self.on_game_message(peer, &mut received, mode, now) {
+                                self.count_anomaly(peer, kind);
                             }
                         }
-                        Some(_) => self.handshake(peer, &received, now),
+                        Some(_) => self.on_handshake_message(peer, &received, now),
                         None => {}
                     }
                 }
-                transport::Event::Request { from, .. } => self.requested(from, &received, now),
+                transport::Event::Request { from, .. } => self.on_connect_request(from, &received, now),
                 transport::Event::Identity { peer, cleaned, .. } => {
-                    self.identified(peer, &received, now);
+                    self.on_identity(peer, &received, now);
                     if cleaned {
-                        self.odd(peer, Anomaly::OddName);
+                        self.count_anomaly(peer, Anomaly::BadName);
                     }
                 }
-                transport::Event::Left { peer, reason } => self.left(peer, reason, now),
-                transport::Event::Query { from } => self.queried(from, &received, now),
-                transport::Event::Joined { peer } => self.joined(peer, now),
+                transport::Event::Left { peer, reason } => self.on_peer_left(peer, reason, now),
+                transport::Event::Query { from } => self.on_query(from, &received, now),
+                transport::Event::Joined { peer } => self.on_peer_joined(peer, now),
                 transport::Event::Rejected { .. } => {}
             }
         }
-        self.received = received;
+        self.receive_buffer = received;
     }
 
-    /// Serves whatever is due, and notes what is due next.
-    fn serve(&mut self, now: Time) {
-        self.serve_masters(now);
-        self.serve_members(now);
-        self.serve_round(now);
-        self.rearm();
+    /// Runs all tasks that are due and schedules the next ones.
+    fn run_due_tasks(&mut self, now: Time) {
+        self.send_heartbeats(now);
+        self.check_member_deadlines(now);
+        self.check_round_deadline(now);
+        self.reschedule();
     }
 
-    /// Something is due at `time`, besides what is known.
-    fn arm_at(&mut self, time: Time) {
-        self.due = Some(self.due.map_or(time, |due| due.min(time)));
+    /// Schedules another task at `time`, besides those known.
+    fn schedule_at(&mut self, time: Time) {
+        self.deadline = Some(self.deadline.map_or(time, |due| due.min(time)));
     }
 
-    fn rearm(&mut self) {
+    fn reschedule(&mut self) {
         let handshake = self.config.handshake_timeout;
-        let members = self.members.iter().flatten().filter_map(|member| member.due(handshake)).min();
-        self.due = [members, self.masters.due(), self.round.due(&self.config)].into_iter().flatten().min();
+        let members =
+            self.members.iter().flatten().filter_map(|member| member.next_deadline(handshake)).min();
+        self.deadline = [members, self.masters.next_deadline(), self.round.next_deadline(&self.config)]
+            .into_iter()
+            .flatten()
+            .min();
     }
 
     fn member(&self, peer: PeerId) -> Option<&Member> {
@@ -336,82 +351,82 @@ impl<E: Engine> Session<E> {
         self.members.iter().flatten().filter_map(|member| member.slot)
     }
 
-    fn tell(&mut self, event: Event) {
+    fn emit(&mut self, event: Event) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         } else {
-            self.counters.events_lost += 1;
+            self.counters.events_dropped += 1;
         }
     }
 
-    /// Counts something odd and tells it now and then.
-    fn odd(&mut self, peer: PeerId, kind: Anomaly) {
+    /// Counts an anomaly of a client and emits an event at each power of two.
+    fn count_anomaly(&mut self, peer: PeerId, kind: Anomaly) {
         self.counters.anomalies.add(kind);
         let Some(member) = self.member_mut(peer) else { return };
         let count = member.anomalies.add(kind);
         if count.is_power_of_two() {
-            self.tell(Event::Anomaly { peer, kind, count });
+            self.emit(Event::Anomaly { peer, kind, count });
         }
     }
 
-    /// Queues a message that the session makes itself, about nobody in particular.
+    /// Queues a message of the session itself that is not about a player.
     fn send(&mut self, peer: PeerId, message: &Message<'_>, now: Time) {
-        self.send_of(Source::HOST, peer, message, now);
+        self.send_from(MessageSource::HOST, peer, message, now);
     }
 
-    /// The same about a player.
+    /// Queues a message of the session itself about the player `about`.
     fn send_about(&mut self, about: PeerId, peer: PeerId, message: &Message<'_>, now: Time) {
-        self.send_of(self.source(about), peer, message, now);
+        self.send_from(self.source_of(about), peer, message, now);
     }
 
-    fn send_of(&mut self, source: Source, peer: PeerId, message: &Message<'_>, now: Time) {
-        let payload = self.write(message);
-        let said = Said { source, rank: Rank::of(message), payload: &payload };
-        let sent = self.deliver(peer, said, now);
-        self.note_sent(peer, sent, now);
-        self.payload = payload;
+    fn send_from(&mut self, source: MessageSource, peer: PeerId, message: &Message<'_>, now: Time) {
+        let payload = self.encode(message);
+        let outgoing = Outgoing { source, priority: Priority::of_host_message(message), payload: &payload };
+        let sent = self.deliver(peer, outgoing, now);
+        self.boot_if_queue_full(peer, sent, now);
+        self.send_buffer = payload;
     }
 
-    /// The same for everyone in the game but `except`.
-    fn send_all(&mut self, source: Source, except: Option<PeerId>, message: &Message<'_>, now: Time) {
-        let payload = self.write(message);
-        let said = Said { source, rank: Rank::of(message), payload: &payload };
+    /// Queues a message for everyone in the game except `except`.
+    fn send_all(&mut self, source: MessageSource, except: Option<PeerId>, message: &Message<'_>, now: Time) {
+        let payload = self.encode(message);
+        let outgoing = Outgoing { source, priority: Priority::of_host_message(message), payload: &payload };
         for peer in self.in_game.iter().filter(|peer| Some(*peer) != except) {
-            let sent = self.deliver(peer, said, now);
-            self.note_sent(peer, sent, now);
+            let sent = self.deliver(peer, outgoing, now);
+            self.boot_if_queue_full(peer, sent, now);
         }
-        self.payload = payload;
+        self.send_buffer = payload;
     }
 
-    /// Returns where what is about a player stands in lines.
-    fn source(&self, peer: PeerId) -> Source {
-        Source::of(self.member(peer).and_then(|member| member.slot))
+    /// Returns the source of messages about a player: its lane in send queues.
+    fn source_of(&self, peer: PeerId) -> MessageSource {
+        MessageSource::from_slot(self.member(peer).and_then(|member| member.slot))
     }
 
-    /// Returns the bytes of a message, in the buffer for that.
-    fn write(&mut self, message: &Message<'_>) -> Vec<u8> {
-        let mut payload = std::mem::take(&mut self.payload);
+    /// Encodes a message into the reused send buffer and returns that buffer.
+    fn encode(&mut self, message: &Message<'_>) -> Vec<u8> {
+        let mut payload = std::mem::take(&mut self.send_buffer);
         payload.clear();
         message.write(&mut payload);
         payload
     }
 
-    /// Has the transport throw a client out, which may be gone already.
+    /// Boots a client. A client that is gone already is ignored.
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) {
         let _ = self.endpoint.boot(peer, reason, now);
     }
 
-    /// S-54: who does not take what it must have is dropped, for it could not follow the game any more.
-    fn note_sent(&mut self, peer: PeerId, sent: Result<(), SendError>, now: Time) {
+    /// S-54: boots a client whose queue is full for a message of the session: it can no longer follow the game.
+    fn boot_if_queue_full(&mut self, peer: PeerId, sent: Result<(), SendError>, now: Time) {
         if let Err(SendError::QueueFull { .. }) = sent {
             self.counters.not_queued += 1;
-            self.odd(peer, Anomaly::Stuck);
+            self.count_anomaly(peer, Anomaly::Stuck);
             self.boot(peer, BootReason::TIMED_OUT, now);
         }
     }
 }
 
-/// Events that wait to be polled.
+/// The most events that wait to be polled.
 const MAX_EVENTS: usize = 4096;
-/// Refusals that are told per second.
-const REFUSALS: Rate = Rate::per_second(10, 10);
+/// The highest rate of refusal events.
+const REFUSAL_EVENT_RATE: Rate = Rate::per_second(10, 10);

@@ -16,7 +16,7 @@ pub enum Anomaly {
     /// An opcode that only the host uses, or nobody.
     HostOnly,
     /// An opcode that nobody knows, if those are not passed on.
-    Unknown,
+    UnknownOpcode,
     /// A payload that is too short for its fields.
     TooShort,
     /// A payload that is larger than any of its kind.
@@ -32,7 +32,7 @@ pub enum Anomaly {
     /// Characters in chat or in another text that are not shown; they are replaced.
     ControlCharacters,
     /// A name that cannot be passed on as it is: it is cleaned, cut or replaced.
-    OddName,
+    BadName,
     /// More than a player may have passed on.
     Flood,
     /// More than another player's line takes: what found no room there was left out.
@@ -49,7 +49,7 @@ impl Anomaly {
         Self::BadReply,
         Self::NoReply,
         Self::HostOnly,
-        Self::Unknown,
+        Self::UnknownOpcode,
         Self::TooShort,
         Self::TooLarge,
         Self::NotOwner,
@@ -57,7 +57,7 @@ impl Anomaly {
         Self::BadEvent,
         Self::BadChat,
         Self::ControlCharacters,
-        Self::OddName,
+        Self::BadName,
         Self::Flood,
         Self::Backlog,
         Self::Stuck,
@@ -72,7 +72,7 @@ impl Anomaly {
             Self::BadReply => "bad_reply",
             Self::NoReply => "no_reply",
             Self::HostOnly => "host_only",
-            Self::Unknown => "unknown_opcode",
+            Self::UnknownOpcode => "unknown_opcode",
             Self::TooShort => "too_short",
             Self::TooLarge => "too_large",
             Self::NotOwner => "not_owner",
@@ -80,7 +80,7 @@ impl Anomaly {
             Self::BadEvent => "bad_event",
             Self::BadChat => "bad_chat",
             Self::ControlCharacters => "control_characters",
-            Self::OddName => "odd_name",
+            Self::BadName => "odd_name",
             Self::Flood => "flood",
             Self::Backlog => "backlog",
             Self::Stuck => "stuck",
@@ -140,13 +140,13 @@ pub struct Counters {
     /// Copies passed on to others.
     pub relayed: u64,
     /// Messages that waited, because their recipient's line was full or it had to learn a name first.
-    pub waited: u64,
+    pub queued: u64,
     /// Copies that were not queued, because too much waits for their recipient.
     pub not_queued: u64,
     /// State updates that were dropped before they left, because newer ones of the same ship replace them.
-    pub outdated: u64,
+    pub superseded: u64,
     /// Events that nobody polled in time.
-    pub events_lost: u64,
+    pub events_dropped: u64,
     /// What players did wrong.
     pub anomalies: Anomalies,
 }

@@ -2,25 +2,27 @@
 
 use std::collections::HashMap;
 
-use bcnet_session::game::{Description, Field, Message, Opcode, Reason, Species, Value, describe};
+use bcnet_session::game::{
+    Description, GameErrorReason, Message, Opcode, PayloadField, Species, Value, describe,
+};
 use bcnet_transport::wire::{self, Datagram};
 use serde_json::Value as Json;
 
 #[test]
-fn captured_payloads_are_understood_to_the_last_byte() {
-    let vectors = payloads();
+fn captured_payloads_are_fully_described() {
+    let vectors = captured_payloads();
     assert!(vectors.len() >= 15);
     for (id, bytes) in &vectors {
         let payload = describe(bytes);
         assert_eq!((payload.truncated, payload.get("rest")), (None, None), "{id}: {payload}");
-        assert_eq!(tiled(&payload.fields), bytes.len(), "{id}: {payload}");
+        assert_eq!(described_end(&payload.fields), bytes.len(), "{id}: {payload}");
     }
 }
 
 /// S-75, S-76, S-77
 #[test]
-fn captured_payloads_say_what_is_known_of_them() {
-    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+fn captured_payloads_have_the_known_values() {
+    let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
     let cases = [
         (
             "pl-settings-a",
@@ -77,14 +79,14 @@ fn captured_payloads_say_what_is_known_of_them() {
 
 /// S-77
 #[test]
-fn the_subsystems_of_a_captured_ship_are_named() {
-    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+fn captured_ship_subsystems_are_named() {
+    let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
     let mut ship = vectors["pl-03-sovereign"].clone();
     let start = ship.len() - 53;
     // The third shield facing at 51 of 255, the phasers off, the second of eight banks destroyed.
     (ship[start + 5], ship[start + 39], ship[start + 32]) = (51, 0x9C, 0);
     let shown = describe(&ship);
-    assert_eq!(tiled(&shown.fields), ship.len());
+    assert_eq!(described_end(&shown.fields), ship.len());
     let said = shown.to_string();
     let (_, said) = said.split_once(" hull=").expect("a hull");
     let full = |name: &str, count| format!(" {name}=1.000").repeat(count);
@@ -112,7 +114,7 @@ fn the_subsystems_of_a_captured_ship_are_named() {
 /// S-77
 #[test]
 fn subsystems_that_do_not_fit_the_species_stay_bytes() {
-    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+    let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
     let ship = &vectors["pl-03-sovereign"];
     let end = ship.len();
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -134,8 +136,8 @@ fn subsystems_that_do_not_fit_the_species_stay_bytes() {
 
 /// S-71
 #[test]
-fn each_kind_of_field_is_laid_out_as_the_protocol_says() {
-    say(&[
+fn field_kinds_have_the_documented_layout() {
+    check_descriptions(&[
         ("18 0300 6162E9", r#"DeletePlayerAnimation name="abé""#),
         ("1F 00000040 02000000 6162 00", r#"EnterSet object=0x40000000 set="ab" zero=00"#),
         (
@@ -159,26 +161,26 @@ fn each_kind_of_field_is_laid_out_as_the_protocol_says() {
 
 /// S-71
 #[test]
-fn correction_data_is_there_only_if_the_flags_say_so() {
+fn correction_data_follows_only_with_its_flag() {
     let head =
         "Settings time=0 flags=100 collisions=false friendly_fire=false correction=true slot=1 mission=\"a\"";
-    say(&[
+    check_descriptions(&[
         ("00 00000000 64 01 0100 61 0203", &format!("{head} correction_data=0203")),
         ("00 00000000 64 01 0100 61", head),
     ]);
     let without = bytes("00 00000000 60 01 0100 61 0203");
     let error = Message::parse(&without).expect_err("it goes on");
-    assert_eq!((error.field, error.at, error.reason), ("rest", 10, Reason::Trailing));
+    assert_eq!((error.field, error.offset, error.reason), ("rest", 10, GameErrorReason::Trailing));
     let (message, rest) = Message::parse_prefix(&without).expect("mods have longer ones");
-    assert_eq!((written(&message).as_slice(), rest), without.split_at(10));
+    assert_eq!((encode(&message).as_slice(), rest), without.split_at(10));
     assert_eq!(describe(&without).get("rest"), Some(Value::Bytes(&[2, 3])));
     assert_eq!(describe(&without).get("correction_data"), None);
 }
 
 /// S-72
 #[test]
-fn a_byte_of_bits_takes_the_later_flags_of_its_message() {
-    say(&[
+fn bit_byte_holds_the_later_flags_of_its_message() {
+    check_descriptions(&[
         // The hash is announced and the ship is cloaked, in one byte in front of the hash.
         (
             "1C FFFFFF3F 00000000 41 000000000000000000000000 43 3412",
@@ -198,7 +200,7 @@ fn a_byte_of_bits_takes_the_later_flags_of_its_message() {
 
 /// S-75
 #[test]
-fn what_follows_the_head_of_an_event_depends_on_its_class() {
+fn event_body_depends_on_its_class() {
     let cases = [
         ("02000000", "", ""),
         ("01010000", "", ""),
@@ -225,17 +227,17 @@ fn what_follows_the_head_of_an_event_depends_on_its_class() {
         let (_, tail) = text.split_once("related=0x3FFFFFFF").expect("a head");
         assert_eq!(tail.trim_start(), said, "{class}");
         let message = Message::parse(&bytes).unwrap_or_else(|error| panic!("{class}: {error}"));
-        assert_eq!(written(&message), bytes, "{class}");
+        assert_eq!(encode(&message), bytes, "{class}");
     }
 }
 
 /// What payloads mean, and that they are written as they were read.
-fn say(cases: &[(&str, &str)]) {
+fn check_descriptions(cases: &[(&str, &str)]) {
     for (hex, text) in cases {
         let bytes = bytes(hex);
         assert_eq!(describe(&bytes).to_string(), *text, "{hex}");
         let message = Message::parse(&bytes).unwrap_or_else(|error| panic!("{hex}: {error}"));
-        assert_eq!(written(&message), bytes, "{hex}");
+        assert_eq!(encode(&message), bytes, "{hex}");
     }
 }
 
@@ -248,8 +250,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// The hashes of the names are known, so the tree can be checked against them.
 #[test]
-fn the_tree_of_a_checksum_response_is_walked() {
-    let vectors: HashMap<String, Vec<u8>> = payloads().into_iter().collect();
+fn checksum_response_tree_is_walked() {
+    let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
     let payload = describe(&vectors["pl-respFF-full"]);
     let count = |name| payload.fields.iter().filter(|field| field.name == name).count();
     assert_eq!((count("file_name"), count("directory_name"), count("files")), (28, 5, 6));
@@ -260,13 +262,13 @@ fn the_tree_of_a_checksum_response_is_walked() {
 }
 
 #[test]
-fn a_payload_that_is_cut_gives_the_fields_before_the_cut() {
-    for (id, bytes) in payloads() {
+fn truncated_payload_gives_its_complete_fields() {
+    for (id, bytes) in captured_payloads() {
         let whole = describe(&bytes);
         for end in 0..bytes.len() {
             let cut = describe(&bytes[..end]);
             let kept = cut.fields.iter().take_while(|field| whole.fields.contains(field)).count();
-            let last = kept + 1 >= cut.fields.len() && tiled(&cut.fields) <= end.max(1);
+            let last = kept + 1 >= cut.fields.len() && described_end(&cut.fields) <= end.max(1);
             assert!(last, "{id} cut at {end}: {cut}");
             assert!(cut.truncated.is_none_or(|name| !name.is_empty()));
         }
@@ -276,25 +278,25 @@ fn a_payload_that_is_cut_gives_the_fields_before_the_cut() {
 }
 
 #[test]
-fn every_captured_payload_is_written_as_it_was_read() {
-    let vectors = payloads();
+fn captured_payloads_roundtrip() {
+    let vectors = captured_payloads();
     assert!(vectors.len() >= 40, "{}", vectors.len());
     for (id, bytes) in &vectors {
         let message = Message::parse(bytes).unwrap_or_else(|error| panic!("{id}: {error}"));
-        assert_eq!(written(&message), *bytes, "{id}: {message:?}");
+        assert_eq!(encode(&message), *bytes, "{id}: {message:?}");
     }
 }
 
 #[test]
-fn a_captured_payload_that_is_cut_tells_the_field_or_is_a_shorter_one() {
-    for (id, bytes) in payloads() {
+fn truncated_captured_payload_reports_its_field() {
+    for (id, bytes) in captured_payloads() {
         for end in 0..bytes.len() {
             let cut = &bytes[..end];
             match Message::parse(cut) {
-                Ok(message) => assert_eq!(written(&message), cut, "{id} cut at {end}"),
+                Ok(message) => assert_eq!(encode(&message), cut, "{id} cut at {end}"),
                 Err(error) => {
-                    assert_eq!(error.reason, Reason::Truncated, "{id} cut at {end}");
-                    assert!(error.at <= end && !error.field.is_empty(), "{id} cut at {end}: {error}");
+                    assert_eq!(error.reason, GameErrorReason::Truncated, "{id} cut at {end}");
+                    assert!(error.offset <= end && !error.field.is_empty(), "{id} cut at {end}: {error}");
                     assert_eq!(describe(cut).truncated.unwrap_or("opcode"), error.field, "{id} cut at {end}");
                 }
             }
@@ -303,19 +305,19 @@ fn a_captured_payload_that_is_cut_tells_the_field_or_is_a_shorter_one() {
 }
 
 #[test]
-fn what_follows_the_last_field_is_an_error_or_given_back() {
+fn trailing_bytes_are_an_error_or_returned() {
     let chat = [0x2C, 2, 0, 0, 0, 1, 0, b'a', 7, 8];
     let error = Message::parse(&chat).expect_err("two bytes too many");
     assert_eq!(error.to_string(), "Chat: goes on behind its last field, at byte 8");
     let (message, rest) = Message::parse_prefix(&chat).expect("a message");
-    assert_eq!((written(&message), rest), (chat[..8].to_vec(), &[7, 8][..]));
+    assert_eq!((encode(&message), rest), (chat[..8].to_vec(), &[7, 8][..]));
     let error = Message::parse(&[]).expect_err("empty");
     assert_eq!(error.to_string(), "empty payload");
     let error = Message::parse(&[0x29, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6]).expect_err("short");
     assert_eq!(error.to_string(), "Explosion: ends in radius, which begins at byte 10");
 }
 
-fn written(message: &Message<'_>) -> Vec<u8> {
+fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.write(&mut bytes);
     bytes
@@ -323,7 +325,7 @@ fn written(message: &Message<'_>) -> Vec<u8> {
 
 /// Names of one type are what lets tools give them one column and one filter.
 #[test]
-fn any_bytes_are_described_and_a_name_has_one_type() {
+fn arbitrary_bytes_give_one_type_per_field_name() {
     let mut types = HashMap::new();
     let mut state = 0x00C0_FFEE_u64;
     let mut next = || {
@@ -332,7 +334,7 @@ fn any_bytes_are_described_and_a_name_has_one_type() {
         state ^= state << 17;
         (state >> 32) as u8
     };
-    let mut seeds: Vec<Vec<u8>> = payloads().into_iter().map(|(_, bytes)| bytes).collect();
+    let mut seeds: Vec<Vec<u8>> = captured_payloads().into_iter().map(|(_, bytes)| bytes).collect();
     seeds.extend((0..=255).map(|opcode| vec![opcode]));
     for round in 0..20_000 {
         let mut bytes = seeds[round % seeds.len()].clone();
@@ -342,19 +344,19 @@ fn any_bytes_are_described_and_a_name_has_one_type() {
             bytes[at] = if at == 0 { bytes[0] } else { next() };
         }
         if let Ok((message, rest)) = Message::parse_prefix(&bytes) {
-            assert_eq!([&written(&message)[..], rest].concat(), bytes, "{message:?}");
+            assert_eq!([&encode(&message)[..], rest].concat(), bytes, "{message:?}");
         }
         let payload = describe(&bytes);
         assert_eq!(payload.opcode, Some(Opcode(bytes[0])));
-        let end = tiled(&payload.fields);
+        let end = described_end(&payload.fields);
         assert!(end <= bytes.len() && (payload.truncated.is_some() || end == bytes.len()), "{bytes:02X?}");
         for field in &payload.fields {
-            let kind = (type_of(field.value), field.listed);
+            let kind = (type_of(field.value), field.repeated);
             assert_eq!(*types.entry(field.name).or_insert(kind), kind, "{}", field.name);
         }
         for (i, field) in payload.fields.iter().enumerate() {
             let again = payload.fields[..i].iter().any(|earlier| earlier.name == field.name);
-            assert!(field.listed || !again, "{} twice in {bytes:02X?}", field.name);
+            assert!(field.repeated || !again, "{} twice in {bytes:02X?}", field.name);
         }
     }
 }
@@ -373,15 +375,15 @@ fn type_of(value: Value<'_>) -> &'static str {
 }
 
 /// Where fields that lie one behind the other end; several may say something of the same bytes.
-fn tiled(fields: &[Field<'_>]) -> usize {
+fn described_end(fields: &[PayloadField<'_>]) -> usize {
     fields.iter().fold(1, |end, field| {
-        assert!(field.at.start == end || field.at.end <= end, "{}: {:?}", field.name, field.at);
-        end.max(field.at.end)
+        assert!(field.range.start == end || field.range.end <= end, "{}: {:?}", field.name, field.range);
+        end.max(field.range.end)
     })
 }
 
 /// The payloads among the vectors, alone and in messages that are whole.
-fn payloads() -> Vec<(String, Vec<u8>)> {
+fn captured_payloads() -> Vec<(String, Vec<u8>)> {
     let files =
         [include_str!("../../../captures/session.json"), include_str!("../../../captures/transport.json")];
     let mut found = Vec::new();
@@ -395,12 +397,19 @@ fn payloads() -> Vec<(String, Vec<u8>)> {
                 Some("payload") => found.push((id, bytes)),
                 Some("message") => {
                     let message = wire::Message::parse(&bytes, None);
-                    found.extend(message.ok().and_then(|message| whole(&message)).map(|bytes| (id, bytes)));
+                    found.extend(
+                        message
+                            .ok()
+                            .and_then(|message| unfragmented_payload(&message))
+                            .map(|bytes| (id, bytes)),
+                    );
                 }
                 Some("datagram") => {
                     let Ok(datagram) = Datagram::parse(&bytes, None) else { continue };
                     found.extend(
-                        datagram.messages().filter_map(|message| Some((id.clone(), whole(&message)?))),
+                        datagram
+                            .messages()
+                            .filter_map(|message| Some((id.clone(), unfragmented_payload(&message)?))),
                     );
                 }
                 _ => {}
@@ -410,9 +419,9 @@ fn payloads() -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn whole(message: &wire::Message<'_>) -> Option<Vec<u8>> {
+fn unfragmented_payload(message: &wire::Message<'_>) -> Option<Vec<u8>> {
     match message {
-        wire::Message::Data(data) if data.delivery.part().is_none() => Some(data.payload.to_vec()),
+        wire::Message::Data(data) if data.delivery.fragment().is_none() => Some(data.payload.to_vec()),
         _ => None,
     }
 }

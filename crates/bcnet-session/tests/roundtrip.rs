@@ -6,43 +6,43 @@ use bcnet_lab::Rng;
 use bcnet_session::game::*;
 
 /// What messages borrow from.
-struct Source {
+struct BorrowedData {
     bytes: Vec<u8>,
     pairs: Vec<[u8; 2]>,
 }
 
-impl Source {
+impl BorrowedData {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut bytes = vec![0; rng.size(300)];
+        let mut bytes = vec![0; rng.index(300)];
         rng.fill(&mut bytes);
-        let mut pairs = vec![[0; 2]; rng.size(9)];
+        let mut pairs = vec![[0; 2]; rng.index(9)];
         rng.fill(pairs.as_flattened_mut());
         Self { bytes, pairs }
     }
 }
 
 /// Draws values, and slices of `bytes`.
-struct Draw<'a> {
+struct MessageGenerator<'a> {
     rng: Rng,
-    source: &'a Source,
+    source: &'a BorrowedData,
 }
 
-impl<'a> Draw<'a> {
+impl<'a> MessageGenerator<'a> {
     fn u8(&mut self) -> u8 {
-        self.rng.any() as u8
+        self.rng.next_u64() as u8
     }
 
     fn u32(&mut self) -> u32 {
-        self.rng.any() as u32
+        self.rng.next_u64() as u32
     }
 
     fn i32(&mut self) -> i32 {
-        self.rng.any() as i32
+        self.rng.next_u64() as i32
     }
 
     fn float(&mut self) -> f32 {
-        (self.rng.share() as f32 - 0.5) * 1e4
+        (self.rng.fraction() as f32 - 0.5) * 1e4
     }
 
     fn maybe<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
@@ -51,8 +51,8 @@ impl<'a> Draw<'a> {
 
     fn bytes(&mut self, most: usize) -> &'a [u8] {
         let bytes = &self.source.bytes;
-        let from = self.rng.size(bytes.len() + 1);
-        let len = self.rng.size((bytes.len() - from).min(most) + 1);
+        let from = self.rng.index(bytes.len() + 1);
+        let len = self.rng.index((bytes.len() - from).min(most) + 1);
         &bytes[from..from + len]
     }
 
@@ -106,22 +106,22 @@ impl<'a> Draw<'a> {
     }
 
     fn event(&mut self) -> GameEvent<'a> {
-        let detail = match self.rng.size(11) {
-            0 => Detail::Plain,
-            1 => Detail::Subsystem,
-            2 => Detail::Bool(self.u8()),
-            3 => Detail::Char(self.u8()),
-            4 => Detail::Object(self.id()),
-            5 => Detail::Player(self.u8()),
+        let detail = match self.rng.index(11) {
+            0 => EventDetail::Plain,
+            1 => EventDetail::Subsystem,
+            2 => EventDetail::Bool(self.u8()),
+            3 => EventDetail::Char(self.u8()),
+            4 => EventDetail::Object(self.id()),
+            5 => EventDetail::Player(self.u8()),
             6 => {
-                let count = self.rng.size(256);
+                let count = self.rng.index(256);
                 let contacts = (0..count).map(|_| self.scaled()).collect();
-                Detail::Collision(Collision { contacts, force: self.float() })
+                EventDetail::Collision(Collision { contacts, force: self.float() })
             }
-            7 => Detail::StartFiring(std::array::from_fn(|_| self.u8())),
-            8 => Detail::Exploding(Exploding { killer: self.i32(), lifetime: self.float() }),
-            9 => Detail::Warp(Warp { name: self.text8(), warp: self.floats() }),
-            _ => Detail::Other { class: EventClass(0x9999), rest: self.bytes(30) },
+            7 => EventDetail::StartFiring(std::array::from_fn(|_| self.u8())),
+            8 => EventDetail::Exploding(Exploding { killer: self.i32(), lifetime: self.float() }),
+            9 => EventDetail::Warp(Warp { name: self.text8(), warp: self.floats() }),
+            _ => EventDetail::Other { class: EventClass(0x9999), rest: self.bytes(30) },
         };
         GameEvent { event: EventNumber(self.u32()), source: self.id(), related: self.id(), detail }
     }
@@ -149,15 +149,15 @@ impl<'a> Draw<'a> {
     }
 
     fn response(&mut self) -> ChecksumResponse {
-        let round = [0, 1, 2, 3, 0xFF][self.rng.size(5)];
+        let round = [0, 1, 2, 3, 0xFF][self.rng.index(5)];
         let (mut tree, mut to_come) = (Vec::new(), 1);
         while to_come > 0 {
-            let files = self.rng.size(5);
+            let files = self.rng.index(5);
             let files = (0..files).map(|_| FileHash { name: self.u32(), content: self.u32() }).collect();
-            let below = if tree.len() < 20 { self.rng.size(4) } else { 0 };
+            let below = if tree.len() < 20 { self.rng.index(4) } else { 0 };
             let directories: Vec<u32> = (0..below).map(|_| self.u32()).collect();
             to_come = to_come - 1 + directories.len();
-            tree.push(Directory { files, directories });
+            tree.push(DirectoryHashes { files, directories });
         }
         let version = if round == 0 { Some(self.u32()) } else { None };
         ChecksumResponse { round, version, directory: self.u32(), tree }
@@ -169,7 +169,7 @@ impl<'a> Draw<'a> {
             kills: draw.i32(),
             score: draw.i32(),
         });
-        let count = self.rng.size(256);
+        let count = self.rng.index(256);
         let players = (0..count).map(|_| PlayerScore { player: self.i32(), score: self.i32() }).collect();
         ScoreChange {
             killer: Killer(kill),
@@ -277,10 +277,10 @@ impl<'a> Draw<'a> {
 }
 
 #[test]
-fn every_message_is_read_as_it_was_written() {
+fn every_message_roundtrips() {
     for seed in 0..3000 {
-        let source = Source::new(seed);
-        let mut draw = Draw { rng: Rng::new(seed ^ source.bytes.len() as u64), source: &source };
+        let source = BorrowedData::new(seed);
+        let mut draw = MessageGenerator { rng: Rng::new(seed ^ source.bytes.len() as u64), source: &source };
         for message in draw.messages() {
             let mut payload = Vec::new();
             message.write(&mut payload);
@@ -290,7 +290,7 @@ fn every_message_is_read_as_it_was_written() {
 }
 
 #[test]
-fn what_a_length_cannot_tell_is_cut() {
+fn overlong_content_is_truncated() {
     let long = vec![b'x'; 70_000];
     let chat = Message::Chat(Chat { sender: 1, text: Text16(&long) });
     let scores = vec![PlayerScore { player: 2, score: 3 }; 300];

@@ -3,32 +3,32 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_lab::stock::{Params, Stock};
-use bcnet_session::client::{self, Client, End, Options, State};
+use bcnet_lab::stock::{Params, StockEngine};
+use bcnet_session::client::{self, Client, ClientOptions, ClientState, DisconnectReason};
 use bcnet_session::{Config, Event, PlayerState, Session};
 use bcnet_transport::wire::BootReason;
-use bcnet_transport::{Leave, Time};
+use bcnet_transport::{LeaveReason, Time};
 
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
 /// A host's session and one client, both on the model, in frames of 33 ms.
-struct Game {
-    session: Session<Stock>,
-    client: Client<Stock>,
+struct StockGame {
+    session: Session<StockEngine>,
+    client: Client<StockEngine>,
     now: Time,
-    told: Vec<Event>,
+    session_events: Vec<Event>,
     /// What the client's game was told.
-    heard: Vec<(client::Event, Vec<u8>)>,
+    client_events: Vec<(client::Event, Vec<u8>)>,
 }
 
-impl Game {
+impl StockGame {
     fn new(config: Config, password: &[u8]) -> Self {
-        let params = Params { address: *HOST.ip(), ask: true, ..Params::default() };
-        let session = Session::with_engine(config, Stock::host(params), 1701);
-        let engine = Stock::connect(Params::default(), HOST, *CLIENT.ip(), 7, password, Time::ZERO);
-        let client = Client::new(engine, Options::named("Kirk"), Time::ZERO);
-        Self { session, client, now: Time::ZERO, told: Vec::new(), heard: Vec::new() }
+        let params = Params { address: *HOST.ip(), session_decides_admission: true, ..Params::default() };
+        let session = Session::with_engine(config, StockEngine::host(params), 1701);
+        let engine = StockEngine::connect(Params::default(), HOST, *CLIENT.ip(), 7, password, Time::ZERO);
+        let client = Client::new(engine, ClientOptions::with_name("Kirk"), Time::ZERO);
+        Self { session, client, now: Time::ZERO, session_events: Vec::new(), client_events: Vec::new() }
     }
 
     fn frame(&mut self) {
@@ -43,10 +43,10 @@ impl Game {
         while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
             self.session.handle_datagram(CLIENT, &mut buffer[..transmit.len], now);
         }
-        self.told.extend(std::iter::from_fn(|| self.session.poll_event()));
+        self.session_events.extend(std::iter::from_fn(|| self.session.poll_event()));
         let mut payload = Vec::new();
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            self.heard.push((event, payload.clone()));
+            self.client_events.push((event, payload.clone()));
         }
         self.now = now + Duration::from_millis(33);
     }
@@ -57,7 +57,7 @@ impl Game {
 
     /// The first bytes of the game messages.
     fn first_bytes(&self) -> Vec<u8> {
-        self.heard.iter().filter_map(|(_, payload)| payload.first().copied()).collect()
+        self.client_events.iter().filter_map(|(_, payload)| payload.first().copied()).collect()
     }
 }
 
@@ -65,11 +65,13 @@ impl Game {
 #[test]
 fn a_stock_client_joins_a_session_on_the_stock_engine() {
     let config = Config { round_timeout: Duration::from_secs(1), ..Config::default() };
-    let mut game = Game::new(config, &[]);
+    let mut game = StockGame::new(config, &[]);
     // It answers no question about its files, so each round takes its time.
     game.run(60);
     assert!(
-        game.told.iter().any(|event| matches!(event, Event::Joined { name, slot: 0, .. } if name == "Kirk"))
+        game.session_events
+            .iter()
+            .any(|event| matches!(event, Event::Joined { name, slot: 0, .. } if name == "Kirk"))
     );
     game.run(180);
     assert!(game.first_bytes().ends_with(&[0x28, 0x00, 0x01]), "{:02X?}", game.first_bytes());
@@ -77,7 +79,7 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
     game.run(30);
     assert_eq!(game.session.players().map(|player| player.state).collect::<Vec<_>>(), [PlayerState::InGame]);
     // Chat comes back to its sender.
-    game.heard.clear();
+    game.client_events.clear();
     game.client.chat("hi", game.now).expect("it is in the game");
     game.run(30);
     assert_eq!(game.first_bytes(), [0x2C]);
@@ -85,11 +87,11 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
     game.run(60);
     assert!(
         matches!(
-            game.told[..],
-            [.., Event::Left { reason: Leave::Disconnected, .. }, Event::RoundEnded { .. }]
+            game.session_events[..],
+            [.., Event::Left { reason: LeaveReason::Disconnected, .. }, Event::RoundEnded { .. }]
         ),
         "{:?}",
-        game.told
+        game.session_events
     );
     assert!(game.client.is_closed());
     game.session.shutdown(game.now);
@@ -101,10 +103,13 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
 #[test]
 fn a_wrong_password_is_refused_on_the_stock_engine() {
     let config = Config { password: Some("Enterprise".into()), ..Config::default() };
-    let mut game = Game::new(config, b"N\0X\0");
+    let mut game = StockGame::new(config, b"N\0X\0");
     game.run(30);
     let reason = BootReason::WRONG_PASSWORD;
-    assert!(matches!(game.told[..], [Event::Refused { from: CLIENT, reason: given }] if given == reason));
-    let gone = client::Event::Gone { step: State::Connecting, end: End::Booted(reason) };
-    assert_eq!(game.heard, [(gone, Vec::new())]);
+    assert!(
+        matches!(game.session_events[..], [Event::Refused { from: CLIENT, reason: given }] if given == reason)
+    );
+    let gone =
+        client::Event::Gone { state: ClientState::Connecting, reason: DisconnectReason::Booted(reason) };
+    assert_eq!(game.client_events, [(gone, Vec::new())]);
 }

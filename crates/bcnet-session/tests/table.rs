@@ -6,18 +6,18 @@ use std::path::Path;
 use bcnet_session::game::{CODES, Codes, FLAGS, Part, Species, SubsystemByte, TABLE};
 
 #[test]
-fn the_dissector_knows_the_table() {
-    compare("dissector/bcnet.lua", "-- <table>", "-- </table>", &lua());
+fn dissector_matches_the_table() {
+    check_section("dissector/bcnet.lua", "-- <table>", "-- </table>", &lua());
 }
 
 /// S-70
 #[test]
-fn the_protocol_shows_the_table() {
-    compare("PROTOCOL.md", "<!-- table -->", "<!-- /table -->", &markdown());
+fn protocol_document_matches_the_table() {
+    check_section("PROTOCOL.md", "<!-- table -->", "<!-- /table -->", &markdown());
 }
 
 #[test]
-fn the_table_is_in_order_and_names_are_given_once() {
+fn table_is_sorted_and_names_are_unique() {
     assert!(TABLE.is_sorted_by(|a, b| a.opcode < b.opcode));
     for (at, row) in TABLE.iter().enumerate() {
         let name = row.opcode.name().expect("a row has a name");
@@ -26,7 +26,7 @@ fn the_table_is_in_order_and_names_are_given_once() {
 }
 
 /// What a file has between two lines must be `wanted`.
-fn compare(file: &str, begin: &str, end: &str, wanted: &str) {
+fn check_section(file: &str, begin: &str, end: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
     let (head, rest) =
@@ -79,7 +79,7 @@ fn lua() -> String {
         let _ = writeln!(
             lua,
             "    [{species}] = {{ weapons = {weapons}, bytes = \"{}\" }},",
-            runs(&bytes, "*", " ")
+            run_length_names(&bytes, "*", " ")
         );
     }
     lua + "}\n"
@@ -94,16 +94,16 @@ fn weapons(bytes: &[SubsystemByte]) -> u8 {
     let count = |byte: &SubsystemByte| match byte {
         SubsystemByte::WeaponBits(count) => Some(*count),
         SubsystemByte::Condition(_)
-        | SubsystemByte::Listed(_)
+        | SubsystemByte::Repeated(_)
         | SubsystemByte::Power(_)
-        | SubsystemByte::ListedPower(_)
+        | SubsystemByte::RepeatedPower(_)
         | SubsystemByte::Setting(_) => None,
     };
     bytes.iter().find_map(count).unwrap_or_default()
 }
 
 /// Names, those that follow themselves once with their number.
-fn runs(bytes: &[SubsystemByte], times: &str, between: &str) -> String {
+fn run_length_names(bytes: &[SubsystemByte], times: &str, between: &str) -> String {
     let runs = bytes.chunk_by(|a, b| a.name() == b.name()).map(|run| match run {
         [one] => one.name().to_owned(),
         several => format!("{}{times}{}", several[0].name(), several.len()),
@@ -140,7 +140,7 @@ fn markdown() -> String {
     }
     rows += "\n| Species | Bytes | Subsystems |\n|---|---|---|\n";
     for (species, bytes) in subsystems() {
-        let _ = writeln!(rows, "| {species} | {} | {} |", bytes.len(), runs(&bytes, " × ", ", "));
+        let _ = writeln!(rows, "| {species} | {} | {} |", bytes.len(), run_length_names(&bytes, " × ", ", "));
     }
     rows
 }

@@ -12,7 +12,7 @@ use std::process::{self, ExitCode};
 use std::time::{Duration, Instant};
 
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::{Config, Connect, DeliveryMode, Endpoint, Engine, Event, Time};
 
 fn main() -> ExitCode {
     match run() {
@@ -28,7 +28,7 @@ fn run() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [role, address] = &arguments[..] else { return Err(usage()) };
     let address: SocketAddrV4 = address.parse().map_err(|_| usage())?;
-    let clock = Clock::start();
+    let clock = EchoClock::start();
     match role.as_str() {
         "host" => {
             let socket = UdpSocket::bind(address)?;
@@ -44,7 +44,7 @@ fn run() -> io::Result<()> {
                 Connect { host: address, nonce, password: "" },
                 clock.now(),
             );
-            drive(client, &socket, &clock, talk)
+            drive(client, &socket, &clock, send_once_and_leave)
         }
         _ => Err(usage()),
     }
@@ -59,7 +59,7 @@ fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
             }
         }
         Event::Received { peer, .. } => {
-            if let Err(error) = endpoint.send(peer, payload, Quality::Reliable, now) {
+            if let Err(error) = endpoint.send(peer, payload, DeliveryMode::Reliable, now) {
                 eprintln!("{peer}: {error}");
             }
         }
@@ -70,13 +70,13 @@ fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
 }
 
 /// Says something, waits for the answer and leaves.
-fn talk(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
+fn send_once_and_leave(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
     match event {
         Event::Joined { peer } => {
             println!("joined as {peer}");
             // A message that takes many datagrams.
             let long = "the quick brown fox ".repeat(500);
-            endpoint.send(PeerId::HOST, long.as_bytes(), Quality::Reliable, now).expect("just joined");
+            endpoint.send(PeerId::HOST, long.as_bytes(), DeliveryMode::Reliable, now).expect("just joined");
         }
         Event::Received { .. } => {
             println!("{} bytes came back", payload.len());
@@ -87,10 +87,15 @@ fn talk(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
     }
 }
 
-type OnEvent = fn(&mut Endpoint, Event, &[u8], Time);
+type EventHandler = fn(&mut Endpoint, Event, &[u8], Time);
 
 /// The drive loop: datagrams and time go in, datagrams and events come out.
-fn drive(mut endpoint: Endpoint, socket: &UdpSocket, clock: &Clock, on_event: OnEvent) -> io::Result<()> {
+fn drive(
+    mut endpoint: Endpoint,
+    socket: &UdpSocket,
+    clock: &EchoClock,
+    on_event: EventHandler,
+) -> io::Result<()> {
     let mut buffer = [0; 65_536];
     let mut payload = Vec::new();
     let is_host = endpoint.id() == PeerId::HOST;
@@ -119,9 +124,9 @@ fn drive(mut endpoint: Endpoint, socket: &UdpSocket, clock: &Clock, on_event: On
 }
 
 /// Real time as the endpoint wants it.
-struct Clock(Instant);
+struct EchoClock(Instant);
 
-impl Clock {
+impl EchoClock {
     #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
     fn start() -> Self {
         Self(Instant::now())

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::*;
-use crate::config::{Config, Prove};
+use crate::config::{Config, ProofPolicy};
 use crate::lcg::Lcg;
 use crate::wire::{Ack, Channel, Datagram, Message, MessageId, Role, Writer};
 
@@ -13,7 +13,11 @@ use crate::wire::{Ack, Channel, Datagram, Message, MessageId, Role, Writer};
 fn datagram<'b>(buffer: &'b mut [u8], id: PeerId, numbers: &[Seq]) -> Datagram<'b> {
     let mut writer = Writer::new(buffer, id);
     for &seq in numbers {
-        assert!(writer.push(&Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq, part: None }))));
+        assert!(writer.push(&Message::Ack(Ack::new(MessageId {
+            channel: Channel::Game,
+            seq,
+            fragment: None
+        }))));
     }
     if numbers.is_empty() {
         assert!(writer.push(&Message::Keepalive));
@@ -23,10 +27,10 @@ fn datagram<'b>(buffer: &'b mut [u8], id: PeerId, numbers: &[Seq]) -> Datagram<'
 }
 
 /// One run: how many were let in, of how many who showed a number that they were told, and of how many who guessed.
-fn run(prove: Prove, seed: u64, addresses: u64) -> [usize; 3] {
-    let config = Config { prove, ..Config::default() }.resolve();
-    let (mut admission, mut lcg) = (Admission::new(seed), Lcg(seed));
-    let mut told: BTreeMap<(SocketAddrV4, PeerId), BTreeSet<u16>> = BTreeMap::new();
+fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
+    let config = Config { proof_policy: prove, ..Config::default() }.resolve();
+    let (mut admission, mut lcg) = (AddressVerifier::new(seed), Lcg(seed));
+    let mut sent_cookies: BTreeMap<(SocketAddrV4, PeerId), BTreeSet<u16>> = BTreeMap::new();
     let mut known: Vec<(SocketAddrV4, PeerId)> = Vec::new();
     let (mut now, mut counts) = (Time::from_micros(1), [0; 3]);
     for _ in 0..20_000 {
@@ -36,10 +40,10 @@ fn run(prove: Prove, seed: u64, addresses: u64) -> [usize; 3] {
         match lcg.below(4) {
             0 | 1 => {
                 let nonce = u32::try_from(lcg.below(3)).expect("few");
-                let asked = admission.ask(from, nonce, (32, 10_000_000), now).is_some();
-                if let Some(asked) = admission.asked(from, 10_000_000, now).filter(|_| asked) {
-                    let id = admission.choose(from, Ids::Random, |_| true, now).expect("a free id");
-                    admission.offer(id, asked, None, now);
+                let asked = admission.add_request(from, nonce, (32, 10_000_000), now).is_some();
+                if let Some(asked) = admission.request(from, 10_000_000, now).filter(|_| asked) {
+                    let id = admission.choose_id(from, IdPolicy::Random, |_| true, now).expect("a free id");
+                    admission.offer_id(id, asked, None, now);
                     admission.forget_request(from);
                 }
             }
@@ -47,41 +51,45 @@ fn run(prove: Prove, seed: u64, addresses: u64) -> [usize; 3] {
                 let Some(&(from, id)) = known.get(lcg.index(known.len().max(1))) else { continue };
                 let honest = kind == 2;
                 let numbers: Vec<Seq> = if honest {
-                    told[&(from, id)].iter().rev().take(2).copied().map(Seq).collect()
+                    sent_cookies[&(from, id)].iter().rev().take(2).copied().map(Seq).collect()
                 } else {
                     [Seq(0x4000 + u16::try_from(lcg.below(0x8000)).expect("a number"))].into()
                 };
                 let mut buffer = [0; 64];
                 let shown = datagram(&mut buffer, id, &numbers);
-                let knows = numbers.iter().any(|number| told[&(from, id)].contains(&number.0));
+                let knows = numbers.iter().any(|number| sent_cookies[&(from, id)].contains(&number.0));
                 counts[if knows { 1 } else { 2 }] += 1;
-                if let Claim::Proved(_) = admission.claim(from, &shown, None, &config, now) {
+                if let Verification::Verified(_) = admission.verify(from, &shown, None, &config, now) {
                     assert!(knows, "{from} as {id} has guessed");
                     counts[0] += 1;
                     admission.note_joined(id, now);
                 }
             }
         }
-        while let Some(Answer { to, word }) = admission.next_answer() {
-            if let Word::Welcome(id, number) = word {
-                told.entry((to, id)).or_default().insert(number.0);
+        while let Some(UnverifiedReply { to, content: word }) = admission.next_reply() {
+            if let ReplyContent::Offer(id, number) = word {
+                sent_cookies.entry((to, id)).or_default().insert(number.0);
                 known.push((to, id));
-            } else if let Word::Cookie(number) = word {
-                for (_, numbers) in told.iter_mut().filter(|((address, _), _)| *address == to) {
+            } else if let ReplyContent::Cookie(number) = word {
+                for (_, numbers) in sent_cookies.iter_mut().filter(|((address, _), _)| *address == to) {
                     numbers.insert(number.0);
                 }
             }
         }
-        assert!(admission.asked.len() <= 32 && admission.places.len() <= PLACES);
+        assert!(admission.requests.len() <= 32 && admission.id_slots.len() <= ID_SLOTS);
     }
     counts
 }
 
 #[test]
-fn nobody_is_let_in_who_was_not_told() {
+fn only_addresses_that_received_a_cookie_are_verified() {
     for seed in 1..=20 {
-        for (prove, addresses) in [(Prove::Ack, 8), (Prove::Ack, 5000), (Prove::Auto, 8), (Prove::Auto, 5000)]
-        {
+        for (prove, addresses) in [
+            (ProofPolicy::Ack, 8),
+            (ProofPolicy::Ack, 5000),
+            (ProofPolicy::Auto, 8),
+            (ProofPolicy::Auto, 5000),
+        ] {
             let [joined, honest, guesses] = run(prove, seed, addresses);
             assert!(
                 joined > 20 && honest > 1000 && guesses > 1000,

@@ -1,4 +1,6 @@
-//! Every tunable of an endpoint, with its default.
+//! Every setting of an endpoint, with its default value.
+//!
+//! [`Config::resolve`] brings all values within their bounds. This module has no other logic.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -6,74 +8,97 @@ use core::time::Duration;
 use crate::time::Time;
 use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 
-/// How an endpoint behaves. The defaults suit a game server and stock peers.
+/// Settings of an endpoint. The defaults suit a game server and stock peers.
 ///
-/// `D` is how times are told: as durations, or inside the engine in microseconds.
+/// `D` is the type of all times: [`Duration`] for callers, microseconds inside the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config<D = Duration> {
-    /// Cipher datagrams. Without it they are not wire-compatible, unless the caller does it (in batches, say).
+    /// Encrypts and decrypts datagrams (T-40).
+    ///
+    /// Switch the cipher off only if the caller encrypts, in batches for example. Peers cannot read plaintext
+    /// datagrams.
     pub cipher: bool,
-    /// The own address as far as it is known: peers are told it with a connect request, a name and a goodbye.
+    /// The own address, as far as it is known. Connect requests, identities and disconnects carry it.
     pub address: Ipv4Addr,
-    /// The largest datagram to send, in bytes (T-04). It has room for a control message, so less than 414 counts as that.
+    /// The largest datagram to send, in bytes (T-04).
+    ///
+    /// A datagram must have space for a control message, so values below 414 become 414.
     pub datagram_limit: usize,
-    /// The largest message to send before it is split, in bytes with its header (T-23). It must fit a datagram and its own
-    /// size field, so more counts as what does; less than 8 counts as that.
+    /// The largest message to send without splitting it, in bytes with its header (T-23).
+    ///
+    /// A message must fit a datagram and its size field, so larger values are reduced. Values below 8 become
+    /// 8.
     pub message_limit: usize,
-    /// The most peers a host admits, at most 124 (T-50).
-    pub peers: usize,
-    /// The most addresses whose requests wait for the caller's decision at once.
-    pub pending: usize,
-    /// Which ids newcomers get (T-50).
-    pub ids: Ids,
-    /// What newcomers must do to prove that they hear this host (T-76).
-    pub prove: Prove,
-    /// Whether the caller lets in only some of those who ask, by a password say. Then it takes an offer that is remembered
-    /// to join: a cookie can be found by trying, and does not tell that the caller has agreed (T-76).
-    pub selective: bool,
-    /// A keepalive goes to a peer after this long without anything queued for it (T-55). Less than 1 ms counts as that.
+    /// The maximum number of peers that a host admits, at most 124 (T-50).
+    pub max_peers: usize,
+    /// The maximum number of addresses whose requests wait for the caller's decision.
+    pub max_pending_requests: usize,
+    /// The choice of ids for new clients (T-50).
+    pub id_policy: IdPolicy,
+    /// The proof that a new client must give to verify its address (T-76).
+    pub proof_policy: ProofPolicy,
+    /// Tells that the caller admits only some clients, for example those with a password (T-76).
+    ///
+    /// A client then joins only while its offer is stored. A cookie can be guessed, and a cookie does not
+    /// show that the caller has agreed.
+    pub selective_admission: bool,
+    /// The time without queued messages after which a peer gets a keepalive (T-55). The minimum is 1 ms.
     pub keepalive: D,
-    /// A peer of which nothing is heard for this long is gone (T-56).
-    pub silence: D,
-    /// How long a connection attempt waits for the caller's decision.
+    /// The time without a datagram from a peer after which that peer is gone (T-56).
+    pub idle_timeout: D,
+    /// The time for which a connect request waits for the caller's decision.
     pub pending_timeout: D,
-    /// A reliable message that nobody acknowledges for this long ends the connection (T-64).
-    pub undeliverable: D,
-    /// How long leaving takes at most (T-57). The last words to a peer are repeated until then, and wait half as long for
-    /// what was queued before them.
+    /// The time without an ACK after which a reliable message ends the connection (T-64).
+    pub delivery_timeout: D,
+    /// The maximum duration of a graceful shutdown (T-57).
+    ///
+    /// The disconnect notice is retransmitted until then. It waits up to half of this time for earlier
+    /// messages to be acknowledged.
     pub linger: D,
-    /// An ACK waits for company at most this long, if this side has sent data within [`ack_company`](Self::ack_company).
+    /// The maximum delay of an ACK that waits for data to share a datagram with (T-60).
+    ///
+    /// ACKs wait only if this side has sent data within [`ack_piggyback_window`](Self::ack_piggyback_window).
     pub ack_delay: D,
-    /// Whoever sent data this recently is likely to send again soon.
-    pub ack_company: D,
-    /// The time to a retransmission before any round trip is known (T-61).
-    pub first_timeout: D,
-    /// The least and the most time to a retransmission. The least is more than the peer may take to answer: its
-    /// [`ack_delay`](Self::ack_delay) and a frame of a game at 60 Hz.
-    pub min_timeout: D,
-    /// See [`min_timeout`](Self::min_timeout).
-    pub max_timeout: D,
-    /// How often the caller services the endpoint, if it does so at fixed times (a game loop); zero if it keeps to
-    /// [`next_timeout`](crate::Engine::next_timeout). A retransmission happens at the service nearest to its time.
+    /// The time after sent data in which more data is likely, so that ACKs wait for it (T-60).
+    pub ack_piggyback_window: D,
+    /// The retransmission timeout before the first round-trip time is measured (T-61).
+    pub initial_rto: D,
+    /// The minimum retransmission timeout (T-61).
+    ///
+    /// It must exceed the time that a peer takes to answer: its [`ack_delay`](Self::ack_delay) and one frame
+    /// of a game at 60 Hz.
+    pub min_rto: D,
+    /// The maximum retransmission timeout (T-61).
+    pub max_rto: D,
+    /// The interval at which the caller polls the endpoint, if it is fixed (a game loop).
+    ///
+    /// Zero means that the caller polls at [`next_timeout`](crate::Engine::next_timeout). A retransmission
+    /// happens at the tick nearest to its time.
     pub tick: D,
-    /// The most messages that wait for one peer, parts counted singly; more is an error at `send`. So are, in any case,
-    /// more than 16,384 reliable payloads from the oldest that is not acknowledged on (T-69).
-    pub queue_messages: usize,
-    /// The most bytes that wait for one peer, at most 512 MiB; more is an error at `send`. The engine's own control messages
-    /// come on top of it, within the limit of T-64.
-    pub queue_bytes: usize,
-    /// The most bytes held for one channel of a peer while earlier messages or parts are missing. The parts of the message
-    /// that is next may take as much more as the largest payload has.
-    pub hold_bytes: usize,
-    /// The most bytes in events that the caller has not polled, at most 512 MiB; more is left to the peers to send again.
-    pub event_bytes: usize,
-    /// Unacknowledged bytes to one peer at the start, and at the most (T-63).
-    pub first_budget: usize,
-    /// See [`first_budget`](Self::first_budget).
-    pub max_budget: usize,
-    /// Whether frequent datagrams take short ways, which are faster and otherwise the same. Off only to compare.
+    /// The maximum number of messages queued for one peer; each fragment counts.
+    ///
+    /// Above it, `send` returns an error. `send` also returns an error if 16,384 reliable payloads follow the
+    /// oldest unacknowledged one (T-69).
+    pub max_queued_messages: usize,
+    /// The maximum number of bytes queued for one peer, at most 512 MiB.
+    ///
+    /// Above it, `send` returns an error. Control messages of the engine do not count; T-64 limits them.
+    pub max_queued_bytes: usize,
+    /// The size in bytes of the out-of-order buffer of one channel of one peer.
+    ///
+    /// The fragments of the next message may use as many bytes more as the largest payload has.
+    pub max_out_of_order_bytes: usize,
+    /// The maximum number of bytes in events that the caller has not polled, at most 512 MiB.
+    ///
+    /// Above it, the endpoint drops messages without an ACK, so that the peers retransmit them.
+    pub max_event_bytes: usize,
+    /// The congestion window at the start, in bytes (T-63).
+    pub initial_window: usize,
+    /// The maximum congestion window, in bytes (T-63).
+    pub max_window: usize,
+    /// Uses the fast path for frequent datagrams. Switch it off only to compare both paths.
     #[doc(hidden)]
-    pub short_ways: bool,
+    pub fast_path: bool,
 }
 
 impl Default for Config {
@@ -83,107 +108,109 @@ impl Default for Config {
             address: Ipv4Addr::UNSPECIFIED,
             datagram_limit: MAX_DATAGRAM,
             message_limit: MAX_MESSAGE,
-            peers: 124,
-            pending: 32,
-            ids: Ids::Sequential,
-            prove: Prove::Auto,
-            selective: false,
+            max_peers: 124,
+            max_pending_requests: 32,
+            id_policy: IdPolicy::Sequential,
+            proof_policy: ProofPolicy::Auto,
+            selective_admission: false,
             keepalive: Duration::from_secs(5),
-            silence: Duration::from_secs(45),
+            idle_timeout: Duration::from_secs(45),
             pending_timeout: Duration::from_secs(10),
-            undeliverable: Duration::from_secs(360),
+            delivery_timeout: Duration::from_secs(360),
             linger: Duration::from_secs(15),
             ack_delay: Duration::from_millis(20),
-            ack_company: Duration::from_millis(50),
-            first_timeout: Duration::from_secs(1),
-            min_timeout: Duration::from_millis(48),
-            max_timeout: Duration::from_secs(5),
+            ack_piggyback_window: Duration::from_millis(50),
+            initial_rto: Duration::from_secs(1),
+            min_rto: Duration::from_millis(48),
+            max_rto: Duration::from_secs(5),
             tick: Duration::ZERO,
-            queue_messages: 32_768,
-            queue_bytes: 1 << 20,
-            // What a message at the far end of the window needs (T-69), and some to hold.
-            hold_bytes: 320 << 10,
-            event_bytes: 4 << 20,
-            first_budget: 40 * MAX_DATAGRAM,
-            max_budget: 512 * MAX_DATAGRAM,
-            short_ways: true,
+            max_queued_messages: 32_768,
+            max_queued_bytes: 1 << 20,
+            // T-69: enough for a message at the far end of the receive window, and for some messages before
+            // it.
+            max_out_of_order_bytes: 320 << 10,
+            max_event_bytes: 4 << 20,
+            initial_window: 40 * MAX_DATAGRAM,
+            max_window: 512 * MAX_DATAGRAM,
+            fast_path: true,
         }
     }
 }
 
 impl Config {
-    /// The same as the engine uses it: every number within its bounds, and times in the unit of [`Time`], so that
-    /// nothing is converted for every datagram.
+    /// Returns the settings for the engine: all values within bounds, times in microseconds.
+    ///
+    /// The engine then converts no durations while it handles datagrams.
     pub(crate) fn resolve(self) -> Config<u64> {
-        let datagram_limit = self.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP);
-        let max_message = MAX_WIRE_LEN.min(datagram_limit - DATAGRAM_HEADER);
+        let datagram_limit = self.datagram_limit.clamp(DATAGRAM_HEADER + MAX_MESSAGE, MAX_UDP_PAYLOAD);
+        let max_message = MAX_SIZE_FIELD.min(datagram_limit - DATAGRAM_HEADER);
         let micros = |time| (Time::ZERO + time).as_micros().min(FOREVER);
         Config {
             cipher: self.cipher,
             address: self.address,
             datagram_limit,
             message_limit: self.message_limit.clamp(MIN_MESSAGE, max_message),
-            peers: self.peers.min(MAX_PEERS),
-            pending: self.pending.min(MAX_PENDING),
-            ids: self.ids,
-            prove: self.prove,
-            selective: self.selective,
+            max_peers: self.max_peers.min(MAX_PEERS),
+            max_pending_requests: self.max_pending_requests.min(MAX_PENDING),
+            id_policy: self.id_policy,
+            proof_policy: self.proof_policy,
+            selective_admission: self.selective_admission,
             keepalive: micros(self.keepalive).max(MIN_KEEPALIVE),
-            silence: micros(self.silence),
+            idle_timeout: micros(self.idle_timeout),
             pending_timeout: micros(self.pending_timeout),
-            undeliverable: micros(self.undeliverable),
+            delivery_timeout: micros(self.delivery_timeout),
             linger: micros(self.linger),
             ack_delay: micros(self.ack_delay),
-            ack_company: micros(self.ack_company),
-            first_timeout: micros(self.first_timeout),
-            min_timeout: micros(self.min_timeout),
-            max_timeout: micros(self.max_timeout),
+            ack_piggyback_window: micros(self.ack_piggyback_window),
+            initial_rto: micros(self.initial_rto),
+            min_rto: micros(self.min_rto),
+            max_rto: micros(self.max_rto),
             tick: micros(self.tick),
-            queue_messages: self.queue_messages,
-            queue_bytes: self.queue_bytes.min(MAX_BYTES),
-            hold_bytes: self.hold_bytes,
-            event_bytes: self.event_bytes.min(MAX_BYTES),
-            first_budget: self.first_budget,
-            max_budget: self.max_budget,
-            short_ways: self.short_ways,
+            max_queued_messages: self.max_queued_messages,
+            max_queued_bytes: self.max_queued_bytes.min(MAX_RING_BYTES),
+            max_out_of_order_bytes: self.max_out_of_order_bytes,
+            max_event_bytes: self.max_event_bytes.min(MAX_RING_BYTES),
+            initial_window: self.initial_window,
+            max_window: self.max_window,
+            fast_path: self.fast_path,
         }
     }
 }
 
-/// T-50: which ids newcomers get.
+/// The choice of ids for new clients (T-50).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Ids {
-    /// The one after the last, as stock does.
+pub enum IdPolicy {
+    /// The id after the last assigned one, as stock does.
     #[default]
     Sequential,
-    /// Any that is free. It takes a [secret](crate::Endpoint::with_secret) that nobody can foresee them.
+    /// A random free id. Without a [secret](crate::Endpoint::with_secret) the ids are predictable.
     Random,
 }
 
-/// T-76: what a newcomer must do that is [challenged](crate::Engine::challenge).
+/// The proof that a [challenged](crate::Engine::challenge) client must give (T-76).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Prove {
-    /// Acknowledge the cookie; while no attack is seen, speak under its id for a second.
+pub enum ProofPolicy {
+    /// An ACK of the cookie. While no attack is detected, datagrams under the id are enough after one second.
     #[default]
     Auto,
-    /// Acknowledge the cookie.
+    /// An ACK of the cookie.
     Ack,
-    /// Speak under its id.
+    /// A datagram under the offered id.
     Id,
 }
 
-/// T-50: ids 2 to 126 without 0x5C.
+/// The number of assignable ids: 2 to 126 without 0x5C (T-50).
 const MAX_PEERS: usize = 124;
 const MAX_PENDING: usize = 100;
-/// Keepalives that are due at once would be due for ever.
+/// In microseconds. With an interval of zero, keepalives would be due without end.
 const MIN_KEEPALIVE: u64 = 1000;
-/// What UDP over IPv4 carries.
-const MAX_UDP: usize = 65_507;
-/// T-20: the header of a first part and a byte.
+/// The largest payload of UDP over IPv4, in bytes.
+const MAX_UDP_PAYLOAD: usize = 65_507;
+/// The header of a first fragment and one byte of payload (T-20).
 const MIN_MESSAGE: usize = 8;
-/// T-12: what 13 bits can say.
-const MAX_WIRE_LEN: usize = 0x1FFF;
-/// A quarter of what a [`ByteRing`](crate::ring::ByteRing) can count, as it may have to double twice.
-const MAX_BYTES: usize = 512 << 20;
-/// A thousand years, in microseconds: so far from the end of time that sums and doublings do not reach it.
+/// The largest value of the 13-bit size field (T-12).
+const MAX_SIZE_FIELD: usize = 0x1FFF;
+/// A quarter of the offsets of a [`ByteRing`](crate::ring::ByteRing), which may have to double twice.
+const MAX_RING_BYTES: usize = 512 << 20;
+/// About a thousand years, in microseconds. Sums and doublings of it do not overflow.
 const FOREVER: u64 = u64::MAX >> 9;

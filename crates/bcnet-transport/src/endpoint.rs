@@ -4,9 +4,9 @@
 
 mod admission;
 mod control;
+mod fast_path;
 mod receive;
 mod send;
-mod short;
 mod table;
 
 use alloc::vec::Vec;
@@ -14,22 +14,22 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use core::time::Duration;
 
-use crate::admission::{Admission, Word};
+use crate::admission::{AddressVerifier, ReplyContent};
 use crate::cipher;
-use crate::config::{Config, Ids, Prove};
+use crate::config::{Config, IdPolicy, ProofPolicy};
 use crate::engine::Engine;
-use crate::event::{Event, Events, Leave};
-use crate::fragment::Pool;
-use crate::peer::{Name, Peer, State};
-use crate::queue::Queue;
+use crate::event::{Event, EventQueue, LeaveReason};
+use crate::fragment::BlockPool;
+use crate::peer::{Peer, PeerName, PeerState};
+use crate::queue::RingQueue;
 use crate::snapshot::Snapshot;
-use crate::stats::{Counters, Rejected};
+use crate::stats::{PeerCounters, RejectCounters};
 use crate::time::{Deadlines, Time};
 use crate::wire::{Body, BootReason, Channel, PeerId, Role, Seq, Text};
 pub use admission::{AdmitError, BootError};
-use control::{Farewell, MAX_NAME};
-pub use send::{Allowance, Quality, Room, SendError};
-use table::{Handle, Table};
+use control::{MAX_NAME, PendingDisconnect};
+pub use send::{Capacity, DeliveryMode, InFlightLimit, SendError};
+use table::{EndpointPeers, PeerHandle};
 
 /// One end of any number of conversations over one UDP socket, without the socket. [`Engine`] says how it is driven.
 #[derive(Debug)]
@@ -39,21 +39,21 @@ pub struct Endpoint {
     /// The own id; a client has none until the host gives it one.
     id: PeerId,
     /// The caller said goodbye: nobody is let in any more.
-    left: bool,
+    is_shutting_down: bool,
     /// S-03: addresses are not passed on.
-    masks: bool,
+    masks_addresses: bool,
     /// A host's own name, if it has told one.
-    name: Option<Name>,
-    peers: Table,
+    name: Option<PeerName>,
+    peers: EndpointPeers,
     /// Peers to look at before anything else: something may have to be sent, or a deadline has moved.
-    ready: Queue<Handle>,
+    dirty_peers: RingQueue<PeerHandle>,
     deadlines: Deadlines,
-    events: Events,
-    pool: Pool,
+    events: EventQueue,
+    pool: BlockPool,
     /// What ends a conversation, until the rest of its datagram is read.
-    farewell: Option<Farewell>,
-    admission: Admission,
-    rejected: Rejected,
+    pending_disconnect: Option<PendingDisconnect>,
+    admission: AddressVerifier,
+    rejected: RejectCounters,
 }
 
 /// A datagram to send.
@@ -86,14 +86,14 @@ impl Endpoint {
     /// A host that draws ids and cookies (T-50, T-76) by a number that nobody can guess. Without one they can be foreseen.
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Self {
-        Self { admission: Admission::new(secret), ..self }
+        Self { admission: AddressVerifier::new(secret), ..self }
     }
 
     /// A client that asks a host to be let in.
     #[must_use]
     pub fn connect(config: Config, Connect { host, nonce, password }: Connect<'_>, now: Time) -> Self {
         let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
-        let mut peer = Peer::new(host, PeerId::HOST, State::Connecting, &endpoint.config, now);
+        let mut peer = Peer::new(host, PeerId::HOST, PeerState::Connecting, &endpoint.config, now);
         peer.nonce = Some(nonce);
         let units = password.encode_utf16().take_while(|unit| *unit != 0);
         let password: Vec<u8> = units.flat_map(u16::to_le_bytes).take(MAX_PASSWORD).collect();
@@ -108,17 +108,17 @@ impl Endpoint {
             config: config.resolve(),
             role,
             id,
-            left: false,
-            masks: false,
+            is_shutting_down: false,
+            masks_addresses: false,
             name: None,
-            peers: Table::new(),
-            ready: Queue::default(),
+            peers: EndpointPeers::new(),
+            dirty_peers: RingQueue::default(),
             deadlines: Deadlines::new(),
-            events: Events::default(),
-            pool: Pool::default(),
-            farewell: None,
-            admission: Admission::new(0),
-            rejected: Rejected::default(),
+            events: EventQueue::default(),
+            pool: BlockPool::default(),
+            pending_disconnect: None,
+            admission: AddressVerifier::new(0),
+            rejected: RejectCounters::default(),
         }
     }
 
@@ -128,38 +128,38 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn handle_alarm(&mut self, handle: Handle, now: Time) {
+    fn handle_wakeup(&mut self, handle: PeerHandle, now: Time) {
         let Some(due) = self.peers.get(handle).map(|peer| peer.next_timeout(&self.config)) else {
             return self.deadlines.set(handle.key(), None);
         };
         if due <= now {
             self.deadlines.set(handle.key(), None);
-            self.serve(handle, now);
-            self.touch(handle);
+            self.serve_timers(handle, now);
+            self.mark_changed(handle);
         } else {
             // The alarm came too early.
-            let alarm = self.peers.get_mut(handle).map(|peer| peer.put_off(due, now));
+            let alarm = self.peers.get_mut(handle).map(|peer| peer.postpone_wakeup(due, now));
             self.deadlines.set(handle.key(), alarm);
         }
     }
 
     /// A datagram to the first peer of the list, which leaves the list if that is all.
     #[inline(never)]
-    fn transmit_to(&mut self, handle: Handle, buffer: &mut [u8], now: Time) -> Option<Transmit> {
+    fn transmit_to(&mut self, handle: PeerHandle, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         let Some(peer) = self.peers.get_mut(handle) else {
-            self.ready.skip(1);
-            return self.transmit_answer(buffer);
+            self.dirty_peers.drop_front(1);
+            return self.transmit_reply(buffer);
         };
-        let lone = peer.fill_lone(buffer, self.id, &self.config, now);
+        let lone = peer.fill_single_message(buffer, self.id, &self.config, now);
         let len = if lone.is_some() { lone } else { peer.fill(buffer, self.id, &self.config, now) };
         let to = peer.address;
-        if !peer.listed {
-            self.ready.skip(1);
-            if let Some(alarm) = peer.set_alarm(&self.config) {
+        if !peer.is_dirty {
+            self.dirty_peers.drop_front(1);
+            if let Some(alarm) = peer.set_wakeup(&self.config) {
                 self.deadlines.set(handle.key(), Some(alarm));
             }
-            if matches!(peer.state, State::Draining { .. } | State::Leaving { .. }) {
-                self.finish_leaving(handle, now);
+            if matches!(peer.state, PeerState::Draining { .. } | PeerState::Lingering { .. }) {
+                self.advance_shutdown(handle, now);
             }
         }
         let len = len?;
@@ -169,26 +169,26 @@ impl Endpoint {
         Some(Transmit { to, len })
     }
 
-    fn add(&mut self, peer: Peer) -> Option<Handle> {
+    fn add(&mut self, peer: Peer) -> Option<PeerHandle> {
         let handle = self.peers.add(peer)?;
-        self.touch(handle);
+        self.mark_changed(handle);
         Some(handle)
     }
 
-    fn remove(&mut self, handle: Handle, now: Time) -> Option<Peer> {
+    fn remove(&mut self, handle: PeerHandle, now: Time) -> Option<Peer> {
         let mut peer = self.peers.remove(handle)?;
         self.admission.note_used(peer.id, now);
-        peer.inbox.iter_mut().for_each(|inbox| inbox.clear(&mut self.pool));
+        peer.inboxes.iter_mut().for_each(|inbox| inbox.clear(&mut self.pool));
         self.deadlines.set(handle.key(), None);
-        self.ready.remove(handle);
+        self.dirty_peers.remove(handle);
         Some(peer)
     }
 
     /// Puts a peer on the list of those to look at, whatever has changed.
-    fn touch(&mut self, handle: Handle) {
+    fn mark_changed(&mut self, handle: PeerHandle) {
         if let Some(peer) = self.peers.get_mut(handle) {
-            peer.alarm = None;
-            list(peer, handle, &mut self.ready);
+            peer.wakeup = None;
+            mark_dirty(peer, handle, &mut self.dirty_peers);
         }
     }
 
@@ -205,12 +205,12 @@ impl Engine for Endpoint {
         if self.config.cipher {
             cipher::decrypt(bytes);
         }
-        if !self.handle_lone(from, bytes, now) {
-            self.handle_any(from, bytes, now);
+        if !self.handle_single_message(from, bytes, now) {
+            self.handle_general(from, bytes, now);
         }
     }
 
-    fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+    fn prefilter(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         let Err(cause) = self.check_sender(from, bytes) else { return true };
         self.rejected.add(cause);
         false
@@ -219,27 +219,32 @@ impl Engine for Endpoint {
     #[inline]
     fn handle_timeout(&mut self, now: Time) {
         while let Some((_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) {
-            let Some(handle) = Handle::of_key(key) else { return };
-            self.handle_alarm(handle, now);
+            let Some(handle) = PeerHandle::from_key(key) else { return };
+            self.handle_wakeup(handle, now);
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        if self.ready.is_empty() { self.deadlines.first().map(|(due, _)| due) } else { Some(Time::ZERO) }
+        if self.dirty_peers.is_empty() {
+            self.deadlines.first().map(|(due, _)| due)
+        } else {
+            Some(Time::ZERO)
+        }
     }
 
-    fn next_urgent(&self) -> Option<Time> {
+    fn next_urgent_timeout(&self) -> Option<Time> {
         // Answers to those who are no peers (T-75) do not wait.
-        let urgent = |handle: &Handle| self.peers.get(*handle).map_or(Some(Time::ZERO), Peer::next_urgent);
-        self.ready.iter().filter_map(urgent).chain(self.deadlines.first().map(|(due, _)| due)).min()
+        let urgent =
+            |handle: &PeerHandle| self.peers.get(*handle).map_or(Some(Time::ZERO), Peer::next_urgent_timeout);
+        self.dirty_peers.iter().filter_map(urgent).chain(self.deadlines.first().map(|(due, _)| due)).min()
     }
 
     #[inline]
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         if buffer.len() < self.config.datagram_limit {
-            too_short(buffer.len(), self.config.datagram_limit);
+            buffer_too_short(buffer.len(), self.config.datagram_limit);
         }
-        while let Some(&handle) = self.ready.front() {
+        while let Some(&handle) = self.dirty_peers.front() {
             let transmit = self.transmit_to(handle, buffer, now);
             if transmit.is_some() {
                 return transmit;
@@ -256,76 +261,76 @@ impl Engine for Endpoint {
         self.id
     }
 
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
+    fn send(&mut self, to: PeerId, payload: &[u8], mode: DeliveryMode, now: Time) -> Result<(), SendError> {
         let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
         let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
-        send::queue(peer, payload, quality, &self.config, now)?;
-        list(peer, handle, &mut self.ready);
+        send::queue(peer, payload, mode, &self.config, now)?;
+        mark_dirty(peer, handle, &mut self.dirty_peers);
         Ok(())
     }
 
-    fn send_if_room(
+    fn send_if_capacity(
         &mut self,
         to: PeerId,
         payload: &[u8],
-        max: Allowance,
+        limit: InFlightLimit,
         now: Time,
-    ) -> Result<Room, SendError> {
+    ) -> Result<Capacity, SendError> {
         let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
         let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
-        let room = peer.room(payload.len(), max);
-        if room != Room::Some {
-            return send::check_live(peer).map(|()| room);
+        let room = peer.capacity(payload.len(), limit);
+        if room != Capacity::Available {
+            return send::check_connected(peer).map(|()| room);
         }
-        send::queue(peer, payload, Quality::Reliable, &self.config, now)?;
-        list(peer, handle, &mut self.ready);
-        Ok(Room::Some)
+        send::queue(peer, payload, DeliveryMode::Reliable, &self.config, now)?;
+        mark_dirty(peer, handle, &mut self.dirty_peers);
+        Ok(Capacity::Available)
     }
 
     fn send_latest(
         &mut self,
         to: PeerId,
         payload: &[u8],
-        is_outdated: &mut dyn FnMut(&[u8]) -> bool,
+        is_superseded: &mut dyn FnMut(&[u8]) -> bool,
         now: Time,
     ) -> Result<(), SendError> {
         let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
         let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
-        peer.drop_outdated(is_outdated);
-        send::queue(peer, payload, Quality::Unreliable, &self.config, now)?;
-        list(peer, handle, &mut self.ready);
+        peer.drop_superseded(is_superseded);
+        send::queue(peer, payload, DeliveryMode::Unreliable, &self.config, now)?;
+        mark_dirty(peer, handle, &mut self.dirty_peers);
         Ok(())
     }
 
-    fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError> {
+    fn announce_name(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError> {
         match self.role {
-            Role::Host if self.left => return Err(SendError::Leaving(self.id)),
+            Role::Host if self.is_shutting_down => return Err(SendError::Leaving(self.id)),
             Role::Host => {}
             Role::Client => {
                 let host = self.peer(PeerId::HOST).ok_or(SendError::UnknownPeer(PeerId::HOST))?;
-                send::check_live(host)?;
+                send::check_connected(host)?;
             }
         }
-        let (address, name) = (self.config.address, cut(name, MAX_NAME));
+        let (address, name) = (self.config.address, truncate_text(name, MAX_NAME));
         if self.role == Role::Host {
-            self.name = Some(Name { address, utf16le: name.as_bytes().into() });
+            self.name = Some(PeerName { address, utf16le: name.as_bytes().into() });
         }
-        self.tell(Body::Identity { peer: self.id, address, name }, now);
+        self.broadcast_control(Body::Identity { peer: self.id, address, name }, now);
         Ok(())
     }
 
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        self.let_in(from, now)
+        self.admit_now(from, now)
     }
 
     fn challenge(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        self.offer(from, now)
+        self.offer_id(from, now)
     }
 
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError> {
         self.find_request(from, now)?;
         self.admission.forget_request(from);
-        self.answer(from, Word::Refusal(reason));
+        self.queue_reply(from, ReplyContent::Refusal(reason));
         Ok(())
     }
 
@@ -335,34 +340,35 @@ impl Engine for Endpoint {
 
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError> {
         let found = self.peers.find(peer).filter(|_| self.role == Role::Host);
-        let is_live = |handle: &Handle| self.peers.get(*handle).is_some_and(|peer| peer.state.is_connected());
+        let is_live =
+            |handle: &PeerHandle| self.peers.get(*handle).is_some_and(|peer| peer.state.is_connected());
         let handle = found.filter(is_live).ok_or(BootError(peer))?;
         let named = self.peers.get(handle).is_some_and(|peer| peer.name.is_some());
-        self.tell_gone(peer, named, Body::Boot { reason, target: peer }, now);
-        self.start_leaving(handle, now);
-        self.events.push(Event::Left { peer, reason: Leave::Booted(reason) }, &[]);
+        self.broadcast_gone(peer, named, Body::Boot { reason, target: peer }, now);
+        self.start_lingering(handle, now);
+        self.events.push(Event::Left { peer, reason: LeaveReason::Booted(reason) }, &[]);
         Ok(())
     }
 
     fn leave(&mut self, now: Time) {
-        self.left = true;
+        self.is_shutting_down = true;
         self.admission.close();
         for handle in self.peers.handles() {
-            self.settle_contest(handle);
+            self.end_contest(handle);
             let Some(peer) = self.peers.get_mut(handle) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
-                State::Live | State::Contested { .. } => {
-                    peer.state = State::Draining { since: now };
-                    self.touch(handle);
-                    self.finish_leaving(handle, now);
+                PeerState::Established | PeerState::Contested { .. } => {
+                    peer.state = PeerState::Draining { since: now };
+                    self.mark_changed(handle);
+                    self.advance_shutdown(handle, now);
                 }
-                State::Connecting => drop(self.remove(handle, now)),
+                PeerState::Connecting => drop(self.remove(handle, now)),
                 // Nobody has to wait for repeats any more.
-                State::Draining { .. } | State::Leaving { .. } => self.touch(handle),
+                PeerState::Draining { .. } | PeerState::Lingering { .. } => self.mark_changed(handle),
             }
-            if state.is_connected() || state == State::Connecting {
-                self.events.push(Event::Left { peer: id, reason: Leave::Local }, &[]);
+            if state.is_connected() || state == PeerState::Connecting {
+                self.events.push(Event::Left { peer: id, reason: LeaveReason::Local }, &[]);
             }
         }
     }
@@ -372,12 +378,13 @@ impl Engine for Endpoint {
     }
 
     fn mask_addresses(&mut self, mask: bool) {
-        self.masks = mask;
+        self.masks_addresses = mask;
     }
 
-    fn set_admission(&mut self, prove: Prove, ids: Ids, selective: bool) {
+    fn set_admission(&mut self, proof_policy: ProofPolicy, id_policy: IdPolicy, selective_admission: bool) {
         let config = &mut self.config;
-        (config.prove, config.ids, config.selective) = (prove, ids, selective);
+        (config.proof_policy, config.id_policy, config.selective_admission) =
+            (proof_policy, id_policy, selective_admission);
     }
 
     fn withdraw_offers(&mut self) {
@@ -388,48 +395,48 @@ impl Engine for Endpoint {
         self.peer(peer).map(|peer| peer.address)
     }
 
-    fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
-        self.peer(peer).map(|peer| peer.awaited(channel))
+    fn unacked_range(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
+        self.peer(peer).map(|peer| peer.unacked_range(channel))
     }
 
-    fn round_trip(&self, peer: PeerId) -> Option<Duration> {
-        self.peer(peer)?.round_trip()
+    fn rtt(&self, peer: PeerId) -> Option<Duration> {
+        self.peer(peer)?.smoothed_rtt()
     }
 
-    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
-        self.peer(peer).map(|peer| now.since(peer.last_heard))
+    fn idle_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
+        self.peer(peer).map(|peer| now.since(peer.last_received))
     }
 
     fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
         self.peer(peer).map(|peer| peer.snapshot(&self.config, now))
     }
 
-    fn counters(&self, peer: PeerId) -> Option<Counters> {
+    fn counters(&self, peer: PeerId) -> Option<PeerCounters> {
         self.peer(peer).map(|peer| peer.counters)
     }
 
-    fn rejected(&self) -> Rejected {
+    fn rejected(&self) -> RejectCounters {
         self.rejected
     }
 }
 
 /// Puts a peer on the list of those to look at, if it is not there.
 #[inline]
-fn list(peer: &mut Peer, handle: Handle, ready: &mut Queue<Handle>) {
-    if !peer.listed {
-        peer.listed = true;
-        ready.push(handle);
+fn mark_dirty(peer: &mut Peer, handle: PeerHandle, dirty_peers: &mut RingQueue<PeerHandle>) {
+    if !peer.is_dirty {
+        peer.is_dirty = true;
+        dirty_peers.push(handle);
     }
 }
 
 #[cold]
 #[track_caller]
-fn too_short(len: usize, limit: usize) -> ! {
+fn buffer_too_short(len: usize, limit: usize) -> ! {
     panic!("a buffer of {len} bytes is too short for datagrams of {limit}")
 }
 
 /// Returns the first `max` bytes of a text.
-fn cut(text: Text<'_>, max: usize) -> Text<'_> {
+fn truncate_text(text: Text<'_>, max: usize) -> Text<'_> {
     let bytes = text.as_bytes();
     Text::new(bytes.get(..max).unwrap_or(bytes)).unwrap_or_default()
 }

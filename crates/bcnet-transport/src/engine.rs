@@ -1,4 +1,6 @@
-//! What a session, or a client of one, needs of the engine below it.
+//! The interface of a transport engine, for a session or a client on top of it.
+//!
+//! [`Endpoint`](crate::Endpoint) implements it, and so does the laboratory's model of the original engine.
 
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -6,122 +8,142 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use core::time::Duration;
 
-use crate::config::{Ids, Prove};
-use crate::endpoint::{AdmitError, Allowance, BootError, Quality, Room, SendError, Transmit};
+use crate::config::{IdPolicy, ProofPolicy};
+use crate::endpoint::{AdmitError, BootError, Capacity, DeliveryMode, InFlightLimit, SendError, Transmit};
 use crate::event::Event;
 use crate::snapshot::Snapshot;
-use crate::stats::{Counters, Rejected};
+use crate::stats::{PeerCounters, RejectCounters};
 use crate::time::Time;
 use crate::wire::{BootReason, Channel, PeerId, Seq, Text};
 
-/// One end of any number of conversations over one UDP socket, without the socket: an [`Endpoint`](crate::Endpoint), or a
-/// model of another engine.
+/// One end of any number of connections over one UDP socket, without the socket.
 ///
-/// Feed it with [`handle_datagram`](Self::handle_datagram) and [`handle_timeout`](Self::handle_timeout), then empty
-/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), then sleep until
-/// [`next_timeout`](Self::next_timeout) or the next datagram. Time is whatever the caller says it is.
+/// The caller drives it in a loop:
+/// 1. Pass datagrams and the time with [`handle_datagram`](Self::handle_datagram) and
+///    [`handle_timeout`](Self::handle_timeout).
+/// 2. Call [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit) until both return
+///    `None`.
+/// 3. Sleep until [`next_timeout`](Self::next_timeout) or until the next datagram arrives.
+///
+/// The engine reads no clock. All methods use the time that the caller passes.
 pub trait Engine: Debug {
-    /// Takes a datagram that arrived. It is deciphered in place.
+    /// Handles a received datagram. Decrypts it in place.
     fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
 
-    /// To a host: returns whether a datagram can have any effect, as its sender and its first byte tell, which is never
-    /// ciphered (T-40). One that cannot is counted as rejected, and need not be deciphered and handled.
+    /// Returns whether a datagram to this host can have any effect, judged by its sender.
+    ///
+    /// This method reads only the source address and the first byte, which is never encrypted (T-40). A
+    /// datagram without effect is counted as rejected. The caller need not decrypt and handle it.
     #[must_use]
-    fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+    fn prefilter(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         let _ = (from, bytes);
         true
     }
 
-    /// Serves every timer that is due, because a deadline has passed, or any time has.
+    /// Handles all timers that are due. May be called at any time.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due, or sooner. After a change this is at once, until
-    /// [`poll_transmit`](Self::poll_transmit) has given the last datagram.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due, or an earlier one.
+    ///
+    /// After a change, the result is in the past until [`poll_transmit`](Self::poll_transmit) has returned
+    /// the last datagram.
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
 
-    /// Returns when something is to be sent, or a timer to be served, that must not wait for company; a time that has
-    /// passed if it is so now. Unreliable messages may wait, and so may ACKs for a while (T-60): they share a datagram with
-    /// what comes next.
+    /// Returns the time at which a datagram or a timer is due that must not be delayed.
+    ///
+    /// The result is in the past if that time is now. Unreliable messages may be delayed, and ACKs for a
+    /// while (T-60): they share a datagram with later messages.
     #[must_use]
-    fn next_urgent(&self) -> Option<Time>;
+    fn next_urgent_timeout(&self) -> Option<Time>;
 
     /// Writes the next datagram to send into `buffer`.
     ///
     /// # Panics
-    /// If the buffer is shorter than the largest datagram there can be, which for an [`Endpoint`](crate::Endpoint) is its
-    /// [`datagram_limit`](crate::Config::datagram_limit).
+    /// If the buffer is shorter than the largest possible datagram. For an [`Endpoint`](crate::Endpoint) that
+    /// is its [`datagram_limit`](crate::Config::datagram_limit).
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
 
-    /// Takes the next thing that happened; its bytes, if it has any, are put into `payload`.
+    /// Returns the next event and copies its bytes, if it has any, into `payload`.
     fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event>;
 
-    /// Returns the own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
+    /// Returns the own id.
+    ///
+    /// A host has [`PeerId::HOST`]. A client has [`PeerId::UNASSIGNED`] before it is admitted.
     #[must_use]
     fn id(&self) -> PeerId;
 
-    /// Queues a payload for a peer. An empty payload is legal.
+    /// Queues a payload for a peer. The payload may be empty.
     ///
-    /// An id means whoever has it now. Poll all events first: one that still waits may say that its owner has left, or
-    /// even, after many others came, that another peer has joined under it.
+    /// An id names its current owner. Poll all events first: a waiting event may report that the peer has
+    /// left, and that another peer has joined under the same id.
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was queued then.
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError>;
+    /// See [`SendError`]. The payload was not queued then.
+    fn send(&mut self, to: PeerId, payload: &[u8], quality: DeliveryMode, now: Time)
+    -> Result<(), SendError>;
 
-    /// Queues a payload as [`Quality::Unreliable`], which makes earlier ones useless. While the line to the peer is full,
-    /// those that still wait are dropped where `is_outdated` says so; it is asked about the newest first. An engine may as
-    /// well keep them.
+    /// Queues an unreliable payload that supersedes earlier ones.
+    ///
+    /// While the congestion window blocks the send queue of the peer, the engine drops queued unreliable
+    /// payloads for which `is_superseded` returns `true`. It checks the newest payload first. An engine may
+    /// also retain them.
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was queued then.
+    /// See [`SendError`]. The payload was not queued then.
     fn send_latest(
         &mut self,
         to: PeerId,
         payload: &[u8],
-        is_outdated: &mut dyn FnMut(&[u8]) -> bool,
+        is_superseded: &mut dyn FnMut(&[u8]) -> bool,
         now: Time,
     ) -> Result<(), SendError> {
-        let _ = is_outdated;
-        self.send(to, payload, Quality::Unreliable, now)
+        let _ = is_superseded;
+        self.send(to, payload, DeliveryMode::Unreliable, now)
     }
 
-    /// Queues a reliable payload if the line to the peer has [`Room`] for it: if with it no more than `max` is under way,
-    /// and that leaves some of the budget (T-63) to what cannot wait. Without room nothing is queued; when the
-    /// next ACK has arrived, or a timer was served, there may be some. An engine that knows no such thing has room.
+    /// Queues a reliable payload if the connection has [`Capacity`] for it.
+    ///
+    /// With the payload, at most `limit` may be in flight, and a part of the congestion window (T-63) must
+    /// remain for urgent messages. Without capacity the payload is not queued. Capacity may become available
+    /// with each received ACK and each timer. An engine without such limits always has capacity.
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was queued then.
-    fn send_if_room(
+    /// See [`SendError`]. The payload was not queued then.
+    fn send_if_capacity(
         &mut self,
         to: PeerId,
         payload: &[u8],
-        max: Allowance,
+        limit: InFlightLimit,
         now: Time,
-    ) -> Result<Room, SendError> {
-        let _ = max;
-        self.send(to, payload, Quality::Reliable, now).map(|()| Room::Some)
+    ) -> Result<Capacity, SendError> {
+        let _ = limit;
+        self.send(to, payload, DeliveryMode::Reliable, now).map(|()| Capacity::Available)
     }
 
-    /// Tells the host, or as a host everyone, the own name. `name` is UTF-16LE; see [`Text::encode`]. What is longer
-    /// than 100 characters is cut. A host that never calls this has no name, as in stock; one that does tells it to
-    /// those who join later, too.
+    /// Sends the own name to the host or, as a host, to every client.
+    ///
+    /// `name` is UTF-16LE; see [`Text::encode`]. It is truncated after 100 characters. A host that never
+    /// calls this method has no name, as in stock. A host with a name also sends it to clients that join
+    /// later.
     ///
     /// # Errors
-    /// See [`SendError`]: a client has nobody to tell before it has joined, and nobody has after [`leave`](Self::leave).
-    fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError>;
+    /// See [`SendError`]: a client must have joined, and no name can be sent after [`leave`](Self::leave).
+    fn announce_name(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError>;
 
-    /// To a host: lets a client in at once that asked for it with [`Event::Request`], and returns the id that it is told.
-    /// The address of a request may be forged, and would then be sent whatever this host tells its clients:
-    /// [`challenge`](Self::challenge) is safe for any.
+    /// Admits a client of an [`Event::Request`] at once, and returns its id.
+    ///
+    /// Use this method only for addresses that cannot be spoofed: an admitted address gets all messages of
+    /// the host. [`challenge`](Self::challenge) is safe for any address.
     ///
     /// # Errors
     /// See [`AdmitError`].
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError>;
 
-    /// To a host: lets a client in that asked for it with [`Event::Request`] as soon as it has proved that it hears what
-    /// is sent to its address (T-75), and returns the id that it is told. [`Event::Joined`] tells that it has. An engine
-    /// that knows no proof lets it in at once.
+    /// Offers an id to a client of an [`Event::Request`], and returns the id.
+    ///
+    /// The client joins when its address is verified (T-75); [`Event::Joined`] reports that. An engine
+    /// without address verification admits the client at once.
     ///
     /// # Errors
     /// See [`AdmitError`].
@@ -129,71 +151,76 @@ pub trait Engine: Debug {
         self.admit(from, now)
     }
 
-    /// To a host: leaves a request unanswered, so that it comes again.
+    /// Leaves a request unanswered, so that the client retransmits it.
     fn ignore(&mut self, from: SocketAddrV4) {
         let _ = from;
     }
 
-    /// To a host: turns a client away that asked with [`Event::Request`].
+    /// Refuses a client of an [`Event::Request`].
     ///
     /// # Errors
     /// See [`AdmitError`].
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError>;
 
-    /// To a host: throws a peer out and tells everyone.
+    /// Boots a peer of this host, and informs the clients.
     ///
     /// # Errors
     /// See [`BootError`].
     fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> Result<(), BootError>;
 
-    /// Says goodbye to everyone. Keep polling until [`is_closed`](Self::is_closed): first what was queued before is
-    /// delivered, then the goodbye is repeated until it is acknowledged, for
-    /// [`linger`](crate::Config::linger) at most.
+    /// Starts a graceful shutdown of all connections. Keep polling until [`is_closed`](Self::is_closed).
+    ///
+    /// The engine first delivers all queued messages. Then it sends a disconnect notice and retransmits it
+    /// until it is acknowledged, for [`linger`](crate::Config::linger) at most.
     fn leave(&mut self, now: Time);
 
-    /// Returns whether nobody is left to talk to.
+    /// Returns whether no peer is left.
     #[must_use]
     fn is_closed(&self) -> bool;
 
-    /// To a host: from now on, names and goodbyes are passed on without the addresses in them, or with them.
+    /// Sets whether a host removes the clients' addresses from relayed identities and disconnects (S-03).
     fn mask_addresses(&mut self, mask: bool);
 
-    /// To a host: what newcomers must prove from now on, which ids they get, and whether only some are let in (T-50, T-76;
-    /// [`selective`](crate::Config::selective)).
-    fn set_admission(&mut self, prove: Prove, ids: Ids, selective: bool);
+    /// Sets the admission of a host: the proof of new clients, the choice of ids, and selective admission.
+    ///
+    /// See T-50, T-76 and [`selective_admission`](crate::Config::selective_admission).
+    fn set_admission(&mut self, prove: ProofPolicy, ids: IdPolicy, selective: bool);
 
-    /// To a host: who was [challenged](Self::challenge) and has not joined yet does not join by that any more, because the
-    /// caller would now decide otherwise.
+    /// Withdraws all offers of a host to clients that were [challenged](Self::challenge) and have not joined.
+    ///
+    /// Call it when the caller would now decide otherwise, for example after a change of the password.
     fn withdraw_offers(&mut self) {}
 
-    /// Returns where a peer's datagrams come from.
+    /// Returns the source address of a peer's datagrams.
     #[must_use]
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4>;
 
-    /// Returns the numbers of the reliable messages to a peer on a channel from the oldest that it has not acknowledged up
-    /// to, not including, that of the next to be queued. The range is empty if it has everything; `None` if it is gone.
+    /// Returns the sequence numbers from the oldest unacknowledged reliable message to the next new one.
+    ///
+    /// The end is not included. The range is empty if the peer has acknowledged everything. The result is
+    /// `None` if the peer is gone.
     #[must_use]
-    fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>>;
+    fn unacked_range(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>>;
 
-    /// Returns the smoothed round trip to a peer, if one was measured.
+    /// Returns the smoothed round-trip time of a peer, if it was measured.
     #[must_use]
-    fn round_trip(&self, peer: PeerId) -> Option<Duration>;
+    fn rtt(&self, peer: PeerId) -> Option<Duration>;
 
-    /// Returns how long nothing was heard of a peer.
+    /// Returns the time since the last datagram from a peer.
     #[must_use]
-    fn silent_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
-        self.snapshot(peer, now).map(|snapshot| snapshot.silent_for)
+    fn idle_for(&self, peer: PeerId, now: Time) -> Option<Duration> {
+        self.snapshot(peer, now).map(|snapshot| snapshot.idle_for)
     }
 
-    /// Returns everything that waits for and from a peer, for logs and tools.
+    /// Returns a snapshot of all queues of a peer, for logs and tools.
     #[must_use]
     fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot>;
 
-    /// Returns what a peer has sent and received so far, if that is counted.
+    /// Returns the counters of a peer, if the engine has them.
     #[must_use]
-    fn counters(&self, peer: PeerId) -> Option<Counters>;
+    fn counters(&self, peer: PeerId) -> Option<PeerCounters>;
 
-    /// Returns what arrived from nobody in particular and had no effect.
+    /// Returns the counters of ignored datagrams that belong to no peer.
     #[must_use]
-    fn rejected(&self) -> Rejected;
+    fn rejected(&self) -> RejectCounters;
 }

@@ -1,91 +1,97 @@
-//! What an endpoint tells its caller.
+//! Events that an endpoint reports to its caller, and the queue that stores them until they are polled.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::queue::Queue;
+use crate::queue::RingQueue;
 use crate::ring::ByteRing;
-use crate::stats::Cause;
+use crate::stats::RejectCause;
 use crate::wire::{BootReason, PeerId};
 
-/// Something that happened. Bytes that belong to it are put into the buffer given to
-/// [`poll_event`](crate::Engine::poll_event).
+/// An event that the caller polls with [`poll_event`](crate::Engine::poll_event).
+///
+/// Bytes that belong to an event are copied into the buffer that the caller passes to `poll_event`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// To a host: a client asks to be let in. Answer with [`admit`](crate::Engine::admit) or
-    /// [`refuse`](crate::Engine::refuse). The bytes are the password, UTF-16LE.
+    /// A client asks this host for admission. The bytes are the password, UTF-16LE.
+    ///
+    /// Answer with [`challenge`](crate::Engine::challenge), [`admit`](crate::Engine::admit) or
+    /// [`refuse`](crate::Engine::refuse).
     Request {
-        /// Where it comes from.
+        /// The source address of the request.
         from: SocketAddrV4,
-        /// Its address as it sees itself.
+        /// The address that the client reports for itself.
         address: Ipv4Addr,
     },
-    /// To a host: a client was let in. To a client: it was let in and has this id.
+    /// A client has joined. On a client, the event carries its own new id.
     Joined {
-        /// The client.
+        /// The id of the client.
         peer: PeerId,
     },
-    /// A player's name, the own one included. The bytes are the name, UTF-16LE.
+    /// A player's name, including the own one. The bytes are the name, UTF-16LE.
     Identity {
-        /// Whose name.
+        /// The id of the player.
         peer: PeerId,
-        /// Its address as it sees itself.
+        /// The address that the player's client reports for itself.
         address: Ipv4Addr,
-        /// To a host: what the client said was changed, as it cannot be passed on so (T-71).
+        /// On a host: the name was changed before it is relayed (T-71).
         cleaned: bool,
     },
     /// A payload arrived. The bytes are the payload.
     Received {
-        /// From whom.
+        /// The sender.
         peer: PeerId,
-        /// Whether it came reliably: once and in order. If not, it may be late or come twice, and others get lost; who
-        /// passes it on may do so with [`Quality::Unreliable`](crate::Quality::Unreliable).
+        /// Tells whether the payload was sent reliably, so that it arrives once and in order.
+        ///
+        /// Unreliable payloads may be late, duplicated or lost. They may be relayed with
+        /// [`DeliveryMode::Unreliable`](crate::DeliveryMode::Unreliable).
         reliable: bool,
     },
-    /// A peer is gone. To a client whose host is gone or who was booted: the session is over if `peer` is the host or
-    /// the client itself.
+    /// A peer is gone. A client's session is over if `peer` is the host or the client itself.
     ///
-    /// Events come in the order in which things happened, so this one comes before the `Joined` of whoever gets the id
-    /// next. As long as it is not polled, the endpoint may already mean that one by the id.
+    /// Events are in order of occurrence: `Left` precedes the `Joined` event of the next owner of the id.
+    /// Until `Left` is polled, the endpoint may already use the id for that next owner.
     Left {
-        /// Who.
+        /// The peer that is gone.
         peer: PeerId,
-        /// Why.
-        reason: Leave,
+        /// The reason.
+        reason: LeaveReason,
     },
     /// GameSpy text arrived (T-05). The bytes are the text.
     Query {
-        /// From where.
+        /// The source address of the query.
         from: SocketAddrV4,
     },
-    /// Something arrived and changed nothing. Counted in any case; not told if too many events wait.
+    /// A datagram or message was ignored.
+    ///
+    /// The endpoint always counts it. It queues this event only while few events wait.
     Rejected {
-        /// From where.
+        /// The source address.
         from: SocketAddrV4,
-        /// Why.
-        cause: Cause,
+        /// The cause.
+        cause: RejectCause,
     },
 }
 
-/// Why a peer is gone.
+/// The reason why a peer is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Leave {
-    /// It said so.
+pub enum LeaveReason {
+    /// The peer sent a disconnect notice.
     Disconnected,
-    /// It was booted.
+    /// The host booted the peer.
     Booted(BootReason),
-    /// Nothing was heard of it for too long.
+    /// No datagram arrived from the peer within the idle timeout (T-56).
     Silent,
-    /// It answers, but not a message that was sent to it long ago.
+    /// The peer is alive, but has not acknowledged an old message, or has not sent one (T-64).
     Undeliverable,
-    /// Its address connected anew.
+    /// A new client joined from the same address.
     Replaced,
-    /// This side left.
+    /// This endpoint left.
     Local,
 }
 
-impl fmt::Display for Leave {
+impl fmt::Display for LeaveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disconnected => f.write_str("disconnected"),
@@ -100,44 +106,46 @@ impl fmt::Display for Leave {
 
 /// Events that wait to be polled, with their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
-    queue: Queue<(Event, u32, u32)>,
+pub(crate) struct EventQueue {
+    queue: RingQueue<(Event, u32, u32)>,
     bytes: ByteRing,
 }
 
-impl Events {
+impl EventQueue {
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Event, bytes: &[u8]) {
-        if let Some(room) = self.reserve(event, bytes.len()) {
-            room.copy_from_slice(bytes);
+        if let Some(space) = self.reserve(event, bytes.len()) {
+            space.copy_from_slice(bytes);
         }
     }
 
-    /// Queues `event` and gives room for its `len` bytes.
+    /// Queues `event` and returns the space for its `len` bytes.
+    ///
+    /// Returns `None`, without queueing the event, if `len` exceeds the maximum of a [`ByteRing`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, event: Event, len: usize) -> Option<&mut [u8]> {
-        let (at, room) = self.bytes.reserve(len)?;
+        let (at, space) = self.bytes.reserve(len)?;
         self.queue.push((event, at, u32::try_from(len).unwrap_or(0)));
-        Some(room)
+        Some(space)
     }
 
-    /// Returns the bytes that wait, each event counted with a little for itself.
+    /// Returns the number of queued bytes, including an overhead for each event.
     #[inline]
-    pub(crate) const fn waiting(&self) -> usize {
-        self.bytes.used() + COST * self.queue.len()
+    pub(crate) const fn queued_bytes(&self) -> usize {
+        self.bytes.used() + EVENT_OVERHEAD * self.queue.len()
     }
 
     #[inline]
     pub(crate) fn pop(&mut self, payload: &mut Vec<u8>) -> Option<Event> {
         payload.clear();
         let &(event, at, len) = self.queue.front()?;
-        self.queue.skip(1);
+        self.queue.drop_front(1);
         payload.extend_from_slice(self.bytes.get(at, len as usize));
         self.bytes.release_to(at.wrapping_add(len));
         Some(event)
     }
 
-    /// Gives memory back if nothing waits.
+    /// Releases the memory if no event waits.
     pub(crate) fn shrink(&mut self) {
         if self.queue.is_empty() {
             *self = Self::default();
@@ -145,4 +153,4 @@ impl Events {
     }
 }
 
-const COST: usize = 32;
+const EVENT_OVERHEAD: usize = 32;

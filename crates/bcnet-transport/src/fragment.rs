@@ -6,11 +6,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
-use crate::wire::Part;
+use crate::wire::Fragment;
 
 /// T-67: returns how many parts a payload of `len` bytes takes that does not fit one message of `limit` bytes, or `None` if
 /// 255 are not enough.
-pub(crate) fn parts(len: usize, limit: usize) -> Option<NonZeroU8> {
+pub(crate) fn fragment_count(len: usize, limit: usize) -> Option<NonZeroU8> {
     let (first, later) = (limit.saturating_sub(FIRST_HEADER), limit.saturating_sub(LATER_HEADER));
     if later == 0 {
         return None;
@@ -19,17 +19,21 @@ pub(crate) fn parts(len: usize, limit: usize) -> Option<NonZeroU8> {
 }
 
 /// Returns the largest payload that 255 parts can hold.
-pub(crate) const fn largest(limit: usize) -> usize {
+pub(crate) const fn max_payload(limit: usize) -> usize {
     limit.saturating_sub(FIRST_HEADER) + 254 * limit.saturating_sub(LATER_HEADER)
 }
 
 /// T-67: returns the parts of `payload`, in order: the first one byte shorter than the others, the last what is left.
-pub(crate) fn split(payload: &[u8], total: NonZeroU8, limit: usize) -> impl Iterator<Item = (Part, &[u8])> {
+pub(crate) fn split(
+    payload: &[u8],
+    total: NonZeroU8,
+    limit: usize,
+) -> impl Iterator<Item = (Fragment, &[u8])> {
     let mut rest = payload;
     (0..total.get()).map(move |index| {
         let (part, header) = match NonZeroU8::new(index) {
-            None => (Part::First { total }, FIRST_HEADER),
-            Some(index) => (Part::Later { index }, LATER_HEADER),
+            None => (Fragment::First { total }, FIRST_HEADER),
+            Some(index) => (Fragment::Later { index }, LATER_HEADER),
         };
         let len = limit.saturating_sub(header).min(rest.len());
         let (slice, after) = rest.split_at_checked(len).unwrap_or_default();
@@ -40,67 +44,67 @@ pub(crate) fn split(payload: &[u8], total: NonZeroU8, limit: usize) -> impl Iter
 
 /// Bytes held for later, in blocks that are used again.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct BlockPool {
     blocks: Vec<Block>,
     /// The first free block.
-    free: Link,
+    free_list: BlockLink,
     used: usize,
     /// Sets that are used again.
     #[expect(clippy::vec_box, reason = "a set is large and moves between here and the inboxes")]
-    sets: Vec<Box<Set>>,
+    free_sets: Vec<Box<Reassembly>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Block {
-    next: Link,
-    bytes: [u8; BLOCK],
+    next: BlockLink,
+    bytes: [u8; BLOCK_LEN],
 }
 
 /// The number of a block, or none.
-type Link = Option<core::num::NonZeroU32>;
+type BlockLink = Option<core::num::NonZeroU32>;
 
 /// Some bytes in a [`Pool`].
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Chain {
-    first: Link,
+pub(crate) struct ByteChain {
+    first: BlockLink,
     len: u32,
 }
 
-impl Chain {
+impl ByteChain {
     pub(crate) const fn len(self) -> usize {
         self.len as usize
     }
 
     /// Returns what it takes of the pool.
     pub(crate) const fn cost(self) -> usize {
-        self.len().div_ceil(BLOCK) * size_of::<Block>()
+        self.len().div_ceil(BLOCK_LEN) * size_of::<Block>()
     }
 }
 
-impl Pool {
+impl BlockPool {
     /// Returns what storing `len` bytes takes.
     pub(crate) const fn cost(len: usize) -> usize {
-        len.div_ceil(BLOCK) * size_of::<Block>()
+        len.div_ceil(BLOCK_LEN) * size_of::<Block>()
     }
 
-    pub(crate) fn store(&mut self, bytes: &[u8]) -> Chain {
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> ByteChain {
         let mut first = None;
         // From the last block to the first, so that each knows its successor.
-        for chunk in bytes.chunks(BLOCK).rev() {
-            first = self.put(chunk, first);
+        for chunk in bytes.chunks(BLOCK_LEN).rev() {
+            first = self.store_block(chunk, first);
         }
-        Chain { first, len: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
+        ByteChain { first, len: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
     }
 
-    fn put(&mut self, chunk: &[u8], next: Link) -> Link {
+    fn store_block(&mut self, chunk: &[u8], next: BlockLink) -> BlockLink {
         self.used += 1;
-        let link = match self.free {
+        let link = match self.free_list {
             Some(link) => {
-                self.free = self.blocks.get(link.get() as usize - 1).and_then(|block| block.next);
+                self.free_list = self.blocks.get(link.get() as usize - 1).and_then(|block| block.next);
                 Some(link)
             }
             None => {
-                self.blocks.push(Block { next: None, bytes: [0; BLOCK] });
+                self.blocks.push(Block { next: None, bytes: [0; BLOCK_LEN] });
                 u32::try_from(self.blocks.len()).ok().and_then(core::num::NonZeroU32::new)
             }
         }?;
@@ -111,9 +115,9 @@ impl Pool {
     }
 
     /// Copies a chain out and frees it. `out` is as long as the chain.
-    pub(crate) fn take(&mut self, chain: Chain, out: &mut [u8]) {
+    pub(crate) fn take_into(&mut self, chain: ByteChain, out: &mut [u8]) {
         let mut link = chain.first;
-        for chunk in out.chunks_mut(BLOCK) {
+        for chunk in out.chunks_mut(BLOCK_LEN) {
             let Some(block) = link.and_then(|link| self.blocks.get(link.get() as usize - 1)) else { break };
             if let Some(bytes) = block.bytes.get(..chunk.len()) {
                 chunk.copy_from_slice(bytes);
@@ -123,30 +127,30 @@ impl Pool {
         self.free(chain);
     }
 
-    pub(crate) fn free(&mut self, chain: Chain) {
+    pub(crate) fn free(&mut self, chain: ByteChain) {
         let mut link = chain.first;
         while let Some(here) = link {
             let Some(block) = self.blocks.get_mut(here.get() as usize - 1) else { break };
             link = block.next;
-            block.next = self.free;
-            self.free = Some(here);
+            block.next = self.free_list;
+            self.free_list = Some(here);
             self.used -= 1;
         }
     }
 
-    pub(crate) fn set(&mut self) -> Box<Set> {
-        self.sets.pop().unwrap_or_default()
+    pub(crate) fn new_set(&mut self) -> Box<Reassembly> {
+        self.free_sets.pop().unwrap_or_default()
     }
 
     /// Frees a set with all its parts.
-    pub(crate) fn free_set(&mut self, mut set: Box<Set>) {
-        for slot in &mut set.parts {
+    pub(crate) fn free_set(&mut self, mut set: Box<Reassembly>) {
+        for slot in &mut set.fragments {
             if let Some(chain) = slot.take() {
                 self.free(chain);
             }
         }
-        *set = Set { total: None, count: 0, len: 0, parts: set.parts };
-        self.sets.push(set);
+        *set = Reassembly { total: None, count: 0, len: 0, fragments: set.fragments };
+        self.free_sets.push(set);
     }
 
     /// Returns how many blocks are in use.
@@ -165,55 +169,55 @@ impl Pool {
 
 /// The parts of one payload that have arrived.
 #[derive(Debug)]
-pub(crate) struct Set {
+pub(crate) struct Reassembly {
     total: Option<NonZeroU8>,
     count: u8,
     len: usize,
-    parts: [Option<Chain>; MAX_PARTS],
+    fragments: [Option<ByteChain>; MAX_FRAGMENTS],
 }
 
-impl Default for Set {
+impl Default for Reassembly {
     fn default() -> Self {
-        Self { total: None, count: 0, len: 0, parts: [None; MAX_PARTS] }
+        Self { total: None, count: 0, len: 0, fragments: [None; MAX_FRAGMENTS] }
     }
 }
 
 /// Why a part does not fit its set (T-68).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Misfit {
+pub(crate) enum FragmentError {
     /// It is there already.
     Duplicate,
     /// Its index or its total contradicts what other parts say.
     Contradiction,
 }
 
-impl Set {
+impl Reassembly {
     /// T-68: whether `part` belongs here.
-    pub(crate) fn check(&self, part: Part) -> Result<(), Misfit> {
-        let index = part.index();
-        let total = match (self.total, part.total()) {
-            (Some(known), Some(said)) if known != said => return Err(Misfit::Contradiction),
+    pub(crate) fn check(&self, fragment: Fragment) -> Result<(), FragmentError> {
+        let index = fragment.index();
+        let total = match (self.total, fragment.total()) {
+            (Some(known), Some(said)) if known != said => return Err(FragmentError::Contradiction),
             (known, said) => known.or(said),
         };
         if total.is_some_and(|total| index >= total.get()) {
-            return Err(Misfit::Contradiction);
+            return Err(FragmentError::Contradiction);
         }
-        if let Some(total) = part.total()
-            && self.parts.iter().skip(usize::from(total.get())).any(Option::is_some)
+        if let Some(total) = fragment.total()
+            && self.fragments.iter().skip(usize::from(total.get())).any(Option::is_some)
         {
-            return Err(Misfit::Contradiction);
+            return Err(FragmentError::Contradiction);
         }
-        match self.parts.get(usize::from(index)) {
+        match self.fragments.get(usize::from(index)) {
             Some(None) => Ok(()),
-            Some(Some(_)) => Err(Misfit::Duplicate),
-            None => Err(Misfit::Contradiction),
+            Some(Some(_)) => Err(FragmentError::Duplicate),
+            None => Err(FragmentError::Contradiction),
         }
     }
 
     /// Keeps a part that was checked.
-    pub(crate) fn insert(&mut self, part: Part, chain: Chain) {
-        self.total = self.total.or_else(|| part.total());
-        if let Some(slot) = self.parts.get_mut(usize::from(part.index())) {
+    pub(crate) fn insert(&mut self, fragment: Fragment, chain: ByteChain) {
+        self.total = self.total.or_else(|| fragment.total());
+        if let Some(slot) = self.fragments.get_mut(usize::from(fragment.index())) {
             *slot = Some(chain);
             self.count += 1;
             self.len += chain.len();
@@ -238,12 +242,12 @@ impl Set {
     }
 
     /// Copies all parts to `out`, which is [`len`](Self::len) bytes long, and frees the set.
-    pub(crate) fn take(mut self: Box<Self>, out: &mut [u8], pool: &mut Pool) {
+    pub(crate) fn take_into(mut self: Box<Self>, out: &mut [u8], pool: &mut BlockPool) {
         let mut rest = out;
-        for slot in &mut self.parts {
+        for slot in &mut self.fragments {
             let Some(chain) = slot.take() else { break };
             let (here, after) = rest.split_at_mut_checked(chain.len()).unwrap_or_default();
-            pool.take(chain, here);
+            pool.take_into(chain, here);
             rest = after;
         }
         pool.free_set(self);
@@ -251,16 +255,16 @@ impl Set {
 
     /// Returns what it takes of the pool.
     pub(crate) fn cost(&self) -> usize {
-        self.parts.iter().flatten().map(|chain| chain.cost()).sum::<usize>() + size_of::<Self>()
+        self.fragments.iter().flatten().map(|chain| chain.cost()).sum::<usize>() + size_of::<Self>()
     }
 }
 
 /// The headers of reliable parts (T-20).
 const FIRST_HEADER: usize = 7;
 const LATER_HEADER: usize = 6;
-const BLOCK: usize = 412;
+const BLOCK_LEN: usize = 412;
 /// T-20: what a byte can count.
-pub(crate) const MAX_PARTS: usize = 255;
+pub(crate) const MAX_FRAGMENTS: usize = 255;
 
 #[cfg(test)]
 #[path = "fragment_model.rs"]

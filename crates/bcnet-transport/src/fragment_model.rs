@@ -9,23 +9,23 @@ use crate::lcg::Lcg;
 
 /// T-67: the parts of a payload are its bytes in order, the first one byte shorter than the others, at most 255.
 #[test]
-fn splitting_cuts_a_payload_into_the_pieces_that_stock_cuts() {
+fn payload_is_split_like_stock() {
     let payload: Vec<u8> = (0..105_000_u32).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
     for (limit, header) in [(412, 5), (412, 3), (100, 5), (8, 5)] {
         let (first, later) = (limit - 7, limit - 6);
         let max = first + 254 * later;
-        assert_eq!(largest(limit), max);
+        assert_eq!(max_payload(limit), max);
         let ends =
             [limit - header, limit - header + 1, first + later, first + later + 1, max - 1, max, max + 1];
         // What fits one message is not split.
         for len in (0..1300).chain(ends).filter(|len| (limit - header + 1..=payload.len()).contains(len)) {
             let whole = &payload[..len];
-            let Some(total) = parts(len, limit) else {
+            let Some(total) = fragment_count(len, limit) else {
                 assert!(len > max, "{len} bytes fit");
                 continue;
             };
             assert!(len <= max);
-            let pieces: Vec<(Part, &[u8])> = split(whole, total, limit).collect();
+            let pieces: Vec<(Fragment, &[u8])> = split(whole, total, limit).collect();
             let head = &whole[..first.min(len)];
             let naive: Vec<&[u8]> = core::iter::once(head).chain(whole[head.len()..].chunks(later)).collect();
             assert_eq!(pieces.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), naive, "{len} at {limit}");
@@ -37,27 +37,27 @@ fn splitting_cuts_a_payload_into_the_pieces_that_stock_cuts() {
 
 /// T-68: chains and sets keep what they are given, freed blocks are used again, and none is lost.
 #[test]
-fn the_pool_keeps_what_a_map_keeps() {
+fn block_pool_matches_a_map() {
     for seed in 1..=40 {
         let mut random = Lcg(seed);
-        let mut pool = Pool::default();
-        let mut kept: Vec<(Chain, Vec<u8>)> = Vec::new();
+        let mut pool = BlockPool::default();
+        let mut kept: Vec<(ByteChain, Vec<u8>)> = Vec::new();
         let (mut used, mut max) = (0, 0);
         for step in 0..3000_usize {
             if random.index(100) < 52 && kept.len() < 40 {
                 let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random.index(1300)];
-                used += bytes.len().div_ceil(BLOCK);
+                used += bytes.len().div_ceil(BLOCK_LEN);
                 max = max.max(used);
                 kept.push((pool.store(&bytes), bytes));
             } else if !kept.is_empty() {
                 let (chain, bytes) = kept.swap_remove(random.index(kept.len()));
-                used -= bytes.len().div_ceil(BLOCK);
+                used -= bytes.len().div_ceil(BLOCK_LEN);
                 assert_eq!(chain.len(), bytes.len());
                 if random.index(4) == 0 {
                     pool.free(chain);
                 } else {
                     let mut out = vec![0; chain.len()];
-                    pool.take(chain, &mut out);
+                    pool.take_into(chain, &mut out);
                     assert_eq!(out, bytes, "seed {seed} step {step}");
                 }
             }
@@ -72,26 +72,26 @@ fn the_pool_keeps_what_a_map_keeps() {
 
 /// T-68: a set is complete when every part is there, whatever the order, and gives back the payload.
 #[test]
-fn a_set_gives_back_what_a_map_of_parts_gives_back() {
-    let mut pool = Pool::default();
+fn reassembly_matches_a_map_of_fragments() {
+    let mut pool = BlockPool::default();
     for seed in 1..=400 {
         let mut random = Lcg(seed);
         let total = u8::try_from(1 + random.index(255)).unwrap_or(1);
         let total = NonZeroU8::new(total).expect("at least one");
-        let mut set = pool.set();
+        let mut set = pool.new_set();
         let mut naive: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
         let mut told = false;
         while !set.is_complete() {
             let index = u8::try_from(random.index(255)).unwrap_or(0);
             let part = match NonZeroU8::new(index) {
-                Some(index) => Part::Later { index },
-                None => Part::First { total },
+                Some(index) => Fragment::Later { index },
+                None => Fragment::First { total },
             };
             let beyond = naive.keys().any(|known| *known >= total.get()) || index >= total.get();
             let expected = if (told || index == 0) && beyond {
-                Err(Misfit::Contradiction)
+                Err(FragmentError::Contradiction)
             } else if naive.contains_key(&index) {
-                Err(Misfit::Duplicate)
+                Err(FragmentError::Duplicate)
             } else {
                 Ok(())
             };
@@ -108,16 +108,16 @@ fn a_set_gives_back_what_a_map_of_parts_gives_back() {
             assert_eq!(set.len(), naive.values().map(Vec::len).sum::<usize>());
         }
         let mut out = vec![0; set.len()];
-        set.take(&mut out, &mut pool);
+        set.take_into(&mut out, &mut pool);
         assert_eq!(out, naive.into_values().flatten().collect::<Vec<u8>>(), "seed {seed}");
-        assert_eq!((pool.used, pool.sets.len()), (0, 1), "seed {seed}: the set is used again");
+        assert_eq!((pool.used, pool.free_sets.len()), (0, 1), "seed {seed}: the set is used again");
     }
     // One that is not complete is freed with its parts.
-    let mut set = pool.set();
+    let mut set = pool.new_set();
     let index = NonZeroU8::new(7).expect("not zero");
-    set.insert(Part::Later { index }, pool.store(&[1; BLOCK + 1]));
+    set.insert(Fragment::Later { index }, pool.store(&[1; BLOCK_LEN + 1]));
     assert_eq!(pool.used, 2);
     pool.free_set(set);
-    assert_eq!((pool.used, pool.sets.len()), (0, 1));
-    assert_eq!((pool.set().count(), pool.set().len()), (0, 0));
+    assert_eq!((pool.used, pool.free_sets.len()), (0, 1));
+    assert_eq!((pool.new_set().count(), pool.new_set().len()), (0, 0));
 }

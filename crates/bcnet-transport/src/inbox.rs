@@ -5,51 +5,51 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use crate::fragment::{Chain, MAX_PARTS, Misfit, Pool, Set};
+use crate::fragment::{BlockPool, ByteChain, FragmentError, MAX_FRAGMENTS, Reassembly};
 use crate::time::Time;
-use crate::wire::{Part, Seq};
+use crate::wire::{Fragment, Seq};
 
 /// The receiving end of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     expected: Seq,
     /// What is held: its first entry is for `expected`.
-    held: Option<Box<Ahead>>,
+    out_of_order: Option<Box<OutOfOrderBuffer>>,
 }
 
 #[derive(Debug, Default)]
-struct Ahead {
-    entries: VecDeque<Held>,
+struct OutOfOrderBuffer {
+    entries: VecDeque<BufferedMessage>,
     cost: usize,
     /// Since when the expected message is waited for.
-    since: Option<Time>,
+    stalled_since: Option<Time>,
 }
 
 /// What is held for one sequence number.
 #[derive(Debug, Default)]
-pub(crate) enum Held {
+pub(crate) enum BufferedMessage {
     #[default]
-    Nothing,
-    Whole(Chain),
-    Parts(Box<Set>),
+    Missing,
+    Whole(ByteChain),
+    Fragments(Box<Reassembly>),
 }
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepted {
     /// It is next: deliver it, then see what else is [`ready`](Inbox::next_ready).
-    Now,
+    InOrder,
     /// It is kept; something may be ready.
-    Kept,
+    Buffered,
     /// It was here before; acknowledge it once more.
     Duplicate,
     /// It is not kept.
-    Refused(Refusal),
+    Refused(InboxRefusal),
 }
 
 /// Why a message cannot be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum InboxRefusal {
     /// Too far ahead of what is expected: acknowledge it, nobody keeps it (T-69). The others must not be.
     Window,
     /// Too much is held for this peer already.
@@ -67,7 +67,7 @@ impl Inbox {
     /// nothing changed, if it is not so.
     #[inline]
     pub(crate) fn accept_next(&mut self, seq: Seq) -> bool {
-        let next = seq == self.expected && !self.is_waiting();
+        let next = seq == self.expected && !self.has_buffered();
         if next {
             self.expected = seq.next();
         }
@@ -78,63 +78,64 @@ impl Inbox {
     pub(crate) fn accept(
         &mut self,
         seq: Seq,
-        part: Option<Part>,
+        fragment: Option<Fragment>,
         bytes: &[u8],
-        hold: Hold,
-        pool: &mut Pool,
+        limits: BufferLimits,
+        pool: &mut BlockPool,
     ) -> Accepted {
         let Ok(ahead) = usize::try_from(seq.distance_from(self.expected)) else { return Accepted::Duplicate };
-        if ahead == 0 && part.is_none() {
-            if let Some(first) = self.held.as_mut().and_then(|held| held.entries.front_mut()) {
+        if ahead == 0 && fragment.is_none() {
+            if let Some(first) = self.out_of_order.as_mut().and_then(|held| held.entries.front_mut()) {
                 let old = core::mem::take(first);
-                self.drop_held(old, pool);
+                self.drop_buffered(old, pool);
             }
             self.advance();
-            return Accepted::Now;
+            return Accepted::InOrder;
         }
-        if ahead >= WINDOW {
-            return Accepted::Refused(Refusal::Window);
+        if ahead >= RECEIVE_WINDOW {
+            return Accepted::Refused(InboxRefusal::Window);
         }
-        let held = self.held.get_or_insert_default();
-        if let Some(refusal) = held.check(ahead, part) {
+        let held = self.out_of_order.get_or_insert_default();
+        if let Some(refusal) = held.check(ahead, fragment) {
             return refusal;
         }
-        let fresh_set = part.is_some() && !matches!(held.entries.get(ahead), Some(Held::Parts(_)));
-        let slots = (ahead + 1).saturating_sub(held.entries.len()) * size_of::<Held>();
-        let cost = Pool::cost(bytes.len()) + slots + if fresh_set { size_of::<Set>() } else { 0 };
-        let limit = if ahead == 0 { hold.next } else { hold.later };
+        let fresh_set =
+            fragment.is_some() && !matches!(held.entries.get(ahead), Some(BufferedMessage::Fragments(_)));
+        let slots = (ahead + 1).saturating_sub(held.entries.len()) * size_of::<BufferedMessage>();
+        let cost = BlockPool::cost(bytes.len()) + slots + if fresh_set { size_of::<Reassembly>() } else { 0 };
+        let limit = if ahead == 0 { limits.next_in_order } else { limits.out_of_order };
         if held.cost + cost > limit {
-            return Accepted::Refused(Refusal::Full);
+            return Accepted::Refused(InboxRefusal::Full);
         }
         held.cost += cost;
         if held.entries.len() <= ahead {
-            held.entries.resize_with(ahead + 1, Held::default);
+            held.entries.resize_with(ahead + 1, BufferedMessage::default);
         }
         let chain = pool.store(bytes);
         if let Some(entry) = held.entries.get_mut(ahead) {
-            match part {
-                None => *entry = Held::Whole(chain),
+            match fragment {
+                None => *entry = BufferedMessage::Whole(chain),
                 Some(part) => {
                     if fresh_set {
-                        *entry = Held::Parts(pool.set());
+                        *entry = BufferedMessage::Fragments(pool.new_set());
                     }
-                    if let Held::Parts(set) = entry {
+                    if let BufferedMessage::Fragments(set) = entry {
                         set.insert(part, chain);
                     }
                 }
             }
         }
-        Accepted::Kept
+        Accepted::Buffered
     }
 
     /// Returns what is next in order, if it is complete.
-    pub(crate) fn next_ready(&mut self) -> Option<Held> {
-        let held = self.held.as_mut()?;
+    pub(crate) fn next_ready(&mut self) -> Option<BufferedMessage> {
+        let held = self.out_of_order.as_mut()?;
         let entry = held.entries.front_mut()?;
         match entry {
-            Held::Whole(_) => {}
-            Held::Parts(set) if set.is_complete() => {}
-            Held::Parts(_) | Held::Nothing => return None,
+            BufferedMessage::Whole(_) => {}
+            BufferedMessage::Fragments(set) if set.is_complete() => {}
+            BufferedMessage::Fragments(_) | BufferedMessage::Missing => return None,
         }
         let entry = core::mem::take(entry);
         held.cost -= entry.cost();
@@ -143,44 +144,46 @@ impl Inbox {
     }
 
     /// Returns how many messages are held, whole or in parts, and how many bytes of memory that takes.
-    pub(crate) fn held(&self) -> (usize, usize) {
-        let count =
-            |held: &Ahead| held.entries.iter().filter(|entry| !matches!(entry, Held::Nothing)).count();
-        self.held.as_ref().map_or((0, 0), |held| (count(held), held.cost))
+    pub(crate) fn buffered(&self) -> (usize, usize) {
+        let count = |held: &OutOfOrderBuffer| {
+            held.entries.iter().filter(|entry| !matches!(entry, BufferedMessage::Missing)).count()
+        };
+        self.out_of_order.as_ref().map_or((0, 0), |held| (count(held), held.cost))
     }
 
     /// Returns the sets of parts that are not complete: number, parts here, parts in all if known.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = (Seq, &Set)> {
-        let entries = self.held.iter().flat_map(|held| held.entries.iter());
+    pub(crate) fn reassemblies(&self) -> impl Iterator<Item = (Seq, &Reassembly)> {
+        let entries = self.out_of_order.iter().flat_map(|held| held.entries.iter());
         (0_u16..).zip(entries).filter_map(|(ahead, entry)| match entry {
-            Held::Parts(set) => Some((Seq(self.expected.0.wrapping_add(ahead)), &**set)),
-            Held::Whole(_) | Held::Nothing => None,
+            BufferedMessage::Fragments(set) => Some((Seq(self.expected.0.wrapping_add(ahead)), &**set)),
+            BufferedMessage::Whole(_) | BufferedMessage::Missing => None,
         })
     }
 
     /// Remembers since when what is held waits for an earlier message. `progress` says whether something was delivered.
     /// Returns whether this is the first that waits.
     pub(crate) fn note_stall(&mut self, progress: bool, now: Time) -> bool {
-        let Some(held) = &mut self.held else { return false };
-        let old = held.since;
-        held.since = if held.entries.is_empty() { None } else { old.filter(|_| !progress).or(Some(now)) };
-        old.is_none() && held.since.is_some()
+        let Some(held) = &mut self.out_of_order else { return false };
+        let old = held.stalled_since;
+        held.stalled_since =
+            if held.entries.is_empty() { None } else { old.filter(|_| !progress).or(Some(now)) };
+        old.is_none() && held.stalled_since.is_some()
     }
 
     /// Returns since when what is held waits for an earlier message.
-    pub(crate) fn stalled(&self) -> Option<Time> {
-        self.held.as_ref().and_then(|held| held.since)
+    pub(crate) fn stalled_since(&self) -> Option<Time> {
+        self.out_of_order.as_ref().and_then(|held| held.stalled_since)
     }
 
     /// Returns whether something is held.
     #[inline]
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| !held.entries.is_empty())
+    pub(crate) fn has_buffered(&self) -> bool {
+        self.out_of_order.as_ref().is_some_and(|held| !held.entries.is_empty())
     }
 
     /// Frees everything.
-    pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        if let Some(held) = self.held.take() {
+    pub(crate) fn clear(&mut self, pool: &mut BlockPool) {
+        if let Some(held) = self.out_of_order.take() {
             for entry in held.entries {
                 entry.free(pool);
             }
@@ -190,106 +193,106 @@ impl Inbox {
     /// The expected message is here: the next one is expected.
     fn advance(&mut self) {
         self.expected = self.expected.next();
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.out_of_order {
             if held.entries.pop_front().is_some() {
-                held.cost = held.cost.saturating_sub(size_of::<Held>());
+                held.cost = held.cost.saturating_sub(size_of::<BufferedMessage>());
             }
-            while matches!(held.entries.back(), Some(Held::Nothing)) {
+            while matches!(held.entries.back(), Some(BufferedMessage::Missing)) {
                 held.entries.pop_back();
-                held.cost = held.cost.saturating_sub(size_of::<Held>());
+                held.cost = held.cost.saturating_sub(size_of::<BufferedMessage>());
             }
         }
     }
 
     /// Gives memory back if nothing is held.
     pub(crate) fn shrink(&mut self) {
-        if self.held.as_ref().is_some_and(|held| held.entries.is_empty()) {
-            self.held = None;
+        if self.out_of_order.as_ref().is_some_and(|held| held.entries.is_empty()) {
+            self.out_of_order = None;
         }
     }
 
-    fn drop_held(&mut self, entry: Held, pool: &mut Pool) {
-        if let Some(held) = &mut self.held {
+    fn drop_buffered(&mut self, entry: BufferedMessage, pool: &mut BlockPool) {
+        if let Some(held) = &mut self.out_of_order {
             held.cost = held.cost.saturating_sub(entry.cost());
         }
         entry.free(pool);
     }
 }
 
-impl Ahead {
+impl OutOfOrderBuffer {
     /// Returns what speaks against keeping a message or part in this place.
-    fn check(&self, ahead: usize, part: Option<Part>) -> Option<Accepted> {
-        match (self.entries.get(ahead), part) {
-            (None | Some(Held::Nothing), None) => None,
-            (None | Some(Held::Nothing), Some(part)) => {
+    fn check(&self, ahead: usize, fragment: Option<Fragment>) -> Option<Accepted> {
+        match (self.entries.get(ahead), fragment) {
+            (None | Some(BufferedMessage::Missing), None) => None,
+            (None | Some(BufferedMessage::Missing), Some(part)) => {
                 // No set has so many parts.
-                (part.index() == u8::MAX).then_some(Accepted::Refused(Refusal::Contradiction))
+                (part.index() == u8::MAX).then_some(Accepted::Refused(InboxRefusal::Contradiction))
             }
-            (Some(Held::Whole(_)), None) => Some(Accepted::Duplicate),
-            (Some(Held::Parts(set)), Some(part)) => match set.check(part) {
+            (Some(BufferedMessage::Whole(_)), None) => Some(Accepted::Duplicate),
+            (Some(BufferedMessage::Fragments(set)), Some(part)) => match set.check(part) {
                 Ok(()) => None,
-                Err(Misfit::Duplicate) => Some(Accepted::Duplicate),
-                Err(Misfit::Contradiction) => Some(Accepted::Refused(Refusal::Contradiction)),
+                Err(FragmentError::Duplicate) => Some(Accepted::Duplicate),
+                Err(FragmentError::Contradiction) => Some(Accepted::Refused(InboxRefusal::Contradiction)),
             },
-            (Some(Held::Whole(_)), Some(_)) | (Some(Held::Parts(_)), None) => {
-                Some(Accepted::Refused(Refusal::Contradiction))
+            (Some(BufferedMessage::Whole(_)), Some(_)) | (Some(BufferedMessage::Fragments(_)), None) => {
+                Some(Accepted::Refused(InboxRefusal::Contradiction))
             }
         }
     }
 }
 
-impl Held {
+impl BufferedMessage {
     fn cost(&self) -> usize {
         match self {
-            Self::Nothing => 0,
+            Self::Missing => 0,
             Self::Whole(chain) => chain.cost(),
-            Self::Parts(set) => set.cost(),
+            Self::Fragments(set) => set.cost(),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Nothing => 0,
+            Self::Missing => 0,
             Self::Whole(chain) => chain.len(),
-            Self::Parts(set) => set.len(),
+            Self::Fragments(set) => set.len(),
         }
     }
 
     /// Copies the payload to `out`, which is [`len`](Self::len) bytes long, and frees it.
-    pub(crate) fn take(self, out: &mut [u8], pool: &mut Pool) {
+    pub(crate) fn take_into(self, out: &mut [u8], pool: &mut BlockPool) {
         match self {
-            Self::Nothing => {}
-            Self::Whole(chain) => pool.take(chain, out),
-            Self::Parts(set) => set.take(out, pool),
+            Self::Missing => {}
+            Self::Whole(chain) => pool.take_into(chain, out),
+            Self::Fragments(set) => set.take_into(out, pool),
         }
     }
 
-    pub(crate) fn free(self, pool: &mut Pool) {
+    pub(crate) fn free(self, pool: &mut BlockPool) {
         match self {
-            Self::Nothing => {}
+            Self::Missing => {}
             Self::Whole(chain) => pool.free(chain),
-            Self::Parts(set) => pool.free_set(set),
+            Self::Fragments(set) => pool.free_set(set),
         }
     }
 }
 
 /// T-69: how far ahead of the expected number a message may be, as in stock.
-pub(crate) const WINDOW: usize = 0x4000;
+pub(crate) const RECEIVE_WINDOW: usize = 0x4000;
 
 /// How many bytes may be held.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hold {
+pub(crate) struct BufferLimits {
     /// With messages that wait for others.
-    later: usize,
+    out_of_order: usize,
     /// With parts of the next: it must always find room, or what is held behind it could never leave.
-    next: usize,
+    next_in_order: usize,
 }
 
-impl Hold {
+impl BufferLimits {
     /// So many bytes, and the largest payload in parts that senders make whose messages are at most this long.
     pub(crate) const fn new(bytes: usize, message_limit: usize) -> Self {
-        let largest = MAX_PARTS * Pool::cost(message_limit) + size_of::<Set>();
-        Self { later: bytes, next: bytes.saturating_add(largest) }
+        let largest = MAX_FRAGMENTS * BlockPool::cost(message_limit) + size_of::<Reassembly>();
+        Self { out_of_order: bytes, next_in_order: bytes.saturating_add(largest) }
     }
 }
 

@@ -10,43 +10,45 @@ use crate::lcg::Lcg;
 
 /// The same rules without any care for cost.
 #[derive(Default)]
-struct Naive {
+struct NaiveInbox {
     /// Not wrapped.
     expected: i64,
-    held: BTreeMap<i64, Kept>,
+    held: BTreeMap<i64, NaiveEntry>,
 }
 
-enum Kept {
+enum NaiveEntry {
     Whole(Vec<u8>),
-    Parts(Option<u8>, BTreeMap<u8, Vec<u8>>),
+    Fragments(Option<u8>, BTreeMap<u8, Vec<u8>>),
 }
 
-impl Naive {
-    fn accept(&mut self, number: i64, part: Option<Part>, bytes: &[u8]) -> Accepted {
-        let contradiction = Accepted::Refused(Refusal::Contradiction);
+impl NaiveInbox {
+    fn accept(&mut self, number: i64, fragment: Option<Fragment>, bytes: &[u8]) -> Accepted {
+        let contradiction = Accepted::Refused(InboxRefusal::Contradiction);
         match number - self.expected {
             ..0 => return Accepted::Duplicate,
-            0 if part.is_none() => {
+            0 if fragment.is_none() => {
                 self.held.remove(&number);
                 self.expected += 1;
-                return Accepted::Now;
+                return Accepted::InOrder;
             }
-            0x4000.. => return Accepted::Refused(Refusal::Window),
+            0x4000.. => return Accepted::Refused(InboxRefusal::Window),
             _ => {}
         }
-        match (self.held.get_mut(&number), part) {
-            (None, None) => drop(self.held.insert(number, Kept::Whole(bytes.to_vec()))),
-            (Some(Kept::Whole(_)), None) => return Accepted::Duplicate,
-            (Some(Kept::Whole(_)), Some(_)) | (Some(Kept::Parts(..)), None) => return contradiction,
+        match (self.held.get_mut(&number), fragment) {
+            (None, None) => drop(self.held.insert(number, NaiveEntry::Whole(bytes.to_vec()))),
+            (Some(NaiveEntry::Whole(_)), None) => return Accepted::Duplicate,
+            (Some(NaiveEntry::Whole(_)), Some(_)) | (Some(NaiveEntry::Fragments(..)), None) => {
+                return contradiction;
+            }
             (None, Some(part)) => {
                 let total = part.total().map(NonZeroU8::get);
                 if part.index() >= total.unwrap_or(255) {
                     return contradiction;
                 }
                 let parts = BTreeMap::from([(part.index(), bytes.to_vec())]);
-                self.held.insert(number, Kept::Parts(total, parts));
+                self.held.insert(number, NaiveEntry::Fragments(total, parts));
             }
-            (Some(Kept::Parts(total, parts)), Some(part)) => {
+            (Some(NaiveEntry::Fragments(total, parts)), Some(part)) => {
                 let said = part.total().map(NonZeroU8::get);
                 let all = total.or(said);
                 let highest = parts.keys().copied().max().unwrap_or(0).max(part.index());
@@ -60,16 +62,16 @@ impl Naive {
                 parts.insert(part.index(), bytes.to_vec());
             }
         }
-        Accepted::Kept
+        Accepted::Buffered
     }
 
     fn next_ready(&mut self) -> Option<Vec<u8>> {
         let bytes = match self.held.get(&self.expected)? {
-            Kept::Whole(bytes) => bytes.clone(),
-            Kept::Parts(Some(total), parts) if parts.len() == usize::from(*total) => {
+            NaiveEntry::Whole(bytes) => bytes.clone(),
+            NaiveEntry::Fragments(Some(total), parts) if parts.len() == usize::from(*total) => {
                 parts.values().flatten().copied().collect()
             }
-            Kept::Parts(..) => return None,
+            NaiveEntry::Fragments(..) => return None,
         };
         self.held.remove(&self.expected);
         self.expected += 1;
@@ -77,29 +79,30 @@ impl Naive {
     }
 }
 
-fn draw_part(random: &mut Lcg) -> Option<Part> {
+fn draw_fragment(random: &mut Lcg) -> Option<Fragment> {
     // Mostly of sets of four, so that some get complete and some are contradicted.
     let index = u8::try_from([0, 1, 2, 3, 3, 4, 254, 255][random.index(8)]).ok()?;
     match (random.below(5), NonZeroU8::new(index)) {
         (0, _) => None,
-        (_, Some(index)) => Some(Part::Later { index }),
-        (kind, None) => Some(Part::First { total: NonZeroU8::new(if kind == 1 { 2 } else { 4 })? }),
+        (_, Some(index)) => Some(Fragment::Later { index }),
+        (kind, None) => Some(Fragment::First { total: NonZeroU8::new(if kind == 1 { 2 } else { 4 })? }),
     }
 }
 
 /// T-68, T-69: whatever comes in whatever order, the same is accepted, refused and delivered; with little room, only what
 /// does not fit is refused besides.
 #[test]
-fn the_inbox_does_what_a_naive_one_does() {
+fn inbox_matches_naive_model() {
     for seed in 1..=60 {
         let mut random = Lcg(seed);
         let limit = if seed % 3 == 0 { 4 << 10 } else { usize::MAX / 2 };
-        let hold = Hold::new(limit, 900);
-        let (mut inbox, mut naive, mut pool) = (Inbox::default(), Naive::default(), Pool::default());
+        let hold = BufferLimits::new(limit, 900);
+        let (mut inbox, mut naive, mut pool) =
+            (Inbox::default(), NaiveInbox::default(), BlockPool::default());
         // Close to the wrap of the numbers.
         while naive.expected < 0xFFE0 {
             let seq = inbox.expected();
-            assert_eq!(inbox.accept(seq, None, &[], hold, &mut pool), Accepted::Now);
+            assert_eq!(inbox.accept(seq, None, &[], hold, &mut pool), Accepted::InOrder);
             naive.expected += 1;
         }
         let mut full = 0;
@@ -113,10 +116,10 @@ fn the_inbox_does_what_a_naive_one_does() {
             };
             let number = naive.expected + ahead;
             let seq = Seq(u16::try_from(number & 0xFFFF).unwrap_or(0));
-            let part = draw_part(&mut random);
+            let part = draw_fragment(&mut random);
             let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random.index(900)];
             let accepted = inbox.accept(seq, part, &bytes, hold, &mut pool);
-            if accepted == Accepted::Refused(Refusal::Full) {
+            if accepted == Accepted::Refused(InboxRefusal::Full) {
                 assert!(ahead > 0, "seed {seed} step {step}: what is waited for finds no room");
                 full += 1;
             } else {
@@ -128,32 +131,35 @@ fn the_inbox_does_what_a_naive_one_does() {
             }
             while let Some(held) = inbox.next_ready() {
                 let mut out = vec![0; held.len()];
-                held.take(&mut out, &mut pool);
+                held.take_into(&mut out, &mut pool);
                 assert_eq!(Some(out), naive.next_ready(), "seed {seed} step {step}");
             }
             assert!(naive.next_ready().is_none(), "seed {seed} step {step}: something should be ready");
-            let (held, cost) = inbox.held();
+            let (held, cost) = inbox.buffered();
             assert_eq!(held, naive.held.len(), "seed {seed} step {step}");
-            assert_eq!(inbox.is_waiting(), held > 0, "seed {seed} step {step}");
-            assert!(cost <= hold.next && (held > 0 || cost == 0), "seed {seed} step {step}: {cost}");
+            assert_eq!(inbox.has_buffered(), held > 0, "seed {seed} step {step}");
+            assert!(cost <= hold.next_in_order && (held > 0 || cost == 0), "seed {seed} step {step}: {cost}");
             assert_eq!(i64::from(inbox.expected().0), naive.expected & 0xFFFF, "seed {seed} step {step}");
         }
         assert_eq!(full > 0, limit < 1 << 20, "seed {seed}: {full} found no room");
         inbox.clear(&mut pool);
-        assert!(!inbox.is_waiting());
+        assert!(!inbox.has_buffered());
         assert_eq!(pool.used(), 0, "seed {seed}: blocks were lost");
     }
 }
 
 /// T-69: the limit is what may be held, to the byte; what is waited for may take more.
 #[test]
-fn as_much_is_held_as_the_limit_says() {
-    let cost = Pool::cost(10) + 2 * size_of::<Held>();
-    for (limit, expected) in [(cost, Accepted::Kept), (cost - 1, Accepted::Refused(Refusal::Full))] {
-        let (mut inbox, mut pool) = (Inbox::default(), Pool::default());
-        assert_eq!(inbox.accept(Seq(1), None, &[0; 10], Hold::new(limit, 412), &mut pool), expected);
+fn out_of_order_buffer_is_limited_to_the_byte() {
+    let cost = BlockPool::cost(10) + 2 * size_of::<BufferedMessage>();
+    for (limit, expected) in [(cost, Accepted::Buffered), (cost - 1, Accepted::Refused(InboxRefusal::Full))] {
+        let (mut inbox, mut pool) = (Inbox::default(), BlockPool::default());
+        assert_eq!(inbox.accept(Seq(1), None, &[0; 10], BufferLimits::new(limit, 412), &mut pool), expected);
         let total = NonZeroU8::new(2).expect("not zero");
-        let part = Some(Part::First { total });
-        assert_eq!(inbox.accept(Seq(0), part, &[0; 10], Hold::new(limit, 412), &mut pool), Accepted::Kept);
+        let part = Some(Fragment::First { total });
+        assert_eq!(
+            inbox.accept(Seq(0), part, &[0; 10], BufferLimits::new(limit, 412), &mut pool),
+            Accepted::Buffered
+        );
     }
 }

@@ -25,7 +25,7 @@
 //! use std::time::Duration;
 //!
 //! use bcnet_transport::wire::PeerId;
-//! use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, Quality, Time};
+//! use bcnet_transport::{Config, Connect, Endpoint, Engine, Event, DeliveryMode, Time};
 //!
 //! let mut now = Time::ZERO;
 //! let [host_address, client_address] = [1, 2].map(|n| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101));
@@ -42,7 +42,7 @@
 //!     while let Some(event) = host.poll_event(&mut payload) {
 //!         match event {
 //!             Event::Request { from, .. } => println!("let in: {:?}", host.admit(from, now)),
-//!             Event::Joined { peer } => host.send(peer, b"welcome aboard", Quality::Reliable, now)?,
+//!             Event::Joined { peer } => host.send(peer, b"welcome aboard", DeliveryMode::Reliable, now)?,
 //!             _ => {}
 //!         }
 //!     }
@@ -65,10 +65,10 @@
 //!
 //! # What it promises
 //!
-//! - A payload sent with [`Quality::Reliable`] or [`Quality::Urgent`] arrives exactly once, in order, or the peer is
+//! - A payload sent with [`DeliveryMode::Reliable`] or [`DeliveryMode::Urgent`] arrives exactly once, in order, or the peer is
 //!   [`Left`](Event::Left). A loss delays what comes after it on the same channel, never unreliable payloads.
 //! - Nothing that arrives makes it panic, grow without bound or work without bound. What makes no sense is counted
-//!   ([`Counters`], [`Rejected`]) and changes nothing.
+//!   ([`PeerCounters`], [`RejectCounters`]) and changes nothing.
 //! - Same input, same output: it reads no clock and draws no random numbers.
 //! - Once it has grown to its load it allocates nothing; what a burst took is given back after a few idle seconds.
 #![no_std]
@@ -78,6 +78,7 @@ extern crate alloc;
 
 mod admission;
 mod config;
+mod congestion;
 mod endpoint;
 mod engine;
 mod event;
@@ -88,7 +89,6 @@ mod lcg;
 mod outbox;
 mod peer;
 mod queue;
-mod retry;
 mod ring;
 mod snapshot;
 mod stats;
@@ -96,12 +96,14 @@ mod time;
 
 pub use bcnet_wire as wire;
 pub use bcnet_wire::cipher;
-pub use config::{Config, Ids, Prove};
-pub use endpoint::{AdmitError, Allowance, BootError, Connect, Endpoint, Quality, Room, SendError, Transmit};
+pub use config::{Config, IdPolicy, ProofPolicy};
+pub use endpoint::{
+    AdmitError, BootError, Capacity, Connect, DeliveryMode, Endpoint, InFlightLimit, SendError, Transmit,
+};
 pub use engine::Engine;
-pub use event::{Event, Leave};
-pub use snapshot::{Receiving, Snapshot, Unacknowledged};
-pub use stats::{Cause, Counters, Kinds, Rejected};
+pub use event::{Event, LeaveReason};
+pub use snapshot::{InboxSnapshot, Snapshot, Unacknowledged};
+pub use stats::{KindCounters, PeerCounters, RejectCause, RejectCounters};
 pub use time::{Deadlines, Time};
 
 #[cfg(doctest)]

@@ -2,25 +2,25 @@
 //!
 //! Owns T-60 (ACKs); [`fill`] owns T-66 (order), [`settle`] T-62 (loss), [`plain`] T-65 (plain ACKs for parts).
 
+mod acks_and_loss;
 mod fill;
-mod plain;
-mod settle;
+mod plain_acks;
 mod stream;
 
 use alloc::collections::VecDeque;
 
-use crate::queue::Queue;
+use crate::queue::RingQueue;
 use crate::ring::ByteRing;
 use crate::time::Time;
 use crate::wire::{Channel, Delivery, MessageId, Seq};
-pub(crate) use fill::{Filled, Readiness};
-pub(crate) use settle::{ResendPolicy, Settled};
-use stream::{Segment, State, Stream};
+pub(crate) use acks_and_loss::{AckEffect, RetransmitPolicy};
+pub(crate) use fill::{FilledDatagram, Readiness};
+use stream::{OutboxSegment, ReliableStream, SegmentState};
 
 /// An unreliable message.
 #[derive(Debug, Clone, Copy)]
-struct Unreliable {
-    at: u32,
+struct UnreliableMessage {
+    offset: u32,
     len: u16,
     /// It leaves after all that was queued before it, which is all before this number.
     before: Seq,
@@ -29,42 +29,42 @@ struct Unreliable {
 /// What was sent in one datagram, for finding what was not acknowledged in time: a part, or messages with numbers from
 /// `seq` on.
 #[derive(Debug, Clone, Copy)]
-struct Sent {
-    at: Time,
+struct Transmission {
+    sent_at: Time,
     datagram: u32,
     seq: Seq,
-    part: u8,
+    fragment: u8,
     count: u8,
     channel: Channel,
 }
 
 /// ACKs that are owed: for a part, or for whole messages with numbers from that of `first` on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Owed {
+pub(crate) struct PendingAckRun {
     pub(crate) first: MessageId,
     count: u8,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    control: Stream,
-    pub(crate) game: Stream,
+    control: ReliableStream,
+    pub(crate) game: ReliableStream,
     /// Fresh entries of the game channel that go ahead of the others.
-    pub(crate) urgent: Queue<Seq>,
-    unreliable: Queue<Unreliable>,
+    pub(crate) urgent: RingQueue<Seq>,
+    unreliable: RingQueue<UnreliableMessage>,
     unreliable_bytes: ByteRing,
-    sent: Queue<Sent>,
+    transmissions: RingQueue<Transmission>,
     pub(crate) lost: VecDeque<(Channel, Seq, u8)>,
-    pub(crate) acks: Queue<Owed>,
+    pub(crate) pending_acks: RingQueue<PendingAckRun>,
     /// How many ACKs that is.
-    pub(crate) owed: usize,
+    pub(crate) pending_ack_count: usize,
     /// Datagrams made so far.
-    pub(crate) datagrams: u32,
+    pub(crate) datagram_count: u32,
     /// The newest datagram of which something was acknowledged.
-    newest: u32,
+    newest_acked_datagram: u32,
     pub(crate) in_flight: usize,
     /// Messages and parts that were never sent.
-    pub(crate) fresh: usize,
+    pub(crate) unsent: usize,
     /// Messages and bytes that are not acknowledged, or unreliable and not sent.
     queued: usize,
     queued_bytes: usize,
@@ -74,36 +74,43 @@ impl Outbox {
     /// T-60: an ACK is owed once per receipt, here for a part, or for `count` messages with numbers from that of
     /// `first` on. Returns `false` if there are too many already; the peer will ask again.
     #[inline(always)]
-    pub(crate) fn owe(&mut self, first: MessageId, count: u8) -> bool {
-        let count = u8::try_from(MAX_ACKS - self.owed).unwrap_or(u8::MAX).min(count);
+    pub(crate) fn queue_ack(&mut self, first: MessageId, count: u8) -> bool {
+        let count = u8::try_from(MAX_PENDING_ACKS - self.pending_ack_count).unwrap_or(u8::MAX).min(count);
         if count == 0 {
             return false;
         }
-        self.owed += usize::from(count);
-        match self.acks.back_mut() {
-            Some(run) if run.goes_on_with(first, count) => run.count += count,
-            _ => self.acks.push(Owed { first, count }),
+        self.pending_ack_count += usize::from(count);
+        match self.pending_acks.back_mut() {
+            Some(run) if run.can_extend_with(first, count) => run.count += count,
+            _ => self.pending_acks.push(PendingAckRun { first, count }),
         }
         true
     }
 
     /// Takes a reliable message, or the next part of one that has so many `parts`.
     #[inline(always)]
-    pub(crate) fn queue(&mut self, channel: Channel, seq: Seq, parts: Option<u8>, head: &[u8], body: &[u8]) {
-        if let Some(len) = self.stream(channel).queue(seq, parts, head, body) {
-            self.note_queued(len);
+    pub(crate) fn queue(
+        &mut self,
+        channel: Channel,
+        seq: Seq,
+        fragments: Option<u8>,
+        head: &[u8],
+        body: &[u8],
+    ) {
+        if let Some(len) = self.stream(channel).queue(seq, fragments, head, body) {
+            self.count_queued(len);
         }
     }
 
     #[inline]
-    const fn note_queued(&mut self, len: usize) {
+    const fn count_queued(&mut self, len: usize) {
         self.queued += 1;
-        self.fresh += 1;
+        self.unsent += 1;
         self.queued_bytes += len;
     }
 
     /// The game message with this number, all its parts, goes ahead of what is not urgent.
-    pub(crate) fn hurry(&mut self, seq: Seq) {
+    pub(crate) fn mark_urgent(&mut self, seq: Seq) {
         self.urgent.push(seq);
     }
 
@@ -111,23 +118,23 @@ impl Outbox {
     #[inline]
     pub(crate) fn queue_unreliable(&mut self, head: &[u8], body: &[u8], next: Seq) {
         let Some((at, len)) = self.unreliable_bytes.store(head, body) else { return };
-        self.unreliable.push(Unreliable { at, len, before: next });
-        self.note_queued(usize::from(len));
+        self.unreliable.push(UnreliableMessage { offset: at, len, before: next });
+        self.count_queued(usize::from(len));
     }
 
     /// Drops unreliable messages whose payload is outdated, the newest first.
     #[inline(never)]
-    pub(crate) fn drop_outdated(&mut self, is_outdated: &mut dyn FnMut(&[u8]) -> bool) {
+    pub(crate) fn drop_superseded(&mut self, is_superseded: &mut dyn FnMut(&[u8]) -> bool) {
         let mut kept = 0;
         for index in (0..self.unreliable.len()).rev() {
             let Some(message) = self.unreliable.get_mut(index) else { break };
             let len = usize::from(message.len);
-            let bytes = self.unreliable_bytes.get(message.at, len);
-            if is_outdated(bytes.get(Delivery::Unreliable.header_len()..).unwrap_or_default()) {
+            let bytes = self.unreliable_bytes.get(message.offset, len);
+            if is_superseded(bytes.get(Delivery::Unreliable.header_len()..).unwrap_or_default()) {
                 // None that waits is empty.
                 message.len = 0;
                 self.queued -= 1;
-                self.fresh -= 1;
+                self.unsent -= 1;
                 self.queued_bytes -= len;
             } else {
                 kept += len;
@@ -135,7 +142,7 @@ impl Outbox {
         }
         for _ in 0..self.unreliable.len() {
             let Some(&message) = self.unreliable.front() else { break };
-            self.unreliable.skip(1);
+            self.unreliable.drop_front(1);
             if message.len > 0 {
                 self.unreliable.push(message);
             }
@@ -147,87 +154,98 @@ impl Outbox {
     /// not when there is more of it than a full line explains.
     fn release_dropped(&mut self, kept: usize) {
         match self.unreliable.front() {
-            Some(first) => self.unreliable_bytes.release_to(first.at),
+            Some(first) => self.unreliable_bytes.release_to(first.offset),
             None => self.unreliable_bytes.release_all(),
         }
-        if self.unreliable_bytes.used() <= 2 * kept + DROPPED_ROOM {
+        if self.unreliable_bytes.used() <= 2 * kept + MAX_DROPPED_BYTES {
             return;
         }
         let old = core::mem::take(&mut self.unreliable_bytes);
         for index in 0..self.unreliable.len() {
             if let Some(message) = self.unreliable.get_mut(index)
                 && let Some((at, _)) =
-                    self.unreliable_bytes.store(old.get(message.at, message.len.into()), &[])
+                    self.unreliable_bytes.store(old.get(message.offset, message.len.into()), &[])
             {
-                message.at = at;
+                message.offset = at;
             }
         }
     }
 
     /// Whole game messages with numbers from `first` on leave in `datagram`.
     #[inline]
-    pub(crate) fn note_sent(&mut self, first: Seq, count: u8, datagram: u32, now: Time) {
-        self.sent.push(Sent { at: now, datagram, seq: first, part: 0, count, channel: Channel::Game });
+    pub(crate) fn record_transmission(&mut self, first: Seq, count: u8, datagram: u32, now: Time) {
+        self.transmissions.push(Transmission {
+            sent_at: now,
+            datagram,
+            seq: first,
+            fragment: 0,
+            count,
+            channel: Channel::Game,
+        });
     }
 
     #[inline]
-    pub(crate) const fn owes(&self) -> bool {
-        self.owed > 0
+    pub(crate) const fn has_pending_acks(&self) -> bool {
+        self.pending_ack_count > 0
     }
 
     /// Returns whether something was sent of which it is not known that it arrived.
     #[inline]
-    pub(crate) const fn has_sent(&self) -> bool {
-        !self.sent.is_empty()
+    pub(crate) const fn has_transmissions(&self) -> bool {
+        !self.transmissions.is_empty()
     }
 
     /// Returns when the oldest transmission times out.
     #[inline]
     pub(crate) fn next_timeout(&self, timeout: u64) -> Option<Time> {
-        self.sent.front().map(|sent| sent.at.plus(timeout))
+        self.transmissions.front().map(|sent| sent.sent_at.plus(timeout))
     }
 
     /// Returns when the oldest reliable message that is not acknowledged was sent first.
-    pub(crate) fn oldest(&self) -> Option<Time> {
-        Time::earliest(self.control.oldest(), self.game.oldest().or_else(|| self.oldest_urgent()))
+    pub(crate) fn oldest_sent_at(&self) -> Option<Time> {
+        Time::earliest(
+            self.control.oldest_sent_at(),
+            self.game.oldest_sent_at().or_else(|| self.oldest_urgent_sent_at()),
+        )
     }
 
     /// Returns when an urgent message was sent first: it may be under way before the first message has left.
-    fn oldest_urgent(&self) -> Option<Time> {
-        let sent = self.sent.front().map(|sent| (sent.channel, sent.seq));
+    fn oldest_urgent_sent_at(&self) -> Option<Time> {
+        let sent = self.transmissions.front().map(|sent| (sent.channel, sent.seq));
         let (channel, seq) = sent.or_else(|| self.lost.front().map(|(channel, seq, _)| (*channel, *seq)))?;
-        (channel == Channel::Game).then(|| self.game.since(seq))?
+        (channel == Channel::Game).then(|| self.game.first_sent_at(seq))?
     }
 
-    pub(crate) fn acks(&self) -> impl Iterator<Item = MessageId> {
-        self.acks.iter().flat_map(|run| (0..run.count).map(|place| run.after(place).first))
+    pub(crate) fn pending_acks(&self) -> impl Iterator<Item = MessageId> {
+        self.pending_acks.iter().flat_map(|run| (0..run.count).map(|place| run.without_first(place).first))
     }
 
     /// Returns how many messages and parts were never sent.
-    pub(crate) const fn fresh(&self) -> usize {
-        self.fresh
+    pub(crate) const fn unsent(&self) -> usize {
+        self.unsent
     }
 
     /// Returns whether something waits to be sent, be it for want of room, budget or company.
     #[inline]
-    pub(crate) fn has_more(&self) -> bool {
-        self.fresh > 0 || self.owed > 0 || !self.lost.is_empty()
+    pub(crate) fn has_pending_work(&self) -> bool {
+        self.unsent > 0 || self.pending_ack_count > 0 || !self.lost.is_empty()
     }
 
     /// Returns whether something other than unreliable messages waits, and the budget lets it go.
-    pub(crate) fn has_urgent(&self, budget: usize) -> bool {
-        let waits = self.fresh > self.unreliable.len() || !self.lost.is_empty();
-        waits && (self.in_flight == 0 || self.in_flight < budget)
+    pub(crate) fn has_urgent(&self, window: usize) -> bool {
+        let waits = self.unsent > self.unreliable.len() || !self.lost.is_empty();
+        waits && (self.in_flight == 0 || self.in_flight < window)
     }
 
     /// Returns what was sent and is not acknowledged: id, sends, time of the first send.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (MessageId, u8, Time)> {
         let channels = [(Channel::Control, &self.control), (Channel::Game, &self.game)];
         channels.into_iter().flat_map(|(channel, stream)| {
-            let sent =
-                stream.segments().filter(|(_, segment)| !matches!(segment.state, State::Fresh | State::Done));
+            let sent = stream
+                .segments()
+                .filter(|(_, segment)| !matches!(segment.state, SegmentState::Unsent | SegmentState::Acked));
             sent.map(move |((seq, part), segment)| {
-                (MessageId { channel, seq, part }, segment.sends, segment.first_sent)
+                (MessageId { channel, seq, fragment: part }, segment.sends, segment.first_sent)
             })
         })
     }
@@ -252,7 +270,7 @@ impl Outbox {
 
     /// Returns whether nothing waits here, so that the memory can go.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queued == 0 && self.owed == 0
+        self.queued == 0 && self.pending_ack_count == 0
     }
 
     /// Returns how many game messages there are from the oldest unacknowledged one on, and the bytes they lie in.
@@ -272,18 +290,18 @@ impl Outbox {
             Channel::Control => &self.control,
             Channel::Game => &self.game,
         };
-        (!stream.is_empty()).then(|| stream.base())
+        (!stream.is_empty()).then(|| stream.base_seq())
     }
 
-    fn segment(&self, channel: Channel, seq: Seq, part: u8) -> Option<&Segment> {
+    fn segment(&self, channel: Channel, seq: Seq, fragment: u8) -> Option<&OutboxSegment> {
         match channel {
-            Channel::Control => self.control.segment(seq, part),
-            Channel::Game => self.game.segment(seq, part),
+            Channel::Control => self.control.segment(seq, fragment),
+            Channel::Game => self.game.segment(seq, fragment),
         }
     }
 
     #[inline]
-    const fn stream(&mut self, channel: Channel) -> &mut Stream {
+    const fn stream(&mut self, channel: Channel) -> &mut ReliableStream {
         match channel {
             Channel::Control => &mut self.control,
             Channel::Game => &mut self.game,
@@ -291,26 +309,26 @@ impl Outbox {
     }
 }
 
-impl Owed {
+impl PendingAckRun {
     /// Returns whether so many more from `first` on can be added.
-    fn goes_on_with(&self, first: MessageId, count: u8) -> bool {
-        let whole = first.part.is_none() && self.first.part.is_none();
-        whole && self.after(self.count).first == first && self.count.checked_add(count).is_some()
+    fn can_extend_with(&self, first: MessageId, count: u8) -> bool {
+        let whole = first.fragment.is_none() && self.first.fragment.is_none();
+        whole && self.without_first(self.count).first == first && self.count.checked_add(count).is_some()
     }
 
     /// Without the first `count`.
     #[inline]
-    const fn after(&self, count: u8) -> Self {
-        let MessageId { channel, seq, part } = self.first;
+    const fn without_first(&self, count: u8) -> Self {
+        let MessageId { channel, seq, fragment: part } = self.first;
         let seq = Seq(seq.0.wrapping_add(count as u16));
-        Self { first: MessageId { channel, seq, part }, count: self.count.saturating_sub(count) }
+        Self { first: MessageId { channel, seq, fragment: part }, count: self.count.saturating_sub(count) }
     }
 }
 
 /// Bytes of dropped messages that are left lying.
-const DROPPED_ROOM: usize = 4096;
+const MAX_DROPPED_BYTES: usize = 4096;
 /// More ACKs than any honest peer makes necessary between two flushes.
-const MAX_ACKS: usize = 2048;
+const MAX_PENDING_ACKS: usize = 2048;
 
 #[cfg(test)]
 #[path = "outbox_model.rs"]

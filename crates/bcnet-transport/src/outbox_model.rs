@@ -5,25 +5,25 @@ use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
 use super::*;
+use crate::congestion::RttEstimator;
 use crate::lcg::Lcg;
-use crate::retry::RoundTrip;
-use crate::wire::{Body, Control, Data, Datagram, Delivery, Message, Part, PeerId, Role, Writer};
+use crate::wire::{Body, Control, Data, Datagram, Delivery, Fragment, Message, PeerId, Role, Writer};
 
 /// A message or part as the naive outbox has it.
 #[derive(Debug, Clone)]
-struct Item {
+struct NaiveItem {
     id: MessageId,
     len: usize,
     urgent: bool,
-    state: State,
+    state: SegmentState,
     sends: u8,
-    at: Time,
+    sent_at: Time,
     datagram: u32,
 }
 
 /// What may follow in a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NaiveNext {
     Ack(MessageId),
     Segment(MessageId),
     /// An unreliable message, by its number.
@@ -31,9 +31,9 @@ enum Next {
 }
 
 #[derive(Default)]
-struct Naive {
+struct NaiveOutbox {
     /// In the order of queueing; what is acknowledged stays.
-    items: Vec<Item>,
+    items: Vec<NaiveItem>,
     /// Unreliable messages that wait: number, length, and how many items were queued before.
     unreliable: Vec<(u32, usize, usize)>,
     acks: Vec<MessageId>,
@@ -41,83 +41,86 @@ struct Naive {
     newest: u32,
 }
 
-impl Naive {
+impl NaiveOutbox {
     fn in_flight(&self) -> usize {
-        self.items.iter().filter(|item| item.state == State::Flying).map(|item| item.len).sum()
+        self.items.iter().filter(|item| item.state == SegmentState::InFlight).map(|item| item.len).sum()
     }
 
-    fn waiting(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().filter(|item| item.state != State::Done)
+    fn waiting(&self) -> impl Iterator<Item = &NaiveItem> {
+        self.items.iter().filter(|item| item.state != SegmentState::Acked)
     }
 
     /// T-66: everything that could be sent, in its order.
-    fn order(&self) -> Vec<Next> {
-        let of = |channel: Channel, state: State| {
+    fn order(&self) -> Vec<NaiveNext> {
+        let of = |channel: Channel, state: SegmentState| {
             let items = self.items.iter().enumerate();
             items.filter(move |(_, item)| item.id.channel == channel && item.state == state)
         };
-        let segments = |channel, state| of(channel, state).map(|(_, item)| Next::Segment(item.id));
-        let mut order: Vec<Next> = self.acks.iter().map(|id| Next::Ack(*id)).collect();
-        order.extend(segments(Channel::Control, State::Lost));
-        order.extend(segments(Channel::Game, State::Lost));
-        order.extend(segments(Channel::Control, State::Fresh));
-        let fresh = of(Channel::Game, State::Fresh);
+        let segments = |channel, state| of(channel, state).map(|(_, item)| NaiveNext::Segment(item.id));
+        let mut order: Vec<NaiveNext> = self.acks.iter().map(|id| NaiveNext::Ack(*id)).collect();
+        order.extend(segments(Channel::Control, SegmentState::Lost));
+        order.extend(segments(Channel::Game, SegmentState::Lost));
+        order.extend(segments(Channel::Control, SegmentState::Unsent));
+        let fresh = of(Channel::Game, SegmentState::Unsent);
         let (urgent, normal): (Vec<_>, Vec<_>) = fresh.partition(|(_, item)| item.urgent);
-        order.extend(urgent.iter().map(|(_, item)| Next::Segment(item.id)));
-        let mut rest: Vec<(usize, Next)> =
-            normal.iter().map(|(at, item)| (*at, Next::Segment(item.id))).collect();
+        order.extend(urgent.iter().map(|(_, item)| NaiveNext::Segment(item.id)));
+        let mut rest: Vec<(usize, NaiveNext)> =
+            normal.iter().map(|(at, item)| (*at, NaiveNext::Segment(item.id))).collect();
         // One that was queued after n items stands before the item n.
         for (number, _, before) in &self.unreliable {
-            let place = rest.iter().position(|(at, next)| matches!(next, Next::Segment(_)) && at >= before);
-            rest.insert(place.unwrap_or(rest.len()), (*before, Next::Unreliable(*number)));
+            let place =
+                rest.iter().position(|(at, next)| matches!(next, NaiveNext::Segment(_)) && at >= before);
+            rest.insert(place.unwrap_or(rest.len()), (*before, NaiveNext::Unreliable(*number)));
         }
         order.extend(rest.into_iter().map(|(_, next)| next));
         order
     }
 
     /// T-60, T-66: what was sent is the beginning of what could be, and as much of it as fits.
-    fn sent(&mut self, datagram: Option<&[u8]>, budget: usize, now: Time) {
+    fn check_sent(&mut self, datagram: Option<&[u8]>, window: usize, now: Time) {
         // T-62: what does not leave does not count.
         self.datagrams += u32::from(datagram.is_some());
-        let (ready, mut acks) = (self.is_ready(budget), 0);
+        let (ready, mut acks) = (self.is_ready(window), 0);
         let mut size = 2;
         let mut order = self.order().into_iter().peekable();
         let parsed = datagram.map(|bytes| Datagram::parse(bytes, Some(Role::Client)).expect("well formed"));
         for message in parsed.iter().flat_map(|datagram| datagram.messages()) {
             size += message.wire_len();
             let found = match (message, message.id()) {
-                (Message::Ack(ack), _) => Next::Ack(ack.id),
-                (_, Some(id)) => Next::Segment(id),
-                (Message::Data(data), None) => Next::Unreliable(number(data.payload)),
+                (Message::Ack(ack), _) => NaiveNext::Ack(ack.id),
+                (_, Some(id)) => NaiveNext::Segment(id),
+                (Message::Data(data), None) => NaiveNext::Unreliable(unreliable_number(data.payload)),
                 other => panic!("{other:?}"),
             };
             assert_eq!(Some(found), order.next());
             match found {
-                Next::Ack(_) => {
+                NaiveNext::Ack(_) => {
                     self.acks.remove(0);
                     acks += 1;
                 }
-                Next::Unreliable(_) => drop(self.unreliable.remove(0)),
-                Next::Segment(id) => {
-                    assert!(self.in_flight() == 0 || self.in_flight() + message.wire_len() <= budget);
+                NaiveNext::Unreliable(_) => drop(self.unreliable.remove(0)),
+                NaiveNext::Segment(id) => {
+                    assert!(self.in_flight() == 0 || self.in_flight() + message.wire_len() <= window);
                     let datagram = self.datagrams;
                     let item = self.items.iter_mut().find(|item| item.id == id).expect("it was in the order");
                     assert_eq!(item.len, message.wire_len());
-                    (item.state, item.at, item.datagram, item.sends) =
-                        (State::Flying, now, datagram, item.sends + 1);
+                    (item.state, item.sent_at, item.datagram, item.sends) =
+                        (SegmentState::InFlight, now, datagram, item.sends + 1);
                 }
             }
         }
         let fits = match order.next() {
             None => false,
             // T-60: at most 16 if there is nothing else.
-            Some(Next::Ack(id)) => (ready || acks < 16) && size + 4 + usize::from(id.part.is_some()) <= 512,
-            Some(Next::Unreliable(found)) => {
+            Some(NaiveNext::Ack(id)) => {
+                (ready || acks < 16) && size + 4 + usize::from(id.fragment.is_some()) <= 512
+            }
+            Some(NaiveNext::Unreliable(found)) => {
                 self.unreliable.iter().any(|(number, len, _)| *number == found && size + len <= 512)
             }
-            Some(Next::Segment(id)) => {
+            Some(NaiveNext::Segment(id)) => {
                 let item = self.items.iter().find(|item| item.id == id).expect("it is in the order");
-                let room = self.in_flight() == 0 || self.in_flight() + item.len <= budget;
+                let room = self.in_flight() == 0 || self.in_flight() + item.len <= window;
                 room && size + item.len <= 512
             }
         };
@@ -126,35 +129,35 @@ impl Naive {
     }
 
     /// Returns whether something besides ACKs may be sent.
-    fn is_ready(&self, budget: usize) -> bool {
+    fn is_ready(&self, window: usize) -> bool {
         let first = self.order().into_iter().find_map(|next| match next {
-            Next::Ack(_) => None,
-            Next::Unreliable(_) => Some(0),
-            Next::Segment(id) => self.items.iter().find(|item| item.id == id).map(|item| item.len),
+            NaiveNext::Ack(_) => None,
+            NaiveNext::Unreliable(_) => Some(0),
+            NaiveNext::Segment(id) => self.items.iter().find(|item| item.id == id).map(|item| item.len),
         });
-        let room = |len| self.in_flight() == 0 || self.in_flight() + len <= budget;
+        let room = |len| self.in_flight() == 0 || self.in_flight() + len <= window;
         !self.unreliable.is_empty() || first.is_some_and(room)
     }
 
     /// T-61, T-62: timed out, or overtaken by three datagrams.
-    fn find_lost(&mut self, timeout: u64, now: Time) -> usize {
+    fn detect_loss(&mut self, timeout: u64, now: Time) -> usize {
         let newest = self.newest;
-        let late = |item: &Item| item.at.plus(timeout) <= now || newest >= item.datagram + 3;
-        let lost = self.items.iter_mut().filter(|item| item.state == State::Flying && late(item));
+        let late = |item: &NaiveItem| item.sent_at.plus(timeout) <= now || newest >= item.datagram + 3;
+        let lost = self.items.iter_mut().filter(|item| item.state == SegmentState::InFlight && late(item));
         lost.map(|item| {
-            item.state = State::Lost;
+            item.state = SegmentState::Lost;
             item.len
         })
         .sum()
     }
 }
 
-fn number(payload: &[u8]) -> u32 {
+fn unreliable_number(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload[..4].try_into().expect("a number"))
 }
 
 /// Returns a message as it goes over the wire.
-fn encoded(message: &Message<'_>) -> Vec<u8> {
+fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, PeerId(2));
     assert!(writer.push(message));
@@ -162,23 +165,31 @@ fn encoded(message: &Message<'_>) -> Vec<u8> {
 }
 
 /// Both outboxes, and what the test needs to feed them.
-struct Pair {
+struct OutboxPair {
     random: Lcg,
     outbox: Outbox,
-    naive: Naive,
+    naive: NaiveOutbox,
     seqs: [Seq; 2],
     numbers: u32,
     now: Time,
     /// Datagrams of one message that went the short way.
-    lone: usize,
+    single_messages: usize,
 }
 
-impl Pair {
-    fn queue(&mut self, channel: Channel, parts: Option<u8>, bytes: &[u8], id: MessageId, urgent: bool) {
+impl OutboxPair {
+    fn queue(&mut self, channel: Channel, fragments: Option<u8>, bytes: &[u8], id: MessageId, urgent: bool) {
         let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
-        self.outbox.queue(channel, id.seq, parts, head, body);
-        let (len, state) = (bytes.len(), State::Fresh);
-        self.naive.items.push(Item { id, len, urgent, state, sends: 0, at: Time::ZERO, datagram: 0 });
+        self.outbox.queue(channel, id.seq, fragments, head, body);
+        let (len, state) = (bytes.len(), SegmentState::Unsent);
+        self.naive.items.push(NaiveItem {
+            id,
+            len,
+            urgent,
+            state,
+            sends: 0,
+            sent_at: Time::ZERO,
+            datagram: 0,
+        });
     }
 
     fn take_seq(&mut self, channel: Channel) -> Seq {
@@ -191,8 +202,8 @@ impl Pair {
         let (channel, part) = (Channel::Control, None);
         let seq = self.take_seq(channel);
         let body = Body::Disconnect { peer: PeerId(2), address: core::net::Ipv4Addr::LOCALHOST };
-        let bytes = encoded(&Message::Control(Control::new(seq, body)));
-        self.queue(channel, None, &bytes, MessageId { channel, seq, part }, false);
+        let bytes = encode(&Message::Control(Control::new(seq, body)));
+        self.queue(channel, None, &bytes, MessageId { channel, seq, fragment: part }, false);
     }
 
     fn queue_game(&mut self) {
@@ -201,21 +212,21 @@ impl Pair {
         let total = u8::try_from(self.random.index(6).saturating_sub(1)).unwrap_or(0);
         let payload = vec![7; self.random.index(400)];
         let mut add = |delivery: Delivery| {
-            let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
-            let part = delivery.part().map(Part::index);
-            let parts = delivery.part().map(|_| total);
-            self.queue(channel, parts, &bytes, MessageId { channel, seq, part }, urgent);
+            let bytes = encode(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
+            let part = delivery.fragment().map(Fragment::index);
+            let parts = delivery.fragment().map(|_| total);
+            self.queue(channel, parts, &bytes, MessageId { channel, seq, fragment: part }, urgent);
         };
         match NonZeroU8::new(total) {
             None => add(Delivery::Reliable(seq)),
             Some(total) => {
-                add(Delivery::Fragment(seq, Part::First { total }));
+                add(Delivery::Fragment(seq, Fragment::First { total }));
                 let later = (1..total.get()).filter_map(NonZeroU8::new);
-                later.for_each(|index| add(Delivery::Fragment(seq, Part::Later { index })));
+                later.for_each(|index| add(Delivery::Fragment(seq, Fragment::Later { index })));
             }
         }
         if urgent {
-            self.outbox.hurry(seq);
+            self.outbox.mark_urgent(seq);
         }
     }
 
@@ -224,18 +235,18 @@ impl Pair {
         let mut payload = vec![7; 4 + self.random.index(300)];
         payload[..4].copy_from_slice(&self.numbers.to_le_bytes());
         let delivery = Delivery::Unreliable;
-        let bytes = encoded(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
+        let bytes = encode(&Message::Data(Data { delivery, urgent: false, payload: &payload }));
         let (head, body) = bytes.split_first_chunk::<3>().expect("a header");
         self.outbox.queue_unreliable(head, body, self.seqs[Channel::Game as usize].next());
         self.naive.unreliable.push((self.numbers, bytes.len(), self.naive.items.len()));
     }
 
-    fn owe(&mut self) {
+    fn queue_ack(&mut self) {
         let channel = Channel::Game;
         let seq = Seq(u16::try_from(self.random.index(0x1_0000)).unwrap_or(0));
         let part = (self.random.index(2) == 0).then_some(3);
-        let id = MessageId { channel, seq, part };
-        assert!(self.outbox.owe(id, 1));
+        let id = MessageId { channel, seq, fragment: part };
+        assert!(self.outbox.queue_ack(id, 1));
         self.naive.acks.push(id);
     }
 
@@ -243,52 +254,52 @@ impl Pair {
         let budget = [600, 2000, 50_000][self.random.index(3)];
         let mut buffer = [0; 512];
         if self.random.index(4) > 0
-            && let Some(len) = self.fill_lone(&mut buffer, budget)
+            && let Some(len) = self.fill_single_message(&mut buffer, budget)
         {
-            return self.naive.sent(buffer.get(..len), budget, self.now);
+            return self.naive.check_sent(buffer.get(..len), budget, self.now);
         }
         let mut writer = Writer::new(&mut buffer, PeerId(2));
         let ready = self.outbox.readiness(budget);
         self.outbox.fill(&mut writer, ready, budget, self.now);
-        self.naive.sent(writer.finish().as_deref(), budget, self.now);
+        self.naive.check_sent(writer.finish().as_deref(), budget, self.now);
     }
 
-    fn fill_lone(&mut self, buffer: &mut [u8], budget: usize) -> Option<usize> {
+    fn fill_single_message(&mut self, buffer: &mut [u8], window: usize) -> Option<usize> {
         let (head, room) = buffer.split_first_chunk_mut()?;
         *head = [2, 1];
-        let len = if self.outbox.owes() {
-            self.outbox.fill_lone_ack(room)
+        let len = if self.outbox.has_pending_acks() {
+            self.outbox.fill_single_ack(room)
         } else {
-            self.outbox.fill_lone_data(room, budget, self.now)
+            self.outbox.fill_single_data(room, window, self.now)
         };
-        self.lone += usize::from(len.is_some());
+        self.single_messages += usize::from(len.is_some());
         len.map(|len| 2 + len)
     }
 
     /// An ACK comes: of something that was sent, or of something that was not.
-    fn settle(&mut self) {
+    fn on_ack(&mut self) {
         let sent: Vec<usize> = (0..self.naive.items.len())
-            .filter(|at| !matches!(self.naive.items[*at].state, State::Fresh))
-            .filter(|at| self.naive.items[*at].state != State::Done || self.random.index(50) == 0)
+            .filter(|at| !matches!(self.naive.items[*at].state, SegmentState::Unsent))
+            .filter(|at| self.naive.items[*at].state != SegmentState::Acked || self.random.index(50) == 0)
             .collect();
         if sent.is_empty() {
             return;
         }
         // The first is the likeliest, and one that was sent often is not left to wait longer (T-62).
-        let tired = sent
-            .iter()
-            .position(|at| self.naive.items[*at].sends >= 7 && self.naive.items[*at].state != State::Done);
+        let tired = sent.iter().position(|at| {
+            self.naive.items[*at].sends >= 7 && self.naive.items[*at].state != SegmentState::Acked
+        });
         let pick = tired.unwrap_or_else(|| self.random.index(sent.len().min(12)));
         let item = &mut self.naive.items[sent[pick]];
-        let settled = self.outbox.settle(item.id, &RoundTrip::default(), self.now);
-        self.outbox.trim();
-        if item.state == State::Done {
-            return assert_eq!(settled, Settled::Useless);
+        let settled = self.outbox.on_ack(item.id, &RttEstimator::default(), self.now);
+        self.outbox.release_acked();
+        if item.state == SegmentState::Acked {
+            return assert_eq!(settled, AckEffect::Useless);
         }
-        let Settled::Arrived { bytes, trip, .. } = settled else { panic!("{settled:?}") };
+        let AckEffect::Delivered { bytes, rtt: trip, .. } = settled else { panic!("{settled:?}") };
         assert_eq!(bytes, item.len);
-        assert_eq!(trip, (item.sends == 1).then(|| self.now.micros_since(item.at)));
-        item.state = State::Done;
+        assert_eq!(trip, (item.sends == 1).then(|| self.now.micros_since(item.sent_at)));
+        item.state = SegmentState::Acked;
         self.naive.newest = self.naive.newest.max(item.datagram);
     }
 
@@ -299,11 +310,11 @@ impl Pair {
             naive.waiting().map(|item| item.len).chain(naive.unreliable.iter().map(|(_, len, _)| *len));
         assert_eq!(outbox.queued_bytes(), bytes.sum::<usize>(), "step {step}");
         assert_eq!(outbox.in_flight(), naive.in_flight(), "step {step}");
-        assert!(outbox.acks().eq(naive.acks.iter().copied()), "step {step}");
-        let fresh = naive.items.iter().filter(|item| item.state == State::Fresh).count();
-        assert_eq!(outbox.fresh(), fresh + naive.unreliable.len(), "step {step}");
+        assert!(outbox.pending_acks().eq(naive.acks.iter().copied()), "step {step}");
+        let fresh = naive.items.iter().filter(|item| item.state == SegmentState::Unsent).count();
+        assert_eq!(outbox.unsent(), fresh + naive.unreliable.len(), "step {step}");
         let mut waiting: Vec<MessageId> = outbox.unacknowledged().map(|(id, ..)| id).collect();
-        let sent = naive.waiting().filter(|item| item.state != State::Fresh);
+        let sent = naive.waiting().filter(|item| item.state != SegmentState::Unsent);
         assert!(
             sent.map(|item| item.id).all(|id| waiting
                 .iter()
@@ -318,14 +329,15 @@ impl Pair {
 
 /// T-60 to T-62, T-66: the same leaves in the same order, the same is lost and the same is settled.
 #[test]
-fn the_outbox_does_what_a_naive_one_does() {
+fn outbox_matches_naive_model() {
     let mut lone = 0;
     for seed in 1..=25 {
-        let (outbox, naive) = (Outbox::default(), Naive::default());
+        let (outbox, naive) = (Outbox::default(), NaiveOutbox::default());
         // Close to the wrap of the numbers.
         let seqs = [Seq(0xFFF0), Seq(0xFF80)];
         let now = Time::from_micros(1);
-        let mut pair = Pair { random: Lcg(seed), outbox, naive, seqs, numbers: 0, now, lone: 0 };
+        let mut pair =
+            OutboxPair { random: Lcg(seed), outbox, naive, seqs, numbers: 0, now, single_messages: 0 };
         for step in 0..1500 {
             // In half of the runs little is queued, so that often there is only one thing to send.
             let quiet = if seed % 2 == 0 && pair.random.index(4) > 0 { 6 } else { 0 };
@@ -335,48 +347,49 @@ fn the_outbox_does_what_a_naive_one_does() {
                 3 => pair.queue_unreliable(),
                 4 | 5 => {
                     let max = if seed % 2 == 0 { 3 } else { 12 };
-                    (0..pair.random.index(max)).for_each(|_| pair.owe());
+                    (0..pair.random.index(max)).for_each(|_| pair.queue_ack());
                 }
                 6..11 => pair.fill(),
-                11..18 => pair.settle(),
+                11..18 => pair.on_ack(),
                 _ => {
                     pair.now = pair.now.plus(pair.random.below(30_000));
                     let (now, timeout) = (pair.now, 40_000);
                     assert_eq!(
-                        pair.outbox.find_lost(ResendPolicy { timeout, patient_from: 8 }, now),
-                        pair.naive.find_lost(timeout, now),
+                        pair.outbox
+                            .detect_loss(RetransmitPolicy { rto: timeout, backoff_after_sends: 8 }, now),
+                        pair.naive.detect_loss(timeout, now),
                         "seed {seed} step {step}"
                     );
                 }
             }
             pair.compare(step);
         }
-        while pair.outbox.queued() > 0 || pair.outbox.owes() {
+        while pair.outbox.queued() > 0 || pair.outbox.has_pending_acks() {
             pair.fill();
-            pair.settle();
+            pair.on_ack();
         }
         assert!(pair.outbox.is_empty() && pair.outbox.in_flight() == 0, "seed {seed}");
-        lone += pair.lone;
+        lone += pair.single_messages;
     }
     assert!(lone > 100, "only {lone} datagrams of one message");
 }
 
 /// T-66: an urgent message that has left is forgotten, also if it left alone.
 #[test]
-fn urgent_messages_leave_nothing_behind() {
+fn sent_urgent_messages_leave_the_urgent_queue() {
     let mut outbox = Outbox::default();
     for n in 0..100 {
         let (channel, seq, part) = (Channel::Game, Seq(n), None);
         outbox.queue(channel, seq, None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
-        outbox.hurry(seq);
+        outbox.mark_urgent(seq);
         let mut buffer = [0; 512];
-        if outbox.fill_lone_data(&mut buffer, 5000, Time::ZERO).is_none() {
+        if outbox.fill_single_data(&mut buffer, 5000, Time::ZERO).is_none() {
             let mut writer = Writer::new(&mut buffer, PeerId(2));
             let ready = outbox.readiness(5000);
-            assert_eq!(outbox.fill(&mut writer, ready, 5000, Time::ZERO).fresh, 1);
+            assert_eq!(outbox.fill(&mut writer, ready, 5000, Time::ZERO).first_sends, 1);
         }
-        outbox.settle(MessageId { channel, seq, part }, &RoundTrip::default(), Time::ZERO);
-        outbox.trim();
+        outbox.on_ack(MessageId { channel, seq, fragment: part }, &RttEstimator::default(), Time::ZERO);
+        outbox.release_acked();
         assert_eq!((outbox.urgent.len(), outbox.queued()), (0, 0), "message {n}");
     }
 }
@@ -384,24 +397,24 @@ fn urgent_messages_leave_nothing_behind() {
 /// T-60: no more ACKs are owed than a peer can have messages under way, and those that follow each other take no more
 /// room than one.
 #[test]
-fn owed_acks_are_bounded_and_kept_as_runs() {
+fn pending_acks_are_bounded_and_stored_as_runs() {
     let mut outbox = Outbox::default();
-    let id = |seq| MessageId { channel: Channel::Game, seq: Seq(seq), part: None };
-    assert!(outbox.owe(id(0), 200) && outbox.owe(id(200), 50));
-    assert_eq!((outbox.acks.len(), outbox.acks().count()), (1, 250));
+    let id = |seq| MessageId { channel: Channel::Game, seq: Seq(seq), fragment: None };
+    assert!(outbox.queue_ack(id(0), 200) && outbox.queue_ack(id(200), 50));
+    assert_eq!((outbox.pending_acks.len(), outbox.pending_acks().count()), (1, 250));
     for seq in 250..2046 {
-        assert!(outbox.owe(id(seq), 1), "ACK {seq}");
+        assert!(outbox.queue_ack(id(seq), 1), "ACK {seq}");
     }
     // Of five more, two still fit.
-    assert!(outbox.owe(id(3000), 5));
-    assert!(!outbox.owe(id(4000), 1));
-    let owed: Vec<u16> = outbox.acks().map(|id| id.seq.0).collect();
+    assert!(outbox.queue_ack(id(3000), 5));
+    assert!(!outbox.queue_ack(id(4000), 1));
+    let owed: Vec<u16> = outbox.pending_acks().map(|id| id.seq.0).collect();
     assert_eq!(owed, (0..2046).chain([3000, 3001]).collect::<Vec<_>>());
 }
 
 /// What was lost and leaves again counts as game data if it is: ACKs travel with such.
 #[test]
-fn what_leaves_again_tells_whether_it_is_game_data() {
+fn filled_datagram_reports_whether_it_has_game_data() {
     for (channel, is_game) in [(Channel::Game, true), (Channel::Control, false)] {
         let mut outbox = Outbox::default();
         outbox.queue(channel, Seq(0), None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
@@ -412,11 +425,11 @@ fn what_leaves_again_tells_whether_it_is_game_data() {
             outbox.fill(&mut writer, ready, 5000, now)
         };
         let filled = fill(&mut outbox, Time::ZERO);
-        assert_eq!((filled.fresh, filled.again, filled.game), (1, 0, is_game));
+        assert_eq!((filled.first_sends, filled.retransmits, filled.has_game_data), (1, 0, is_game));
         let late = Time::from_micros(100_000);
-        assert_eq!(outbox.find_lost(ResendPolicy { timeout: 50_000, patient_from: 8 }, late), 15);
+        assert_eq!(outbox.detect_loss(RetransmitPolicy { rto: 50_000, backoff_after_sends: 8 }, late), 15);
         let filled = fill(&mut outbox, late);
-        assert_eq!((filled.fresh, filled.again, filled.game), (0, 1, is_game));
+        assert_eq!((filled.first_sends, filled.retransmits, filled.has_game_data), (0, 1, is_game));
     }
     // What has no room is not there.
     let mut outbox = Outbox::default();
@@ -424,6 +437,6 @@ fn what_leaves_again_tells_whether_it_is_game_data() {
         outbox.queue(Channel::Game, Seq(seq), None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);
         let mut buffer = [0; 512];
         let filled = outbox.fill(&mut Writer::new(&mut buffer, PeerId(2)), Readiness::Now, 15, Time::ZERO);
-        assert_eq!((filled.fresh, filled.game), (u32::from(seq == 0), seq == 0));
+        assert_eq!((filled.first_sends, filled.has_game_data), (u32::from(seq == 0), seq == 0));
     }
 }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(crate) struct RingQueue<T> {
     /// Its length is zero or a power of two.
     slots: Vec<T>,
     /// The place of the first value; only its lower bits count.
@@ -14,13 +14,13 @@ pub(crate) struct Queue<T> {
     len: usize,
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for RingQueue<T> {
     fn default() -> Self {
         Self { slots: Vec::new(), first: 0, len: 0 }
     }
 }
 
-impl<T: Copy> Queue<T> {
+impl<T: Copy> RingQueue<T> {
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.len
@@ -37,7 +37,7 @@ impl<T: Copy> Queue<T> {
         if index >= self.len {
             return None;
         }
-        self.slots.get(self.place(index))
+        self.slots.get(self.slot_index(index))
     }
 
     #[inline]
@@ -45,7 +45,7 @@ impl<T: Copy> Queue<T> {
         if index >= self.len {
             return None;
         }
-        let place = self.place(index);
+        let place = self.slot_index(index);
         self.slots.get_mut(place)
     }
 
@@ -69,7 +69,7 @@ impl<T: Copy> Queue<T> {
         if self.len == self.slots.len() {
             self.grow(value);
         }
-        let place = self.place(self.len);
+        let place = self.slot_index(self.len);
         if let Some(slot) = self.slots.get_mut(place) {
             *slot = value;
             self.len += 1;
@@ -78,7 +78,7 @@ impl<T: Copy> Queue<T> {
 
     /// Drops the first `count` values, which must be there.
     #[inline]
-    pub(crate) const fn skip(&mut self, count: usize) {
+    pub(crate) const fn drop_front(&mut self, count: usize) {
         self.first = self.first.wrapping_add(count);
         self.len -= count;
     }
@@ -90,7 +90,7 @@ impl<T: Copy> Queue<T> {
     {
         for _ in 0..self.len {
             let Some(&first) = self.front() else { return };
-            self.skip(1);
+            self.drop_front(1);
             if first != value {
                 self.push(first);
             }
@@ -102,7 +102,7 @@ impl<T: Copy> Queue<T> {
     }
 
     #[inline]
-    const fn place(&self, index: usize) -> usize {
+    const fn slot_index(&self, index: usize) -> usize {
         self.first.wrapping_add(index) & self.slots.len().wrapping_sub(1)
     }
 
@@ -126,15 +126,15 @@ mod tests {
     use alloc::collections::VecDeque;
 
     #[test]
-    fn it_is_a_queue_however_it_wraps_and_grows() {
+    fn queue_matches_vecdeque_while_wrapping_and_growing() {
         let mut random = Lcg(3);
-        let mut queue = Queue { first: usize::MAX - 5, ..Queue::default() };
+        let mut queue = RingQueue { first: usize::MAX - 5, ..RingQueue::default() };
         let mut model = VecDeque::new();
         for step in 0..20_000_u64 {
             match random.below(if step % 4000 < 2000 { 5 } else { 3 }) {
                 0 => {
                     let count = random.index(3).min(model.len());
-                    queue.skip(count);
+                    queue.drop_front(count);
                     model.drain(..count);
                 }
                 2 if random.below(20) == 0 => {

@@ -55,7 +55,7 @@ impl ByteRing {
 
     /// Returns how many bytes there are from `at` to the end of the ring, which nothing in one piece crosses.
     #[inline]
-    pub(crate) const fn left_from(&self, at: u32) -> usize {
+    pub(crate) const fn contiguous_from(&self, at: u32) -> usize {
         self.buffer.len().saturating_sub(self.index(at))
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_use_does_not_grow_it() {
+    fn steady_use_does_not_grow_the_ring() {
         let mut ring = ByteRing::default();
         for _ in 0..10_000 {
             let (at, len) = ring.store(&[37, 0], &[1; 35]).expect("short enough");

@@ -1,4 +1,4 @@
-//! Every queue of a peer at one moment, for logs and tools.
+//! Snapshots of all queues of a peer, for logs and tools.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,106 +7,113 @@ use crate::config::Config;
 use crate::inbox::Inbox;
 use crate::peer::Peer;
 use crate::time::Time;
-use crate::wire::{Channel, MessageId, PeerId, QueuedAck, QueuedMessage, Queues, Seq};
+use crate::wire::{Channel, MessageId, PeerId, PeerQueues, QueuedAck, QueuedMessage, Seq};
 
-/// What waits for and from one peer.
+/// The queues and estimates of one peer at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// Whose.
+    /// The peer.
     pub peer: PeerId,
-    /// ACKs that are owed.
-    pub acks: Vec<MessageId>,
-    /// What was sent and is not acknowledged.
+    /// The pending ACKs.
+    pub pending_acks: Vec<MessageId>,
+    /// The messages and fragments that were sent and are not acknowledged.
     pub unacknowledged: Vec<Unacknowledged>,
-    /// How many messages were never sent.
-    pub fresh: usize,
-    /// How many bytes wait to be sent or acknowledged.
+    /// The number of messages and fragments that were never sent.
+    pub unsent: usize,
+    /// The number of bytes that wait to be sent or acknowledged.
     pub queued_bytes: usize,
-    /// The two receiving channels.
-    pub receiving: [Receiving; 2],
-    /// The smoothed round trip, if one was measured.
-    pub round_trip: Option<Duration>,
-    /// How much the round trip varies.
-    pub variation: Duration,
-    /// The time after which a message is sent again.
-    pub timeout: Duration,
-    /// How many unacknowledged bytes may be under way, and how many are.
-    pub budget: usize,
-    /// See [`budget`](Self::budget).
+    /// The receiving ends of the control channel and of the game channel.
+    pub inboxes: [InboxSnapshot; 2],
+    /// The smoothed round-trip time, if it was measured.
+    pub rtt: Option<Duration>,
+    /// The variation of the round-trip time.
+    pub rtt_variation: Duration,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// The congestion window: the maximum number of unacknowledged bytes in flight.
+    pub congestion_window: usize,
+    /// The number of unacknowledged bytes in flight.
     pub in_flight: usize,
-    /// How long ago something was heard.
-    pub silent_for: Duration,
+    /// The time since the last datagram from the peer.
+    pub idle_for: Duration,
 }
 
-/// A message that was sent and is not acknowledged.
+/// A message or fragment that was sent and is not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unacknowledged {
-    /// Which.
+    /// The message or fragment.
     pub id: MessageId,
-    /// How often it was sent.
+    /// The number of times it was sent.
     pub sends: u8,
-    /// How long ago it was sent first.
+    /// The time since it was first sent.
     pub age: Duration,
-    /// The time from its last sending to the next, if later ACKs do not tell sooner that it was lost.
+    /// The time from its last transmission to the next one, unless an ACK reveals a loss earlier.
     pub interval: Duration,
 }
 
 /// The receiving end of one channel.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Receiving {
-    /// Which.
+pub struct InboxSnapshot {
+    /// The channel.
     pub channel: Channel,
-    /// The number that is next.
+    /// The next expected sequence number.
     pub expected: Seq,
-    /// Messages that wait for an earlier one, and the memory they take.
-    pub held: usize,
-    /// See [`held`](Self::held).
-    pub held_bytes: usize,
-    /// Split payloads that are not complete: number, parts here, parts in all if known.
-    pub sets: Vec<(Seq, u8, Option<u8>)>,
+    /// The number of messages in the out-of-order buffer.
+    pub out_of_order: usize,
+    /// The memory that the out-of-order buffer uses, in bytes.
+    pub out_of_order_bytes: usize,
+    /// Incomplete split messages: sequence number, fragments received, total number of fragments if known.
+    pub reassemblies: Vec<(Seq, u8, Option<u8>)>,
 }
 
 impl Peer {
     pub(crate) fn snapshot(&self, config: &Config<u64>, now: Time) -> Snapshot {
-        let [control, game] = &self.inbox;
+        let [control, game] = &self.inboxes;
         let outbox = self.outbox_ref();
         let list = |channel, inbox: &Inbox| {
-            let (held, held_bytes) = inbox.held();
-            let sets =
-                inbox.sets().map(|(seq, set)| (seq, set.count(), set.total().map(|total| total.get())));
-            Receiving { channel, expected: inbox.expected(), held, held_bytes, sets: sets.collect() }
+            let (held, held_bytes) = inbox.buffered();
+            let sets = inbox
+                .reassemblies()
+                .map(|(seq, set)| (seq, set.count(), set.total().map(|total| total.get())));
+            InboxSnapshot {
+                channel,
+                expected: inbox.expected(),
+                out_of_order: held,
+                out_of_order_bytes: held_bytes,
+                reassemblies: sets.collect(),
+            }
         };
         let unacknowledged =
             outbox.into_iter().flat_map(|outbox| outbox.unacknowledged()).map(|(id, sends, first)| {
-                let interval = Duration::from_micros(self.interval(sends, config));
+                let interval = Duration::from_micros(self.retransmit_interval(sends, config));
                 Unacknowledged { id, sends, age: now.since(first), interval }
             });
         Snapshot {
             peer: self.id,
-            acks: outbox.map(|outbox| outbox.acks().collect()).unwrap_or_default(),
+            pending_acks: outbox.map(|outbox| outbox.pending_acks().collect()).unwrap_or_default(),
             unacknowledged: unacknowledged.collect(),
-            fresh: outbox.map_or(0, |outbox| outbox.fresh()),
+            unsent: outbox.map_or(0, |outbox| outbox.unsent()),
             queued_bytes: outbox.map_or(0, |outbox| outbox.queued_bytes()),
-            receiving: [list(Channel::Control, control), list(Channel::Game, game)],
-            round_trip: self.round_trip(),
-            variation: Duration::from_micros(self.trip.variation().into()),
-            timeout: Duration::from_micros(self.timeout(config)),
-            budget: self.budget.bytes(),
+            inboxes: [list(Channel::Control, control), list(Channel::Game, game)],
+            rtt: self.smoothed_rtt(),
+            rtt_variation: Duration::from_micros(self.rtt.variation().into()),
+            rto: Duration::from_micros(self.rto(config)),
+            congestion_window: self.congestion.window(),
             in_flight: outbox.map_or(0, |outbox| outbox.in_flight()),
-            silent_for: now.since(self.last_heard),
+            idle_for: now.since(self.last_received),
         }
     }
 }
 
-/// The part of a snapshot that dumps of the original show.
-impl From<&Snapshot> for Queues {
+/// Extracts the queues that dumps of the original game show.
+impl From<&Snapshot> for PeerQueues {
     fn from(snapshot: &Snapshot) -> Self {
         let retransmit = snapshot.unacknowledged.iter().map(|message| QueuedMessage {
             id: message.id,
-            repeats: u32::from(message.sends.saturating_sub(1)),
+            retransmissions: u32::from(message.sends.saturating_sub(1)),
             interval: message.interval,
         });
-        let acks = snapshot.acks.iter().map(|id| QueuedAck { id: *id, sends: 0 });
+        let acks = snapshot.pending_acks.iter().map(|id| QueuedAck { id: *id, sends: 0 });
         Self { peer: snapshot.peer, retransmit: retransmit.collect(), acks: acks.collect() }
     }
 }

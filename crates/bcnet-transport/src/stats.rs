@@ -1,36 +1,36 @@
-//! What happened so far: every counter with a one-line meaning.
+//! Counters of an endpoint and of its peers, and the causes of ignored datagrams.
 
 use core::fmt;
 
 use crate::wire::Kind;
 
-/// Why something that arrived changed nothing.
+/// The cause why a datagram or a message was ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// The datagram is not well formed, or a control message is longer than any there is.
+pub enum RejectCause {
+    /// The datagram is malformed, or a control message is longer than any valid one.
     Malformed,
-    /// Nobody has this sender id.
+    /// No peer has the sender id.
     UnknownSender,
     /// The sender id belongs to another address.
     WrongAddress,
-    /// Something that only the other role, or only an admitted peer, may say.
+    /// Only the other role, or only an admitted peer, may send this message.
     NotAllowed,
-    /// A message that speaks for another peer.
+    /// The message names another peer as its subject, or the address belongs to a peer that is alive.
     Impostor,
-    /// No room for another connection attempt.
+    /// The tables of requests or of peers are full.
     Crowded,
-    /// A sequence number too far ahead. It is acknowledged all the same (T-69).
+    /// The sequence number is outside the receive window. The message is acknowledged anyway (T-69).
     Window,
-    /// Too much is held for this peer already, or too many events wait to be polled.
+    /// The out-of-order buffer of this peer is full, or too many events wait to be polled.
     Full,
-    /// A part that contradicts its fellows, or has no sequence number.
+    /// A fragment contradicts other fragments, or is unreliable.
     Contradiction,
     /// The peer changes its name too often.
     Flood,
 }
 
-impl Cause {
-    /// All causes, in the order of [`Rejected`].
+impl RejectCause {
+    /// All causes, in the order of [`RejectCounters`].
     pub const ALL: [Self; 10] = [
         Self::Malformed,
         Self::UnknownSender,
@@ -44,7 +44,7 @@ impl Cause {
         Self::Flood,
     ];
 
-    /// Returns a short name for logs and metrics.
+    /// Returns the name of the cause in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,42 +62,42 @@ impl Cause {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for RejectCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// How often each [`Cause`] occurred.
+/// A counter for each [`RejectCause`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rejected([u64; Cause::ALL.len()]);
+pub struct RejectCounters([u64; RejectCause::ALL.len()]);
 
-impl Rejected {
-    /// Returns how often `cause` occurred.
+impl RejectCounters {
+    /// Returns the counter of `cause`.
     #[must_use]
-    pub fn count(&self, cause: Cause) -> u64 {
+    pub fn count(&self, cause: RejectCause) -> u64 {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// Returns how often any cause occurred.
+    /// Returns the sum of all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    pub(crate) fn add(&mut self, cause: Cause) {
+    pub(crate) fn add(&mut self, cause: RejectCause) {
         if let Some(count) = self.0.get_mut(cause as usize) {
             *count += 1;
         }
     }
 }
 
-/// Messages by kind.
+/// A counter for each kind of message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kinds([u64; 7]);
+pub struct KindCounters([u64; 7]);
 
-impl Kinds {
-    /// Returns how many messages of `kind`.
+impl KindCounters {
+    /// Returns the counter of `kind`.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
         Self::index(kind).and_then(|index| self.0.get(index)).copied().unwrap_or(0)
@@ -110,13 +110,13 @@ impl Kinds {
         }
     }
 
-    /// Returns how many messages of any kind.
+    /// Returns the sum of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Returns where the counter of a kind is. One that nobody knows has none.
+    /// Returns the index of the counter of a kind. An unknown kind has no counter.
     #[inline]
     const fn index(kind: Kind) -> Option<usize> {
         match kind {
@@ -127,42 +127,42 @@ impl Kinds {
     }
 }
 
-/// Cumulative counters of one peer.
+/// Counters of one peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Datagrams sent to it.
+pub struct PeerCounters {
+    /// Datagrams sent to the peer.
     pub datagrams_out: u64,
-    /// Datagrams that came from it.
+    /// Datagrams received from the peer.
     pub datagrams_in: u64,
-    /// Bytes of those sent.
+    /// Bytes of the datagrams sent.
     pub bytes_out: u64,
-    /// Bytes of those that came.
+    /// Bytes of the datagrams received.
     pub bytes_in: u64,
-    /// Messages that came, by kind.
-    pub messages_in: Kinds,
-    /// Messages sent for the first time, by kind; ACKs are counted in [`acks_out`](Self::acks_out).
-    pub messages_out: Kinds,
+    /// Messages received, by kind.
+    pub messages_in: KindCounters,
+    /// Messages sent for the first time, by kind. [`acks_out`](Self::acks_out) counts ACKs.
+    pub messages_out: KindCounters,
     /// ACKs sent.
     pub acks_out: u64,
-    /// ACKs that came for nothing that waited.
+    /// ACKs received for messages that were not in flight.
     pub acks_useless: u64,
-    /// Messages sent again.
+    /// Retransmissions sent.
     pub retransmits: u64,
-    /// Reliable messages that came again.
+    /// Duplicates of reliable messages received.
     pub duplicates: u64,
-    /// What came and had no effect.
-    pub rejected: Rejected,
+    /// Datagrams and messages ignored, by cause.
+    pub rejected: RejectCounters,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// T-10: no kind is counted as another.
+    /// No kind is counted as another kind (T-10).
     #[test]
-    fn every_kind_has_a_counter_of_its_own_or_none() {
+    fn every_known_kind_has_its_own_counter() {
         for kind in (0..=u8::MAX).map(Kind) {
-            let mut kinds = Kinds::default();
+            let mut kinds = KindCounters::default();
             kinds.add(kind, 1);
             let known = kind.name().is_some();
             assert_eq!((kinds.count(kind), kinds.total()), (known.into(), known.into()), "{kind}");

@@ -1,49 +1,50 @@
-//! The earliest of many deadlines, at points in time that the caller gives.
+//! A priority queue of deadlines. The caller passes all times; this module reads no clock.
 
 use alloc::vec::Vec;
 
 pub use bcnet_wire::Time;
 
-/// The deadlines of many things, each known by a small number, and always the earliest of them.
+/// The deadlines of many keys, and the earliest of them.
 ///
-/// One loop that drives many endpoints keeps their [`next_timeout`](crate::Engine::next_timeout)s here: setting one
-/// costs O(log n), finding the earliest O(1), and a thing that does not change costs nothing.
+/// A loop that drives many endpoints stores their [`next_timeout`](crate::Engine::next_timeout)s here.
+/// Setting a deadline takes O(log n), and finding the earliest one O(1). A key whose deadline does not change
+/// costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Deadlines {
     /// A binary heap of (deadline, key).
     heap: Vec<(Time, u32)>,
-    /// Where each key stands in the heap.
-    places: Vec<u32>,
+    /// The heap index of each key.
+    heap_positions: Vec<u32>,
 }
 
 impl Deadlines {
-    /// No deadline at all.
+    /// Creates an empty set of deadlines.
     #[must_use]
     pub const fn new() -> Self {
-        Self { heap: Vec::new(), places: Vec::new() }
+        Self { heap: Vec::new(), heap_positions: Vec::new() }
     }
 
-    /// Returns the earliest deadline and whose it is.
+    /// Returns the earliest deadline and its key.
     #[must_use]
     pub fn first(&self) -> Option<(Time, u32)> {
         self.heap.first().copied()
     }
 
-    /// Gives `key` a deadline, or none. Keys should be small: memory grows with the largest.
+    /// Sets the deadline of `key`, or removes it. Memory grows with the largest key, so keys should be small.
     pub fn set(&mut self, key: u32, deadline: Option<Time>) {
         let index = key as usize;
-        if self.places.len() <= index {
+        if self.heap_positions.len() <= index {
             if deadline.is_none() {
                 return;
             }
-            self.places.resize(index + 1, ABSENT);
+            self.heap_positions.resize(index + 1, ABSENT);
         }
-        let place = self.places.get(index).copied().unwrap_or(ABSENT);
+        let place = self.heap_positions.get(index).copied().unwrap_or(ABSENT);
         match (place, deadline) {
             (ABSENT, None) => {}
             (ABSENT, Some(time)) => {
                 self.heap.push((time, key));
-                self.rise(self.heap.len() - 1, (time, key));
+                self.sift_up(self.heap.len() - 1, (time, key));
             }
             (place, Some(time)) => {
                 let place = place as usize;
@@ -52,9 +53,9 @@ impl Deadlines {
                     return;
                 }
                 if old.is_some_and(|old| time < old) {
-                    self.rise(place, (time, key));
+                    self.sift_up(place, (time, key));
                 } else {
-                    self.sink(place, (time, key));
+                    self.sift_down(place, (time, key));
                 }
             }
             (place, None) => self.remove(place as usize, index),
@@ -62,35 +63,35 @@ impl Deadlines {
     }
 
     fn remove(&mut self, place: usize, index: usize) {
-        if let Some(slot) = self.places.get_mut(index) {
+        if let Some(slot) = self.heap_positions.get_mut(index) {
             *slot = ABSENT;
         }
         let Some(last) = self.heap.pop() else { return };
         if place < self.heap.len() {
             let parent = self.heap.get((place.saturating_sub(1)) / 2).copied();
             if place > 0 && parent.is_some_and(|parent| last < parent) {
-                self.rise(place, last);
+                self.sift_up(place, last);
             } else {
-                self.sink(place, last);
+                self.sift_down(place, last);
             }
         }
     }
 
-    /// Puts `entry` at `place` or above, moving later ones down.
-    fn rise(&mut self, mut place: usize, entry: (Time, u32)) {
+    /// Inserts `entry` at `index` or above, moving later deadlines down.
+    fn sift_up(&mut self, mut place: usize, entry: (Time, u32)) {
         while place > 0 {
             let parent = (place - 1) / 2;
             match self.heap.get(parent).copied() {
-                Some(above) if entry < above => self.put(place, above),
+                Some(above) if entry < above => self.place_entry(place, above),
                 _ => break,
             }
             place = parent;
         }
-        self.put(place, entry);
+        self.place_entry(place, entry);
     }
 
-    /// Puts `entry` at `place` or below, moving earlier ones up.
-    fn sink(&mut self, mut place: usize, entry: (Time, u32)) {
+    /// Inserts `entry` at `index` or below, moving earlier deadlines up.
+    fn sift_down(&mut self, mut place: usize, entry: (Time, u32)) {
         loop {
             let left = 2 * place + 1;
             let Some(mut below) = self.heap.get(left).copied() else { break };
@@ -103,24 +104,24 @@ impl Deadlines {
             if entry <= below {
                 break;
             }
-            self.put(place, below);
+            self.place_entry(place, below);
             place = child;
         }
-        self.put(place, entry);
+        self.place_entry(place, entry);
     }
 
-    fn put(&mut self, place: usize, entry: (Time, u32)) {
+    fn place_entry(&mut self, place: usize, entry: (Time, u32)) {
         if let Some(slot) = self.heap.get_mut(place) {
             *slot = entry;
         }
-        if let Some(slot) = self.places.get_mut(entry.1 as usize) {
-            // The heap has as many entries as there are keys, which are u32.
+        if let Some(slot) = self.heap_positions.get_mut(entry.1 as usize) {
+            // The heap has at most one entry per key, and keys are u32.
             *slot = u32::try_from(place).unwrap_or(ABSENT);
         }
     }
 }
 
-/// The place of a key that has no deadline.
+/// The heap index of a key without a deadline.
 const ABSENT: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rules of the transport and of the session, and how many there are at the least.
-const KINDS: [(&str, usize); 2] = [("T-", 30), ("S-", 40)];
+const RULE_PREFIXES: [(&str, usize); 2] = [("T-", 30), ("S-", 40)];
 
 #[test]
 fn every_rule_is_cited_by_a_test() {
     let rules = rules();
-    for (kind, least) in KINDS {
+    for (kind, least) in RULE_PREFIXES {
         let count = rules.iter().filter(|rule| rule.starts_with(kind)).count();
         assert!(count >= least, "PROTOCOL.md has only {count} rules {kind}");
     }
@@ -22,9 +22,9 @@ fn every_rule_is_cited_by_a_test() {
 #[test]
 fn every_citation_is_a_rule() {
     let rules = rules();
-    for path in ["crates", "fuzz/fuzz_targets"].iter().flat_map(|folder| files(&root().join(folder))) {
+    for path in ["crates", "fuzz/fuzz_targets"].iter().flat_map(|folder| rust_files(&root().join(folder))) {
         let source = fs::read_to_string(&path).expect("a source file");
-        for rule in mentions(&source) {
+        for rule in cited_rules(&source) {
             assert!(
                 rules.contains(&rule),
                 "{} cites {rule}, which PROTOCOL.md does not have",
@@ -42,7 +42,8 @@ fn cited_by_tests(source: &str) -> Vec<String> {
         let above =
             lines[..at].iter().rev().take_while(|line| line.starts_with("///") || line.starts_with("#["));
         let name = lines[at..].iter().find(|line| line.starts_with("fn "));
-        cited.extend(above.chain(name).flat_map(|line| mentions(&line.to_uppercase().replace("T_", "T-"))));
+        cited
+            .extend(above.chain(name).flat_map(|line| cited_rules(&line.to_uppercase().replace("T_", "T-"))));
     }
     cited
 }
@@ -51,7 +52,7 @@ fn cited_by_tests(source: &str) -> Vec<String> {
 fn rules() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
     let bold = text.lines().filter_map(|line| line.strip_prefix("**"));
-    let defined = bold.filter(|rest| KINDS.iter().any(|(kind, _)| rest.starts_with(kind)));
+    let defined = bold.filter(|rest| RULE_PREFIXES.iter().any(|(kind, _)| rest.starts_with(kind)));
     let rules: Vec<String> = defined.map(|rest| rest[..4].into()).collect();
     let unique: BTreeSet<String> = rules.iter().cloned().collect();
     assert_eq!(unique.len(), rules.len(), "PROTOCOL.md numbers a rule twice");
@@ -59,25 +60,25 @@ fn rules() -> BTreeSet<String> {
 }
 
 /// Every `T-` or `S-` with two digits in `text`.
-fn mentions(text: &str) -> Vec<String> {
-    let places = KINDS.iter().flat_map(|(kind, _)| text.match_indices(kind));
+fn cited_rules(text: &str) -> Vec<String> {
+    let places = RULE_PREFIXES.iter().flat_map(|(kind, _)| text.match_indices(kind));
     let candidates = places.filter_map(|(at, _)| text.get(at..at + 4));
     let numbered = candidates.filter(|rule| rule[2..].bytes().all(|byte| byte.is_ascii_digit()));
     numbered.map(Into::into).collect()
 }
 
 fn sources() -> Vec<String> {
-    files(&root().join("crates"))
+    rust_files(&root().join("crates"))
         .iter()
         .map(|path| fs::read_to_string(path).expect("a source file"))
         .collect()
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.expect("a folder entry").path());
     paths
-        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] })
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .collect()
 }

@@ -9,7 +9,7 @@ use bcnet_wire::PeerId;
 
 /// What is known of a datagram besides its bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Head {
+pub struct DatagramInfo {
     /// Whose socket.
     pub owner: u32,
     /// The other end.
@@ -19,23 +19,23 @@ pub struct Head {
     /// How many bytes.
     pub len: usize,
     /// The datagram was longer than its room.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// Room for datagrams that arrive, as many in each list.
-pub(super) struct Slots<'a> {
-    pub(super) heads: &'a mut [Head],
-    pub(super) room: &'a mut [[u8; ROOM]],
-    pub(super) arrived: &'a mut [Option<Duration>],
+pub(super) struct FreeSlots<'a> {
+    pub(super) infos: &'a mut [DatagramInfo],
+    pub(super) buffers: &'a mut [[u8; BUFFER_SIZE]],
+    pub(super) timestamps: &'a mut [Option<Duration>],
 }
 
-impl Slots<'_> {
+impl FreeSlots<'_> {
     /// Forgets all but the first `most`. Returns how many are left.
     pub(super) fn limit(&mut self, most: usize) -> usize {
-        let count = self.heads.len().min(most);
-        self.heads = &mut std::mem::take(&mut self.heads)[..count];
-        self.room = &mut std::mem::take(&mut self.room)[..count];
-        self.arrived = &mut std::mem::take(&mut self.arrived)[..count];
+        let count = self.infos.len().min(most);
+        self.infos = &mut std::mem::take(&mut self.infos)[..count];
+        self.buffers = &mut std::mem::take(&mut self.buffers)[..count];
+        self.timestamps = &mut std::mem::take(&mut self.timestamps)[..count];
         count
     }
 }
@@ -43,10 +43,10 @@ impl Slots<'_> {
 /// Datagrams that have arrived, or are to be sent. The default has no room for any.
 #[derive(Debug, Default)]
 pub struct Batch {
-    heads: Box<[Head]>,
-    room: Box<[[u8; ROOM]]>,
+    infos: Box<[DatagramInfo]>,
+    buffers: Box<[[u8; BUFFER_SIZE]]>,
     /// When each has arrived, since 1970, where the system was asked and tells.
-    arrived: Box<[Option<Duration>]>,
+    timestamps: Box<[Option<Duration>]>,
     /// The slots in the order in which they are sent.
     order: Box<[usize]>,
     len: usize,
@@ -57,10 +57,10 @@ impl Batch {
     #[must_use]
     pub fn new() -> Self {
         let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let head = Head { owner: 0, remote: nobody, local: None, len: 0, cut: false };
-        let (heads, room) = (vec![head; SLOTS].into(), vec![[0; ROOM]; SLOTS].into());
-        let arrived = vec![None; SLOTS].into();
-        Self { heads, room, arrived, order: (0..SLOTS).collect(), len: 0 }
+        let head = DatagramInfo { owner: 0, remote: nobody, local: None, len: 0, truncated: false };
+        let (heads, room) = (vec![head; BATCH_SIZE].into(), vec![[0; BUFFER_SIZE]; BATCH_SIZE].into());
+        let arrived = vec![None; BATCH_SIZE].into();
+        Self { infos: heads, buffers: room, timestamps: arrived, order: (0..BATCH_SIZE).collect(), len: 0 }
     }
 
     /// Returns how many datagrams it has.
@@ -78,13 +78,13 @@ impl Batch {
     /// Returns whether none more fits.
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.len == SLOTS
+        self.len == BATCH_SIZE
     }
 
     /// Returns whether two more might not fit.
     #[must_use]
     pub const fn is_nearly_full(&self) -> bool {
-        self.len + 2 > SLOTS
+        self.len + 2 > BATCH_SIZE
     }
 
     /// Forgets all datagrams.
@@ -93,19 +93,21 @@ impl Batch {
     }
 
     /// Returns the datagrams, with their bytes.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8])> {
-        let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8])> {
+        let (heads, room) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
         heads.iter_mut().zip(room).map(|(head, room)| {
-            let len = head.len.min(ROOM);
+            let len = head.len.min(BUFFER_SIZE);
             (head, &mut room[..len])
         })
     }
 
     /// Returns the same with when each has arrived, since 1970, if the system was asked and tells.
-    pub fn iter_arrived(&mut self) -> impl Iterator<Item = (&mut Head, &mut [u8], Option<Duration>)> {
-        let (heads, room) = (&mut self.heads[..self.len], &mut self.room[..self.len]);
-        heads.iter_mut().zip(room).zip(&self.arrived).map(|((head, room), arrived)| {
-            let len = head.len.min(ROOM);
+    pub fn iter_with_timestamps(
+        &mut self,
+    ) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8], Option<Duration>)> {
+        let (heads, room) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
+        heads.iter_mut().zip(room).zip(&self.timestamps).map(|((head, room), arrived)| {
+            let len = head.len.min(BUFFER_SIZE);
             (head, &mut room[..len], *arrived)
         })
     }
@@ -113,20 +115,21 @@ impl Batch {
     /// Holds what `other` does from now on.
     pub fn copy_from(&mut self, other: &Self) {
         self.len = other.len;
-        self.heads[..self.len].copy_from_slice(&other.heads[..self.len]);
-        for ((head, from), to) in other.heads.iter().zip(&other.room).zip(&mut self.room).take(self.len) {
+        self.infos[..self.len].copy_from_slice(&other.infos[..self.len]);
+        for ((head, from), to) in other.infos.iter().zip(&other.buffers).zip(&mut self.buffers).take(self.len)
+        {
             to[..head.len].copy_from_slice(&from[..head.len]);
         }
     }
 
     /// Adds a datagram that `write` puts into the room it is given. Returns `false` if it has none, or there is no
     /// room.
-    pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Head>) -> bool {
-        let (Some(slot), Some(room)) = (self.heads.get_mut(self.len), self.room.get_mut(self.len)) else {
+    pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<DatagramInfo>) -> bool {
+        let (Some(slot), Some(room)) = (self.infos.get_mut(self.len), self.buffers.get_mut(self.len)) else {
             return false;
         };
         let Some(head) = write(room) else { return false };
-        *slot = Head { len: head.len.min(ROOM), ..head };
+        *slot = DatagramInfo { len: head.len.min(BUFFER_SIZE), ..head };
         self.order[self.len] = self.len;
         self.len += 1;
         true
@@ -134,19 +137,19 @@ impl Batch {
 
     /// Has `cipher` treat, many side by side, those datagrams that are ciphered on the wire and whose number
     /// `is_meant`.
-    pub fn apply(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
+    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
         let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
         // T-05: GameSpy text is clear.
-        let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_clear(bytes));
+        let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
         loop {
-            let mut lanes: [&mut [u8]; LANES] = array::from_fn(|_| Default::default());
+            let mut lanes: [&mut [u8]; CIPHER_WIDTH] = array::from_fn(|_| Default::default());
             let mut busy = 0;
             for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
                 *lane = bytes;
                 busy += 1;
             }
             cipher(&mut lanes[..busy]);
-            if busy < LANES {
+            if busy < CIPHER_WIDTH {
                 return;
             }
         }
@@ -154,12 +157,12 @@ impl Batch {
 
     /// Has all datagrams of an owner be sent one after the other, as they are.
     pub fn group_by_owner(&mut self) {
-        self.order[..self.len].sort_by_key(|slot| self.heads[*slot].owner);
+        self.order[..self.len].sort_by_key(|slot| self.infos[*slot].owner);
     }
 
     /// Runs of datagrams with one owner, in order.
-    pub fn runs(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
-        let owner = |slot: &usize| self.heads[*slot].owner;
+    pub fn runs_by_owner(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let owner = |slot: &usize| self.infos[*slot].owner;
         let mut start = 0;
         self.order[..self.len].chunk_by(move |a, b| owner(a) == owner(b)).map(move |run| {
             let range = start..start + run.len();
@@ -169,39 +172,39 @@ impl Batch {
     }
 
     /// Returns the slots that nothing is in.
-    pub(super) fn free(&mut self) -> Slots<'_> {
-        let (heads, room) = (&mut self.heads[self.len..], &mut self.room[self.len..]);
-        Slots { heads, room, arrived: &mut self.arrived[self.len..] }
+    pub(super) fn free_slots(&mut self) -> FreeSlots<'_> {
+        let (heads, room) = (&mut self.infos[self.len..], &mut self.buffers[self.len..]);
+        FreeSlots { infos: heads, buffers: room, timestamps: &mut self.timestamps[self.len..] }
     }
 
     /// The first `count` free slots have been filled.
-    pub(super) fn keep(&mut self, count: usize, owner: u32) {
-        let end = (self.len + count).min(SLOTS);
+    pub(super) fn commit(&mut self, count: usize, owner: u32) {
+        let end = (self.len + count).min(BATCH_SIZE);
         for slot in self.len..end {
-            self.heads[slot].owner = owner;
+            self.infos[slot].owner = owner;
             self.order[slot] = slot;
         }
         self.len = end;
     }
 
     /// Returns the slots of a part of what is to be sent.
-    pub(super) fn part(&self, range: Range<usize>) -> &[usize] {
+    pub(super) fn slots_in(&self, range: Range<usize>) -> &[usize] {
         &self.order[range]
     }
 
-    pub(super) fn datagram(&self, slot: usize) -> (&Head, &[u8]) {
-        let head = &self.heads[slot];
-        (head, &self.room[slot][..head.len.min(ROOM)])
+    pub(super) fn datagram(&self, slot: usize) -> (&DatagramInfo, &[u8]) {
+        let head = &self.infos[slot];
+        (head, &self.buffers[slot][..head.len.min(BUFFER_SIZE)])
     }
 }
 
-fn is_clear(bytes: &[u8]) -> bool {
+fn is_plaintext(bytes: &[u8]) -> bool {
     bytes.first() == Some(&PeerId::GAMESPY.0)
 }
 
 /// How many datagrams a batch holds.
-pub const SLOTS: usize = 128;
+pub const BATCH_SIZE: usize = 128;
 /// The largest datagram taken whole. Games send up to 512 bytes, browsers and servers of text up to 1,400.
-pub const ROOM: usize = 2048;
+pub const BUFFER_SIZE: usize = 2048;
 /// As many as the cipher treats side by side.
-const LANES: usize = 16;
+const CIPHER_WIDTH: usize = 16;

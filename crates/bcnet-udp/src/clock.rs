@@ -50,9 +50,9 @@ pub fn wall_now() -> Duration {
 
 /// Returns whether a time service keeps [`wall_now`] right, where the system knows that.
 #[must_use]
-pub fn is_wall_kept() -> Option<bool> {
+pub fn is_wall_clock_synchronized() -> Option<bool> {
     #[cfg(target_os = "linux")]
-    return crate::linux::is_clock_kept();
+    return crate::linux::is_clock_synchronized();
     #[cfg(not(target_os = "linux"))]
     None
 }

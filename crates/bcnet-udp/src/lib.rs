@@ -22,8 +22,8 @@ use mio::event::Source;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 
-pub use batch::{Batch, Head, ROOM, SLOTS};
-pub use clock::{Clock, is_wall_kept, wall_now};
+pub use batch::{BATCH_SIZE, BUFFER_SIZE, Batch, DatagramInfo};
+pub use clock::{Clock, is_wall_clock_synchronized, wall_now};
 
 /// How datagrams get to the system and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +71,9 @@ pub struct Socket {
 
 /// What a look at a socket brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceiveStatus {
     /// The socket is empty.
-    All,
+    Drained,
     /// The batch or the turn is full; there may be more.
     More,
 }
@@ -83,14 +83,14 @@ impl Socket {
     pub fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
         let socket = Self::new(address, io, address.ip().is_unspecified())?;
         #[cfg(windows)]
-        windows::ignore_unreachable(socket.open()?)?;
+        windows::ignore_unreachable(socket.inner()?)?;
         Ok(socket)
     }
 
     /// Returns a socket for talking to `remote` only, which costs the system less. What others send does not arrive.
     pub fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
         let socket = Self::new(address, io, false)?;
-        socket.open()?.connect(remote.into())?;
+        socket.inner()?.connect(remote.into())?;
         Ok(Self { remote: Some(remote), ..socket })
     }
 
@@ -127,26 +127,26 @@ impl Socket {
         self.socket = None;
     }
 
-    fn open_to_send(&self) -> io::Result<&UdpSocket> {
+    fn inner_for_send(&self) -> io::Result<&UdpSocket> {
         #[cfg(any(test, feature = "faults"))]
         if let Some(error) = self.send_error {
             return Err(io::Error::from_raw_os_error(error));
         }
-        self.open()
+        self.inner()
     }
 
-    fn open(&self) -> io::Result<&UdpSocket> {
+    fn inner(&self) -> io::Result<&UdpSocket> {
         self.socket.as_ref().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
-    fn open_mut(&mut self) -> io::Result<&mut UdpSocket> {
+    fn inner_mut(&mut self) -> io::Result<&mut UdpSocket> {
         self.socket.as_mut().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
     /// Asks the system to note when each datagram arrives, if it can. One of a socket that is connected has no note.
-    pub fn note_arrivals(&self) -> io::Result<()> {
+    pub fn enable_timestamps(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        linux::note_arrivals(self.open()?)?;
+        linux::enable_timestamps(self.inner()?)?;
         Ok(())
     }
 
@@ -155,13 +155,13 @@ impl Socket {
     ///
     /// # Errors
     /// That of the system, or that it is not open.
-    pub fn limit_strangers(
+    pub fn limit_unknown_senders(
         &self,
         known: impl Iterator<Item = SocketAddrV4>,
         passing: Option<u32>,
     ) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        return linux::limit_strangers(self.open()?, known, passing);
+        return linux::limit_unknown_senders(self.inner()?, known, passing);
         #[cfg(not(target_os = "linux"))]
         {
             drop((known, passing));
@@ -174,15 +174,15 @@ impl Socket {
     /// again after the largest number.
     pub fn dropped(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
-        return linux::dropped(self.open().ok()?);
+        return linux::dropped(self.inner().ok()?);
         #[cfg(not(target_os = "linux"))]
         None
     }
 
     /// Returns for how many bytes that nobody has taken yet the system has given it room, if it tells.
-    pub fn room(&self) -> Option<u32> {
+    pub fn receive_buffer_bytes(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
-        return linux::room(self.open().ok()?);
+        return linux::receive_buffer_bytes(self.inner().ok()?);
         #[cfg(not(target_os = "linux"))]
         None
     }
@@ -191,20 +191,20 @@ impl Socket {
     ///
     /// # Errors
     /// That of the system, or that it is not open.
-    pub fn local(&self) -> io::Result<SocketAddrV4> {
-        match self.open()?.local_addr()? {
+    pub fn local_address(&self) -> io::Result<SocketAddrV4> {
+        match self.inner()?.local_addr()? {
             SocketAddr::V4(address) => Ok(address),
             SocketAddr::V6(_) => Err(ErrorKind::AddrNotAvailable.into()),
         }
     }
 
     /// Adds what has arrived to `batch`, marked with `owner`, but no more than `max`.
-    pub fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<Received> {
-        let (mut left, socket) = (max, self.open()?);
+    pub fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<ReceiveStatus> {
+        let (mut left, socket) = (max, self.inner()?);
         loop {
-            let mut slots = batch.free();
+            let mut slots = batch.free_slots();
             if slots.limit(left) == 0 {
-                return Ok(Received::More);
+                return Ok(ReceiveStatus::More);
             }
             let received = match self.io {
                 #[cfg(target_os = "linux")]
@@ -213,18 +213,18 @@ impl Socket {
                 Io::Addressed => portable::receive(slots, |room| windows::read(socket, room)),
                 Io::Portable => portable::receive(slots, |room| portable::read(socket, room)),
             };
-            let (got, asked) = received.or_else(|error| self.forgive(error))?;
-            batch.keep(got, owner);
+            let (got, asked) = received.or_else(|error| self.filter_reset_error(error))?;
+            batch.commit(got, owner);
             left -= got;
             if got < asked {
-                return Ok(Received::All);
+                return Ok(ReceiveStatus::Drained);
             }
         }
     }
 
     /// Judges an error of a look. Windows tells with one that nobody is where something was sent to, if it tells that at all:
     /// of no interest unless it is about whom the socket is connected to.
-    fn forgive(&self, error: io::Error) -> io::Result<(usize, usize)> {
+    fn filter_reset_error(&self, error: io::Error) -> io::Result<(usize, usize)> {
         match (error.kind(), self.remote) {
             (ErrorKind::ConnectionReset, None) => Ok((0, 0)),
             (ErrorKind::ConnectionReset, Some(_)) => Err(ErrorKind::ConnectionRefused.into()),
@@ -233,12 +233,12 @@ impl Socket {
     }
 
     /// Sends the datagrams `range` of `batch`. Returns how many the system did not take, with its last reason.
-    pub fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), Unsent> {
-        let mut slots = batch.part(range);
-        let (mut unsent, is_connected) = (Unsent { datagrams: 0, reason: None }, self.remote.is_some());
+    pub fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), SendFailure> {
+        let mut slots = batch.slots_in(range);
+        let (mut unsent, is_connected) = (SendFailure { datagrams: 0, reason: None }, self.remote.is_some());
         let mut is_told = false;
         while !slots.is_empty() {
-            let sent = self.open_to_send().and_then(|socket| match self.io {
+            let sent = self.inner_for_send().and_then(|socket| match self.io {
                 #[cfg(target_os = "linux")]
                 Io::Batched => linux::send(socket, is_connected, batch, slots),
                 #[cfg(windows)]
@@ -290,21 +290,21 @@ impl Socket {
 /// An event loop can wait for it.
 impl Source for Socket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        self.open_mut()?.register(registry, token, interests)
+        self.inner_mut()?.register(registry, token, interests)
     }
 
     fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        self.open_mut()?.reregister(registry, token, interests)
+        self.inner_mut()?.reregister(registry, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.open_mut()?.deregister(registry)
+        self.inner_mut()?.deregister(registry)
     }
 }
 
 /// Datagrams that the system did not take.
 #[derive(Debug)]
-pub struct Unsent {
+pub struct SendFailure {
     /// How many.
     pub datagrams: u64,
     /// Why the last of them was not taken.

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use mio::net::UdpSocket;
 
-use super::batch::Slots;
-use super::{Batch, Head, ROOM};
+use super::batch::FreeSlots;
+use super::{BUFFER_SIZE, Batch, DatagramInfo};
 
 /// Asks for room for bursts and, where it is not known, for the local address of every datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
@@ -30,16 +30,16 @@ pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
 
 /// Returns how many datagrams the system has dropped so far because the socket was full, if it tells.
 pub(super) fn dropped(socket: &UdpSocket) -> Option<u32> {
-    Some(memory_of(socket)?[MEMINFO_DROPS])
+    Some(memory_info(socket)?[MEMINFO_DROPS])
 }
 
 /// Returns for how many bytes the socket has room, if the system tells. It keeps as much again for itself.
-pub(super) fn room(socket: &UdpSocket) -> Option<u32> {
-    Some(memory_of(socket)?[MEMINFO_RECEIVE] / 2)
+pub(super) fn receive_buffer_bytes(socket: &UdpSocket) -> Option<u32> {
+    Some(memory_info(socket)?[MEMINFO_RECEIVE] / 2)
 }
 
 /// Returns whether a time service keeps the machine's clock right, as far as the system knows.
-pub(super) fn is_clock_kept() -> Option<bool> {
+pub(super) fn is_clock_synchronized() -> Option<bool> {
     // SAFETY: it is made of numbers only, for which all zeros are fine.
     let mut asked: libc::timex = unsafe { mem::zeroed() };
     // SAFETY: the pointer is to a variable that outlives the call; that nothing is to be changed is what zeros say.
@@ -50,7 +50,7 @@ pub(super) fn is_clock_kept() -> Option<bool> {
     }
 }
 
-fn memory_of(socket: &UdpSocket) -> Option<[u32; MEMINFO_DROPS + 1]> {
+fn memory_info(socket: &UdpSocket) -> Option<[u32; MEMINFO_DROPS + 1]> {
     let mut info = [0_u32; MEMINFO_DROPS + 1];
     let mut len = size_of_val(&info) as u32;
     // SAFETY: the pointers are to an array and to its size, which outlive the call.
@@ -67,13 +67,13 @@ fn memory_of(socket: &UdpSocket) -> Option<[u32; MEMINFO_DROPS + 1]> {
 }
 
 /// Asks for the time of arrival of every datagram.
-pub(super) fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
+pub(super) fn enable_timestamps(socket: &UdpSocket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
 /// Has the system drop datagrams of all but `known` with a chance, before they are queued: so many of 2³² pass. Drops none if
 /// that is `None`.
-pub(super) fn limit_strangers(
+pub(super) fn limit_unknown_senders(
     socket: &UdpSocket,
     known: impl Iterator<Item = SocketAddrV4>,
     passing: Option<u32>,
@@ -85,7 +85,7 @@ pub(super) fn limit_strangers(
             result => result,
         };
     };
-    let mut program = filter(known, passing);
+    let mut program = build_filter(known, passing);
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // The system copies the program.
     let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
@@ -94,14 +94,14 @@ pub(super) fn limit_strangers(
 
 /// Returns a program that decides over each datagram. It sees the datagram from the UDP header on, and by negative offsets the
 /// IP header and a random number.
-fn filter(known: impl Iterator<Item = SocketAddrV4>, passing: u32) -> Vec<libc::sock_filter> {
+fn build_filter(known: impl Iterator<Item = SocketAddrV4>, passing: u32) -> Vec<libc::sock_filter> {
     let step = |code: u32, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let load =
         |size: u32, offset: i32| step(libc::BPF_LD | size | libc::BPF_ABS, offset.cast_unsigned(), 0, 0);
     let unless = |test: u32, value, skip| step(libc::BPF_JMP | test | libc::BPF_K, value, 0, skip);
     let keep = |bytes| step(libc::BPF_RET | libc::BPF_K, bytes, 0, 0);
     let mut program = Vec::new();
-    for address in known.take(MAX_KNOWN) {
+    for address in known.take(MAX_KNOWN_SENDERS) {
         program.extend([
             load(libc::BPF_W, libc::SKF_NET_OFF + SOURCE_ADDRESS),
             unless(libc::BPF_JEQ, u32::from(*address.ip()), 3),
@@ -133,25 +133,25 @@ fn set_option<T>(socket: &UdpSocket, level: libc::c_int, name: libc::c_int, valu
 pub(super) fn receive(
     socket: &UdpSocket,
     only: Option<SocketAddrV4>,
-    slots: Slots<'_>,
+    slots: FreeSlots<'_>,
 ) -> io::Result<(usize, usize)> {
-    let Slots { heads, room, arrived } = slots;
+    let FreeSlots { infos: heads, buffers: room, timestamps: arrived } = slots;
     // SAFETY: all zeroes is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
-    let mut controls = [Control::EMPTY; CHUNK];
+    let mut controls = [ControlBuffer::EMPTY; CHUNK];
     let count = heads.len().min(room.len()).min(CHUNK);
     for i in 0..count {
-        parts[i] = libc::iovec { iov_base: room[i].as_mut_ptr().cast(), iov_len: ROOM };
+        parts[i] = libc::iovec { iov_base: room[i].as_mut_ptr().cast(), iov_len: BUFFER_SIZE };
         let header = &mut messages[i].msg_hdr;
         header.msg_iov = &raw mut parts[i];
         header.msg_iovlen = 1;
         if only.is_none() {
             header.msg_name = ptr::from_mut(&mut names[i]).cast();
-            header.msg_namelen = NAME_SIZE;
+            header.msg_namelen = SOCKADDR_SIZE;
             header.msg_control = controls[i].0.as_mut_ptr().cast();
-            header.msg_controllen = size_of::<Control>() as _;
+            header.msg_controllen = size_of::<ControlBuffer>() as _;
         }
     }
     // SAFETY: `count` headers are initialised; each names one buffer and, unless the socket is connected, one name and
@@ -175,14 +175,14 @@ pub(super) fn receive(
     };
     for i in 0..got.min(count) {
         let libc::mmsghdr { msg_hdr: header, msg_len } = &messages[i];
-        let (local, noted) = notes(header);
+        let (local, noted) = read_control(header);
         arrived[i] = noted;
-        heads[i] = Head {
+        heads[i] = DatagramInfo {
             owner: 0,
-            remote: only.unwrap_or_else(|| address(&names[i])),
+            remote: only.unwrap_or_else(|| from_sockaddr(&names[i])),
             local,
-            len: (*msg_len as usize).min(ROOM),
-            cut: header.msg_flags & libc::MSG_TRUNC != 0,
+            len: (*msg_len as usize).min(BUFFER_SIZE),
+            truncated: header.msg_flags & libc::MSG_TRUNC != 0,
         };
     }
     Ok((got, count))
@@ -199,7 +199,7 @@ pub(super) fn send(
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
-    let mut controls = [Control::EMPTY; CHUNK];
+    let mut controls = [ControlBuffer::EMPTY; CHUNK];
     let count = slots.len().min(CHUNK);
     for i in 0..count {
         let (head, bytes) = batch.datagram(slots[i]);
@@ -211,13 +211,13 @@ pub(super) fn send(
         if is_connected {
             continue;
         }
-        names[i] = name(head.remote);
+        names[i] = to_sockaddr(head.remote);
         header.msg_name = ptr::from_mut(&mut names[i]).cast();
-        header.msg_namelen = NAME_SIZE;
+        header.msg_namelen = SOCKADDR_SIZE;
         if let Some(local) = head.local {
-            controls[i] = Control::from_local(local);
+            controls[i] = ControlBuffer::from_local(local);
             header.msg_control = controls[i].0.as_mut_ptr().cast();
-            header.msg_controllen = INFO_SPACE as _;
+            header.msg_controllen = PKTINFO_SPACE as _;
         }
     }
     // SAFETY: as in `receive`; what is sent is initialised memory.
@@ -230,10 +230,10 @@ pub(super) fn send(
 /// Control messages with an `in_pktinfo` and a `timespec`, aligned as `cmsghdr` wants it.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; INFO_SPACE + NOTE_SPACE]);
+struct ControlBuffer([u8; PKTINFO_SPACE + TIMESTAMP_SPACE]);
 
-impl Control {
-    const EMPTY: Self = Self([0; INFO_SPACE + NOTE_SPACE]);
+impl ControlBuffer {
+    const EMPTY: Self = Self([0; PKTINFO_SPACE + TIMESTAMP_SPACE]);
 
     fn from_local(local: Ipv4Addr) -> Self {
         let info = libc::in_pktinfo {
@@ -245,7 +245,7 @@ impl Control {
         // SAFETY: `Control` is aligned for a `cmsghdr` and has room for it and for an `in_pktinfo` behind it.
         unsafe {
             let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
-            (*header).cmsg_len = libc::CMSG_LEN(INFO_SIZE) as _;
+            (*header).cmsg_len = libc::CMSG_LEN(PKTINFO_SIZE) as _;
             (*header).cmsg_level = libc::IPPROTO_IP;
             (*header).cmsg_type = libc::IP_PKTINFO;
             ptr::write_unaligned(libc::CMSG_DATA(header).cast(), info);
@@ -255,7 +255,7 @@ impl Control {
 }
 
 /// Returns our address that a datagram came to, for a broadcast the one to answer with; and when it came, since 1970.
-fn notes(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
+fn read_control(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
     let (mut local, mut arrived) = (None, None);
     // SAFETY: the header and its control block were filled by the system; the macros stay inside `msg_controllen`.
     unsafe {
@@ -264,11 +264,13 @@ fn notes(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
             let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len } = *message;
             let data = libc::CMSG_DATA(message);
             match (cmsg_level, cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) if cmsg_len >= libc::CMSG_LEN(INFO_SIZE) as _ => {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) if cmsg_len >= libc::CMSG_LEN(PKTINFO_SIZE) as _ => {
                     let info: libc::in_pktinfo = ptr::read_unaligned(data.cast());
                     local = Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
                 }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if cmsg_len >= libc::CMSG_LEN(NOTE_SIZE) as _ => {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
+                    if cmsg_len >= libc::CMSG_LEN(TIMESTAMP_SIZE) as _ =>
+                {
                     let libc::timespec { tv_sec, tv_nsec } = ptr::read_unaligned(data.cast());
                     arrived = Some(Duration::new(tv_sec as u64, tv_nsec as u32));
                 }
@@ -280,11 +282,11 @@ fn notes(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
     (local, arrived)
 }
 
-fn address(name: &libc::sockaddr_in) -> SocketAddrV4 {
+fn from_sockaddr(name: &libc::sockaddr_in) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes()), u16::from_be(name.sin_port))
 }
 
-fn name(address: SocketAddrV4) -> libc::sockaddr_in {
+fn to_sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as _,
         sin_port: address.port().to_be(),
@@ -295,17 +297,17 @@ fn name(address: SocketAddrV4) -> libc::sockaddr_in {
 
 /// Datagrams per system call. Their headers are set up anew each time, which costs less than half a datagram.
 const CHUNK: usize = 64;
-const NAME_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
-const INFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;
-const NOTE_SIZE: u32 = size_of::<libc::timespec>() as u32;
+const SOCKADDR_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
+const PKTINFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;
+const TIMESTAMP_SIZE: u32 = size_of::<libc::timespec>() as u32;
 // SAFETY: calculations.
-const INFO_SPACE: usize = unsafe { libc::CMSG_SPACE(INFO_SIZE) } as usize;
-const NOTE_SPACE: usize = unsafe { libc::CMSG_SPACE(NOTE_SIZE) } as usize;
+const PKTINFO_SPACE: usize = unsafe { libc::CMSG_SPACE(PKTINFO_SIZE) } as usize;
+const TIMESTAMP_SPACE: usize = unsafe { libc::CMSG_SPACE(TIMESTAMP_SIZE) } as usize;
 /// Room for what arrives while the thread does not run: each small datagram takes the system almost a kilobyte.
 const RECEIVE_BYTES: libc::c_int = 4 << 20;
 const SEND_BYTES: libc::c_int = 1 << 20;
 /// As many addresses fit a program; there are no more ids.
-const MAX_KNOWN: usize = 254;
+const MAX_KNOWN_SENDERS: usize = 254;
 /// Where the headers of IPv4 and UDP have the sender.
 const SOURCE_ADDRESS: i32 = 12;
 const SOURCE_PORT: i32 = 0;

@@ -19,7 +19,7 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAMSG, WSASendMsg, setsockopt,
 };
 
-use super::{Head, ROOM};
+use super::{BUFFER_SIZE, DatagramInfo};
 
 /// Asks for room for bursts and, where it is not known, for the local address of every datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
@@ -40,10 +40,10 @@ pub(super) fn ignore_unreachable(socket: &UdpSocket) -> io::Result<()> {
 }
 
 /// Receives a datagram.
-pub(super) fn read(socket: &UdpSocket, room: &mut [u8; ROOM]) -> io::Result<Head> {
+pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
     let receive = receiver(socket)?;
     let mut name = SOCKADDR_IN::default();
-    let mut part = WSABUF { len: ROOM as u32, buf: room.as_mut_ptr() };
+    let mut part = WSABUF { len: BUFFER_SIZE as u32, buf: room.as_mut_ptr() };
     let mut notes = Notes::default();
     let mut message = WSAMSG {
         name: (&raw mut name).cast(),
@@ -67,13 +67,19 @@ pub(super) fn read(socket: &UdpSocket, room: &mut [u8; ROOM]) -> io::Result<Head
         }
     })?;
     let cut = !is_whole || message.dwFlags & MSG_TRUNC != 0;
-    let len = if cut { ROOM } else { (len as usize).min(ROOM) };
+    let len = if cut { BUFFER_SIZE } else { (len as usize).min(BUFFER_SIZE) };
     let noted = message.Control.len as usize >= mem::offset_of!(Notes, info) + size_of::<IN_PKTINFO>();
-    Ok(Head { owner: 0, remote: address(&name), local: notes.local().filter(|_| noted), len, cut })
+    Ok(DatagramInfo {
+        owner: 0,
+        remote: address(&name),
+        local: notes.local().filter(|_| noted),
+        len,
+        truncated: cut,
+    })
 }
 
 /// Sends a datagram to where its head says, from the address that it says.
-pub(super) fn write(socket: &UdpSocket, head: &Head, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io::Result<()> {
     let mut name = name(head.remote);
     let mut part = WSABUF { len: bytes.len() as u32, buf: bytes.as_ptr().cast_mut() };
     let mut notes = head.local.map(Notes::from);

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use bcnet_wire::cipher::{self, portable};
 use bcnet_wire::{
-    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Role, Seq,
+    Ack, Body, Channel, Control, Data, Datagram, Delivery, Fragment, Message, MessageId, PeerId, Role, Seq,
     Writer,
 };
-use runner::Workload;
+use runner::BenchWorkload;
 
 #[path = "../tests/oracle/mod.rs"]
 mod oracle;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     runner::main(workloads)
 }
 
-fn cipher_workloads() -> Vec<Workload> {
+fn cipher_workloads() -> Vec<BenchWorkload> {
     const ENCRYPT: &str = "cipher/encrypt-textbook";
     const DECRYPT: &str = "cipher/decrypt-textbook";
     const FULL: [usize; 16] = [511; 16];
@@ -37,24 +37,24 @@ fn cipher_workloads() -> Vec<Workload> {
         lengths
     };
     vec![
-        one_by_one(ENCRYPT, ENCRYPT, &FULL, oracle::encrypt),
-        one_by_one(DECRYPT, DECRYPT, &FULL, oracle::decrypt),
-        one_by_one("cipher/encrypt-one", ENCRYPT, &FULL, cipher::encrypt),
-        one_by_one("cipher/decrypt-one", DECRYPT, &FULL, cipher::decrypt),
-        as_batch("cipher/encrypt-batch16", ENCRYPT, &FULL, cipher::encrypt_batch),
-        as_batch("cipher/decrypt-batch16", DECRYPT, &FULL, cipher::decrypt_batch),
-        one_by_one("cipher/encrypt-one-portable", ENCRYPT, &FULL, portable::encrypt),
-        as_batch("cipher/encrypt-batch16-portable", ENCRYPT, &FULL, portable::encrypt_batch),
-        as_batch("cipher/decrypt-batch16-portable", DECRYPT, &FULL, portable::decrypt_batch),
-        one_by_one("cipher/encrypt-one-mixed", ENCRYPT, &MIXED, cipher::encrypt),
-        one_by_one("cipher/decrypt-one-mixed", DECRYPT, &MIXED, cipher::decrypt),
-        as_batch("cipher/encrypt-batch64-mixed", ENCRYPT, &MIXED, cipher::encrypt_batch),
-        as_batch("cipher/decrypt-batch64-mixed", DECRYPT, &MIXED, cipher::decrypt_batch),
+        single_workload(ENCRYPT, ENCRYPT, &FULL, oracle::encrypt),
+        single_workload(DECRYPT, DECRYPT, &FULL, oracle::decrypt),
+        single_workload("cipher/encrypt-one", ENCRYPT, &FULL, cipher::encrypt),
+        single_workload("cipher/decrypt-one", DECRYPT, &FULL, cipher::decrypt),
+        batch_workload("cipher/encrypt-batch16", ENCRYPT, &FULL, cipher::encrypt_batch),
+        batch_workload("cipher/decrypt-batch16", DECRYPT, &FULL, cipher::decrypt_batch),
+        single_workload("cipher/encrypt-one-portable", ENCRYPT, &FULL, portable::encrypt),
+        batch_workload("cipher/encrypt-batch16-portable", ENCRYPT, &FULL, portable::encrypt_batch),
+        batch_workload("cipher/decrypt-batch16-portable", DECRYPT, &FULL, portable::decrypt_batch),
+        single_workload("cipher/encrypt-one-mixed", ENCRYPT, &MIXED, cipher::encrypt),
+        single_workload("cipher/decrypt-one-mixed", DECRYPT, &MIXED, cipher::decrypt),
+        batch_workload("cipher/encrypt-batch64-mixed", ENCRYPT, &MIXED, cipher::encrypt_batch),
+        batch_workload("cipher/decrypt-batch64-mixed", DECRYPT, &MIXED, cipher::decrypt_batch),
     ]
 }
 
 /// Reading and writing the three datagrams that make up most traffic.
-fn wire_workloads() -> Vec<Workload> {
+fn wire_workloads() -> Vec<BenchWorkload> {
     let datagrams = [
         (join_reply(), ["wire/parse-join-reply", "wire/read-join-reply", "wire/write-join-reply"]),
         (small_messages(), ["wire/parse-12-small", "wire/read-12-small", "wire/write-12-small"]),
@@ -63,11 +63,12 @@ fn wire_workloads() -> Vec<Workload> {
     datagrams.into_iter().flat_map(|(datagram, names)| wire_workload(datagram.leak(), names)).collect()
 }
 
-fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) -> [Workload; 3] {
+fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) -> [BenchWorkload; 3] {
     let datagram = Datagram::parse(bytes, Some(Role::Host)).expect("made by us");
     let messages: Vec<Message<'_>> = datagram.messages().collect();
     let units = messages.len();
-    let workload = |name, iteration| Workload { name, unit: "message", units, baseline: name, iteration };
+    let workload =
+        |name, iteration| BenchWorkload { name, unit: "message", units, baseline: name, iteration };
     [
         workload(
             parse,
@@ -87,7 +88,7 @@ fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) 
         workload(
             write,
             Box::new(move || {
-                let Aligned(buffer) = &mut Aligned([0; 512]);
+                let AlignedBuffer(buffer) = &mut AlignedBuffer([0; 512]);
                 let mut writer = Writer::new(buffer, PeerId::HOST);
                 black_box(&messages).iter().for_each(|message| assert!(writer.push(message)));
                 black_box(writer.finish().map(|datagram| datagram.len()));
@@ -98,7 +99,7 @@ fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) 
 
 /// Copying takes other instructions at other alignments, which must not depend on where the stack begins.
 #[repr(align(64))]
-struct Aligned([u8; 512]);
+struct AlignedBuffer([u8; 512]);
 
 /// A connect reply with the first game message: 35 bytes.
 fn join_reply() -> Vec<u8> {
@@ -108,7 +109,8 @@ fn join_reply() -> Vec<u8> {
 
 /// Three ACKs and nine messages of 45 to 54 bytes, every second one reliable: 500 bytes.
 fn small_messages() -> Vec<u8> {
-    let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq), part: None }));
+    let ack =
+        |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq), fragment: None }));
     let acks = (0..3).map(ack);
     let payload = &[0x1C; 60];
     let data = (0..9_usize).map(|i| {
@@ -120,8 +122,8 @@ fn small_messages() -> Vec<u8> {
 
 /// An ACK and the first part of a large payload: 418 bytes.
 fn fragment() -> Vec<u8> {
-    let ack = Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(2), part: None }));
-    let part = Part::First { total: NonZeroU8::new(3).expect("not zero") };
+    let ack = Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(2), fragment: None }));
+    let part = Fragment::First { total: NonZeroU8::new(3).expect("not zero") };
     datagram(&[ack, data(Delivery::Fragment(Seq(2), part), &[0x21; 405])], 418)
 }
 
@@ -138,30 +140,30 @@ fn datagram(messages: &[Message<'_>], len: usize) -> Vec<u8> {
     datagram
 }
 
-fn one_by_one(
+fn single_workload(
     name: &'static str,
     baseline: &'static str,
     lengths: &[usize],
     cipher: fn(&mut [u8]),
-) -> Workload {
+) -> BenchWorkload {
     let mut datagrams = datagrams(lengths);
     let iteration = Box::new(move || datagrams.iter_mut().for_each(|datagram| cipher(black_box(datagram))));
-    Workload { name, unit: "byte", units: bodies(lengths), baseline, iteration }
+    BenchWorkload { name, unit: "byte", units: encrypted_bytes(lengths), baseline, iteration }
 }
 
-fn as_batch(
+fn batch_workload(
     name: &'static str,
     baseline: &'static str,
     lengths: &[usize],
     cipher: fn(&mut [&mut [u8]]),
-) -> Workload {
+) -> BenchWorkload {
     let mut datagrams: Vec<_> = datagrams(lengths).into_iter().map(Vec::leak).collect();
     let iteration = Box::new(move || cipher(black_box(&mut datagrams)));
-    Workload { name, unit: "byte", units: bodies(lengths), baseline, iteration }
+    BenchWorkload { name, unit: "byte", units: encrypted_bytes(lengths), baseline, iteration }
 }
 
 /// The bytes that the cipher touches.
-fn bodies(lengths: &[usize]) -> usize {
+fn encrypted_bytes(lengths: &[usize]) -> usize {
     lengths.iter().map(|length| length - 1).sum()
 }
 

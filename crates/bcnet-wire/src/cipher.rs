@@ -28,7 +28,7 @@ mod step;
 mod table;
 mod transpose;
 
-use step::{State, Step};
+use step::{ByteStep, CipherState};
 
 /// Enciphers one datagram in place; byte 0 stays clear.
 #[inline(never)]
@@ -43,7 +43,7 @@ pub fn encrypt(datagram: &mut [u8]) {
 /// Deciphers one datagram in place; byte 0 was never enciphered.
 #[inline(never)]
 pub fn decrypt(datagram: &mut [u8]) {
-    table::run::<Decrypt>(State::default(), body(datagram));
+    table::run::<Decrypt>(CipherState::default(), body(datagram));
 }
 
 /// Enciphers independent datagrams in place, with the result of [`encrypt`] on each.
@@ -70,51 +70,51 @@ fn body(datagram: &mut [u8]) -> &mut [u8] {
 }
 
 /// What enciphering and deciphering do differently.
-trait Direction {
+trait CipherDirection {
     /// With this many lanes busy or fewer, one datagram at a time is faster.
-    const FEW: usize;
+    const SEQUENTIAL_MAX_LANES: usize;
 
     /// One byte step of a lane.
     #[inline(always)]
-    fn step(carried: u16, spread: u16) -> Step {
-        Step::new(carried, spread)
+    fn byte_step(carried: u16, splat_key: u16) -> ByteStep {
+        ByteStep::new(carried, splat_key)
     }
 
     /// T-44: the key changes by the plaintext, whichever side of the mask that is.
-    fn plain<T>(input: T, output: T) -> T;
+    fn plaintext<T>(input: T, output: T) -> T;
 
     /// Treats what is left of a single datagram.
-    fn finish(state: State, bytes: &mut [u8]);
+    fn finish_single(state: CipherState, bytes: &mut [u8]);
 }
 
 struct Encrypt;
 
-impl Direction for Encrypt {
-    const FEW: usize = 8;
+impl CipherDirection for Encrypt {
+    const SEQUENTIAL_MAX_LANES: usize = 8;
 
     #[inline(always)]
-    fn plain<T>(input: T, _: T) -> T {
+    fn plaintext<T>(input: T, _: T) -> T {
         input
     }
 
     #[inline(always)]
-    fn finish(state: State, bytes: &mut [u8]) {
+    fn finish_single(state: CipherState, bytes: &mut [u8]) {
         segments::encrypt(state, bytes);
     }
 }
 
 struct Decrypt;
 
-impl Direction for Decrypt {
-    const FEW: usize = 4;
+impl CipherDirection for Decrypt {
+    const SEQUENTIAL_MAX_LANES: usize = 4;
 
     #[inline(always)]
-    fn plain<T>(_: T, output: T) -> T {
+    fn plaintext<T>(_: T, output: T) -> T {
         output
     }
 
     #[inline(always)]
-    fn finish(state: State, bytes: &mut [u8]) {
+    fn finish_single(state: CipherState, bytes: &mut [u8]) {
         table::run::<Self>(state, bytes);
     }
 }

@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
 
-use crate::parse::{self, Origin};
-use crate::{DATAGRAM_HEADER, Field, Message, PeerId, Reason, Role, WireError};
+use crate::parse::{self, DatagramOrigin};
+use crate::{DATAGRAM_HEADER, Field, Message, PeerId, Role, WireError, WireErrorReason};
 
 /// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
     bytes: &'a [u8],
-    origin: Origin,
+    origin: DatagramOrigin,
 }
 
 impl<'a> Datagram<'a> {
@@ -24,8 +24,8 @@ impl<'a> Datagram<'a> {
     /// The first thing that is wrong, with its field and its place. Nothing of the datagram is usable then.
     #[inline]
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
-        let (sender, count) = head(bytes)?;
-        let origin = Origin { role: sent_by, sender: Some(sender) };
+        let (sender, count) = parse_header(bytes)?;
+        let origin = DatagramOrigin { role: sent_by, sender: Some(sender) };
         let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
         for _ in 0..count {
             rest = if let Some((_, after)) = parse::whole_data(rest) {
@@ -36,7 +36,7 @@ impl<'a> Datagram<'a> {
                 parse::message(rest, bytes.len() - rest.len(), origin)?.1
             };
         }
-        check_end(bytes, rest)?;
+        check_no_trailing_bytes(bytes, rest)?;
         Ok(Self { bytes, origin })
     }
 
@@ -50,14 +50,14 @@ impl<'a> Datagram<'a> {
         sent_by: Option<Role>,
         messages: &mut Vec<Message<'a>>,
     ) -> Result<Self, WireError> {
-        let (sender, count) = head(bytes)?;
-        let origin = Origin { role: sent_by, sender: Some(sender) };
+        let (sender, count) = parse_header(bytes)?;
+        let origin = DatagramOrigin { role: sent_by, sender: Some(sender) };
         let mut rest = bytes.get(DATAGRAM_HEADER..).unwrap_or_default();
         messages.reserve(usize::from(count));
         for _ in 0..count {
             rest = parse::add_message(rest, bytes.len() - rest.len(), origin, messages)?;
         }
-        check_end(bytes, rest)?;
+        check_no_trailing_bytes(bytes, rest)?;
         Ok(Self { bytes, origin })
     }
 
@@ -103,38 +103,38 @@ impl<'a> Message<'a> {
     /// # Errors
     /// As [`Datagram::parse`], with offsets from the message's type byte.
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
-        let (message, rest) = parse::message(bytes, 0, Origin { role: sent_by, sender: None })?;
-        check_end(bytes, rest)?;
+        let (message, rest) = parse::message(bytes, 0, DatagramOrigin { role: sent_by, sender: None })?;
+        check_no_trailing_bytes(bytes, rest)?;
         Ok(message)
     }
 }
 
 /// Returns the sender and the number of messages, in front of them (T-01).
 #[inline(always)]
-fn head(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
+fn parse_header(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
     match bytes {
-        [] => Err(WireError { at: 0, field: Field::Sender, reason: Reason::Truncated }),
-        [_] => Err(WireError { at: 1, field: Field::Count, reason: Reason::Truncated }),
-        [_, 0, ..] => Err(WireError { at: 1, field: Field::Count, reason: Reason::CountZero }),
+        [] => Err(WireError { at: 0, field: Field::Sender, reason: WireErrorReason::Truncated }),
+        [_] => Err(WireError { at: 1, field: Field::Count, reason: WireErrorReason::Truncated }),
+        [_, 0, ..] => Err(WireError { at: 1, field: Field::Count, reason: WireErrorReason::CountZero }),
         [sender, count, ..] => Ok((PeerId(*sender), *count)),
     }
 }
 
 /// Nothing may be left behind the last message.
 #[inline(always)]
-fn check_end(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
+fn check_no_trailing_bytes(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
     if rest.is_empty() {
         return Ok(());
     }
     let at = bytes.len() - rest.len();
-    Err(WireError { at, field: Field::Message, reason: Reason::Trailing })
+    Err(WireError { at, field: Field::Message, reason: WireErrorReason::Trailing })
 }
 
 /// Iterates over the messages of a [`Datagram`].
 #[derive(Debug, Clone)]
 pub struct Messages<'a> {
     rest: &'a [u8],
-    origin: Origin,
+    origin: DatagramOrigin,
 }
 
 impl<'a> Messages<'a> {

@@ -12,12 +12,12 @@ pub struct WireError {
     /// The field that could not be read.
     pub field: Field,
     /// What is wrong with it.
-    pub reason: Reason,
+    pub reason: WireErrorReason,
 }
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum WireErrorReason {
     /// The datagram ends inside the field, or before it.
     Truncated,
     /// A size or number is smaller than its kind allows (T-14, T-17, T-22).
@@ -37,7 +37,7 @@ pub enum Reason {
     BadText,
 }
 
-impl Reason {
+impl WireErrorReason {
     /// Returns a short name for logs, counters and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -109,7 +109,7 @@ fields! {
     Tail "tail",
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for WireErrorReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -125,14 +125,16 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, field, reason } = self;
         match reason {
-            Reason::Truncated => write!(f, "truncated {field} at byte {at}"),
-            Reason::BadSize { found, least } => {
+            WireErrorReason::Truncated => write!(f, "truncated {field} at byte {at}"),
+            WireErrorReason::BadSize { found, least } => {
                 write!(f, "{field} {found} at byte {at} is too small, it is at least {least}")
             }
-            Reason::UnknownType(kind) => write!(f, "unknown {kind} at byte {at}"),
-            Reason::Trailing => write!(f, "bytes after the last message, from byte {at}"),
-            Reason::CountZero => write!(f, "count 0 at byte {at}: a datagram holds at least one message"),
-            Reason::BadText => {
+            WireErrorReason::UnknownType(kind) => write!(f, "unknown {kind} at byte {at}"),
+            WireErrorReason::Trailing => write!(f, "bytes after the last message, from byte {at}"),
+            WireErrorReason::CountZero => {
+                write!(f, "count 0 at byte {at}: a datagram holds at least one message")
+            }
+            WireErrorReason::BadText => {
                 write!(f, "{field} at byte {at} is not UTF-16LE text that ends in a zero unit")
             }
         }

@@ -160,7 +160,7 @@ impl fmt::Display for Seq {
 
 /// Where a piece of a split payload belongs; only the first piece tells how many there are (T-20, T-22).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum Fragment {
     /// Part 0.
     First {
         /// How many parts there are, this one included.
@@ -173,7 +173,7 @@ pub enum Part {
     },
 }
 
-impl Part {
+impl Fragment {
     /// Returns its place, counted from 0.
     #[must_use]
     #[inline]
@@ -213,7 +213,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Fragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::First { total } => write!(f, "part=0/{total}"),
@@ -230,9 +230,9 @@ pub enum Delivery {
     /// Repeated until acknowledged, in order.
     Reliable(Seq),
     /// One part of a reliable payload; all parts share the number.
-    Fragment(Seq, Part),
+    Fragment(Seq, Fragment),
     /// A part without a number. The format can express it, no stock sender does.
-    UnreliablePart(Part),
+    UnreliableFragment(Fragment),
 }
 
 impl Delivery {
@@ -242,16 +242,16 @@ impl Delivery {
     pub const fn seq(self) -> Option<Seq> {
         match self {
             Self::Reliable(seq) | Self::Fragment(seq, _) => Some(seq),
-            Self::Unreliable | Self::UnreliablePart(_) => None,
+            Self::Unreliable | Self::UnreliableFragment(_) => None,
         }
     }
 
     /// Returns the part, if it is one.
     #[must_use]
     #[inline]
-    pub const fn part(self) -> Option<Part> {
+    pub const fn fragment(self) -> Option<Fragment> {
         match self {
-            Self::Fragment(_, part) | Self::UnreliablePart(part) => Some(part),
+            Self::Fragment(_, part) | Self::UnreliableFragment(part) => Some(part),
             Self::Unreliable | Self::Reliable(_) => None,
         }
     }
@@ -264,7 +264,7 @@ impl Delivery {
             Self::Unreliable => 3,
             Self::Reliable(_) => 5,
             Self::Fragment(_, part) => 5 + part.wire_len(),
-            Self::UnreliablePart(part) => 3 + part.wire_len(),
+            Self::UnreliableFragment(part) => 3 + part.wire_len(),
         }
     }
 }
@@ -275,7 +275,7 @@ impl fmt::Display for Delivery {
             Self::Unreliable => f.write_str("unreliable"),
             Self::Reliable(seq) => write!(f, "{seq}"),
             Self::Fragment(seq, part) => write!(f, "{seq} {part}"),
-            Self::UnreliablePart(part) => write!(f, "unreliable {part}"),
+            Self::UnreliableFragment(part) => write!(f, "unreliable {part}"),
         }
     }
 }
@@ -288,13 +288,13 @@ pub struct MessageId {
     /// Its number there.
     pub seq: Seq,
     /// Which part of it, if it is split.
-    pub part: Option<u8>,
+    pub fragment: Option<u8>,
 }
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} seq={}", self.channel.name(), self.seq.0)?;
-        match self.part {
+        match self.fragment {
             Some(part) => write!(f, " part={part}"),
             None => Ok(()),
         }

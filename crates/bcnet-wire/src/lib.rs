@@ -4,7 +4,7 @@
 //! what they read and write into what is sent (T-40 to T-45). Reading is whole-or-error: [`Datagram::parse`] looks at every
 //! byte before it gives anything out, so a caller never acts on half of a malformed datagram.
 //!
-//! [`Time`] and [`Queues`] are how those who send datagrams and those who watch them tell when something was, and what waits.
+//! [`Time`] and [`PeerQueues`] are how those who send datagrams and those who watch them tell when something was, and what waits.
 //!
 //! # Contract
 //! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`], [`Text::cleaned`] and the 255 places of
@@ -48,18 +48,18 @@ mod time;
 mod write;
 
 pub use datagram::{Datagram, Messages};
-pub use error::{Field, Reason, WireError};
-pub use id::{Channel, Delivery, Kind, MessageId, Part, PeerId, Role, Seq};
+pub use error::{Field, WireError, WireErrorReason};
+pub use id::{Channel, Delivery, Fragment, Kind, MessageId, PeerId, Role, Seq};
 pub use message::{Ack, Body, BootReason, Control, Data, Message};
-pub use queues::{QueuedAck, QueuedMessage, Queues};
-pub use text::{Text, is_shown};
+pub use queues::{PeerQueues, QueuedAck, QueuedMessage};
+pub use text::{Text, is_printable};
 pub use time::Time;
 pub use write::Writer;
 
 /// The most frequent messages as bytes, for an engine that encodes a message once and sends it often, and that asks as few
 /// questions as it can of what arrives.
 pub mod encoded {
-    pub use crate::parse::{Whole, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
+    pub use crate::parse::{WholeData, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
     pub use crate::write::{data_header, plain_ack};
 }
 

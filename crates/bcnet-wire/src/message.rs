@@ -24,14 +24,14 @@ pub struct Ack {
     /// What it acknowledges.
     pub id: MessageId,
     /// Bits 2 to 7 of the flags, in place; bits 0 and 1 are not written. Zero from stock senders.
-    pub spare: u8,
+    pub reserved: u8,
 }
 
 impl Ack {
     /// The form that stock senders use.
     #[must_use]
     pub const fn new(id: MessageId) -> Self {
-        Self { id, spare: 0 }
+        Self { id, reserved: 0 }
     }
 }
 
@@ -161,9 +161,9 @@ impl Message<'_> {
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         match self {
-            Self::Ack(ack) => 4 + ack.id.part.is_some() as usize,
+            Self::Ack(ack) => 4 + ack.id.fragment.is_some() as usize,
             Self::Keepalive => 1,
-            Self::Control(control) => CONTROL_HEADER + control.body.wire_len() + control.tail.len(),
+            Self::Control(control) => CONTROL_HEADER_LEN + control.body.wire_len() + control.tail.len(),
             Self::Data(data) => data.delivery.header_len() + data.payload.len(),
         }
     }
@@ -175,11 +175,11 @@ impl Message<'_> {
         match self {
             Self::Ack(_) | Self::Keepalive => None,
             Self::Control(Control { reliable, seq, .. }) => {
-                reliable.then_some(MessageId { channel: Channel::Control, seq: *seq, part: None })
+                reliable.then_some(MessageId { channel: Channel::Control, seq: *seq, fragment: None })
             }
             Self::Data(Data { delivery, .. }) => {
-                let part = delivery.part().map(crate::Part::index);
-                delivery.seq().map(|seq| MessageId { channel: Channel::Game, seq, part })
+                let part = delivery.fragment().map(crate::Fragment::index);
+                delivery.seq().map(|seq| MessageId { channel: Channel::Game, seq, fragment: part })
             }
         }
     }
@@ -274,13 +274,13 @@ impl fmt::Display for BootReason {
 }
 
 /// Type, word and sequence number of a control message.
-pub(crate) const CONTROL_HEADER: usize = 5;
+pub(crate) const CONTROL_HEADER_LEN: usize = 5;
 /// Flag bit 0 of an ACK: it names a part.
-pub(crate) const ACK_PART: u8 = 0b01;
+pub(crate) const ACK_FRAGMENT: u8 = 0b01;
 /// Flag bit 1 of an ACK: it names a message of the control channel.
 pub(crate) const ACK_CONTROL: u8 = 0b10;
 /// The flag bits of an ACK that mean nothing.
-pub(crate) const ACK_SPARE: u8 = !(ACK_PART | ACK_CONTROL);
+pub(crate) const ACK_RESERVED: u8 = !(ACK_FRAGMENT | ACK_CONTROL);
 /// Bit 15 of the word: reliable.
 pub(crate) const RELIABLE: u16 = 1 << 15;
 /// Bit 14 of the word: urgent.
@@ -288,6 +288,6 @@ pub(crate) const URGENT: u16 = 1 << 14;
 /// Bit 13 of the word in data messages: a part.
 pub(crate) const FRAGMENT: u16 = 1 << 13;
 /// The size in the word of a data message (T-12).
-pub(crate) const DATA_SIZE: u16 = FRAGMENT - 1;
+pub(crate) const DATA_SIZE_MASK: u16 = FRAGMENT - 1;
 /// The size in the word of a control message (T-13).
-pub(crate) const CONTROL_SIZE: u16 = URGENT - 1;
+pub(crate) const CONTROL_SIZE_MASK: u16 = URGENT - 1;

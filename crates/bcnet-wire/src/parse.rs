@@ -12,44 +12,49 @@ use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
 
 use crate::message::{
-    ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_HEADER, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT,
+    ACK_CONTROL, ACK_FRAGMENT, ACK_RESERVED, CONTROL_HEADER_LEN, CONTROL_SIZE_MASK, DATA_SIZE_MASK, FRAGMENT,
+    RELIABLE, URGENT,
 };
 use crate::{
-    Ack, Body, BootReason, Channel, Control, Data, Delivery, Field, Kind, Message, MessageId, Part, PeerId,
-    Reason, Role, Seq, Text, WireError,
+    Ack, Body, BootReason, Channel, Control, Data, Delivery, Field, Fragment, Kind, Message, MessageId,
+    PeerId, Role, Seq, Text, WireError, WireErrorReason,
 };
 
 /// Who sent the datagram, as far as it is known; a connect is told apart by it (T-35).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
+pub(crate) struct DatagramOrigin {
     pub(crate) role: Option<Role>,
     pub(crate) sender: Option<PeerId>,
 }
 
-impl Origin {
+impl DatagramOrigin {
     /// T-35: the host sends replies and everyone else requests. Where nobody says who sent it, ids that only a
     /// client or only the host has tell; a request is too long to be a reply, which settles the rest.
     fn is_reply(self, size: usize) -> bool {
         match (self.role, self.sender) {
             (Some(role), _) => role == Role::Host,
             (None, Some(id)) if id == PeerId::UNASSIGNED || id.is_assignable() => false,
-            (None, _) => size < MIN_REQUEST,
+            (None, _) => size < MIN_REQUEST_SIZE,
         }
     }
 }
 
 /// Reads the message at byte `at` of the datagram, of which `bytes` is left, and what follows it.
 #[inline(always)]
-pub(crate) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
+pub(crate) fn message(
+    bytes: &[u8],
+    at: usize,
+    origin: DatagramOrigin,
+) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&kind) = bytes.first() else {
-        return Err(WireError { at, field: Field::Type, reason: Reason::Truncated });
+        return Err(WireError { at, field: Field::Type, reason: WireErrorReason::Truncated });
     };
     match Kind(kind) {
         Kind::DATA => data(bytes, at),
         Kind::ACK => ack(bytes, at),
         Kind::KEEPALIVE => Ok((Message::Keepalive, bytes.get(1..).unwrap_or_default())),
         Kind::IDENTITY | Kind::CONNECT | Kind::BOOT | Kind::DISCONNECT => control(bytes, at, origin),
-        unknown => Err(WireError { at, field: Field::Type, reason: Reason::UnknownType(unknown) }),
+        unknown => Err(WireError { at, field: Field::Type, reason: WireErrorReason::UnknownType(unknown) }),
     }
 }
 
@@ -58,7 +63,7 @@ pub(crate) fn message(bytes: &[u8], at: usize, origin: Origin) -> Result<(Messag
 pub(crate) fn add_message<'a>(
     bytes: &'a [u8],
     at: usize,
-    origin: Origin,
+    origin: DatagramOrigin,
     messages: &mut Vec<Message<'a>>,
 ) -> Result<&'a [u8], WireError> {
     let (message, rest) = match bytes.first().map(|kind| Kind(*kind)) {
@@ -83,7 +88,7 @@ pub(crate) fn add_message<'a>(
 #[inline(always)]
 pub fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
     match *bytes {
-        [kind, low, high, flags, ref rest @ ..] if kind == Kind::ACK.0 && flags & ACK_PART == 0 => {
+        [kind, low, high, flags, ref rest @ ..] if kind == Kind::ACK.0 && flags & ACK_FRAGMENT == 0 => {
             let channel = if flags & ACK_CONTROL == 0 { Channel::Game } else { Channel::Control };
             Some(((channel, Seq(u16::from_le_bytes([low, high]))), rest))
         }
@@ -93,7 +98,7 @@ pub fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
 
 /// A whole reliable game payload.
 #[derive(Debug, Clone, Copy)]
-pub struct Whole<'a> {
+pub struct WholeData<'a> {
     /// Its number.
     pub seq: Seq,
     /// What it carries.
@@ -102,14 +107,14 @@ pub struct Whole<'a> {
 
 /// As [`parse_plain_ack`](crate::encoded::parse_plain_ack), for a whole reliable game payload.
 #[inline(always)]
-pub fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
+pub fn whole_data(bytes: &[u8]) -> Option<(WholeData<'_>, &[u8])> {
     match *bytes {
         [kind, low, high, a, b, ref rest @ ..] if kind == Kind::DATA.0 => {
             let word = u16::from_le_bytes([low, high]);
-            let len = usize::from(word & DATA_SIZE).checked_sub(5)?;
+            let len = usize::from(word & DATA_SIZE_MASK).checked_sub(5)?;
             let (payload, rest) = rest.split_at_checked(len)?;
             let seq = Seq(u16::from_le_bytes([a, b]));
-            (word & (RELIABLE | FRAGMENT) == RELIABLE).then_some((Whole { seq, payload }, rest))
+            (word & (RELIABLE | FRAGMENT) == RELIABLE).then_some((WholeData { seq, payload }, rest))
         }
         _ => None,
     }
@@ -119,43 +124,47 @@ pub fn whole_data(bytes: &[u8]) -> Option<(Whole<'_>, &[u8])> {
 #[inline(always)]
 fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some((&[_, low, high, flags], rest)) = bytes.split_first_chunk() else {
-        return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Sequence), (1, Field::Flags)]));
+        return Err(truncated_field_error(
+            bytes,
+            at,
+            &[(1, Field::Type), (2, Field::Sequence), (1, Field::Flags)],
+        ));
     };
-    let (part, rest) = if flags & ACK_PART == 0 {
+    let (part, rest) = if flags & ACK_FRAGMENT == 0 {
         (None, rest)
     } else if let Some((&part, rest)) = rest.split_first() {
         (Some(part), rest)
     } else {
-        return Err(truncated(bytes, at, Field::Part));
+        return Err(truncated_error(bytes, at, Field::Part));
     };
     let channel = if flags & ACK_CONTROL == 0 { Channel::Game } else { Channel::Control };
-    let id = MessageId { channel, seq: Seq(u16::from_le_bytes([low, high])), part };
-    Ok((Message::Ack(Ack { id, spare: flags & ACK_SPARE }), rest))
+    let id = MessageId { channel, seq: Seq(u16::from_le_bytes([low, high])), fragment: part };
+    Ok((Message::Ack(Ack { id, reserved: flags & ACK_RESERVED }), rest))
 }
 
 /// T-12, T-15, T-20.
 #[inline(always)]
 fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&[_, low, high]) = bytes.first_chunk() else {
-        return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
+        return Err(truncated_field_error(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
     };
     let word = u16::from_le_bytes([low, high]);
-    let size = word & DATA_SIZE;
+    let size = word & DATA_SIZE_MASK;
     let least = 3 + if word & RELIABLE == 0 { 0 } else { 2 } + if word & FRAGMENT == 0 { 0 } else { 1 };
     if size < least {
-        return Err(bad_size(at, size, least));
+        return Err(bad_size_error(at, size, least));
     }
     let Some((message, rest)) = bytes.split_at_checked(usize::from(size)) else {
-        return Err(cut_data(bytes, at, word));
+        return Err(truncated_data_error(bytes, at, word));
     };
     let Some((seq, body)) = sequence(message, word) else {
-        return Err(bad_size(at, size, least));
+        return Err(bad_size_error(at, size, least));
     };
     let (delivery, payload) = if word & FRAGMENT == 0 {
         (seq.map_or(Delivery::Unreliable, Delivery::Reliable), body)
     } else {
-        let (part, payload) = part(body, at + message.len() - body.len(), at, size)?;
-        (seq.map_or(Delivery::UnreliablePart(part), |seq| Delivery::Fragment(seq, part)), payload)
+        let (part, payload) = fragment(body, at + message.len() - body.len(), at, size)?;
+        (seq.map_or(Delivery::UnreliableFragment(part), |seq| Delivery::Fragment(seq, part)), payload)
     };
     Ok((Message::Data(Data { delivery, urgent: word & URGENT != 0, payload }), rest))
 }
@@ -173,43 +182,46 @@ fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
 
 /// Returns the index of a part and, with index 0, the total (T-20, T-22). `index_at` is where the index lies.
 #[inline(always)]
-fn part(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Part, &[u8]), WireError> {
-    let too_small = || bad_size(at, size, size + 1);
+fn fragment(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Fragment, &[u8]), WireError> {
+    let too_small = || bad_size_error(at, size, size + 1);
     let Some((&index, rest)) = body.split_first() else { return Err(too_small()) };
     if let Some(index) = NonZeroU8::new(index) {
-        return Ok((Part::Later { index }, rest));
+        return Ok((Fragment::Later { index }, rest));
     }
     let Some((&total, rest)) = rest.split_first() else { return Err(too_small()) };
-    let zero =
-        WireError { at: index_at + 1, field: Field::Total, reason: Reason::BadSize { found: 0, least: 1 } };
-    Ok((Part::First { total: NonZeroU8::new(total).ok_or(zero)? }, rest))
+    let zero = WireError {
+        at: index_at + 1,
+        field: Field::Total,
+        reason: WireErrorReason::BadSize { found: 0, least: 1 },
+    };
+    Ok((Fragment::First { total: NonZeroU8::new(total).ok_or(zero)? }, rest))
 }
 
 /// T-13, T-16, T-33 to T-38.
 #[inline(never)]
-fn control(bytes: &[u8], at: usize, origin: Origin) -> Result<(Message<'_>, &[u8]), WireError> {
+fn control(bytes: &[u8], at: usize, origin: DatagramOrigin) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&[kind, low, high]) = bytes.first_chunk() else {
-        return Err(cut(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
+        return Err(truncated_field_error(bytes, at, &[(1, Field::Type), (2, Field::Size)]));
     };
     let kind = Kind(kind);
     let word = u16::from_le_bytes([low, high]);
-    let size = word & CONTROL_SIZE;
+    let size = word & CONTROL_SIZE_MASK;
     let reply = kind == Kind::CONNECT && origin.is_reply(usize::from(size));
     let layout = layout(kind, reply);
     let least = layout.iter().map(|(len, _)| len).sum::<u16>();
     if size < least {
-        return Err(bad_size(at, size, least));
+        return Err(bad_size_error(at, size, least));
     }
     let Some((message, rest)) = bytes.split_at_checked(usize::from(size)) else {
-        return Err(cut(bytes, at, layout));
+        return Err(truncated_field_error(bytes, at, layout));
     };
-    let Some((&[_, _, _, low, high], body)) = message.split_first_chunk::<CONTROL_HEADER>() else {
-        return Err(bad_size(at, size, least));
+    let Some((&[_, _, _, low, high], body)) = message.split_first_chunk::<CONTROL_HEADER_LEN>() else {
+        return Err(bad_size_error(at, size, least));
     };
     let (body, tail) = self::body(kind, reply, body).ok_or_else(|| {
         // Every fixed field fits by now, so it is the text at the end that cannot be read.
         let (_, field) = layout.last().copied().unwrap_or((0, Field::Message));
-        WireError { at: at + usize::from(least) - 2, field, reason: Reason::BadText }
+        WireError { at: at + usize::from(least) - 2, field, reason: WireErrorReason::BadText }
     })?;
     let seq = Seq(u16::from_le_bytes([low, high]));
     let control = Control { seq, reliable: word & RELIABLE != 0, urgent: word & URGENT != 0, body, tail };
@@ -268,7 +280,7 @@ fn layout(kind: Kind, reply: bool) -> &'static [(u16, Field)] {
 
 /// The datagram ends inside a data message: in which field?
 #[cold]
-fn cut_data(bytes: &[u8], at: usize, word: u16) -> WireError {
+fn truncated_data_error(bytes: &[u8], at: usize, word: u16) -> WireError {
     let sequence = if word & RELIABLE == 0 { 0 } else { 2 };
     let part = if word & FRAGMENT == 0 { 0 } else { 1 };
     let first = part == 1 && bytes.get(usize::from(3 + sequence)) == Some(&0);
@@ -280,13 +292,13 @@ fn cut_data(bytes: &[u8], at: usize, word: u16) -> WireError {
         (u16::from(first), Field::Total),
         (0, Field::Payload),
     ];
-    cut(bytes, at, &fields)
+    truncated_field_error(bytes, at, &fields)
 }
 
 /// Returns the datagram ends before the message does. The first field that is not whole in its least form was cut; if
 /// all are, the last one goes on.
 #[cold]
-fn cut(bytes: &[u8], at: usize, fields: &[(u16, Field)]) -> WireError {
+fn truncated_field_error(bytes: &[u8], at: usize, fields: &[(u16, Field)]) -> WireError {
     let mut end = 0;
     let mut field = Field::Message;
     for (len, name) in fields {
@@ -296,18 +308,18 @@ fn cut(bytes: &[u8], at: usize, fields: &[(u16, Field)]) -> WireError {
             break;
         }
     }
-    truncated(bytes, at, field)
+    truncated_error(bytes, at, field)
 }
 
 #[cold]
-fn truncated(bytes: &[u8], at: usize, field: Field) -> WireError {
-    WireError { at: at + bytes.len(), field, reason: Reason::Truncated }
+fn truncated_error(bytes: &[u8], at: usize, field: Field) -> WireError {
+    WireError { at: at + bytes.len(), field, reason: WireErrorReason::Truncated }
 }
 
 #[cold]
-fn bad_size(at: usize, found: u16, least: u16) -> WireError {
-    WireError { at: at + 1, field: Field::Size, reason: Reason::BadSize { found, least } }
+fn bad_size_error(at: usize, found: u16, least: u16) -> WireError {
+    WireError { at: at + 1, field: Field::Size, reason: WireErrorReason::BadSize { found, least } }
 }
 
 /// The size of a connect request with an empty password.
-const MIN_REQUEST: usize = 15;
+const MIN_REQUEST_SIZE: usize = 15;

@@ -10,7 +10,7 @@ use crate::{Channel, MessageId, PeerId};
 ///
 /// An engine tells its own, an observer what it has put together from the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queues {
+pub struct PeerQueues {
     /// To whom the messages go.
     pub peer: PeerId,
     /// What was sent and waits for its ACK, in the order of first sending.
@@ -25,7 +25,7 @@ pub struct QueuedMessage {
     /// Which.
     pub id: MessageId,
     /// How often it was sent again.
-    pub repeats: u32,
+    pub retransmissions: u32,
     /// The time from its last sending to the next.
     pub interval: Duration,
 }
@@ -40,27 +40,29 @@ pub struct QueuedAck {
 }
 
 /// In the manner of the queue dumps that were taken of the original engine.
-impl fmt::Display for Queues {
+impl fmt::Display for PeerQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (retx, acks) = (self.retransmit.len(), self.acks.len());
         write!(f, "peer={} retxQ={retx} ackOutQ={acks}", self.peer.0)?;
-        for (i, QueuedMessage { id, repeats, interval }) in self.retransmit.iter().enumerate() {
+        for (i, QueuedMessage { id, retransmissions: repeats, interval }) in
+            self.retransmit.iter().enumerate()
+        {
             let interval = interval.as_secs_f32();
-            write!(f, "\n  retx[{i}] {} rel=1 retx={repeats} intv={interval:.2}", Dumped(*id))?;
+            write!(f, "\n  retx[{i}] {} rel=1 retx={repeats} intv={interval:.2}", DumpedId(*id))?;
         }
         for (i, QueuedAck { id, sends }) in self.acks.iter().enumerate() {
             let below = u8::from(id.channel == Channel::Control);
-            write!(f, "\n  ack[{i}] {} below32={below} retx={sends}", Dumped(*id))?;
+            write!(f, "\n  ack[{i}] {} below32={below} retx={sends}", DumpedId(*id))?;
         }
         Ok(())
     }
 }
 
-struct Dumped(MessageId);
+struct DumpedId(MessageId);
 
-impl fmt::Display for Dumped {
+impl fmt::Display for DumpedId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MessageId { seq, part, .. } = self.0;
+        let MessageId { seq, fragment: part, .. } = self.0;
         match part {
             None => write!(f, "seq=0x{:04X} frag=0", seq.0),
             Some(part) => write!(f, "seq=0x{:04X} frag=1 idx={part}", seq.0),

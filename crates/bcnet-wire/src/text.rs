@@ -52,7 +52,7 @@ impl<'a> Text<'a> {
         let valid = decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit))).flatten();
         let blank = |c: char| if c.is_whitespace() { ' ' } else { c };
         let mut clean = Vec::new();
-        for c in valid.map(blank).filter(|c| is_shown(*c)) {
+        for c in valid.map(blank).filter(|c| is_printable(*c)) {
             let mut units = [0; 2];
             let units = c.encode_utf16(&mut units);
             if clean.len() + units.len() * NUL.len() > max {
@@ -62,8 +62,8 @@ impl<'a> Text<'a> {
                 clean.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
             }
         }
-        while clean.ends_with(&BLANK) {
-            clean.truncate(clean.len() - BLANK.len());
+        while clean.ends_with(&SPACE) {
+            clean.truncate(clean.len() - SPACE.len());
         }
         clean
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Quoted<'_> {
         for c in self.0.chars() {
             match c {
                 '"' | '\\' => write!(f, "\\{c}")?,
-                _ if !is_shown(c) => write!(f, "{}", c.escape_default())?,
+                _ if !is_printable(c) => write!(f, "{}", c.escape_default())?,
                 _ => f.write_char(c)?,
             }
         }
@@ -106,7 +106,7 @@ impl fmt::Display for Quoted<'_> {
 /// Returns whether a character of a text stands for something that can be seen, or for a blank. Those that do not control
 /// terminals, turn the direction of writing, have no width, or look like nothing at all.
 #[must_use]
-pub fn is_shown(c: char) -> bool {
+pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
@@ -130,4 +130,4 @@ pub fn is_shown(c: char) -> bool {
 /// The unit that ends a text.
 const NUL: [u8; 2] = [0, 0];
 /// The unit of a blank.
-const BLANK: [u8; 2] = [b' ', 0];
+const SPACE: [u8; 2] = [b' ', 0];

@@ -1,6 +1,8 @@
 //! Fills a caller's buffer with messages.
 
-use crate::message::{ACK_CONTROL, ACK_PART, ACK_SPARE, CONTROL_SIZE, DATA_SIZE, FRAGMENT, RELIABLE, URGENT};
+use crate::message::{
+    ACK_CONTROL, ACK_FRAGMENT, ACK_RESERVED, CONTROL_SIZE_MASK, DATA_SIZE_MASK, FRAGMENT, RELIABLE, URGENT,
+};
 use crate::{
     Ack, Body, Channel, Control, DATAGRAM_HEADER, Data, Delivery, Kind, MAX_DATAGRAM, Message, MessageId,
     PeerId, Seq,
@@ -42,7 +44,7 @@ impl<'b> Writer<'b> {
         let size = message.wire_len();
         let Some(end) = self.len.checked_add(size) else { return false };
         let Some(out) = self.buffer.get_mut(self.len..end) else { return false };
-        if !put(out, size, message) {
+        if !write_message(out, size, message) {
             return false;
         }
         self.len = end;
@@ -54,9 +56,11 @@ impl<'b> Writer<'b> {
     #[must_use]
     #[inline]
     pub fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
-        if let Some(part) = first.part {
+        if let Some(part) = first.fragment {
             let [kind, low, high, channel] = plain_ack(first.channel, first.seq);
-            return u8::from(count > 0 && self.push_encoded(&[kind, low, high, channel | ACK_PART, part]));
+            return u8::from(
+                count > 0 && self.push_encoded(&[kind, low, high, channel | ACK_FRAGMENT, part]),
+            );
         }
         let mut room = self.buffer.get_mut(self.len..).unwrap_or_default();
         let (mut written, max) = (0, count.min(u8::MAX - self.count));
@@ -100,14 +104,14 @@ impl<'b> Writer<'b> {
     /// Returns how many messages it can still take, however short.
     #[must_use]
     #[inline]
-    pub const fn room_messages(&self) -> u8 {
+    pub const fn free_messages(&self) -> u8 {
         u8::MAX - self.count
     }
 
     /// Returns the bytes that are still free.
     #[must_use]
     #[inline]
-    pub fn room(&self) -> usize {
+    pub fn free_bytes(&self) -> usize {
         self.buffer.len().saturating_sub(self.len)
     }
 
@@ -150,7 +154,7 @@ pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
             let [index, total] = part.to_bytes();
             ([kind, low, high, a, b, index, total], 5 + part.wire_len())
         }
-        Delivery::UnreliablePart(part) => {
+        Delivery::UnreliableFragment(part) => {
             let ([low, high], [index, total]) = ((word | FRAGMENT).to_le_bytes(), part.to_bytes());
             ([kind, low, high, index, total, 0, 0], 3 + part.wire_len())
         }
@@ -158,21 +162,21 @@ pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
 }
 
 /// Writes `message` into `out`, which is exactly its size. Returns `false` if the size does not fit its word.
-fn put(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
+fn write_message(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
     let kind = message.kind().0;
-    let mut out = Cursor { rest: out };
+    let mut out = MessageCursor { rest: out };
     match message {
         Message::Ack(ack) => out.ack(kind, *ack),
         Message::Keepalive => out.put([kind]),
         Message::Control(control) => {
-            let Some(size) = size_within(size, CONTROL_SIZE) else { return false };
+            let Some(size) = size_within(size, CONTROL_SIZE_MASK) else { return false };
             if control.body.has_text() && !control.tail.len().is_multiple_of(2) {
                 return false;
             }
             out.control(kind, size, control);
         }
         Message::Data(data) => {
-            let Some(size) = size_within(size, DATA_SIZE) else { return false };
+            let Some(size) = size_within(size, DATA_SIZE_MASK) else { return false };
             out.data(size, data);
         }
     }
@@ -188,11 +192,11 @@ const fn flag(set: bool, bit: u16) -> u16 {
 }
 
 /// The room of one message. It is exactly as large as [`Message::wire_len`] says, so nothing is left over or cut.
-struct Cursor<'b> {
+struct MessageCursor<'b> {
     rest: &'b mut [u8],
 }
 
-impl Cursor<'_> {
+impl MessageCursor<'_> {
     #[inline]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some((head, rest)) = core::mem::take(&mut self.rest).split_first_chunk_mut() {
@@ -209,12 +213,12 @@ impl Cursor<'_> {
         }
     }
 
-    fn ack(&mut self, kind: u8, Ack { id, spare }: Ack) {
+    fn ack(&mut self, kind: u8, Ack { id, reserved: spare }: Ack) {
         let [_, low, high, channel] = plain_ack(id.channel, id.seq);
-        let flags = channel | (spare & ACK_SPARE);
-        match id.part {
+        let flags = channel | (spare & ACK_RESERVED);
+        match id.fragment {
             None => self.put([kind, low, high, flags]),
-            Some(part) => self.put([kind, low, high, flags | ACK_PART, part]),
+            Some(part) => self.put([kind, low, high, flags | ACK_FRAGMENT, part]),
         }
     }
 

@@ -7,7 +7,7 @@ use bcnet_observe::NonStock;
 use bcnet_wire::cipher;
 use bcnet_wire::{Data, Datagram, Delivery, Message, PeerId, Seq, Writer};
 
-struct Counting;
+struct AllocationCounter;
 
 thread_local! {
     /// Of this thread only: the test harness allocates on its own.
@@ -16,7 +16,7 @@ thread_local! {
 
 #[expect(unsafe_code, reason = "an allocator cannot be written without")]
 // SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -30,14 +30,14 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: AllocationCounter = AllocationCounter;
 
 #[test]
 fn cipher_parse_and_write_do_not_allocate() {
     let payload = [0x1C; 36];
     let mut buffer = [0; 512];
     let mut other = [0; 512];
-    let mut heard = 0;
+    let mut parsed = 0;
 
     let before = ALLOCATIONS.get();
     for round in 0..100 {
@@ -54,12 +54,12 @@ fn cipher_parse_and_write_do_not_allocate() {
         cipher::encrypt_batch(&mut [&mut *datagram, &mut *other]);
         cipher::decrypt_batch(&mut [&mut *datagram, &mut *other]);
         let Ok(datagram) = Datagram::parse(datagram, None) else { panic!("written by us") };
-        heard += datagram.messages().filter(|message| NonStock::of(message).is_empty()).count();
+        parsed += datagram.messages().filter(|message| NonStock::of(message).is_empty()).count();
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert_eq!(heard, 1200);
+    assert_eq!(parsed, 1200);
 
     // The counter does count.
-    drop(Box::new([heard; 4]));
+    drop(Box::new([parsed; 4]));
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }

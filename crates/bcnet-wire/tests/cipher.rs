@@ -4,11 +4,11 @@ mod oracle;
 
 use bcnet_wire::cipher::{self, portable};
 
-type One = fn(&mut [u8]);
-type Batch = fn(&mut [&mut [u8]]);
+type CipherFn = fn(&mut [u8]);
+type BatchCipherFn = fn(&mut [&mut [u8]]);
 
 /// The single form, the batch form and the textbook form of each direction, for both kernels.
-const DIRECTIONS: [(&str, One, Batch, One); 4] = [
+const DIRECTIONS: [(&str, CipherFn, BatchCipherFn, CipherFn); 4] = [
     ("encrypt", cipher::encrypt, cipher::encrypt_batch, oracle::encrypt),
     ("decrypt", cipher::decrypt, cipher::decrypt_batch, oracle::decrypt),
     ("portable encrypt", portable::encrypt, portable::encrypt_batch, oracle::encrypt),
@@ -21,15 +21,15 @@ const CAPTURED_WIRE: [u8; 8] = [0x01, 0xD7, 0x33, 0x68, 0xC3, 0xBF, 0x76, 0xDB];
 /// T-42: key and rounds are those of the game, or these bytes would differ.
 #[test]
 fn the_captured_datagram_is_reproduced_in_both_directions() {
-    assert_eq!(after(cipher::encrypt, &CAPTURED_PLAIN), CAPTURED_WIRE);
-    assert_eq!(after(cipher::decrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
+    assert_eq!(applied(cipher::encrypt, &CAPTURED_PLAIN), CAPTURED_WIRE);
+    assert_eq!(applied(cipher::decrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
 }
 
 /// T-42: deriving all five words before the first round is a different cipher.
 #[test]
-fn words_are_derived_round_by_round_and_not_all_first() {
-    let interleaved = Wide { words_first: false }.encrypt(&CAPTURED_PLAIN);
-    let words_first = Wide { words_first: true }.encrypt(&CAPTURED_PLAIN);
+fn key_words_are_derived_round_by_round() {
+    let interleaved = WideTextbook { words_first: false }.encrypt(&CAPTURED_PLAIN);
+    let words_first = WideTextbook { words_first: true }.encrypt(&CAPTURED_PLAIN);
     assert_eq!(interleaved, CAPTURED_WIRE);
     assert_ne!(words_first, CAPTURED_WIRE);
 }
@@ -37,7 +37,7 @@ fn words_are_derived_round_by_round_and_not_all_first() {
 /// T-42, T-43: sums, words and accumulator of the first byte, by hand from the rule.
 #[test]
 fn the_first_byte_has_the_known_sums_words_and_mask() {
-    let (sums, words, accumulator) = Wide { words_first: false }.first_byte();
+    let (sums, words, accumulator) = WideTextbook { words_first: false }.first_byte();
     assert_eq!(sums, [0x00586BF8, 0x063BCF2D, 0x73E29D63, 0x2D4F6146, 0xF1327582]);
     assert_eq!(words, [0x13FC735D, 0xF0688475, 0xB6E84E01, 0x988996B5, 0x987F9FA5]);
     assert_eq!(accumulator, 0xFC769D4B);
@@ -48,17 +48,17 @@ fn the_first_byte_has_the_known_sums_words_and_mask() {
 #[test]
 fn the_first_mask_byte_is_d6() {
     for byte in 0..=0xFF {
-        assert_eq!(after(cipher::encrypt, &[0, byte]), [0, byte ^ 0xD6]);
-        assert_eq!(after(cipher::decrypt, &[0, byte]), [0, byte ^ 0xD6]);
+        assert_eq!(applied(cipher::encrypt, &[0, byte]), [0, byte ^ 0xD6]);
+        assert_eq!(applied(cipher::decrypt, &[0, byte]), [0, byte ^ 0xD6]);
     }
 }
 
 /// T-40: byte 0 is neither changed nor part of the key.
 #[test]
-fn byte_0_stays_clear_and_has_no_influence() {
+fn byte_0_is_not_encrypted_and_has_no_influence() {
     for (name, one, batch, _) in DIRECTIONS {
-        for form in [Form::One(one), Form::Batch(batch)] {
-            let body = Random(40).bytes(300);
+        for form in [CipherForm::One(one), CipherForm::Batch(batch)] {
+            let body = SplitMix(40).bytes(300);
             let [zero, high] = [0x00, 0xFF].map(|first| form.apply(&[[&[first], &body[..]].concat()]));
             assert_eq!((zero[0][0], high[0][0]), (0x00, 0xFF), "{name}");
             assert_eq!(zero[0][1..], high[0][1..], "{name}");
@@ -69,12 +69,12 @@ fn byte_0_stays_clear_and_has_no_influence() {
 
 /// T-40: nothing but byte 0 is nothing to encipher.
 #[test]
-fn datagrams_of_no_byte_and_of_one_byte_are_unchanged() {
+fn empty_and_one_byte_datagrams_are_unchanged() {
     for (_, one, batch, _) in DIRECTIONS {
-        assert_eq!(after(one, &[]), [0u8; 0]);
-        assert_eq!(after(one, &[0x5C]), [0x5C]);
+        assert_eq!(applied(one, &[]), [0u8; 0]);
+        assert_eq!(applied(one, &[0x5C]), [0x5C]);
         let datagrams = vec![vec![], vec![0x5C], vec![], vec![0x01]];
-        assert_eq!(Form::Batch(batch).apply(&datagrams), datagrams);
+        assert_eq!(CipherForm::Batch(batch).apply(&datagrams), datagrams);
         batch(&mut []);
     }
 }
@@ -83,10 +83,10 @@ fn datagrams_of_no_byte_and_of_one_byte_are_unchanged() {
 #[test]
 fn the_state_restarts_for_each_datagram() {
     for (name, one, batch, _) in DIRECTIONS {
-        let datagram = Random(41).bytes(200);
-        let want = after(one, &datagram);
-        assert_eq!(after(one, &datagram), want, "{name}");
-        assert_eq!(Form::Batch(batch).apply(&vec![datagram; 100]), vec![want; 100], "{name}");
+        let datagram = SplitMix(41).bytes(200);
+        let want = applied(one, &datagram);
+        assert_eq!(applied(one, &datagram), want, "{name}");
+        assert_eq!(CipherForm::Batch(batch).apply(&vec![datagram; 100]), vec![want; 100], "{name}");
     }
 }
 
@@ -94,28 +94,28 @@ fn the_state_restarts_for_each_datagram() {
 #[test]
 fn the_key_changes_with_the_plaintext_in_both_directions() {
     // Equal plaintext after a difference: the masks differ although the plaintext no longer does.
-    let [one, two] = [[0, 1, 0, 0], [0, 2, 0, 0]].map(|plain| after(cipher::encrypt, &plain));
+    let [one, two] = [[0, 1, 0, 0], [0, 2, 0, 0]].map(|plain| applied(cipher::encrypt, &plain));
     assert_ne!(one[2..], two[2..]);
     // Deciphering keyed by its input would be enciphering again, and that does not return the plaintext.
-    assert_ne!(after(cipher::encrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
-    assert_eq!(after(cipher::decrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
+    assert_ne!(applied(cipher::encrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
+    assert_eq!(applied(cipher::decrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
 }
 
 /// T-45: the program's 32-bit arithmetic on sign-extended bytes gives the same wire bytes as 16 bits do.
 #[test]
 fn sixteen_bit_arithmetic_is_enough() {
-    let mut random = Random(45);
+    let mut random = SplitMix(45);
     for length in 0..300 {
         let plain = random.bytes(length);
-        let wide = Wide { words_first: false }.encrypt(&plain);
-        assert_eq!(after(oracle::encrypt, &plain), wide, "{length} bytes");
-        assert_eq!(after(cipher::encrypt, &plain), wide, "{length} bytes");
+        let wide = WideTextbook { words_first: false }.encrypt(&plain);
+        assert_eq!(applied(oracle::encrypt, &plain), wide, "{length} bytes");
+        assert_eq!(applied(cipher::encrypt, &plain), wide, "{length} bytes");
     }
 }
 
 /// T-42: bodies worked out by hand from the rule.
 #[test]
-fn the_worked_bodies_are_reproduced() {
+fn worked_examples_are_reproduced() {
     let connect_request =
         [0x01, 0x03, 0x0F, 0xC0, 0x00, 0x00, 0x0A, 0x0A, 0x0A, 0xEF, 0x5F, 0x0A, 0x00, 0x00, 0x00, 0x00];
     let connect_request_wire =
@@ -129,8 +129,8 @@ fn the_worked_bodies_are_reproduced() {
     ];
     for (plain, wire) in worked {
         let [plain, wire] = [plain, wire].map(|body| [&[0xFF], body].concat());
-        assert_eq!(after(cipher::encrypt, &plain), wire);
-        assert_eq!(after(cipher::decrypt, &wire), plain);
+        assert_eq!(applied(cipher::encrypt, &plain), wire);
+        assert_eq!(applied(cipher::decrypt, &wire), plain);
     }
 }
 
@@ -143,10 +143,10 @@ fn the_stored_vectors_are_reproduced_in_both_directions() {
     assert_eq!(vectors.len(), 12);
     let side = |name: &str| vectors.iter().map(|v| unhex(&v[name])).collect::<Vec<_>>();
     let (plain, wire) = (side("plain_hex"), side("wire_hex"));
-    for form in [Form::One(cipher::encrypt), Form::Batch(cipher::encrypt_batch)] {
+    for form in [CipherForm::One(cipher::encrypt), CipherForm::Batch(cipher::encrypt_batch)] {
         assert_eq!(form.apply(&plain), wire);
     }
-    for form in [Form::One(cipher::decrypt), Form::Batch(cipher::decrypt_batch)] {
+    for form in [CipherForm::One(cipher::decrypt), CipherForm::Batch(cipher::decrypt_batch)] {
         assert_eq!(form.apply(&wire), plain);
     }
 }
@@ -154,21 +154,21 @@ fn the_stored_vectors_are_reproduced_in_both_directions() {
 /// T-42, T-44: every length around every block size, on random bytes.
 #[test]
 fn all_lengths_agree_with_the_textbook_and_return_to_the_plaintext() {
-    let mut random = Random(42);
+    let mut random = SplitMix(42);
     for length in 0..=600 {
         let plain = random.bytes(length);
-        let wire = after(oracle::encrypt, &plain);
-        assert_eq!(after(cipher::encrypt, &plain), wire, "{length} bytes");
-        assert_eq!(after(portable::encrypt, &plain), wire, "{length} bytes");
-        assert_eq!(after(cipher::decrypt, &wire), plain, "{length} bytes");
-        assert_eq!(after(cipher::encrypt, &after(cipher::decrypt, &plain)), plain, "{length} bytes");
+        let wire = applied(oracle::encrypt, &plain);
+        assert_eq!(applied(cipher::encrypt, &plain), wire, "{length} bytes");
+        assert_eq!(applied(portable::encrypt, &plain), wire, "{length} bytes");
+        assert_eq!(applied(cipher::decrypt, &wire), plain, "{length} bytes");
+        assert_eq!(applied(cipher::encrypt, &applied(cipher::decrypt, &plain)), plain, "{length} bytes");
     }
 }
 
 /// T-41: a batch is its datagrams one by one, for every count and any mix of lengths.
 #[test]
 fn a_batch_equals_its_datagrams_one_by_one() {
-    let mut random = Random(43);
+    let mut random = SplitMix(43);
     for count in 0..=40 {
         for longest in [1, 2, 3, 9, 18, 40, 70, 200, 600] {
             let lengths: Vec<_> = (0..count).map(|_| random.below(longest + 1)).collect();
@@ -180,7 +180,7 @@ fn a_batch_equals_its_datagrams_one_by_one() {
 /// T-41: as above for lengths that chance does not bring about.
 #[test]
 fn batches_of_extreme_lengths_equal_their_datagrams_one_by_one() {
-    let mut random = Random(44);
+    let mut random = SplitMix(44);
     for length in [0, 1, 2, 16, 17, 18, 33, 511, 512] {
         for count in [1, 4, 5, 8, 9, 15, 16, 17, 32, 33, 64] {
             assert_batch(&mut random, &vec![length; count]);
@@ -196,29 +196,29 @@ fn batches_of_extreme_lengths_equal_their_datagrams_one_by_one() {
 }
 
 /// Compares both directions of a batch of random bytes with the textbook form.
-fn assert_batch(random: &mut Random, lengths: &[usize]) {
+fn assert_batch(random: &mut SplitMix, lengths: &[usize]) {
     let datagrams: Vec<_> = lengths.iter().map(|&length| random.bytes(length)).collect();
     for (name, _, batch, textbook) in DIRECTIONS {
-        let got = Form::Batch(batch).apply(&datagrams);
-        let want = Form::One(textbook).apply(&datagrams);
+        let got = CipherForm::Batch(batch).apply(&datagrams);
+        let want = CipherForm::One(textbook).apply(&datagrams);
         // Not assert_eq: the bytes of forty datagrams would bury the lengths.
         assert!(got == want, "{name} of lengths {lengths:?}");
     }
 }
 
 /// `datagram` after `cipher`.
-fn after(cipher: One, datagram: &[u8]) -> Vec<u8> {
+fn applied(cipher: CipherFn, datagram: &[u8]) -> Vec<u8> {
     let mut datagram = datagram.to_vec();
     cipher(&mut datagram);
     datagram
 }
 
-enum Form {
-    One(One),
-    Batch(Batch),
+enum CipherForm {
+    One(CipherFn),
+    Batch(BatchCipherFn),
 }
 
-impl Form {
+impl CipherForm {
     fn apply(&self, datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let mut datagrams = datagrams.to_vec();
         match self {
@@ -232,11 +232,11 @@ impl Form {
 }
 
 /// The rule as the game computes it, in 32 bits on sign-extended bytes; or misread, with the words first.
-struct Wide {
+struct WideTextbook {
     words_first: bool,
 }
 
-impl Wide {
+impl WideTextbook {
     const KEY: [u8; 10] = *b"AlbyRules!";
 
     fn encrypt(&self, plain: &[u8]) -> Vec<u8> {
@@ -280,9 +280,9 @@ impl Wide {
 }
 
 /// SplitMix64, seeded, so that a failure can be repeated.
-struct Random(u64);
+struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -2,7 +2,9 @@
 
 use bcnet_observe::NonStock;
 use bcnet_wire::cipher;
-use bcnet_wire::{Ack, Body, Control, Data, Datagram, Message, Part, Reason, Role, WireError, Writer};
+use bcnet_wire::{
+    Ack, Body, Control, Data, Datagram, Fragment, Message, Role, WireError, WireErrorReason, Writer,
+};
 use serde_json::{Map, Value, json};
 
 const TRANSPORT: &str = include_str!("../../../captures/transport.json");
@@ -13,7 +15,7 @@ fn complete_datagrams_decode_to_their_fields() {
     assert!(vectors.len() >= 11);
     for vector in vectors {
         let plain = bytes(&vector, "plain");
-        let datagram = good(&vector, Datagram::parse(&plain, direction(&vector)));
+        let datagram = expect_ok(&vector, Datagram::parse(&plain, sender_role(&vector)));
         let messages: Vec<Value> = datagram.messages().map(|message| fields(&message)).collect();
         let decoded = json!({"sender": datagram.sender().0, "messages": messages});
         assert_eq!(decoded, vector["decoded"], "{}", id(&vector));
@@ -24,10 +26,10 @@ fn complete_datagrams_decode_to_their_fields() {
 }
 
 #[test]
-fn complete_datagrams_are_written_back_byte_for_byte_plain_and_ciphered() {
+fn golden_datagrams_round_trip_plaintext_and_encrypted() {
     for vector in vectors("datagram", true) {
         let (plain, wire) = (bytes(&vector, "plain"), bytes(&vector, "wire"));
-        let datagram = good(&vector, Datagram::parse(&plain, direction(&vector)));
+        let datagram = expect_ok(&vector, Datagram::parse(&plain, sender_role(&vector)));
         let mut buffer = [0; 512];
         let mut writer = Writer::new(&mut buffer, datagram.sender());
         assert!(datagram.messages().all(|message| writer.push(&message)));
@@ -42,17 +44,17 @@ fn complete_datagrams_are_written_back_byte_for_byte_plain_and_ciphered() {
 
 /// T-35: without being told who sent them, sender ids and sizes are enough for all captured datagrams.
 #[test]
-fn captured_datagrams_read_the_same_without_a_direction() {
+fn captured_datagrams_parse_the_same_without_sender_role() {
     for vector in vectors("datagram", true) {
         let plain = bytes(&vector, "plain");
-        let (told, guessed) = (Datagram::parse(&plain, direction(&vector)), Datagram::parse(&plain, None));
-        let (told, guessed) = (good(&vector, told), good(&vector, guessed));
+        let (told, guessed) = (Datagram::parse(&plain, sender_role(&vector)), Datagram::parse(&plain, None));
+        let (told, guessed) = (expect_ok(&vector, told), expect_ok(&vector, guessed));
         assert!(told.messages().eq(guessed.messages()), "{}", id(&vector));
     }
 }
 
 #[test]
-fn complete_messages_decode_and_come_back() {
+fn golden_messages_round_trip() {
     let vectors = vectors("message", true);
     assert!(vectors.len() >= 13);
     for vector in vectors {
@@ -60,10 +62,10 @@ fn complete_messages_decode_and_come_back() {
             continue;
         }
         let plain = bytes(&vector, "plain");
-        let message = good(&vector, Message::parse(&plain, direction(&vector)));
+        let message = expect_ok(&vector, Message::parse(&plain, sender_role(&vector)));
         assert_eq!(fields(&message), vector["decoded"], "{}", id(&vector));
         assert!(NonStock::of(&message).is_empty());
-        assert_eq!(written(&message), plain, "{}", id(&vector));
+        assert_eq!(encode(&message), plain, "{}", id(&vector));
     }
 }
 
@@ -88,11 +90,11 @@ fn partial_vectors_are_truncated_at_their_end() {
         for vector in vectors(layer, false) {
             let plain = bytes(&vector, "plain");
             let result = match layer {
-                "datagram" => Datagram::parse(&plain, direction(&vector)).map(drop),
-                _ => Message::parse(&plain, direction(&vector)).map(drop),
+                "datagram" => Datagram::parse(&plain, sender_role(&vector)).map(drop),
+                _ => Message::parse(&plain, sender_role(&vector)).map(drop),
             };
             let WireError { at, reason, .. } = result.expect_err(id(&vector));
-            assert_eq!((at, reason), (plain.len(), Reason::Truncated), "{}", id(&vector));
+            assert_eq!((at, reason), (plain.len(), WireErrorReason::Truncated), "{}", id(&vector));
             seen += 1;
         }
     }
@@ -105,20 +107,25 @@ fn every_strict_prefix_of_a_golden_datagram_is_an_error() {
     for vector in vectors("datagram", true) {
         let plain = bytes(&vector, "plain");
         for len in 0..plain.len() {
-            let error = Datagram::parse(&plain[..len], direction(&vector)).expect_err(id(&vector));
-            assert_eq!((error.at, error.reason), (len, Reason::Truncated), "{} cut to {len}", id(&vector));
+            let error = Datagram::parse(&plain[..len], sender_role(&vector)).expect_err(id(&vector));
+            assert_eq!(
+                (error.at, error.reason),
+                (len, WireErrorReason::Truncated),
+                "{} cut to {len}",
+                id(&vector)
+            );
         }
     }
 }
 
 /// T-06: flipped bits give an error or another datagram, never a panic or bytes that do not come back.
 #[test]
-fn flipped_bits_never_panic_and_what_still_parses_comes_back() {
+fn bit_flips_never_panic_and_parsed_results_round_trip() {
     for vector in vectors("datagram", true) {
         let mut plain = bytes(&vector, "plain");
         for bit in 0..plain.len() * 8 {
             plain[bit / 8] ^= 1 << (bit % 8);
-            if let Ok(datagram) = Datagram::parse(&plain, direction(&vector)) {
+            if let Ok(datagram) = Datagram::parse(&plain, sender_role(&vector)) {
                 let mut buffer = vec![0; plain.len()];
                 let mut writer = Writer::new(&mut buffer, datagram.sender());
                 assert!(datagram.messages().all(|message| writer.push(&message)), "bit {bit}");
@@ -154,11 +161,11 @@ fn id(vector: &Map<String, Value>) -> &str {
     vector["id"].as_str().expect("an id")
 }
 
-fn good<T>(vector: &Map<String, Value>, result: Result<T, WireError>) -> T {
+fn expect_ok<T>(vector: &Map<String, Value>, result: Result<T, WireError>) -> T {
     result.unwrap_or_else(|error| panic!("{}: {error}", id(vector)))
 }
 
-fn direction(vector: &Map<String, Value>) -> Option<Role> {
+fn sender_role(vector: &Map<String, Value>) -> Option<Role> {
     match vector["direction"].as_str() {
         Some("S") => Some(Role::Host),
         Some("C") => Some(Role::Client),
@@ -178,7 +185,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn written(message: &Message<'_>) -> Vec<u8> {
+fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, bcnet_wire::PeerId::HOST);
     assert!(writer.push(message));
@@ -190,7 +197,7 @@ fn fields(message: &Message<'_>) -> Value {
     let head = json!({"type": message.kind().0, "kind": message.kind().name(), "len": message.wire_len()});
     let rest = match message {
         Message::Ack(Ack { id, .. }) => {
-            json!({"seq": id.seq.0, "channel": id.channel.to_string(), "part": id.part})
+            json!({"seq": id.seq.0, "channel": id.channel.to_string(), "part": id.fragment})
         }
         Message::Keepalive => json!({}),
         Message::Control(Control { seq, reliable, urgent, body, .. }) => {
@@ -211,10 +218,10 @@ fn fields(message: &Message<'_>) -> Value {
             merge(head, body)
         }
         Message::Data(Data { delivery, urgent, payload }) => {
-            let part = delivery.part();
+            let part = delivery.fragment();
             json!({
                 "reliable": delivery.seq().is_some(), "urgent": urgent, "seq": delivery.seq().map(|seq| seq.0),
-                "part": part.map(Part::index), "total": part.and_then(Part::total).map(|total| total.get()),
+                "part": part.map(Fragment::index), "total": part.and_then(Fragment::total).map(|total| total.get()),
                 "payload": hex(payload),
             })
         }

@@ -8,7 +8,7 @@ use std::num::NonZeroU8;
 
 use bcnet_observe::MessageBuffer;
 use bcnet_wire::{
-    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Fragment, Message, MessageId, PeerId,
     Role, Seq, Text, Writer,
 };
 use proptest::collection::vec;
@@ -19,7 +19,7 @@ use crate::lcg::Lcg;
 
 /// A message that owns its bytes.
 #[derive(Debug, Clone)]
-enum Owned {
+enum OwnedMessage {
     Ack(Ack),
     Keepalive,
     Control { seq: u16, reliable: bool, urgent: bool, body: OwnedBody, tail: Vec<u8> },
@@ -35,7 +35,7 @@ enum OwnedBody {
     Disconnect(u8, u32),
 }
 
-impl Owned {
+impl OwnedMessage {
     fn borrow(&self) -> Message<'_> {
         match self {
             Self::Ack(ack) => Message::Ack(*ack),
@@ -70,30 +70,33 @@ impl Owned {
     }
 }
 
-fn part() -> impl Strategy<Value = Part> {
+fn fragment() -> impl Strategy<Value = Fragment> {
     let byte = (1..=255_u8).prop_filter_map("not zero", NonZeroU8::new);
     prop_oneof![
-        byte.clone().prop_map(|total| Part::First { total }),
-        byte.prop_map(|index| Part::Later { index }),
+        byte.clone().prop_map(|total| Fragment::First { total }),
+        byte.prop_map(|index| Fragment::Later { index }),
     ]
 }
 
-fn ack() -> impl Strategy<Value = Owned> {
+fn ack() -> impl Strategy<Value = OwnedMessage> {
     (any::<bool>(), any::<u16>(), any::<Option<u8>>(), any::<u8>()).prop_map(|(control, seq, part, spare)| {
         let channel = if control { Channel::Control } else { Channel::Game };
-        Owned::Ack(Ack { id: MessageId { channel, seq: Seq(seq), part }, spare: spare & !3 })
+        OwnedMessage::Ack(Ack {
+            id: MessageId { channel, seq: Seq(seq), fragment: part },
+            reserved: spare & !3,
+        })
     })
 }
 
-fn data() -> impl Strategy<Value = Owned> {
+fn data() -> impl Strategy<Value = OwnedMessage> {
     let delivery = prop_oneof![
         Just(Delivery::Unreliable),
         any::<u16>().prop_map(|seq| Delivery::Reliable(Seq(seq))),
-        (any::<u16>(), part()).prop_map(|(seq, part)| Delivery::Fragment(Seq(seq), part)),
-        part().prop_map(Delivery::UnreliablePart),
+        (any::<u16>(), fragment()).prop_map(|(seq, part)| Delivery::Fragment(Seq(seq), part)),
+        fragment().prop_map(Delivery::UnreliableFragment),
     ];
     let fields = (delivery, any::<bool>(), vec(any::<u8>(), 0..500));
-    fields.prop_map(|(delivery, urgent, payload)| Owned::Data { delivery, urgent, payload })
+    fields.prop_map(|(delivery, urgent, payload)| OwnedMessage::Data { delivery, urgent, payload })
 }
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
@@ -104,7 +107,7 @@ fn even_tail() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<[u8; 2]>(), 0..3).prop_map(|units| units.concat())
 }
 
-fn control(role: Role) -> impl Strategy<Value = Owned> {
+fn control(role: Role) -> impl Strategy<Value = OwnedMessage> {
     let any_tail = || prop_oneof![3 => Just(Vec::new()), 1 => vec(any::<u8>(), 1..9)];
     let connect = match role {
         Role::Host => (any::<u8>().prop_map(OwnedBody::Reply), any_tail()).boxed(),
@@ -120,16 +123,16 @@ fn control(role: Role) -> impl Strategy<Value = Owned> {
         (any::<u8>(), any::<u32>()).prop_map(|(peer, address)| OwnedBody::Disconnect(peer, address));
     let body = prop_oneof![connect, (identity, even_tail()), (boot, any_tail()), (disconnect, any_tail())];
     (any::<u16>(), any::<bool>(), any::<bool>(), body).prop_map(|(seq, reliable, urgent, (body, tail))| {
-        Owned::Control { seq, reliable, urgent, body, tail }
+        OwnedMessage::Control { seq, reliable, urgent, body, tail }
     })
 }
 
 /// Everything that a peer of this role can say.
-fn messages(role: Role) -> impl Strategy<Value = Vec<Owned>> {
-    vec(prop_oneof![ack(), Just(Owned::Keepalive), control(role), data()], 1..=255)
+fn messages(role: Role) -> impl Strategy<Value = Vec<OwnedMessage>> {
+    vec(prop_oneof![ack(), Just(OwnedMessage::Keepalive), control(role), data()], 1..=255)
 }
 
-fn sides() -> impl Strategy<Value = (Role, Vec<Owned>)> {
+fn role_and_messages() -> impl Strategy<Value = (Role, Vec<OwnedMessage>)> {
     prop_oneof![
         messages(Role::Host).prop_map(|messages| (Role::Host, messages)),
         messages(Role::Client).prop_map(|messages| (Role::Client, messages)),
@@ -147,8 +150,8 @@ proptest! {
 
     /// T-01: what was pushed is what is read, in order, and the lengths add up.
     #[test]
-    fn what_is_written_is_read_back(sender: u8, (role, owned) in sides()) {
-        let messages: Vec<Message<'_>> = owned.iter().map(Owned::borrow).collect();
+    fn written_messages_are_parsed_back(sender: u8, (role, owned) in role_and_messages()) {
+        let messages: Vec<Message<'_>> = owned.iter().map(OwnedMessage::borrow).collect();
         let mut buffer = vec![0xEE; 255 * 600];
         let limit = buffer.len();
         let mut writer = Writer::with_limit(&mut buffer, PeerId(sender), limit);
@@ -164,11 +167,11 @@ proptest! {
 
     /// T-04: a writer never passes its limit and takes the longest beginning that fits.
     #[test]
-    fn a_writer_takes_what_fits_and_no_more(limit in 0..700_usize, (_, owned) in sides()) {
+    fn writer_accepts_exactly_what_fits(limit in 0..700_usize, (_, owned) in role_and_messages()) {
         let mut buffer = vec![0xEE; 700];
         let mut writer = Writer::with_limit(&mut buffer, PeerId::HOST, limit);
         let mut len = 2;
-        for message in owned.iter().map(Owned::borrow) {
+        for message in owned.iter().map(OwnedMessage::borrow) {
             let fits = len + message.wire_len() <= limit;
             prop_assert_eq!(writer.push(&message), fits);
             len += if fits { message.wire_len() } else { 0 };
@@ -180,8 +183,8 @@ proptest! {
 
     /// T-06: bytes that look like messages are read whole or refused, and what is read is written back.
     #[test]
-    fn whatever_parses_comes_back(role in prop_oneof![Just(None), Just(Some(Role::Host)), Just(Some(Role::Client))],
-                                  bytes in plausible()) {
+    fn parsed_datagrams_are_written_back(role in prop_oneof![Just(None), Just(Some(Role::Host)), Just(Some(Role::Client))],
+                                  bytes in plausible_datagrams()) {
         prop_assert!(readers_agree(&bytes, role));
         if let Ok(datagram) = Datagram::parse(&bytes, role) {
             let mut buffer = vec![0; bytes.len()];
@@ -210,7 +213,7 @@ fn readers_agree(bytes: &[u8], role: Option<Role>) -> bool {
 }
 
 /// Bytes with the types, words and counts of real datagrams, so that a good share of them parses.
-fn plausible() -> impl Strategy<Value = Vec<u8>> {
+fn plausible_datagrams() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![Just(0_u8), Just(1), Just(2), Just(3), Just(4), Just(5), Just(0x32), any::<u8>()];
     let flags = prop_oneof![Just(0xC0_u8), Just(0x80), Just(0xA0), Just(0x00), Just(0x20), any::<u8>()];
     let message = (kind, flags, vec(0..4_u8, 0..24)).prop_map(|(kind, flags, body)| match kind {

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_lab::{Options, Scenario, World, capture};
+use bcnet_lab::{RunOptions, Scenario, World, capture_datagrams};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::PeerId;
 use etherparse::PacketBuilder;
@@ -16,13 +16,14 @@ fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().context("name a file")?;
     let size: usize = arguments.next().context("tell a size in bytes")?.parse()?;
-    let scenario = Scenario::parse(BATTLE).expect("a scenario of the project");
+    let scenario = Scenario::parse(BATTLE_SCENARIO).expect("a scenario of the project");
     let mut out = BufWriter::new(File::create(path)?);
-    let mut written = put(&mut out, &[0xA1B2_C3D4, 0x0004_0002, 0, 0, MAX_PACKET, RAW], &[])?;
+    let mut written =
+        write_record(&mut out, &[0xA1B2_C3D4, 0x0004_0002, 0, 0, MAX_PACKET, LINKTYPE_RAW], &[])?;
     for seed in 1.. {
         let start = (scenario.settle + scenario.duration) * seed;
-        let options = Options { seed: Some(seed.into()), ..Options::default() };
-        for (meta, mut bytes) in capture(&scenario, &options, MAX_DATAGRAMS) {
+        let options = RunOptions { seed: Some(seed.into()), ..RunOptions::default() };
+        for (meta, mut bytes) in capture_datagrams(&scenario, &options, MAX_DATAGRAMS) {
             if written >= size {
                 return Ok(out.flush()?);
             }
@@ -35,7 +36,7 @@ fn main() -> anyhow::Result<()> {
             PacketBuilder::ipv4(from, to, 64).udp(PORT, PORT).write(&mut packet, &bytes)?;
             let length = u32::try_from(packet.len())?;
             let seconds = u32::try_from(at.as_secs())?;
-            written += put(&mut out, &[seconds, at.subsec_micros(), length, length], &packet)?;
+            written += write_record(&mut out, &[seconds, at.subsec_micros(), length, length], &packet)?;
         }
     }
     Ok(())
@@ -49,7 +50,7 @@ fn address(seed: u32, node: usize) -> [u8; 4] {
 }
 
 /// Writes numbers and what follows them. How many bytes that were.
-fn put(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::Result<usize> {
+fn write_record(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::Result<usize> {
     for number in numbers {
         out.write_all(&number.to_le_bytes())?;
     }
@@ -57,10 +58,10 @@ fn put(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::Result<us
     Ok(4 * numbers.len() + bytes.len())
 }
 
-const BATTLE: &str = include_str!("../../bcnet-lab/scenarios/battle-loss5.toml");
+const BATTLE_SCENARIO: &str = include_str!("../../bcnet-lab/scenarios/battle-loss5.toml");
 const PORT: u16 = 22101;
 /// IPv4 without a link.
-const RAW: u32 = 101;
+const LINKTYPE_RAW: u32 = 101;
 /// More than a battle has.
 const MAX_DATAGRAMS: usize = 1 << 20;
 const MAX_PACKET: u32 = 65_535;

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::Context;
-use bcnet_udp::{Batch, Io, Received, Socket};
+use bcnet_udp::{Batch, Io, ReceiveStatus, Socket};
 use mio::{Events, Interest, Poll, Token};
 
 fn main() -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ fn main() -> anyhow::Result<()> {
                 let received = socket.receive(&mut batch, 0, usize::MAX)?;
                 // What the system does not take is lost, as with any other socket.
                 drop(socket.send(&batch, 0..batch.len()));
-                if received == Received::All {
+                if received == ReceiveStatus::Drained {
                     break;
                 }
             }

@@ -5,21 +5,21 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// Returns how many allocations this thread has made.
-pub(crate) fn count() -> u64 {
-    COUNT.get()
+pub(crate) fn allocation_count() -> u64 {
+    ALLOCATION_COUNT.get()
 }
 
 thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
+    static ALLOCATION_COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
 // SAFETY: everything is left to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending has no counter any more.
-        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        let _ = ALLOCATION_COUNT.try_with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -30,11 +30,11 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        let _ = ALLOCATION_COUNT.try_with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promise.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -6,8 +6,8 @@ use std::{io, thread};
 
 /// A task for a thread of its own.
 #[derive(Debug)]
-pub(crate) struct Background {
-    wishes: Receiver<()>,
+pub(crate) struct BackgroundTask {
+    triggers: Receiver<()>,
 }
 
 /// Has a background task done once more.
@@ -22,10 +22,10 @@ impl Trigger {
     }
 }
 
-impl Background {
+impl BackgroundTask {
     pub(crate) fn new() -> (Trigger, Self) {
-        let (sender, wishes) = mpsc::sync_channel(1);
-        (Trigger(sender), Self { wishes })
+        let (sender, triggers) = mpsc::sync_channel(1);
+        (Trigger(sender), Self { triggers })
     }
 
     /// Starts the thread, which does `task` whenever its trigger is fired and, if the task says so, again after the time
@@ -36,18 +36,18 @@ impl Background {
         mut task: impl FnMut() -> Option<Duration> + Send + 'static,
     ) -> io::Result<()> {
         let run = move || {
-            let mut again = None;
-            while self.is_due(again) {
-                again = task();
+            let mut next_run = None;
+            while self.wait_until_due(next_run) {
+                next_run = task();
             }
         };
         thread::Builder::new().name(name.into()).spawn(run).map(drop)
     }
 
     /// Waits for the next time. Returns `false` if there is none.
-    fn is_due(&self, again: Option<Duration>) -> bool {
-        match again.map(|again| (again, self.wishes.recv_timeout(again))) {
-            None => self.wishes.recv().is_ok(),
+    fn wait_until_due(&self, next_run: Option<Duration>) -> bool {
+        match next_run.map(|again| (again, self.triggers.recv_timeout(again))) {
+            None => self.triggers.recv().is_ok(),
             Some((_, Ok(()) | Err(RecvTimeoutError::Timeout))) => true,
             Some((again, Err(RecvTimeoutError::Disconnected))) => {
                 thread::sleep(again);
@@ -62,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_done_when_asked_and_again_after_a_while() {
+    fn task_runs_on_trigger_and_again_after_its_delay() {
         let (done, times) = mpsc::channel();
-        let (trigger, background) = Background::new();
+        let (trigger, background) = BackgroundTask::new();
         let task = move || {
             done.send(()).unwrap_or_default();
             Some(Duration::from_millis(20))
@@ -79,9 +79,9 @@ mod tests {
     }
 
     #[test]
-    fn wishes_while_a_task_is_under_way_are_one_wish() {
+    fn triggers_during_a_run_cause_one_more_run() {
         let ((done, times), (go, gate)) = (mpsc::channel(), mpsc::channel::<()>());
-        let (trigger, background) = Background::new();
+        let (trigger, background) = BackgroundTask::new();
         let task = move || {
             done.send(()).unwrap_or_default();
             gate.recv().unwrap_or_default();

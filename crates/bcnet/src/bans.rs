@@ -3,7 +3,7 @@
 //! [`Bans`] knows no file and no clock: times are Unix seconds, given by the caller. [`load`] and [`save`] are the only
 //! file access; a crash at any moment leaves the old file or the new one, never half of one.
 
-mod moment;
+mod timestamp;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,35 +11,35 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use bcnet_control::short;
+use bcnet_control::escape_key;
 use bcnet_session::Network;
 
-use crate::config::{Document, Line, Problems, Table, Value, quoted, table};
-use crate::file::{directory, read_text, replace, try_replace};
-pub(crate) use moment::Moment;
+use crate::config::{ConfigValue, Document, Latin1Line, Problems, Table, quoted, table};
+use crate::file::{check_replaceable, parent_directory, read_text, replace};
+pub(crate) use timestamp::Timestamp;
 
 table! {
     /// An address or a network that may not play.
     Ban {
         /// Who may not play.
-        address: Network = Network::around(Ipv4Addr::UNSPECIFIED, 32),
+        address: Network = Network::containing(Ipv4Addr::UNSPECIFIED, 32),
         /// The name of the player who was meant, if it was one.
-        player: Line<64> = Line(String::new()),
+        player: Latin1Line<64> = Latin1Line(String::new()),
         /// Until when.
-        expires: Option<Moment> = None,
+        expires: Option<Timestamp> = None,
         /// Why.
-        reason: Line<200> = Line(String::new()),
+        reason: Latin1Line<200> = Latin1Line(String::new()),
         /// Who decided it.
-        by: Line<64> = Line(String::new()),
+        by: Latin1Line<64> = Latin1Line(String::new()),
         /// Since when.
-        since: Moment = Moment(0),
+        since: Timestamp = Timestamp(0),
     }
 }
 
 impl Ban {
     /// Returns whether it still counts.
     pub(crate) fn is_in_force(&self, now: u64) -> bool {
-        self.expires.is_none_or(|Moment(end)| now < end)
+        self.expires.is_none_or(|Timestamp(end)| now < end)
     }
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Ban {
     }
 }
 
-impl Value for Network {
+impl ConfigValue for Network {
     fn form() -> String {
         "an IPv4 address or a network such as `\"192.0.2.0/24\"`".into()
     }
@@ -74,7 +74,7 @@ impl Value for Network {
         // A ban of /0 is everyone: that is a password's job, and most likely a slip.
         let prefix: Option<u8> = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix));
         let network =
-            Self::around(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);
+            Self::containing(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);
         if network.first() == address {
             Ok(network)
         } else {
@@ -126,7 +126,7 @@ impl Bans {
     }
 
     /// Returns when the next one ends, if one does.
-    pub(crate) fn next_end(&self) -> Option<Moment> {
+    pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
         self.0.values().filter_map(|ban| ban.expires).min()
     }
 
@@ -143,7 +143,11 @@ const MAX_BANS: usize = 10_000;
 /// Returns the bans of a file that are still in force; none if there is no file.
 pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
     if !path.try_exists().with_context(|| path.display().to_string())? {
-        ensure!(directory(path).is_dir(), "{}: there is no such directory to keep bans in", path.display());
+        ensure!(
+            parent_directory(path).is_dir(),
+            "{}: there is no such directory to keep bans in",
+            path.display()
+        );
         return Ok(Bans::default());
     }
     load_existing(path, now)
@@ -153,28 +157,36 @@ pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
 pub(crate) fn load_existing(path: &Path, now: u64) -> anyhow::Result<Bans> {
     let exists = path.try_exists().with_context(|| path.display().to_string())?;
     ensure!(exists, "{}: there is no such file; an empty one bans nobody", path.display());
-    let mut bans = read(path, &read_text(path)?)?;
+    let mut bans = parse(path, &read_text(path)?)?;
     bans.expire(now);
     Ok(bans)
 }
 
-fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
+fn parse(path: &Path, text: &str) -> Result<Bans, Problems> {
     let (mut document, root) = Document::parse(path.display().to_string(), text);
     let mut bans = Bans::default();
     for (key, value) in &root {
         if key.get_ref() != "ban" {
-            document.problem(Some(key.span()), Some(short(key.get_ref())), "expected only `[[ban]]`".into());
+            document.add_problem(
+                Some(key.span()),
+                Some(escape_key(key.get_ref())),
+                "expected only `[[ban]]`".into(),
+            );
             continue;
         }
-        for (source, n) in document.tables("ban", value).into_iter().zip(1..) {
+        for (source, n) in document.expect_tables("ban", value).into_iter().zip(1..) {
             let (mut ban, mut has_address) = (Ban::default(), false);
-            let problems = document.count();
+            let problems = document.problem_count();
             document.fill(&format!("ban.{n}"), &mut ban, source, |key, _| has_address |= key == "address");
-            if !has_address && document.count() == problems {
-                document.problem(Some(value.span()), Some(format!("ban.{n}")), "`address` is missing".into());
+            if !has_address && document.problem_count() == problems {
+                document.add_problem(
+                    Some(value.span()),
+                    Some(format!("ban.{n}")),
+                    "`address` is missing".into(),
+                );
             } else if !bans.add(ban) {
                 let text = format!("more than {MAX_BANS} bans; join addresses to networks");
-                document.problem(Some(value.span()), Some(format!("ban.{n}")), text);
+                document.add_problem(Some(value.span()), Some(format!("ban.{n}")), text);
             }
         }
     }
@@ -182,7 +194,7 @@ fn read(path: &Path, text: &str) -> Result<Bans, Problems> {
     if problems.is_empty() { Ok(bans) } else { Err(Problems(problems)) }
 }
 
-fn write(bans: &Bans) -> String {
+fn serialize(bans: &Bans) -> String {
     let mut text = String::from(
         "# Bans of `bcnet serve`, which writes this file. After editing it: `bcnet ctl reload`.\n",
     );
@@ -197,12 +209,13 @@ fn write(bans: &Bans) -> String {
 
 /// Returns why the file cannot be written, if so, without touching it.
 pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
-    try_replace(path).with_context(|| format!("{}: bans cannot be kept", path.display()))
+    check_replaceable(path).with_context(|| format!("{}: bans cannot be kept", path.display()))
 }
 
 /// Writes the file anew, so that a crash leaves either the old one or the new one.
 pub(crate) fn save(path: &Path, bans: &Bans) -> anyhow::Result<()> {
-    replace(path, write(bans).as_bytes()).with_context(|| format!("{}: cannot keep the bans", path.display()))
+    replace(path, serialize(bans).as_bytes())
+        .with_context(|| format!("{}: cannot keep the bans", path.display()))
 }
 
 #[cfg(test)]

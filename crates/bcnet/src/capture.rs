@@ -16,7 +16,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 
 /// A datagram as it was on the wire.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Packet<'a> {
+pub(crate) struct CapturedDatagram<'a> {
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
     /// Since 1970.
@@ -26,7 +26,7 @@ pub(crate) struct Packet<'a> {
 }
 
 /// A capture file that is being written.
-pub(crate) struct Writer {
+pub(crate) struct CaptureWriter {
     path: PathBuf,
     file: File,
     /// What is not in the file yet.
@@ -36,7 +36,7 @@ pub(crate) struct Writer {
     written: u64,
 }
 
-impl Writer {
+impl CaptureWriter {
     /// Begins a new file; an old one of that name is gone.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         Self::begin(path, File::create(path), None)
@@ -68,7 +68,7 @@ impl Writer {
     }
 
     /// Writes one datagram. Returns `false` if no UDP datagram can hold it.
-    pub(crate) fn write(&mut self, packet: &Packet<'_>) -> anyhow::Result<bool> {
+    pub(crate) fn write(&mut self, packet: &CapturedDatagram<'_>) -> anyhow::Result<bool> {
         if packet.bytes.len() > MAX_UDP_PAYLOAD {
             return Ok(false);
         }
@@ -84,7 +84,7 @@ impl Writer {
             data: self.packet.as_slice().into(),
         };
         self.out.write_pcapng_block(block).with_context(|| self.path.display().to_string())?;
-        if self.out.get_ref().len() >= MAX_PENDING {
+        if self.out.get_ref().len() >= FLUSH_THRESHOLD {
             self.flush()?;
         }
         Ok(true)
@@ -111,33 +111,34 @@ impl Writer {
 }
 
 /// Adds a text to a remark on a datagram, as far as the format has room.
-pub(crate) fn add_remark(remark: &mut String, text: &str) {
+pub(crate) fn add_comment(remark: &mut String, text: &str) {
     let gap = if remark.is_empty() || text.is_empty() { "" } else { "; " };
-    let room = MAX_REMARK.saturating_sub(remark.len() + gap.len());
+    let room = MAX_COMMENT.saturating_sub(remark.len() + gap.len());
     if text.len() <= room {
         remark.push_str(gap);
         remark.push_str(text);
-    } else if !remark.ends_with(CUT) {
-        remark.push_str(CUT);
+    } else if !remark.ends_with(ELLIPSIS) {
+        remark.push_str(ELLIPSIS);
     }
 }
 
 /// Adds what IPv4 and UDP put in front of a datagram, which is no longer than [`MAX_UDP_PAYLOAD`].
-fn add_headers(out: &mut Vec<u8>, packet: &Packet<'_>) {
-    let udp_length = UDP_HEADER + packet.bytes.len() as u16;
-    let [a, b] = (IPV4_HEADER + udp_length).to_be_bytes();
+fn add_headers(out: &mut Vec<u8>, packet: &CapturedDatagram<'_>) {
+    let udp_length = UDP_HEADER_LEN + packet.bytes.len() as u16;
+    let [a, b] = (IPV4_HEADER_LEN + udp_length).to_be_bytes();
     let start = out.len();
     // Version and size, service, length, no number, not to be split, lifetime, protocol, checksum.
-    out.extend_from_slice(&[0x45, 0, a, b, 0, 0, 0x40, 0, TTL, UDP, 0, 0]);
+    out.extend_from_slice(&[0x45, 0, a, b, 0, 0, 0x40, 0, TTL, IP_PROTOCOL_UDP, 0, 0]);
     out.extend_from_slice(&packet.from.ip().octets());
     out.extend_from_slice(&packet.to.ip().octets());
-    let checksum = !folded(sum(&out[start..]));
+    let checksum = !fold_checksum(sum_words(&out[start..]));
     out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
     let ports = [packet.from.port(), packet.to.port(), udp_length].map(u16::to_be_bytes);
-    let addresses = sum(&out[start + 12..]);
-    let parts = addresses + u64::from(UDP) + u64::from(udp_length) + sum(ports.as_flattened());
+    let addresses = sum_words(&out[start + 12..]);
+    let parts =
+        addresses + u64::from(IP_PROTOCOL_UDP) + u64::from(udp_length) + sum_words(ports.as_flattened());
     // A checksum of zero would say that there is none.
-    let checksum = match !folded(parts + sum(packet.bytes)) {
+    let checksum = match !fold_checksum(parts + sum_words(packet.bytes)) {
         0 => u16::MAX,
         checksum => checksum,
     };
@@ -146,14 +147,14 @@ fn add_headers(out: &mut Vec<u8>, packet: &Packet<'_>) {
 }
 
 /// Returns the sum of 16-bit numbers; a last odd byte is the high one of its own.
-fn sum(bytes: &[u8]) -> u64 {
+fn sum_words(bytes: &[u8]) -> u64 {
     let (pairs, rest) = bytes.as_chunks();
     let last = rest.first().map_or(0, |byte| u64::from(*byte) << 8);
     pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum::<u64>() + last
 }
 
 /// Returns a sum in ones' complement.
-const fn folded(mut sum: u64) -> u16 {
+const fn fold_checksum(mut sum: u64) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
@@ -161,16 +162,16 @@ const fn folded(mut sum: u64) -> u16 {
 }
 
 /// What waits for the disk is written when it is this much.
-const MAX_PENDING: usize = 1 << 16;
+const FLUSH_THRESHOLD: usize = 1 << 16;
 /// What a remark may take of the 65,535 bytes that the format has for it.
-const MAX_REMARK: usize = 60_000;
+const MAX_COMMENT: usize = 60_000;
 /// Stands for what has no room in a remark.
-const CUT: &str = " ...";
+const ELLIPSIS: &str = " ...";
 const TTL: u8 = 64;
 /// The protocol's number.
-const UDP: u8 = 17;
-const IPV4_HEADER: u16 = 20;
-const UDP_HEADER: u16 = 8;
+const IP_PROTOCOL_UDP: u8 = 17;
+const IPV4_HEADER_LEN: u16 = 20;
+const UDP_HEADER_LEN: u16 = 8;
 const MAX_UDP_PAYLOAD: usize = 65_507;
 
 #[cfg(test)]
@@ -189,7 +190,7 @@ mod tests {
                     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
                     add_headers(
                         &mut ours,
-                        &Packet { from, to, time: Duration::ZERO, bytes: &bytes, comment: None },
+                        &CapturedDatagram { from, to, time: Duration::ZERO, bytes: &bytes, comment: None },
                     );
                     ours.extend_from_slice(&bytes);
                     etherparse::PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), TTL)

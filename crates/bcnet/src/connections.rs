@@ -13,17 +13,17 @@ use std::time::Duration;
 use bcnet_session::Network;
 use bcnet_udp::Clock;
 
-use crate::log::LineLimit;
+use crate::log::LogRateLimiter;
 
 /// Has `answer` answer connections for ever, each in a thread of its own.
 pub(crate) fn serve<A>(listener: &TcpListener, clock: Clock, answer: A)
 where
     A: Fn(TcpStream) + Clone + Send + 'static,
 {
-    let (open, threads) = (Arc::new(Mutex::new(Open::default())), Arc::new(AtomicUsize::new(0)));
-    let mut failures = LineLimit::new(5, LOG_EVERY);
-    let mut complain = |error: &io::Error| {
-        if let Some(held_back) = failures.pass(clock.now()) {
+    let (open, threads) = (Arc::new(Mutex::new(OpenConnections::default())), Arc::new(AtomicUsize::new(0)));
+    let mut failures = LogRateLimiter::new(5, LOG_INTERVAL);
+    let mut log_failure = |error: &io::Error| {
+        if let Some(held_back) = failures.allow(clock.now()) {
             tracing::warn!(event = "connection_failed", %error, held_back);
         }
     };
@@ -31,7 +31,7 @@ where
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => {
-                complain(&error);
+                log_failure(&error);
                 // Most likely there are no file descriptors left; others must get time to give theirs back.
                 thread::sleep(Duration::from_millis(50));
                 continue;
@@ -41,14 +41,14 @@ where
         if threads.load(Ordering::Relaxed) >= 2 * MAX_CONNECTIONS {
             continue;
         }
-        let Ok(permit) = Permit::take(&open, &threads, &stream) else { continue };
+        let Ok(permit) = ConnectionPermit::take(&open, &threads, &stream) else { continue };
         let answer = answer.clone();
         let spawned = thread::Builder::new().name("connection".into()).spawn(move || {
             answer(stream);
             drop(permit);
         });
         if let Err(error) = spawned {
-            complain(&error);
+            log_failure(&error);
         }
     }
 }
@@ -57,10 +57,10 @@ where
 pub(crate) fn read_request(
     stream: &mut TcpStream,
     clock: Clock,
-    patience: Duration,
+    timeout: Duration,
     is_complete: impl Fn(&[u8]) -> bool,
 ) -> io::Result<Vec<u8>> {
-    let deadline = clock.now() + patience;
+    let deadline = clock.now() + timeout;
     let (mut request, mut buffer) = (Vec::new(), [0; 512]);
     while !is_complete(&request) {
         let left = deadline.since(clock.now());
@@ -83,100 +83,100 @@ pub(crate) fn read_request(
 
 /// The connections that are open, the oldest first.
 #[derive(Debug)]
-pub(crate) struct Open<C> {
+pub(crate) struct OpenConnections<C> {
     connections: Vec<(u64, Ipv4Addr, C)>,
-    next: u64,
-    shares: &'static [Share],
+    next_id: u64,
+    quotas: &'static [ConnectionQuota],
 }
 
 /// How many of a network with so many bits may be open.
-type Share = (u8, usize);
+type ConnectionQuota = (u8, usize);
 
-impl<C> Default for Open<C> {
+impl<C> Default for OpenConnections<C> {
     fn default() -> Self {
-        Self { connections: Vec::new(), next: 0, shares: SHARES }
+        Self { connections: Vec::new(), next_id: 0, quotas: QUOTAS }
     }
 }
 
-impl<C> Open<C> {
+impl<C> OpenConnections<C> {
     /// Returns none yet, of which all may be of one address.
-    pub(crate) fn of_one_address() -> Self {
-        Self { shares: &[], ..Self::default() }
+    pub(crate) fn without_quotas() -> Self {
+        Self { quotas: &[], ..Self::default() }
     }
 
     /// Adds a connection and returns its number, and the connection that gives way to it, if one must.
     pub(crate) fn add(&mut self, address: IpAddr, connection: C) -> (u64, Option<C>) {
-        let address = in_four_bytes(address);
+        let address = quota_key(address);
         let addresses: Vec<Ipv4Addr> = self.connections.iter().map(|(_, address, _)| *address).collect();
-        let gives_way =
-            who_gives_way(&addresses, address, self.shares).map(|at| self.connections.remove(at).2);
-        let number = self.next;
-        self.next += 1;
-        self.connections.push((number, address, connection));
-        (number, gives_way)
+        let evicted =
+            connection_to_evict(&addresses, address, self.quotas).map(|at| self.connections.remove(at).2);
+        let id = self.next_id;
+        self.next_id += 1;
+        self.connections.push((id, address, connection));
+        (id, evicted)
     }
 
     /// Forgets a connection that is closed.
-    pub(crate) fn remove(&mut self, number: u64) {
-        self.connections.retain(|(other, ..)| *other != number);
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.connections.retain(|(other, ..)| *other != id);
     }
 }
 
 /// Returns which of the addresses that are there, the oldest first, gives way to one more.
-fn who_gives_way(there: &[Ipv4Addr], newcomer: Ipv4Addr, shares: &[Share]) -> Option<usize> {
-    let of = |network: Network| there.iter().filter(|address| network.contains(**address)).count();
-    let oldest = |network: Network| there.iter().position(|address| network.contains(*address));
-    for (prefix, most) in shares {
-        let network = Network::around(newcomer, *prefix);
-        if of(network) >= *most {
+fn connection_to_evict(open: &[Ipv4Addr], newcomer: Ipv4Addr, quotas: &[ConnectionQuota]) -> Option<usize> {
+    let count_in = |network: Network| open.iter().filter(|address| network.contains(**address)).count();
+    let oldest = |network: Network| open.iter().position(|address| network.contains(*address));
+    for (prefix, most) in quotas {
+        let network = Network::containing(newcomer, *prefix);
+        if count_in(network) >= *most {
             return oldest(network);
         }
     }
-    if there.len() < MAX_CONNECTIONS {
+    if open.len() < MAX_CONNECTIONS {
         return None;
     }
-    let networks = there.iter().map(|address| Network::around(*address, 24));
-    networks.max_by_key(|network| of(*network)).and_then(oldest)
+    let networks = open.iter().map(|address| Network::containing(*address, 24));
+    networks.max_by_key(|network| count_in(*network)).and_then(oldest)
 }
 
 /// Lets one client talk; given back when it is dropped.
-struct Permit {
-    open: Arc<Mutex<Open<TcpStream>>>,
+struct ConnectionPermit {
+    open: Arc<Mutex<OpenConnections<TcpStream>>>,
     threads: Arc<AtomicUsize>,
-    number: u64,
+    id: u64,
 }
 
-impl Permit {
+impl ConnectionPermit {
     fn take(
-        open: &Arc<Mutex<Open<TcpStream>>>,
+        open: &Arc<Mutex<OpenConnections<TcpStream>>>,
         threads: &Arc<AtomicUsize>,
         stream: &TcpStream,
     ) -> io::Result<Self> {
         let address = stream.peer_addr()?.ip();
         let copy = stream.try_clone()?;
-        let (number, gives_way) = lock(open).add(address, copy);
-        if let Some(stream) = gives_way {
+        let (id, evicted) = lock(open).add(address, copy);
+        if let Some(stream) = evicted {
             // Its thread notices and ends.
             drop(stream.shutdown(Shutdown::Both));
         }
         threads.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { open: Arc::clone(open), threads: Arc::clone(threads), number })
+        Ok(Self { open: Arc::clone(open), threads: Arc::clone(threads), id })
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        lock(&self.open).remove(self.number);
+        lock(&self.open).remove(self.id);
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn lock<C>(open: &Mutex<Open<C>>) -> MutexGuard<'_, Open<C>> {
+fn lock<C>(open: &Mutex<OpenConnections<C>>) -> MutexGuard<'_, OpenConnections<C>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns an address as shares are counted; of IPv6 its network, folded.
-fn in_four_bytes(address: IpAddr) -> Ipv4Addr {
+fn quota_key(address: IpAddr) -> Ipv4Addr {
     match address.to_canonical() {
         IpAddr::V4(address) => address,
         IpAddr::V6(address) => {
@@ -189,33 +189,33 @@ fn in_four_bytes(address: IpAddr) -> Ipv4Addr {
 const MAX_CONNECTIONS: usize = 128;
 const MAX_PER_ADDRESS: usize = 16;
 const MAX_PER_NETWORK: usize = 32;
-const SHARES: &[Share] = &[(32, MAX_PER_ADDRESS), (24, MAX_PER_NETWORK)];
+const QUOTAS: &[ConnectionQuota] = &[(32, MAX_PER_ADDRESS), (24, MAX_PER_NETWORK)];
 /// What anybody has to ask has less than a few hundred bytes.
 const MAX_REQUEST: usize = 4096;
-const LOG_EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn there_is_always_room_and_the_oldest_of_the_greediest_gives_way() {
+    fn oldest_connection_of_the_largest_network_is_evicted() {
         let address = |network: usize, host: usize| Ipv4Addr::from([10, 0, network as u8, host as u8]);
-        let mut there = vec![address(0, 1)];
-        assert_eq!(who_gives_way(&there, address(0, 1), SHARES), None);
-        there.extend([address(1, 7); MAX_PER_ADDRESS]);
-        assert_eq!(who_gives_way(&there, address(1, 7), SHARES), Some(1), "the oldest of its own");
-        assert_eq!(who_gives_way(&there, address(1, 8), SHARES), None);
-        there.extend((0..MAX_PER_NETWORK - MAX_PER_ADDRESS).map(|host| address(1, 100 + host)));
-        assert_eq!(who_gives_way(&there, address(1, 8), SHARES), Some(1), "the oldest of its network");
-        there.extend((there.len()..MAX_CONNECTIONS).map(|n| address(2 + n, 1)));
+        let mut open = vec![address(0, 1)];
+        assert_eq!(connection_to_evict(&open, address(0, 1), QUOTAS), None);
+        open.extend([address(1, 7); MAX_PER_ADDRESS]);
+        assert_eq!(connection_to_evict(&open, address(1, 7), QUOTAS), Some(1), "the oldest of its own");
+        assert_eq!(connection_to_evict(&open, address(1, 8), QUOTAS), None);
+        open.extend((0..MAX_PER_NETWORK - MAX_PER_ADDRESS).map(|host| address(1, 100 + host)));
+        assert_eq!(connection_to_evict(&open, address(1, 8), QUOTAS), Some(1), "the oldest of its network");
+        open.extend((open.len()..MAX_CONNECTIONS).map(|n| address(2 + n, 1)));
         assert_eq!(
-            who_gives_way(&there, address(250, 1), SHARES),
+            connection_to_evict(&open, address(250, 1), QUOTAS),
             Some(1),
             "the oldest of the network that has most"
         );
         let one = vec![address(1, 7); MAX_CONNECTIONS - 1];
-        assert_eq!(who_gives_way(&one, address(1, 7), &[]), None, "without shares one may have all");
-        assert_eq!(who_gives_way(&[address(1, 7); MAX_CONNECTIONS], address(1, 7), &[]), Some(0));
+        assert_eq!(connection_to_evict(&one, address(1, 7), &[]), None, "without shares one may have all");
+        assert_eq!(connection_to_evict(&[address(1, 7); MAX_CONNECTIONS], address(1, 7), &[]), Some(0));
     }
 }

@@ -8,15 +8,15 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{self, ExitCode};
 
-use crate::config::Flags;
-use crate::control::Taken;
-use crate::serve::{self, Hosted, Open};
+use crate::config::ConfigFlags;
+use crate::control::SocketInUse;
+use crate::serve::{self, HostedGame, ReadyServer};
 use crate::signals::{self, Signal};
 
 /// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
-pub(crate) fn is_meant() -> bool {
+pub(crate) fn was_double_clicked() -> bool {
     #[cfg(windows)]
-    return env::args_os().len() == 1 && crate::win32::console_programs() == 1;
+    return env::args_os().len() == 1 && crate::win32::console_process_count() == 1;
     #[cfg(not(windows))]
     false
 }
@@ -30,32 +30,32 @@ pub(crate) fn run() -> ExitCode {
     }
     #[cfg(windows)]
     // With something selected, Ctrl-C would copy it instead of ending the game.
-    drop(crate::win32::select_nothing_by_click());
-    let told = serve::host(Flags::default(), |open| {
+    drop(crate::win32::disable_quick_edit());
+    let told = serve::host(ConfigFlags::default(), |open| {
         // There may be no window any more.
-        drop(io::stdout().write_all(greeting(open, local_address()).as_bytes()));
+        drop(io::stdout().write_all(welcome_text(open, local_address()).as_bytes()));
     });
     let Err(error) = told else { return ExitCode::SUCCESS };
     // What listened to Ctrl-C was to end a game, and there is none.
     drop(signals::listen_to_each(&[Signal::Stop], |_, exit_code| process::exit(exit_code)));
-    println!("\nThe game cannot be hosted: {}\n\nPress Enter to close this window.", reason(&error));
+    println!("\nThe game cannot be hosted: {}\n\nPress Enter to close this window.", failure_text(&error));
     drop(io::stdin().lock().read_line(&mut String::new()));
     ExitCode::from(2)
 }
 
 /// Returns why no game can be hosted, for somebody who knows of windows, not of sockets.
-fn reason(error: &anyhow::Error) -> String {
-    if error.root_cause().is::<Taken>() {
-        return RUNS_ALREADY.into();
+fn failure_text(error: &anyhow::Error) -> String {
+    if error.root_cause().is::<SocketInUse>() {
+        return ALREADY_RUNNING.into();
     }
     // Each line of an error begins as the first does in a terminal.
     format!("{error:#}").replace("\nbcnet: ", "\n")
 }
 
 /// Returns what a host has to know.
-fn greeting(open: &Open, address: Option<Ipv4Addr>) -> String {
+fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
     let mut text = String::new();
-    for Hosted { name, port } in &open.games {
+    for HostedGame { name, port } in &open.games {
         let here = address.map_or_else(|| "this machine's address".into(), |address| address.to_string());
         let _ = write!(
             text,
@@ -68,7 +68,7 @@ fn greeting(open: &Open, address: Option<Ipv4Addr>) -> String {
              and the Windows firewall must let bcnet through: allow it when Windows asks.\n",
         );
     }
-    if let Some(page) = &open.page {
+    if let Some(page) = &open.page_url {
         let _ = write!(
             text,
             "\nFor your browser on this computer: {page}\n\
@@ -95,57 +95,59 @@ fn greeting(open: &Open, address: Option<Ipv4Addr>) -> String {
 /// from.
 pub(crate) fn local_address() -> Option<Ipv4Addr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    socket.connect((FAR_AWAY, 9)).ok()?;
+    socket.connect((DOCUMENTATION_ADDRESS, 9)).ok()?;
     match socket.local_addr().ok()? {
         SocketAddr::V4(address) if !address.ip().is_unspecified() => Some(*address.ip()),
         _ => None,
     }
 }
 
-const RUNS_ALREADY: &str =
+const ALREADY_RUNNING: &str =
     "bcnet runs already. Close its other window first; if you find none, `bcnet ctl stop` ends it.";
 /// An address of documents, which nobody has.
-const FAR_AWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const DOCUMENTATION_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_told_address_port_and_how_to_stop() {
-        let games =
-            vec![Hosted { name: "Friday".into(), port: 22_101 }, Hosted { name: "Two".into(), port: 22_102 }];
-        let mut open = Open { games, page: None, config: None };
-        let text = greeting(&open, Some(Ipv4Addr::new(10, 0, 0, 7)));
+    fn welcome_text_shows_address_port_and_how_to_stop() {
+        let games = vec![
+            HostedGame { name: "Friday".into(), port: 22_101 },
+            HostedGame { name: "Two".into(), port: 22_102 },
+        ];
+        let mut open = ReadyServer { games, page_url: None, config: None };
+        let text = welcome_text(&open, Some(Ipv4Addr::new(10, 0, 0, 7)));
         for part in
             ["\"Friday\"", "10.0.0.7, port 22101", "10.0.0.7, port 22102", "Ctrl-C", "forward UDP port 22101"]
         {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        assert!(greeting(&open, None).contains("join this machine's address, port 22101"));
+        assert!(welcome_text(&open, None).contains("join this machine's address, port 22101"));
         assert!(!text.contains("browser"), "{text}");
-        open.page = Some("http://127.0.0.1:8101/".into());
-        let text = greeting(&open, None);
+        open.page_url = Some("http://127.0.0.1:8101/".into());
+        let text = welcome_text(&open, None);
         assert!(text.contains("http://127.0.0.1:8101/\n") && text.contains("web-token"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 
     #[test]
-    fn a_host_is_told_where_the_settings_are() {
-        let mut open = Open { games: Vec::new(), page: None, config: None };
-        let text = greeting(&open, None);
+    fn welcome_text_shows_the_settings_file() {
+        let mut open = ReadyServer { games: Vec::new(), page_url: None, config: None };
+        let text = welcome_text(&open, None);
         assert!(text.contains("no bcnet.toml") && text.contains("`bcnet config default`"), "{text}");
         open.config = Some(r"C:\games\bcnet.toml".into());
-        let text = greeting(&open, None);
+        let text = welcome_text(&open, None);
         assert!(text.contains("\nC:\\games\\bcnet.toml\n") && !text.contains("config default"), "{text}");
     }
 
     #[test]
-    fn who_starts_it_twice_is_told_to_close_the_other_window() {
-        let told = |error: anyhow::Error| reason(&error.context("control socket bcnet.sock"));
-        assert_eq!(told(Taken.into()), RUNS_ALREADY);
+    fn second_start_asks_to_close_the_other_window() {
+        let told = |error: anyhow::Error| failure_text(&error.context("control socket bcnet.sock"));
+        assert_eq!(told(SocketInUse.into()), ALREADY_RUNNING);
         assert_eq!(told(anyhow::anyhow!("no\nbcnet: room")), "control socket bcnet.sock: no\nroom");
         let page = include_str!("../../../docs/windows-host.md");
-        assert!(page.contains(RUNS_ALREADY.split_once('.').expect("two sentences").0));
+        assert!(page.contains(ALREADY_RUNNING.split_once('.').expect("two sentences").0));
     }
 }

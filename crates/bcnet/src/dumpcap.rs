@@ -9,10 +9,10 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, anyhow, bail};
 
 /// A capture that is under way.
-pub(crate) struct Capture {
+pub(crate) struct DumpcapProcess {
     child: Child,
     /// What it says on standard error.
-    said: JoinHandle<String>,
+    stderr: JoinHandle<String>,
 }
 
 /// A network interface.
@@ -20,10 +20,10 @@ pub(crate) struct Capture {
 pub(crate) struct Interface {
     pub(crate) name: String,
     /// What people call it, if that is something else.
-    pub(crate) title: Option<String>,
+    pub(crate) display_name: Option<String>,
 }
 
-impl Capture {
+impl DumpcapProcess {
     /// Begins to capture UDP, or what `filter` says, and gives what it writes: pcapng.
     pub(crate) fn start(interface: &str, filter: Option<&str>) -> anyhow::Result<(Self, ChildStdout)> {
         let arguments = ["-q", "-i", interface, "-f", filter.unwrap_or("udp"), "-w", "-"];
@@ -31,23 +31,23 @@ impl Capture {
         let (out, errors) = child.stdout.take().zip(child.stderr.take()).context("dumpcap has no pipes")?;
         let said = thread::Builder::new().name("dumpcap".into()).spawn(move || {
             let mut text = Vec::new();
-            let _ = errors.take(MAX_SAID).read_to_end(&mut text);
+            let _ = errors.take(MAX_STDERR).read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         })?;
-        Ok((Self { child, said }, out))
+        Ok((Self { child, stderr: said }, out))
     }
 
     /// Ends it, if it has not ended by itself. Returns what it says was wrong.
-    pub(crate) fn end(mut self, is_wanted: bool) -> Option<String> {
+    pub(crate) fn stop(mut self, is_wanted: bool) -> Option<String> {
         if is_wanted {
             let _ = self.child.kill();
         }
         let status = self.child.wait();
-        let said = self.said.join().unwrap_or_default();
+        let said = self.stderr.join().unwrap_or_default();
         if is_wanted || status.is_ok_and(|status| status.success()) {
             return None;
         }
-        Some(complaint(&said))
+        Some(error_message(&said))
     }
 }
 
@@ -55,30 +55,30 @@ impl Capture {
 pub(crate) fn interfaces() -> anyhow::Result<Vec<Interface>> {
     let output = spawn(&["-D"])?.wait_with_output()?;
     if !output.status.success() {
-        bail!(complaint(&String::from_utf8_lossy(&output.stderr)));
+        bail!(error_message(&String::from_utf8_lossy(&output.stderr)));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(interface).collect())
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(parse_interface).collect())
 }
 
 /// Reads `3. lo (Loopback)`.
-fn interface(line: &str) -> Option<Interface> {
+fn parse_interface(line: &str) -> Option<Interface> {
     let (_, rest) = line.split_once(". ")?;
     let (name, title) = match rest.split_once(" (") {
         Some((name, title)) => (name, title.strip_suffix(')')),
         None => (rest, None),
     };
-    Some(Interface { name: name.trim().to_owned(), title: title.map(str::to_owned) })
+    Some(Interface { name: name.trim().to_owned(), display_name: title.map(str::to_owned) })
 }
 
 fn spawn(arguments: &[&str]) -> anyhow::Result<Child> {
-    for program in programs() {
+    for program in candidate_paths() {
         let mut command = Command::new(&program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         match command.spawn() {
             Ok(child) => return Ok(child),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                bail!("{}: you may not run it; {RIGHTS}", program.display())
+                bail!("{}: you may not run it; {PERMISSION_HINT}", program.display())
             }
             Err(error) => return Err(error).with_context(|| program.display().to_string()),
         }
@@ -87,7 +87,7 @@ fn spawn(arguments: &[&str]) -> anyhow::Result<Child> {
 }
 
 /// Where it may be, if it is not among the programs.
-fn programs() -> Vec<PathBuf> {
+fn candidate_paths() -> Vec<PathBuf> {
     let mut programs = vec![PathBuf::from("dumpcap")];
     if cfg!(windows) {
         let folders = ["ProgramFiles", "ProgramFiles(x86)"].into_iter().filter_map(std::env::var_os);
@@ -99,22 +99,22 @@ fn programs() -> Vec<PathBuf> {
 }
 
 /// Returns what dumpcap says was wrong, in one line.
-fn complaint(said: &str) -> String {
+fn error_message(said: &str) -> String {
     let usual = ["Running as user", "Capturing on", "File: ", "Packets "];
     let lines = said.lines().map(|line| line.trim().trim_start_matches("dumpcap: "));
     let lines = lines.filter(|line| !line.is_empty());
     let lines = lines.filter(|line| !usual.iter().any(|start| line.starts_with(start)));
     // What follows is advice for one system, of which ours says enough.
     let lines = lines.take_while(|line| !line.starts_with("On Debian"));
-    let text: Vec<&str> = lines.take(MAX_LINES).collect();
+    let text: Vec<&str> = lines.take(MAX_ERROR_LINES).collect();
     let is_right = said.contains("ermission") || said.contains("not permitted");
-    let hint = if is_right { format!(" ({RIGHTS})") } else { String::new() };
+    let hint = if is_right { format!(" ({PERMISSION_HINT})") } else { String::new() };
     match text.join(" ") {
         text if text.is_empty() => "dumpcap has failed without a word".into(),
         text => format!("dumpcap: {text}{hint}"),
     }
 }
 
-const RIGHTS: &str = "who may capture is said when Wireshark is installed; on Debian: dpkg-reconfigure wireshark-common, and the group wireshark";
-const MAX_SAID: u64 = 1 << 16;
-const MAX_LINES: usize = 4;
+const PERMISSION_HINT: &str = "who may capture is said when Wireshark is installed; on Debian: dpkg-reconfigure wireshark-common, and the group wireshark";
+const MAX_STDERR: u64 = 1 << 16;
+const MAX_ERROR_LINES: usize = 4;

@@ -20,13 +20,13 @@ pub(crate) trait Service: Sized {
     fn next_timeout(&self) -> Option<Time>;
 
     /// Something has arrived at a socket that was empty, or more at one that was not.
-    fn note_readable(&mut self, socket: u32);
+    fn on_readable(&mut self, socket: u32);
 
     /// Takes what has arrived, and does what is due.
     fn turn(&mut self, now: Time);
 
     /// Returns whether there is nothing more to do.
-    fn is_over(&self, now: Time) -> bool;
+    fn is_finished(&self, now: Time) -> bool;
 }
 
 /// Waits for everything that a service reacts to.
@@ -39,18 +39,18 @@ pub(crate) struct EventLoop<S> {
     /// Commands may wait that there was no time for.
     has_commands: bool,
     /// When the last turn was.
-    turned: Time,
+    last_turn: Time,
     /// When the clock was looked at last, by itself, and how much of its time does not count.
-    looked: Time,
-    slept: Duration,
+    last_clock_read: Time,
+    suspended: Duration,
 }
 
 impl<S: Service> EventLoop<S> {
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         #[cfg(windows)]
-        crate::win32::wait_precisely();
+        crate::win32::set_timer_resolution();
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE_TOKEN)?);
         let (sender, commands) = mpsc::channel();
         let sender = CommandSender { sender, waker };
         Ok(Self {
@@ -60,14 +60,14 @@ impl<S: Service> EventLoop<S> {
             commands,
             sender,
             has_commands: false,
-            turned: Time::ZERO,
-            looked: clock.now(),
-            slept: Duration::ZERO,
+            last_turn: Time::ZERO,
+            last_clock_read: clock.now(),
+            suspended: Duration::ZERO,
         })
     }
 
     /// Hands commands to the service, from any thread.
-    pub(crate) fn commands(&self) -> CommandSender<S> {
+    pub(crate) fn command_sender(&self) -> CommandSender<S> {
         self.sender.clone()
     }
 
@@ -78,7 +78,7 @@ impl<S: Service> EventLoop<S> {
 
     /// Drives `service` until it is over.
     pub(crate) fn run(&mut self, service: &mut S) -> io::Result<()> {
-        while !service.is_over(self.turned) {
+        while !service.is_finished(self.last_turn) {
             self.turn(service)?;
         }
         Ok(())
@@ -87,19 +87,19 @@ impl<S: Service> EventLoop<S> {
     /// Waits until something is to be done, and has it done.
     pub(crate) fn turn(&mut self, service: &mut S) -> io::Result<()> {
         let due = if self.has_commands { Some(Time::ZERO) } else { service.next_timeout() };
-        let now = self.look(Duration::ZERO);
+        let now = self.read_clock(Duration::ZERO);
         let wait = due.map_or(MAX_WAIT, |due| due.since(now).min(MAX_WAIT));
         let waited = self.poll.poll(&mut self.events, Some(wait));
-        let now = self.look_after(waited, wait)?;
-        self.turned = now;
+        let now = self.read_clock_after_wait(waited, wait)?;
+        self.last_turn = now;
         for event in &self.events {
             match event.token() {
-                WAKE => self.has_commands = true,
-                Token(socket) => service.note_readable(socket as u32),
+                WAKE_TOKEN => self.has_commands = true,
+                Token(socket) => service.on_readable(socket as u32),
             }
         }
         if self.has_commands {
-            self.has_commands = self.dispatch(service, now);
+            self.has_commands = self.run_commands(service, now);
         }
         service.turn(now);
         Ok(())
@@ -107,22 +107,22 @@ impl<S: Service> EventLoop<S> {
 
     /// Returns the time of the service after a wait of so long at the most. A signal that interrupts it has brought nothing, and
     /// the time until then was waited all the same.
-    fn look_after(&mut self, waited: io::Result<()>, wait: Duration) -> io::Result<Time> {
+    fn read_clock_after_wait(&mut self, waited: io::Result<()>, wait: Duration) -> io::Result<Time> {
         match waited {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
-            _ => Ok(self.look(wait)),
+            _ => Ok(self.read_clock(wait)),
         }
     }
 
     /// Returns the time of the service, if it should be `expected` after the last look at most. When it is much later, the
     /// machine slept, or this process did: in that time nobody could be heard, so it does not count, and nobody is given up
     /// for a silence that was not theirs.
-    fn look(&mut self, expected: Duration) -> Time {
+    fn read_clock(&mut self, expected: Duration) -> Time {
         let now = self.clock.now();
-        let late = now.since(self.looked).saturating_sub(expected);
-        self.looked = now;
-        if late >= MIN_SLEEP {
-            self.slept += late;
+        let late = now.since(self.last_clock_read).saturating_sub(expected);
+        self.last_clock_read = now;
+        if late >= MIN_SUSPEND {
+            self.suspended += late;
             let seconds = late.as_secs();
             tracing::warn!(
                 event = "slept",
@@ -130,16 +130,16 @@ impl<S: Service> EventLoop<S> {
                 "the machine or this process stood still; it does not count"
             );
         }
-        Time::ZERO + now.since(Time::ZERO + self.slept)
+        Time::ZERO + now.since(Time::ZERO + self.suspended)
     }
 
     /// Carries out what other threads have asked for, in order, until it has taken its share of the turn. Returns whether
     /// there may be more.
-    fn dispatch(&self, service: &mut S, now: Time) -> bool {
+    fn run_commands(&self, service: &mut S, now: Time) -> bool {
         let began = self.clock.now();
         while let Ok(command) = self.commands.try_recv() {
             command(service, now);
-            if self.clock.now().since(began) >= COMMAND_SHARE {
+            if self.clock.now().since(began) >= COMMAND_TIME_LIMIT {
                 return true;
             }
         }
@@ -166,7 +166,7 @@ impl<S> Clone for CommandSender<S> {
 
 impl<S> CommandSender<S> {
     /// Has something done, unless the service is over.
-    pub(crate) fn give(&self, command: impl FnOnce(&mut S, Time) + Send + 'static) {
+    pub(crate) fn send(&self, command: impl FnOnce(&mut S, Time) + Send + 'static) {
         if self.sender.send(Box::new(command)).is_ok() {
             // A loop that is gone does not have to be woken.
             drop(self.waker.wake());
@@ -174,14 +174,14 @@ impl<S> CommandSender<S> {
     }
 
     /// Has something done and waits for the result. Returns `None` if the service is over.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn call<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut S, Time) -> T + Send + 'static,
+        command: impl FnOnce(&mut S, Time) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = mpsc::sync_channel(1);
         // Whoever asked may be gone.
-        self.give(move |service, now| drop(reply.try_send(question(service, now))));
-        answer.recv_timeout(PATIENCE).ok()
+        self.send(move |service, now| drop(reply.try_send(command(service, now))));
+        answer.recv_timeout(REPLY_TIMEOUT).ok()
     }
 }
 
@@ -202,14 +202,14 @@ impl Registrar {
     }
 }
 
-const WAKE: Token = Token(usize::MAX);
+const WAKE_TOKEN: Token = Token(usize::MAX);
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// A look at the clock that is later than expected by so much tells that the machine slept.
-const MIN_SLEEP: Duration = Duration::from_secs(2);
+const MIN_SUSPEND: Duration = Duration::from_secs(2);
 /// When commands have taken this long, datagrams have their turn before the next.
-const COMMAND_SHARE: Duration = Duration::from_micros(50);
+const COMMAND_TIME_LIMIT: Duration = Duration::from_micros(50);
 /// How long a service may take to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -219,58 +219,58 @@ mod tests {
 
     /// Counts its turns.
     #[derive(Default)]
-    struct Counter {
+    struct TurnCounter {
         turns: u32,
         next: Option<Time>,
-        is_over: bool,
+        is_finished: bool,
     }
 
-    impl Service for Counter {
+    impl Service for TurnCounter {
         fn next_timeout(&self) -> Option<Time> {
             self.next
         }
 
-        fn note_readable(&mut self, _: u32) {}
+        fn on_readable(&mut self, _: u32) {}
 
         fn turn(&mut self, _: Time) {
             self.turns += 1;
         }
 
-        fn is_over(&self, _: Time) -> bool {
-            self.is_over
+        fn is_finished(&self, _: Time) -> bool {
+            self.is_finished
         }
     }
 
     #[test]
-    fn a_command_of_another_thread_wakes_the_loop_and_is_answered() {
+    fn command_from_another_thread_wakes_the_loop() {
         let mut event_loop = EventLoop::new(Clock::start()).expect("a loop");
-        let commands = event_loop.commands();
-        let asking = thread::spawn(move || {
-            let turns = commands.ask(|counter: &mut Counter, _| counter.turns);
-            commands.give(|counter, _| counter.is_over = true);
+        let commands = event_loop.command_sender();
+        let caller = thread::spawn(move || {
+            let turns = commands.call(|counter: &mut TurnCounter, _| counter.turns);
+            commands.send(|counter, _| counter.is_finished = true);
             turns
         });
-        let mut counter = Counter::default();
+        let mut counter = TurnCounter::default();
         event_loop.run(&mut counter).expect("run");
-        assert_eq!(asking.join().expect("no panic"), Some(0), "commands come before the turn");
+        assert_eq!(caller.join().expect("no panic"), Some(0), "commands come before the turn");
         assert!(counter.turns >= 1);
     }
 
     #[test]
-    fn commands_that_take_long_have_a_turn_between_them() {
+    fn loop_takes_a_turn_between_slow_commands() {
         let clock = Clock::start();
         let mut event_loop = EventLoop::new(clock).expect("a loop");
-        let commands = event_loop.commands();
+        let commands = event_loop.command_sender();
         let (seen, turns) = mpsc::channel();
         for _ in 0..3 {
             let seen = seen.clone();
-            commands.give(move |counter: &mut Counter, _| {
-                let end = clock.now() + COMMAND_SHARE;
+            commands.send(move |counter: &mut TurnCounter, _| {
+                let end = clock.now() + COMMAND_TIME_LIMIT;
                 while clock.now() < end {}
                 seen.send(counter.turns).expect("a listener");
             });
         }
-        let mut counter = Counter::default();
+        let mut counter = TurnCounter::default();
         for _ in 0..3 {
             event_loop.turn(&mut counter).expect("a turn");
         }
@@ -278,11 +278,11 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_comes_when_it_is_due_and_nothing_has_arrived() {
+    fn turn_runs_at_its_deadline_without_input() {
         let clock = Clock::start();
         let mut event_loop = EventLoop::new(clock).expect("a loop");
         let due = clock.now() + Duration::from_millis(30);
-        let mut counter = Counter { next: Some(due), ..Counter::default() };
+        let mut counter = TurnCounter { next: Some(due), ..TurnCounter::default() };
         event_loop.turn(&mut counter).expect("a turn");
         // The system counts whole milliseconds.
         assert!(clock.now() + Duration::from_millis(1) >= due);
@@ -290,43 +290,43 @@ mod tests {
     }
 
     #[test]
-    fn time_that_the_machine_slept_through_does_not_count() {
+    fn suspended_time_is_not_counted() {
         let mut event_loop = EventLoop::new(Clock::start()).expect("a loop");
-        let mut counter = Counter { next: Some(Time::ZERO), ..Counter::default() };
+        let mut counter = TurnCounter { next: Some(Time::ZERO), ..TurnCounter::default() };
         let mut expected = Duration::ZERO;
         for sleep in [0, 1, 3600, 0, 100_000, 1].map(Duration::from_secs) {
             event_loop.turn(&mut counter).expect("a turn");
-            let before = event_loop.turned;
+            let before = event_loop.last_turn;
             event_loop.clock.jump(sleep);
             event_loop.turn(&mut counter).expect("a turn");
-            let passed = event_loop.turned.since(before);
-            if sleep < MIN_SLEEP {
+            let passed = event_loop.last_turn.since(before);
+            if sleep < MIN_SUSPEND {
                 assert!(passed >= sleep, "{sleep:?}");
                 expected += sleep;
             } else {
-                assert!(passed < MIN_SLEEP, "{sleep:?}");
+                assert!(passed < MIN_SUSPEND, "{sleep:?}");
             }
         }
-        assert!(event_loop.turned >= Time::ZERO + expected);
+        assert!(event_loop.last_turn >= Time::ZERO + expected);
     }
 
     #[test]
-    fn a_wait_that_a_signal_ends_was_no_sleep() {
-        let mut event_loop = EventLoop::<Counter>::new(Clock::start()).expect("a loop");
+    fn interrupted_wait_is_not_a_suspend() {
+        let mut event_loop = EventLoop::<TurnCounter>::new(Clock::start()).expect("a loop");
         for wait in [MAX_WAIT, MAX_WAIT] {
-            event_loop.look(Duration::ZERO);
+            event_loop.read_clock(Duration::ZERO);
             event_loop.clock.jump(wait / 2);
-            event_loop.look_after(Err(ErrorKind::Interrupted.into()), wait).expect("no error");
+            event_loop.read_clock_after_wait(Err(ErrorKind::Interrupted.into()), wait).expect("no error");
         }
-        assert_eq!(event_loop.slept, Duration::ZERO);
-        assert!(event_loop.look_after(Err(ErrorKind::NotConnected.into()), MAX_WAIT).is_err());
+        assert_eq!(event_loop.suspended, Duration::ZERO);
+        assert!(event_loop.read_clock_after_wait(Err(ErrorKind::NotConnected.into()), MAX_WAIT).is_err());
     }
 
     #[test]
-    fn nobody_waits_for_a_service_that_is_over() {
-        let event_loop = EventLoop::<Counter>::new(Clock::start()).expect("a loop");
-        let commands = event_loop.commands();
+    fn call_to_a_finished_service_returns_none() {
+        let event_loop = EventLoop::<TurnCounter>::new(Clock::start()).expect("a loop");
+        let commands = event_loop.command_sender();
         drop(event_loop);
-        assert_eq!(commands.ask(|counter, _| counter.turns), None);
+        assert_eq!(commands.call(|counter, _| counter.turns), None);
     }
 }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use crate::capture::Writer;
-use crate::inspect::{DECIPHERED, write_deciphered};
-use crate::{Verdict, dumpcap};
+use crate::capture::CaptureWriter;
+use crate::inspect::{DECRYPTED_INTERFACE, write_decrypted};
+use crate::{CommandStatus, dumpcap};
 
 /// The arguments of `bcnet extcap`.
 #[derive(clap::Args)]
@@ -64,7 +64,7 @@ pub(crate) struct Args {
 }
 
 /// Returns the arguments of the program; called by another name, it means a command.
-pub(crate) fn arguments() -> Vec<OsString> {
+pub(crate) fn program_arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().and_then(|program| Path::new(program).file_stem());
     if called.is_some_and(|name| name == "bcnet-extcap") {
@@ -73,17 +73,17 @@ pub(crate) fn arguments() -> Vec<OsString> {
     arguments
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     if let Some(name) = &args.extcap_interface {
-        ensure!(name == DECIPHERED, "{name}: there is only the interface {DECIPHERED}");
+        ensure!(name == DECRYPTED_INTERFACE, "{name}: there is only the interface {DECRYPTED_INTERFACE}");
     }
     if args.extcap_interfaces {
         println!("extcap {{version={}}}{{display=Bridge Commander}}", env!("CARGO_PKG_VERSION"));
-        println!("interface {{value={DECIPHERED}}}{{display=bcnet (deciphered)}}");
+        println!("interface {{value={DECRYPTED_INTERFACE}}}{{display=bcnet (deciphered)}}");
     } else if args.extcap_dlts {
         println!("dlt {{number=101}}{{name=RAW}}{{display=IPv4 with deciphered datagrams}}");
     } else if args.extcap_config {
-        configuration();
+        print_configuration();
     } else if args.capture {
         let fifo = args.fifo.as_deref().context("--fifo says where to write")?;
         let from = args
@@ -91,29 +91,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             .clone()
             .or_else(first_interface)
             .context("--from names the interface to capture from")?;
-        let mut out = Writer::for_pipe(fifo, DECIPHERED)?;
+        let mut out = CaptureWriter::for_pipe(fifo, DECRYPTED_INTERFACE)?;
         let filter = args.extcap_capture_filter.as_deref().filter(|filter| !filter.trim().is_empty());
-        match write_deciphered(&from, filter, &mut out) {
+        match write_decrypted(&from, filter, &mut out) {
             // Wireshark has enough.
-            Err(error) if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed)) => {}
+            Err(error) if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_pipe_closed)) => {}
             done => done?,
         }
     }
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
-fn is_closed(error: &std::io::Error) -> bool {
+fn is_pipe_closed(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::BrokenPipe
 }
 
 /// Says what can be chosen: the interface, among those that there are.
-fn configuration() {
+fn print_configuration() {
     println!(
         "arg {{number=0}}{{call=--from}}{{display=Capture from}}{{tooltip=The network interface that the game's datagrams pass}}{{type=selector}}{{required=true}}"
     );
     match dumpcap::interfaces() {
         Ok(interfaces) => {
-            for (place, dumpcap::Interface { name, title }) in interfaces.iter().enumerate() {
+            for (place, dumpcap::Interface { name, display_name: title }) in interfaces.iter().enumerate() {
                 let title = title.as_deref().unwrap_or(name);
                 println!("value {{arg=0}}{{value={name}}}{{display={title}}}{{default={}}}", place == 0);
             }

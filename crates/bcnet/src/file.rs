@@ -42,14 +42,14 @@ const MAX_SIZE: u64 = 8 << 20;
 /// Puts `bytes` in the place of a file in one step. Whoever may read it is the same as before. If that fails, the file is as
 /// it was.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = new_beside(path)?;
+    let new = temporary_path(path)?;
     let written = write(&new, bytes, path).and_then(|()| rename(&new, path));
     if written.is_err() {
         // On a full disk, half a file would take the room that the next try needs.
         drop(fs::remove_file(&new));
     }
     written?;
-    sync_directory(directory(path))
+    sync_directory(parent_directory(path))
 }
 
 /// Waits until a new name is on disk.
@@ -73,7 +73,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// refuses it: a file that is refused is tried again.
 #[cfg(windows)]
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    for _ in 0..RENAMES {
+    for _ in 0..MAX_RENAME_ATTEMPTS {
         match fs::rename(from, to) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 std::thread::sleep(std::time::Duration::from_millis(20));
@@ -85,24 +85,24 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 #[cfg(windows)]
-const RENAMES: u32 = 10;
+const MAX_RENAME_ATTEMPTS: u32 = 10;
 
 /// Finds out whether [`replace`] could write at all, without changing the file.
-pub(crate) fn try_replace(path: &Path) -> io::Result<()> {
-    let new = new_beside(path)?;
+pub(crate) fn check_replaceable(path: &Path) -> io::Result<()> {
+    let new = temporary_path(path)?;
     File::create(&new)?;
     fs::remove_file(&new)
 }
 
 /// Returns what a file is called until it is whole.
-fn new_beside(path: &Path) -> io::Result<PathBuf> {
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(".new");
     Ok(path.with_file_name(name))
 }
 
 fn write(path: &Path, bytes: &[u8], old: &Path) -> io::Result<()> {
-    let mut file = create_like(path, old)?;
+    let mut file = create_with_rights_of(path, old)?;
     file.write_all(bytes)?;
     // Without it, a crash of the machine could find the new name with the content not yet on disk.
     file.sync_all()
@@ -110,7 +110,7 @@ fn write(path: &Path, bytes: &[u8], old: &Path) -> io::Result<()> {
 
 /// Creates a file that the same people may read as an old one, if there is one: it may have a password in it.
 #[cfg(unix)]
-fn create_like(path: &Path, old: &Path) -> io::Result<File> {
+fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
     let Ok(old) = fs::metadata(old) else { return File::create(path) };
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -130,7 +130,7 @@ fn create_like(path: &Path, old: &Path) -> io::Result<File> {
 /// Creates a file that the same people may read as an old one, if there is one: it may have a password in it. What is new is as
 /// the directory says.
 #[cfg(windows)]
-fn create_like(path: &Path, old: &Path) -> io::Result<File> {
+fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     if !old.try_exists()? {
         return File::create(path);
     }
@@ -141,7 +141,7 @@ fn create_like(path: &Path, old: &Path) -> io::Result<File> {
     }
     let file = crate::win32::create_private_file(path)?;
     // Where there are no such rights, nobody minds; else only its user and administrators may read it.
-    drop(crate::win32::copy_rights(old, &file));
+    drop(crate::win32::copy_permissions(old, &file));
     Ok(file)
 }
 
@@ -164,7 +164,7 @@ fn open_private(path: &Path) -> io::Result<File> {
 }
 
 /// Returns whether a file is one that users besides its own and its group may read. On Windows the directory decides.
-pub(crate) fn is_for_all(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_world_accessible(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -175,16 +175,17 @@ pub(crate) fn is_for_all(path: &Path) -> io::Result<bool> {
 }
 
 /// Returns whether every user of the machine can get at a file: directories above it may keep them away.
-pub(crate) fn is_in_reach_of_all(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_reachable_by_all_users(path: &Path) -> io::Result<bool> {
     let path = path.canonicalize()?;
-    Ok(is_for_all(&path)? && path.ancestors().skip(1).all(|above| is_for_all(above).unwrap_or(true)))
+    Ok(is_world_accessible(&path)?
+        && path.ancestors().skip(1).all(|above| is_world_accessible(above).unwrap_or(true)))
 }
 
 /// Returns how many bytes this user can still write into a directory, if the system tells.
 #[cfg(unix)]
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
-    let told = rustix::fs::statvfs(directory).ok()?;
-    told.f_bavail.checked_mul(told.f_frsize)
+    let stats = rustix::fs::statvfs(directory).ok()?;
+    stats.f_bavail.checked_mul(stats.f_frsize)
 }
 
 /// Returns how many bytes this user can still write into a directory, if the system tells.
@@ -194,38 +195,46 @@ pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
 }
 
 /// Returns the directory that a file is in.
-pub(crate) fn directory(path: &Path) -> &Path {
+pub(crate) fn parent_directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 /// Makes sure that an output is none of the inputs, which it would overwrite.
-pub(crate) fn ensure_no_input(out: &Path, inputs: &[PathBuf], option: &str) -> anyhow::Result<()> {
-    let is_it =
+pub(crate) fn ensure_not_input(out: &Path, inputs: &[PathBuf], option: &str) -> anyhow::Result<()> {
+    let is_same_file =
         |input: &PathBuf| matches!((input.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    ensure!(!inputs.iter().any(is_it), "{}: is the input; name another file for {option}", out.display());
+    ensure!(
+        !inputs.iter().any(is_same_file),
+        "{}: is the input; name another file for {option}",
+        out.display()
+    );
     Ok(())
 }
 
 #[cfg(all(test, windows))]
 mod tests {
     use super::*;
-    use crate::win32::{descriptor, user};
+    use crate::win32::{current_user_sid, descriptor_text};
 
     #[test]
-    fn whoever_may_read_a_file_is_the_same_after_it_was_replaced() {
+    fn replaced_file_keeps_its_access_rights() {
         let directory = std::env::temp_dir().join(format!("bcnet-replace-{}", std::process::id()));
         drop(fs::remove_dir_all(&directory));
         fs::create_dir_all(&directory).expect("a directory");
         let [private, usual] = ["private", "usual"].map(|name| directory.join(name));
         create_private(&private, b"old").expect("written");
         replace(&usual, b"old").expect("written");
-        let rights = |path: &Path| descriptor(path).expect("told");
+        let rights = |path: &Path| descriptor_text(path).expect("told");
         let before = [rights(&private), rights(&usual)];
         assert_ne!(before[0], before[1]);
         // By number: as administrator, the same user is another owner.
-        assert!(before[0].contains(&format!("(A;;FA;;;{})", user().expect("told"))), "{}", before[0]);
+        assert!(
+            before[0].contains(&format!("(A;;FA;;;{})", current_user_sid().expect("told"))),
+            "{}",
+            before[0]
+        );
         // As a crash leaves it, for all who may read what is in the directory.
-        fs::write(new_beside(&private).expect("a name"), b"half").expect("written");
+        fs::write(temporary_path(&private).expect("a name"), b"half").expect("written");
         for path in [&private, &usual] {
             replace(path, b"new").expect("replaced");
             assert_eq!(fs::read(path).expect("read"), b"new");

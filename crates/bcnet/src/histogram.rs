@@ -18,7 +18,7 @@ pub(crate) struct Histogram<const BITS: u32> {
 impl<const BITS: u32> Histogram<BITS> {
     /// So many took so long.
     pub(crate) fn add(&mut self, time: Duration, count: u64) {
-        let place = place(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), BITS);
+        let place = bucket_index(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), BITS);
         if self.buckets.len() <= place {
             self.buckets.resize(place + 1, 0);
         }
@@ -49,8 +49,9 @@ impl<const BITS: u32> Histogram<BITS> {
             *count -= before;
         }
         let longest = since.buckets.iter().rposition(|count| *count > 0);
-        since.max =
-            longest.map_or(Duration::ZERO, |place| Duration::from_micros(upper(place, BITS)).min(self.max));
+        since.max = longest.map_or(Duration::ZERO, |place| {
+            Duration::from_micros(bucket_upper_bound(place, BITS)).min(self.max)
+        });
         since.count -= earlier.count;
         since.sum = since.sum.saturating_sub(earlier.sum);
         since
@@ -78,7 +79,7 @@ impl<const BITS: u32> Histogram<BITS> {
     /// Returns how many did not take longer, to within the width of a bucket.
     pub(crate) fn count_up_to(&self, most: Duration) -> u64 {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
-        let is_within = |place: &usize| upper(*place, BITS) <= most;
+        let is_within = |place: &usize| bucket_upper_bound(*place, BITS) <= most;
         self.buckets
             .iter()
             .enumerate()
@@ -95,7 +96,9 @@ impl<const BITS: u32> Histogram<BITS> {
             seen += count;
             seen >= wanted
         });
-        place.map_or(Duration::ZERO, |place| Duration::from_micros(upper(place, BITS)).min(self.max))
+        place.map_or(Duration::ZERO, |place| {
+            Duration::from_micros(bucket_upper_bound(place, BITS)).min(self.max)
+        })
     }
 
     /// For scripts: microseconds.
@@ -112,13 +115,13 @@ impl<const BITS: u32> Histogram<BITS> {
 }
 
 /// Returns the bucket of a number: itself if it is small, otherwise its length in bits and its leading ones.
-const fn place(micros: u64, bits: u32) -> usize {
+const fn bucket_index(micros: u64, bits: u32) -> usize {
     let shift = (u64::BITS - micros.leading_zeros()).saturating_sub(bits + 1);
     ((shift as u64) << bits) as usize + (micros >> shift) as usize
 }
 
 /// Returns the largest number of a bucket.
-const fn upper(place: usize, bits: u32) -> u64 {
+const fn bucket_upper_bound(place: usize, bits: u32) -> u64 {
     let place = place as u64;
     let shift = (place >> bits).saturating_sub(1);
     let lead = place - (shift << bits);
@@ -130,27 +133,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_has_a_bucket_that_is_not_far_from_it() {
+    fn bucket_bounds_are_close_to_every_value() {
         let large = (13..64).flat_map(|bits| [(1 << bits) - 1, 1 << bits, 3 << (bits - 1)]);
         let numbers: Vec<u64> = (0..5000).chain(large).collect();
         for bits in [3, 5] {
             let mut last = 0;
             for &micros in &numbers {
-                let place = place(micros, bits);
+                let place = bucket_index(micros, bits);
                 assert!(place >= last, "{micros}");
                 last = place;
-                let upper = upper(place, bits);
+                let upper = bucket_upper_bound(place, bits);
                 assert!(
                     upper >= micros && upper - micros <= micros >> bits,
                     "{micros} is in a bucket up to {upper}"
                 );
             }
-            assert_eq!(upper(place(u64::MAX, bits), bits), u64::MAX);
+            assert_eq!(bucket_upper_bound(bucket_index(u64::MAX, bits), bits), u64::MAX);
         }
     }
 
     #[test]
-    fn quantiles_are_those_of_a_sorted_list() {
+    fn quantiles_match_a_sorted_list() {
         let mut histogram = Histogram::<5>::default();
         assert_eq!((histogram.quantile(0.5), histogram.max()), (Duration::ZERO, Duration::ZERO));
         (1..=1000).for_each(|millis| histogram.add(Duration::from_millis(millis), 1));

@@ -18,26 +18,26 @@ use ureq::{Agent, AsSendBody, Body, Error};
 
 /// Sends requests. Copies share what they have.
 #[derive(Debug, Clone)]
-pub(crate) struct Client(Agent);
+pub(crate) struct HttpClient(Agent);
 
 /// What is known of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     /// When to ask again, if it says so.
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl Answer {
+impl ResponseHead {
     /// Returns whether what was asked for is done.
-    pub(crate) const fn is_good(self) -> bool {
+    pub(crate) const fn is_success(self) -> bool {
         matches!(self.status, 200..300)
     }
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum HttpError {
     Timeout(Duration),
     /// The connection, in words of the system.
     Connection(String),
@@ -46,19 +46,19 @@ pub(crate) enum Failure {
     /// It would leave this machine, without encryption.
     NotLocal,
     /// What was asked for is not there, or not to be had.
-    Refused(u16),
+    ErrorStatus(u16),
     /// What was answered is no HTTP, or more than can be read.
-    NoHttp,
+    InvalidResponse,
 }
 
-impl Failure {
+impl HttpError {
     /// Returns whether it may be otherwise soon.
-    pub(crate) const fn may_pass(&self) -> bool {
+    pub(crate) const fn is_temporary(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Connection(_))
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for HttpError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout(time) => write!(out, "no answer within {time:?}"),
@@ -67,13 +67,13 @@ impl fmt::Display for Failure {
             Self::NotLocal => {
                 out.write_str("without encryption only this machine is talked to, and the name is another's")
             }
-            Self::Refused(status) => write!(out, "it answered {status}"),
-            Self::NoHttp => out.write_str("what answers does not speak HTTP"),
+            Self::ErrorStatus(status) => write!(out, "it answered {status}"),
+            Self::InvalidResponse => out.write_str("what answers does not speak HTTP"),
         }
     }
 }
 
-impl Client {
+impl HttpClient {
     pub(crate) fn new() -> Self {
         Self::with_roots(RootCerts::WebPki)
     }
@@ -86,12 +86,16 @@ impl Client {
             .proxy(None)
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .user_agent(concat!("bcnet/", env!("CARGO_PKG_VERSION")))
-            .max_response_header_size(MAX_HEAD)
-            .input_buffer_size(MAX_HEAD)
+            .max_response_header_size(MAX_HEADER_SIZE)
+            .input_buffer_size(MAX_HEADER_SIZE)
             // Nobody reads what stands in an answer, so a connection is of no use afterwards.
             .max_idle_connections(0)
             .build();
-        Self(Agent::with_parts(config, DefaultConnector::default(), Careful(DefaultResolver::default())))
+        Self(Agent::with_parts(
+            config,
+            DefaultConnector::default(),
+            LoopbackResolver(DefaultResolver::default()),
+        ))
     }
 
     /// Sends JSON, and waits for the answer no longer than so long.
@@ -101,37 +105,37 @@ impl Client {
         uri: &Uri,
         json: String,
         timeout: Duration,
-    ) -> Result<Answer, Failure> {
-        let answer = self.run(method, uri, json, timeout)?;
+    ) -> Result<ResponseHead, HttpError> {
+        let answer = self.send_request(method, uri, json, timeout)?;
         let (status, retry_after) = (answer.status().as_u16(), retry_after(answer.headers()));
-        Ok(Answer { status, retry_after })
+        Ok(ResponseHead { status, retry_after })
     }
 
     /// Asks for something, of which no more than so many bytes are read.
-    pub(crate) fn fetch(&self, uri: &Uri, most: u64, timeout: Duration) -> Result<Vec<u8>, Failure> {
-        let answer = self.run(Method::GET, uri, (), timeout)?;
+    pub(crate) fn fetch(&self, uri: &Uri, max_bytes: u64, timeout: Duration) -> Result<Vec<u8>, HttpError> {
+        let answer = self.send_request(Method::GET, uri, (), timeout)?;
         if !answer.status().is_success() {
-            return Err(Failure::Refused(answer.status().as_u16()));
+            return Err(HttpError::ErrorStatus(answer.status().as_u16()));
         }
         let mut bytes = Vec::new();
-        let read = answer.into_body().into_reader().take(most).read_to_end(&mut bytes);
-        read.map_err(|error| failure(error.into(), timeout))?;
+        let read = answer.into_body().into_reader().take(max_bytes).read_to_end(&mut bytes);
+        read.map_err(|error| to_http_error(error.into(), timeout))?;
         Ok(bytes)
     }
 
-    fn run(
+    fn send_request(
         &self,
         method: Method,
         uri: &Uri,
         body: impl AsSendBody,
         timeout: Duration,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, HttpError> {
         let request =
             Request::builder().method(method).uri(uri.clone()).header("content-type", "application/json");
         // An address that was read is one that can be asked.
-        let request = request.body(body).map_err(|_| Failure::NoHttp)?;
+        let request = request.body(body).map_err(|_| HttpError::InvalidResponse)?;
         let request = self.0.configure_request(request).timeout_global(Some(timeout)).build();
-        self.0.run(request).map_err(|error| failure(error, timeout))
+        self.0.run(request).map_err(|error| to_http_error(error, timeout))
     }
 }
 
@@ -142,26 +146,26 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Returns what to say of an error. None of its texts has anything of the address.
-fn failure(error: Error, timeout: Duration) -> Failure {
+fn to_http_error(error: Error, timeout: Duration) -> HttpError {
     match error {
-        Error::Timeout(_) => Failure::Timeout(timeout),
-        Error::HostNotFound => Failure::Connection("nobody knows the name".into()),
+        Error::Timeout(_) => HttpError::Timeout(timeout),
+        Error::HostNotFound => HttpError::Connection("nobody knows the name".into()),
         // So does rustls tell what is wrong with a certificate.
-        Error::Io(error) if error.kind() == ErrorKind::InvalidData => Failure::Tls(error.to_string()),
-        Error::Io(error) => Failure::Connection(error.to_string()),
-        Error::Rustls(error) => Failure::Tls(error.to_string()),
-        Error::Tls(problem) => Failure::Tls(problem.into()),
-        Error::ConnectionFailed => Failure::Connection("no connection".into()),
-        Error::Other(error) if error.is::<NotLocal>() => Failure::NotLocal,
-        _ => Failure::NoHttp,
+        Error::Io(error) if error.kind() == ErrorKind::InvalidData => HttpError::Tls(error.to_string()),
+        Error::Io(error) => HttpError::Connection(error.to_string()),
+        Error::Rustls(error) => HttpError::Tls(error.to_string()),
+        Error::Tls(problem) => HttpError::Tls(problem.into()),
+        Error::ConnectionFailed => HttpError::Connection("no connection".into()),
+        Error::Other(error) if error.is::<NotLocalError>() => HttpError::NotLocal,
+        _ => HttpError::InvalidResponse,
     }
 }
 
 /// Looks names up, and has nothing unencrypted leave this machine.
 #[derive(Debug)]
-struct Careful(DefaultResolver);
+struct LoopbackResolver(DefaultResolver);
 
-impl Resolver for Careful {
+impl Resolver for LoopbackResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -177,24 +181,24 @@ impl Resolver for Careful {
         if found.iter().all(|address| address.ip().is_loopback()) {
             Ok(found)
         } else {
-            Err(Error::Other(Box::new(NotLocal)))
+            Err(Error::Other(Box::new(NotLocalError)))
         }
     }
 }
 
 #[derive(Debug)]
-struct NotLocal;
+struct NotLocalError;
 
-impl std::error::Error for NotLocal {}
+impl std::error::Error for NotLocalError {}
 
-impl fmt::Display for NotLocal {
+impl fmt::Display for NotLocalError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Failure::NotLocal.fmt(out)
+        HttpError::NotLocal.fmt(out)
     }
 }
 
 /// The longest head of an answer, and what is read at once.
-const MAX_HEAD: usize = 16 << 10;
+const MAX_HEADER_SIZE: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -210,16 +214,16 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
     const CERTIFICATE: &[u8] = include_bytes!("../tests/tls/certificate.pem");
     const KEY: &[u8] = include_bytes!("../tests/tls/key.pem");
 
-    fn post(client: &Client, address: &str) -> Result<Answer, Failure> {
-        client.send(Method::POST, &address.parse().expect(address), "{}".into(), PATIENCE)
+    fn post(client: &HttpClient, address: &str) -> Result<ResponseHead, HttpError> {
+        client.send(Method::POST, &address.parse().expect(address), "{}".into(), TIMEOUT)
     }
 
     /// Answers once, with encryption, and returns where.
-    fn encrypted() -> u16 {
+    fn start_tls_server() -> u16 {
         let listener = TcpListener::bind("localhost:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
@@ -242,31 +246,34 @@ mod tests {
     }
 
     #[test]
-    fn who_is_vouched_for_is_talked_to_and_nobody_else() {
+    fn only_servers_with_a_trusted_certificate_are_contacted() {
         let certificate = Certificate::from_pem(CERTIFICATE).expect("a certificate");
-        let trusting = Client::with_roots(RootCerts::new_with_certs(&[certificate]));
-        let answer = post(&trusting, &format!("https://localhost:{}/", encrypted()));
-        assert_eq!(answer, Ok(Answer { status: 204, retry_after: Some(Duration::from_millis(1500)) }));
-        let refused = post(&Client::new(), &format!("https://localhost:{}/", encrypted()));
-        assert!(matches!(refused, Err(Failure::Tls(_))), "{refused:?}");
-        assert!(!refused.expect_err("refused").may_pass());
+        let trusting = HttpClient::with_roots(RootCerts::new_with_certs(&[certificate]));
+        let answer = post(&trusting, &format!("https://localhost:{}/", start_tls_server()));
+        assert_eq!(answer, Ok(ResponseHead { status: 204, retry_after: Some(Duration::from_millis(1500)) }));
+        let refused = post(&HttpClient::new(), &format!("https://localhost:{}/", start_tls_server()));
+        assert!(matches!(refused, Err(HttpError::Tls(_))), "{refused:?}");
+        assert!(!refused.expect_err("refused").is_temporary());
     }
 
     #[test]
-    fn nothing_unencrypted_leaves_this_machine() {
+    fn unencrypted_requests_stay_on_loopback() {
         for address in ["http://192.0.2.1/", "http://[2001:db8::1]/", "http://0.0.0.0:9/"] {
-            assert_eq!(post(&Client::new(), address), Err(Failure::NotLocal), "{address}");
+            assert_eq!(post(&HttpClient::new(), address), Err(HttpError::NotLocal), "{address}");
         }
         // Nobody listens, but it is asked.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);
-        let answer = post(&Client::new(), &format!("http://127.0.0.1:{port}/"));
-        assert!(matches!(&answer, Err(failure @ Failure::Connection(_)) if failure.may_pass()), "{answer:?}");
+        let answer = post(&HttpClient::new(), &format!("http://127.0.0.1:{port}/"));
+        assert!(
+            matches!(&answer, Err(failure @ HttpError::Connection(_)) if failure.is_temporary()),
+            "{answer:?}"
+        );
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_address() {
+    fn errors_do_not_contain_the_address() {
         let secret = || "s3cret".to_owned();
         for error in [
             Error::BadUri(secret()),
@@ -274,7 +281,7 @@ mod tests {
             Error::ConnectProxyFailed(secret()),
             Error::Other(secret().into()),
         ] {
-            assert!(!failure(error, PATIENCE).to_string().contains("s3cret"));
+            assert!(!to_http_error(error, TIMEOUT).to_string().contains("s3cret"));
         }
     }
 }

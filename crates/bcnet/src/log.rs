@@ -4,8 +4,8 @@
 //! them, and what they cannot keep up with is left out: a terminal that stands still must not stop the game.
 
 mod feed;
-mod limit;
-mod nested;
+mod nested_json;
+mod rate_limit;
 
 use std::fmt::Debug;
 use std::fs;
@@ -26,15 +26,15 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
-use crate::bans::Moment;
-use crate::file::directory;
+use crate::bans::Timestamp;
+use crate::file::parent_directory;
 pub(crate) use feed::Feed;
-pub(crate) use limit::LineLimit;
-use nested::Nested;
+use nested_json::NestedJson;
+pub(crate) use rate_limit::LogRateLimiter;
 
 /// What the log shows, and where.
 #[derive(Debug)]
-pub(crate) struct Options<'a> {
+pub(crate) struct LogOptions<'a> {
     pub(crate) level: LevelFilter,
     pub(crate) json: bool,
     /// A file, and how many of its days to keep.
@@ -43,19 +43,19 @@ pub(crate) struct Options<'a> {
 
 /// Writes what is left when it is dropped.
 #[must_use]
-pub(crate) struct Log {
+pub(crate) struct LogGuard {
     _writers: Vec<WorkerGuard>,
-    pub(crate) controls: Controls,
+    pub(crate) controls: LogControls,
 }
 
 /// What can be done with the log while it is written.
 #[derive(Clone)]
-pub(crate) struct Controls {
+pub(crate) struct LogControls {
     level: reload::Handle<LevelFilter, Registry>,
     pub(crate) feed: Feed,
 }
 
-impl Controls {
+impl LogControls {
     /// Shows lines of this importance from now on.
     pub(crate) fn set_level(&self, level: LevelFilter) {
         // It fails only when there is no log any more.
@@ -64,22 +64,22 @@ impl Controls {
 }
 
 /// Starts the log of this process.
-pub(crate) fn start(options: &Options<'_>) -> anyhow::Result<Log> {
+pub(crate) fn start(options: &LogOptions<'_>) -> anyhow::Result<LogGuard> {
     let (terminal, guard) = tracing_appender::non_blocking(io::stderr());
     let mut writers = vec![guard];
     let file = match options.file {
         None => None,
-        Some((path, keep)) => {
-            let (file, guard) = tracing_appender::non_blocking(Daily::start(path, keep)?);
+        Some((path, max_files)) => {
+            let (file, guard) = tracing_appender::non_blocking(DailyFile::start(path, max_files)?);
             writers.push(guard);
             Some(layer(file, options.json))
         }
     };
     let (filter, level) = reload::Layer::new(options.level);
-    let controls = Controls { level, feed: Feed::default() };
+    let controls = LogControls { level, feed: Feed::default() };
     let feed = layer(controls.feed.clone(), true);
     registry().with(filter).with(layer(terminal, options.json)).with(file).with(feed).try_init()?;
-    Ok(Log { _writers: writers, controls })
+    Ok(LogGuard { _writers: writers, controls })
 }
 
 fn layer<S, W>(writer: W, json: bool) -> Box<dyn Layer<S> + Send + Sync>
@@ -89,7 +89,7 @@ where
 {
     let layer = fmt::layer().with_target(false).with_ansi(false);
     if json {
-        Box::new(layer.json().flatten_event(true).with_writer(Nested(writer)))
+        Box::new(layer.json().flatten_event(true).with_writer(NestedJson(writer)))
     } else {
         Box::new(layer.fmt_fields(debug_fn(write_field).delimited(" ")).with_writer(writer))
     }
@@ -107,40 +107,40 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std
 }
 
 /// A file for each day, of which the last few are kept.
-struct Daily {
+struct DailyFile {
     appender: RollingFileAppender,
-    days: Days,
+    files: LogFiles,
     /// The day of the file, counted from 1970, on which old files were deleted.
     day: u64,
 }
 
-impl Daily {
-    fn start(path: &Path, keep: usize) -> anyhow::Result<Self> {
+impl DailyFile {
+    fn start(path: &Path, max_files: usize) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
-        let days = Days::new(path, keep);
+        let files = LogFiles::new(path, max_files);
         // The appender would complain on standard error, in words of its own.
-        fs::create_dir_all(&days.directory)
-            .and_then(|()| fs::read_dir(&days.directory))
+        fs::create_dir_all(&files.directory)
+            .and_then(|()| fs::read_dir(&files.directory))
             .with_context(name)?;
-        let appender = days.open().map_err(|error| anyhow!("{}: {}", name(), error.root_cause()))?;
-        days.prune();
-        Ok(Self { appender, days, day: today() })
+        let appender = files.open().map_err(|error| anyhow!("{}: {}", name(), error.root_cause()))?;
+        files.prune();
+        Ok(Self { appender, files, day: today() })
     }
 }
 
-impl Write for Daily {
+impl Write for DailyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let today = today();
         // The appender goes on only; when the clock was set back it would stay in the file of a day to come.
         if today < self.day
-            && let Ok(appender) = self.days.open()
+            && let Ok(appender) = self.files.open()
         {
             self.appender = appender;
         }
         let written = self.appender.write(bytes);
         if self.day != today {
             self.day = today;
-            self.days.prune();
+            self.files.prune();
         }
         written
     }
@@ -155,18 +155,18 @@ fn today() -> u64 {
 }
 
 /// The files of a log, called STEM.YYYY-MM-DD.EXTENSION.
-struct Days {
+struct LogFiles {
     directory: PathBuf,
     stem: String,
     extension: String,
-    keep: usize,
+    max_files: usize,
 }
 
-impl Days {
-    fn new(path: &Path, keep: usize) -> Self {
+impl LogFiles {
+    fn new(path: &Path, max_files: usize) -> Self {
         let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let (stem, extension) = (part(path.file_stem()), part(path.extension()));
-        Self { directory: directory(path).to_owned(), stem, extension, keep }
+        Self { directory: parent_directory(path).to_owned(), stem, extension, max_files }
     }
 
     /// Opens the file of today, and each day the next.
@@ -181,10 +181,10 @@ impl Days {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
         let mut names: Vec<String> = files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        let today = Moment(wall_now().as_secs()).to_string();
-        names.retain(|name| self.day(name).is_some_and(|day| today.get(..day.len()) >= Some(day)));
+        let today = Timestamp(wall_now().as_secs()).to_string();
+        names.retain(|name| self.date_in_name(name).is_some_and(|day| today.get(..day.len()) >= Some(day)));
         names.sort();
-        names.truncate(names.len().saturating_sub(self.keep));
+        names.truncate(names.len().saturating_sub(self.max_files));
         for name in names {
             // What cannot be deleted stays, and is tried again the next day.
             drop(fs::remove_file(self.directory.join(name)));
@@ -192,7 +192,7 @@ impl Days {
     }
 
     /// Returns the day in the name of a file of the log.
-    fn day<'a>(&self, name: &'a str) -> Option<&'a str> {
+    fn date_in_name<'a>(&self, name: &'a str) -> Option<&'a str> {
         let end = if self.extension.is_empty() { String::new() } else { format!(".{}", self.extension) };
         let day = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('.'));
         day.and_then(|rest| rest.strip_suffix(&end)).filter(|day| is_date(day))
@@ -209,14 +209,14 @@ fn is_date(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn is_of(log: &Days, name: &str) -> bool {
-        log.day(name).is_some()
+    fn is_log_file(log: &LogFiles, name: &str) -> bool {
+        log.date_in_name(name).is_some()
     }
 
     #[test]
-    fn only_files_with_a_date_between_stem_and_extension_are_of_the_log() {
-        let log = Days::new(Path::new("logs/server.log"), 1);
-        assert!(is_of(&log, "server.2026-11-16.log"));
+    fn log_files_have_a_date_between_stem_and_extension() {
+        let log = LogFiles::new(Path::new("logs/server.log"), 1);
+        assert!(is_log_file(&log, "server.2026-11-16.log"));
         for name in [
             "server.log",
             "server.2026-11-16",
@@ -229,20 +229,20 @@ mod tests {
             "server.2026-11-16log",
             "myserver.2026-11-16.log",
         ] {
-            assert!(!is_of(&log, name), "{name}");
+            assert!(!is_log_file(&log, name), "{name}");
         }
-        let bare = Days::new(Path::new("bcnet"), 1);
+        let bare = LogFiles::new(Path::new("bcnet"), 1);
         assert!(
-            is_of(&bare, "bcnet.2026-11-16")
-                && !is_of(&bare, "bcnet.toml")
-                && !is_of(&bare, "bcnet.2026-11-16.log")
+            is_log_file(&bare, "bcnet.2026-11-16")
+                && !is_log_file(&bare, "bcnet.toml")
+                && !is_log_file(&bare, "bcnet.2026-11-16.log")
         );
     }
 
     #[test]
-    fn a_new_day_deletes_the_oldest_files_and_nothing_else() {
+    fn new_day_deletes_only_the_oldest_log_files() {
         let path = std::env::temp_dir().join(format!("bcnet-log-{}", std::process::id()));
-        let mut log = Daily::start(&path.join("server.log"), 3).expect("a log");
+        let mut log = DailyFile::start(&path.join("server.log"), 3).expect("a log");
         let others = ["server.toml", "server.1999-01-01.txt", "server.old.log"];
         let days = ["server.2002-02-19.log", "server.2001-01-01.log", "server.2003-03-03.log"];
         for name in others.iter().chain(&days) {
@@ -262,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_opens_the_file_of_its_day_and_deletes_none_of_it() {
+    fn clock_set_back_opens_that_days_file_and_deletes_none() {
         let path = std::env::temp_dir().join(format!("bcnet-log-back-{}", std::process::id()));
-        let mut log = Daily::start(&path.join("server.log"), 1).expect("a log");
+        let mut log = DailyFile::start(&path.join("server.log"), 1).expect("a log");
         let files = |path: &Path| -> Vec<String> {
             let entries = fs::read_dir(path).expect("a directory").flatten();
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()

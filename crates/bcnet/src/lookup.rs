@@ -9,56 +9,61 @@ use anyhow::Context;
 use crate::config::HostPort;
 
 /// Returns the IPv4 addresses of a host, at least one.
-pub(crate) fn all<const PORT: u16>(host: &HostPort<PORT>) -> Result<Vec<SocketAddrV4>, Unknown> {
-    let found: Vec<_> = look_up(host)?.collect();
-    if found.is_empty() { Err(Unknown::Only6) } else { Ok(found) }
+pub(crate) fn ipv4_addresses<const PORT: u16>(
+    host: &HostPort<PORT>,
+) -> Result<Vec<SocketAddrV4>, LookupError> {
+    let found: Vec<_> = resolve_ipv4(host)?.collect();
+    if found.is_empty() { Err(LookupError::Ipv6Only) } else { Ok(found) }
 }
 
 /// Returns the first IPv4 address of a host. An error names the host.
-pub(crate) fn first<const PORT: u16>(host: &HostPort<PORT>) -> anyhow::Result<SocketAddrV4> {
-    let found = look_up(host).and_then(|mut found| found.next().ok_or(Unknown::Only6));
+pub(crate) fn first_ipv4_address<const PORT: u16>(host: &HostPort<PORT>) -> anyhow::Result<SocketAddrV4> {
+    let found = resolve_ipv4(host).and_then(|mut found| found.next().ok_or(LookupError::Ipv6Only));
     found.with_context(|| host.host.clone())
 }
 
-fn look_up<const PORT: u16>(
+fn resolve_ipv4<const PORT: u16>(
     host: &HostPort<PORT>,
-) -> Result<impl Iterator<Item = SocketAddrV4> + use<PORT>, Unknown> {
-    let addresses = (host.host.as_str(), host.port).to_socket_addrs().map_err(Unknown::Name)?;
+) -> Result<impl Iterator<Item = SocketAddrV4> + use<PORT>, LookupError> {
+    let addresses = (host.host.as_str(), host.port).to_socket_addrs().map_err(LookupError::NotResolved)?;
     let v4 = |address| if let SocketAddr::V4(address) = address { Some(address) } else { None };
     Ok(addresses.filter_map(v4))
 }
 
 /// Why a host has no address for us.
 #[derive(Debug)]
-pub(crate) enum Unknown {
+pub(crate) enum LookupError {
     /// The name could not be looked up.
-    Name(io::Error),
+    NotResolved(io::Error),
     /// The name is known, but not by IPv4.
-    Only6,
+    Ipv6Only,
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for LookupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(error) => write!(out, "unknown host: {error}"),
-            Self::Only6 => out.write_str("it has IPv6 addresses only, and the game's protocol IPv4 only"),
+            Self::NotResolved(error) => write!(out, "unknown host: {error}"),
+            Self::Ipv6Only => out.write_str("it has IPv6 addresses only, and the game's protocol IPv4 only"),
         }
     }
 }
 
-impl std::error::Error for Unknown {}
+impl std::error::Error for LookupError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_host_without_an_ipv4_address_has_none_for_us() {
+    fn host_without_ipv4_address_is_an_error() {
         let [six, four] = ["::1", "192.0.2.1"].map(|host| HostPort::<1> { host: host.into(), port: 27900 });
-        assert!(matches!(all(&six), Err(Unknown::Only6)));
-        let error = format!("{:#}", first(&six).expect_err("an IPv6 address"));
+        assert!(matches!(ipv4_addresses(&six), Err(LookupError::Ipv6Only)));
+        let error = format!("{:#}", first_ipv4_address(&six).expect_err("an IPv6 address"));
         assert_eq!(error, "::1: it has IPv6 addresses only, and the game's protocol IPv4 only");
         let address = SocketAddrV4::new([192, 0, 2, 1].into(), 27900);
-        assert_eq!((all(&four).expect("known"), first(&four).expect("known")), (vec![address], address));
+        assert_eq!(
+            (ipv4_addresses(&four).expect("known"), first_ipv4_address(&four).expect("known")),
+            (vec![address], address)
+        );
     }
 }

@@ -4,7 +4,6 @@
 
 #[cfg(test)]
 mod allocations;
-mod answers;
 mod background;
 mod bans;
 mod capture;
@@ -19,19 +18,19 @@ mod event_loop;
 mod extcap;
 mod file;
 mod histogram;
-mod http;
 mod http_client;
 mod inspect;
 mod join;
 mod lab;
+mod list_servers;
 mod log;
 mod lookup;
 mod manifest;
 mod manual;
 mod master;
-mod masters;
 mod metrics;
-mod number;
+mod metrics_server;
+mod number_format;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 mod plots;
@@ -43,6 +42,7 @@ mod recorder;
 mod reply_addresses;
 mod scores;
 mod serve;
+mod server_info;
 #[cfg(any(windows, test))]
 mod service;
 mod signals;
@@ -114,16 +114,16 @@ enum Command {
 
 /// What a command has to say when it could do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CommandStatus {
     Clean,
     Findings,
 }
 
 fn main() -> ExitCode {
-    if double_click::is_meant() {
+    if double_click::was_double_clicked() {
         return double_click::run();
     }
-    let verdict = match Args::parse_from(extcap::arguments()).command {
+    let verdict = match Args::parse_from(extcap::program_arguments()).command {
         Command::Completions(args) => manual::completions(&args),
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
@@ -145,8 +145,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
     };
     match verdict {
-        Ok(Verdict::Clean) => ExitCode::SUCCESS,
-        Ok(Verdict::Findings) => ExitCode::from(1),
+        Ok(CommandStatus::Clean) => ExitCode::SUCCESS,
+        Ok(CommandStatus::Findings) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bcnet: {error:#}");

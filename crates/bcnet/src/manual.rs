@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::{Args, VERSION, Verdict};
+use crate::{Args, CommandStatus, VERSION};
 
 /// The arguments of `bcnet completions`.
 #[derive(clap::Args)]
@@ -35,26 +35,26 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the script that completes commands and options.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<Verdict> {
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<CommandStatus> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "bcnet", &mut script);
     io::stdout().write_all(&script)?;
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
 /// Prints the manual page of the program, or writes one of each command.
-pub(crate) fn man(args: &ManArgs) -> Result<Verdict> {
+pub(crate) fn man(args: &ManArgs) -> Result<CommandStatus> {
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     match &args.dir {
         Some(dir) => write_pages(command, dir)?,
-        None => page(command).render(&mut io::stdout())?,
+        None => man_page(command).render(&mut io::stdout())?,
     }
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
 /// Returns the page of a command, with the version at its foot.
-fn page(command: Command) -> clap_mangen::Man {
+fn man_page(command: Command) -> clap_mangen::Man {
     clap_mangen::Man::new(command).source(format!("bcnet {VERSION}"))
 }
 
@@ -63,7 +63,7 @@ fn write_pages(command: Command, dir: &Path) -> Result<()> {
     for inner in command.get_subcommands() {
         write_pages(inner.clone(), dir)?;
     }
-    let man = page(command);
+    let man = man_page(command);
     let path = dir.join(man.get_filename());
     let mut page = Vec::new();
     man.render(&mut page)?;
@@ -75,14 +75,14 @@ mod tests {
     use super::*;
 
     /// Calls `look` with every command, however deep.
-    fn each(command: &Command, look: &mut dyn FnMut(&Command)) {
-        look(command);
+    fn visit_commands(command: &Command, visit: &mut dyn FnMut(&Command)) {
+        visit(command);
         for inner in command.get_subcommands() {
-            each(inner, look);
+            visit_commands(inner, visit);
         }
     }
 
-    fn built() -> Command {
+    fn built_command() -> Command {
         let mut command = Args::command();
         command.build();
         command
@@ -90,9 +90,9 @@ mod tests {
 
     /// A line that is wrapped in the middle of a command is copied wrongly.
     #[test]
-    fn no_example_of_the_help_is_broken_by_a_terminal_of_80_columns() {
+    fn help_examples_fit_80_columns() {
         let mut examples = 0;
-        each(&built(), &mut |command| {
+        visit_commands(&built_command(), &mut |command| {
             let mut narrow = command.clone().term_width(80);
             let helps = [narrow.render_help(), narrow.render_long_help()].map(|help| help.to_string());
             let text = [command.get_after_help(), command.get_after_long_help()];
@@ -109,22 +109,22 @@ mod tests {
 
     /// And the option names are all there, so that what is completed is what `--help` tells.
     #[test]
-    fn every_shell_completes_every_command() {
+    fn completions_cover_every_command_in_every_shell() {
         for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "bcnet", &mut script);
             let script = String::from_utf8(script).expect("text");
-            each(&built(), &mut |command| {
+            visit_commands(&built_command(), &mut |command| {
                 assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name())
             });
         }
     }
 
     #[test]
-    fn every_command_has_a_page_that_tells_its_options() {
-        each(&built(), &mut |command| {
+    fn man_pages_list_all_options() {
+        visit_commands(&built_command(), &mut |command| {
             let mut page = Vec::new();
-            super::page(command.clone()).render(&mut page).expect("memory");
+            super::man_page(command.clone()).render(&mut page).expect("memory");
             let page = String::from_utf8(page).expect("text");
             let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
             for option in shown.filter_map(|argument| argument.get_long()) {

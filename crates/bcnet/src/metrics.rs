@@ -12,19 +12,19 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::histogram::Histogram;
-use crate::usage::Usage;
+use crate::usage::ResourceUsage;
 
 /// What tells the figures of one family apart. The values must be few.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// A page of figures, all with the same word before their names.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct MetricsPage {
     registry: Registry,
     prefix: &'static str,
 }
 
-impl Page {
+impl MetricsPage {
     pub(crate) fn new(prefix: &'static str) -> Self {
         let mut page = Self { registry: Registry::default(), prefix };
         let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
@@ -40,32 +40,33 @@ impl Page {
         values: impl IntoIterator<Item = (Labels, u64)>,
     ) {
         let name = format!("{}_{name}_total", self.prefix);
-        self.family(name, help, MetricType::Counter, values);
+        self.add_family(name, help, MetricType::Counter, values);
     }
 
     /// What may grow and shrink.
-    pub(crate) fn gauge<V: Into<Value>>(
+    pub(crate) fn gauge<V: Into<MetricValue>>(
         &mut self,
         name: &str,
         help: &str,
         values: impl IntoIterator<Item = (Labels, V)>,
     ) {
-        self.family(format!("{}_{name}", self.prefix), help, MetricType::Gauge, values);
+        self.add_family(format!("{}_{name}", self.prefix), help, MetricType::Gauge, values);
     }
 
     /// How long things took. Its name ends in `_seconds`, which is added.
-    pub(crate) fn times<const BITS: u32>(
+    pub(crate) fn histogram<const BITS: u32>(
         &mut self,
         name: &str,
         help: &str,
         values: impl IntoIterator<Item = (Labels, Histogram<BITS>)>,
     ) {
         let name = format!("{}_{name}_seconds", self.prefix);
-        let values = values.into_iter().map(|(labels, times)| (labels, Times::of(&times)));
-        self.family(name, help, MetricType::Histogram, values);
+        let values =
+            values.into_iter().map(|(labels, times)| (labels, HistogramBuckets::from_histogram(&times)));
+        self.add_family(name, help, MetricType::Histogram, values);
     }
 
-    fn family<V: Into<Value>>(
+    fn add_family<V: Into<MetricValue>>(
         &mut self,
         name: String,
         help: &str,
@@ -73,18 +74,28 @@ impl Page {
         values: impl IntoIterator<Item = (Labels, V)>,
     ) {
         let values = values.into_iter().map(|(labels, value)| (labels, value.into())).collect();
-        self.registry.register_collector(Box::new(Family { name, help: format!("{help}."), kind, values }));
+        self.registry.register_collector(Box::new(MetricFamily {
+            name,
+            help: format!("{help}."),
+            kind,
+            values,
+        }));
     }
 
     /// Returns the page as text, with what the process takes of the machine.
     pub(crate) fn finish(mut self) -> String {
-        let Usage { processor, memory } = Usage::now();
+        let ResourceUsage { cpu_time: processor, memory_bytes: memory } = ResourceUsage::now();
         let seconds = processor.map(|time| (Labels::new(), time.as_secs_f64()));
         let bytes = memory.map(|bytes| (Labels::new(), bytes));
         // By these names every program tells it.
         let [cpu, resident] = ["process_cpu_seconds_total", "process_resident_memory_bytes"];
-        self.family(cpu.into(), "Processor time that the process has taken", MetricType::Counter, seconds);
-        self.family(resident.into(), "Memory that the process has", MetricType::Gauge, bytes);
+        self.add_family(
+            cpu.into(),
+            "Processor time that the process has taken",
+            MetricType::Counter,
+            seconds,
+        );
+        self.add_family(resident.into(), "Memory that the process has", MetricType::Gauge, bytes);
         let mut page = String::new();
         // A string takes everything.
         let _ = text::encode_registry(&mut page, &self.registry);
@@ -94,14 +105,14 @@ impl Page {
 
 /// All figures of one name.
 #[derive(Debug)]
-struct Family {
+struct MetricFamily {
     name: String,
     help: String,
     kind: MetricType,
-    values: Vec<(Labels, Value)>,
+    values: Vec<(Labels, MetricValue)>,
 }
 
-impl Collector for Family {
+impl Collector for MetricFamily {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut family = encoder.encode_descriptor(&self.name, &self.help, None, self.kind)?;
         for (labels, value) in &self.values {
@@ -117,68 +128,68 @@ impl Collector for Family {
 
 /// One figure.
 #[derive(Debug)]
-pub(crate) enum Value {
-    Whole(u64),
-    Real(f64),
-    Times(Times),
+pub(crate) enum MetricValue {
+    Integer(u64),
+    Float(f64),
+    Histogram(HistogramBuckets),
 }
 
-impl Value {
+impl MetricValue {
     /// A counter is written as a gauge is: its name has the `_total` already, because `promtool` wants to find the same name
     /// in what describes it, which OpenMetrics does not.
     fn encode(&self, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
         match self {
-            Self::Whole(value) => encoder.encode_gauge(value),
-            Self::Real(value) => encoder.encode_gauge(value),
-            Self::Times(times) => {
+            Self::Integer(value) => encoder.encode_gauge(value),
+            Self::Float(value) => encoder.encode_gauge(value),
+            Self::Histogram(times) => {
                 encoder.encode_histogram::<Labels>(times.sum.as_secs_f64(), times.count, &times.buckets, None)
             }
         }
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for MetricValue {
     fn from(value: u64) -> Self {
-        Self::Whole(value)
+        Self::Integer(value)
     }
 }
 
-impl From<usize> for Value {
+impl From<usize> for MetricValue {
     fn from(value: usize) -> Self {
-        Self::Whole(value as u64)
+        Self::Integer(value as u64)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for MetricValue {
     fn from(value: bool) -> Self {
-        Self::Whole(value.into())
+        Self::Integer(value.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for MetricValue {
     fn from(value: f64) -> Self {
-        Self::Real(value)
+        Self::Float(value)
     }
 }
 
-impl From<Times> for Value {
-    fn from(times: Times) -> Self {
-        Self::Times(times)
+impl From<HistogramBuckets> for MetricValue {
+    fn from(times: HistogramBuckets) -> Self {
+        Self::Histogram(times)
     }
 }
 
 /// How often things took how long.
 #[derive(Debug)]
-pub(crate) struct Times {
+pub(crate) struct HistogramBuckets {
     sum: Duration,
     count: u64,
     /// How many took up to so many seconds, and more than those before.
     buckets: Vec<(f64, u64)>,
 }
 
-impl Times {
-    fn of<const BITS: u32>(times: &Histogram<BITS>) -> Self {
-        let bounds = BOUNDS.map(|bound| (bound.as_secs_f64(), times.count_up_to(bound)));
+impl HistogramBuckets {
+    fn from_histogram<const BITS: u32>(times: &Histogram<BITS>) -> Self {
+        let bounds = BUCKET_BOUNDS.map(|bound| (bound.as_secs_f64(), times.count_up_to(bound)));
         let all = bounds.into_iter().chain([(f64::INFINITY, times.count())]);
         let mut before = 0;
         let buckets = all.map(|(bound, count)| (bound, count - std::mem::replace(&mut before, count)));
@@ -187,7 +198,7 @@ impl Times {
 }
 
 /// What is told apart of times.
-const BOUNDS: [Duration; 10] = [
+const BUCKET_BOUNDS: [Duration; 10] = [
     Duration::from_micros(250),
     Duration::from_micros(500),
     Duration::from_millis(1),
@@ -205,14 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_each_figure_under_the_name_that_describes_it() {
-        let mut page = Page::new("bcnet");
+    fn metrics_are_listed_under_the_name_in_their_help_line() {
+        let mut page = MetricsPage::new("bcnet");
         page.counter("queries", "Questions", [(vec![("from", "a\"\\\nb".to_owned())], 3)]);
         page.gauge("round", "The round", [(Labels::new(), 0.5)]);
         let mut times = Histogram::<3>::default();
         times.add(Duration::from_micros(1_500), 2);
         times.add(Duration::from_secs(60), 1);
-        page.times("delay", "Delays", [(vec![("port", "1".to_owned())], times)]);
+        page.histogram("delay", "Delays", [(vec![("port", "1".to_owned())], times)]);
         let text = page.finish();
         let expected = [
             "# HELP bcnet_queries_total Questions.\n# TYPE bcnet_queries_total counter\n",

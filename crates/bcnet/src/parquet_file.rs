@@ -16,7 +16,7 @@ use parquet::schema::parser::parse_message_type;
 pub(crate) struct ParquetFile(SerializedFileWriter<File>);
 
 /// Rows that are written together.
-pub(crate) struct Group<'a>(SerializedRowGroupWriter<'a, File>);
+pub(crate) struct RowGroup<'a>(SerializedRowGroupWriter<'a, File>);
 
 impl ParquetFile {
     pub(crate) fn create(path: &Path, schema: &str) -> anyhow::Result<Self> {
@@ -26,11 +26,11 @@ impl ParquetFile {
     }
 
     /// Writes rows; `fill` has all columns, in the order of the schema.
-    pub(crate) fn group(
+    pub(crate) fn write_row_group(
         &mut self,
-        fill: impl FnOnce(&mut Group<'_>) -> Result<(), ParquetError>,
+        fill: impl FnOnce(&mut RowGroup<'_>) -> Result<(), ParquetError>,
     ) -> Result<(), ParquetError> {
-        let mut group = Group(self.0.next_row_group()?);
+        let mut group = RowGroup(self.0.next_row_group()?);
         fill(&mut group)?;
         group.0.close().map(drop)
     }
@@ -40,9 +40,9 @@ impl ParquetFile {
     }
 }
 
-impl Group<'_> {
+impl RowGroup<'_> {
     /// Writes the next column. `there` tells for each row whether it has a value, if some have none.
-    pub(crate) fn column<T: DataType>(
+    pub(crate) fn write_column<T: DataType>(
         &mut self,
         values: &[T::T],
         there: Option<&[i16]>,

@@ -1,6 +1,6 @@
 //! What is drawn of the last hour. The page and `bcnet top` draw it each in its own way.
 
-use crate::answers::Sample;
+use crate::server_info::ServerSample;
 
 /// One line or two.
 pub(crate) struct Plot {
@@ -11,10 +11,10 @@ pub(crate) struct Plot {
     pub(crate) id: &'static str,
     pub(crate) unit: Unit,
     /// The name of each, and what it shows.
-    pub(crate) lines: &'static [(&'static str, Value)],
+    pub(crate) series: &'static [(&'static str, PlotValue)],
 }
 
-pub(crate) type Value = fn(&Sample) -> Option<f64>;
+pub(crate) type PlotValue = fn(&ServerSample) -> Option<f64>;
 
 /// What values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +33,14 @@ pub(crate) const PLOTS: [Plot; 8] = [
         short_name: "players",
         id: "plot-players",
         unit: Unit::Number,
-        lines: &[("", |one| Some(one.players))],
+        series: &[("", |one| Some(one.players))],
     },
     Plot {
         name: "Datagrams per second",
         short_name: "datagrams/s",
         id: "plot-datagrams",
         unit: Unit::Number,
-        lines: &[
+        series: &[
             ("in", |one| Some(one.datagrams_in_per_second)),
             ("out", |one| Some(one.datagrams_out_per_second)),
         ],
@@ -50,41 +50,41 @@ pub(crate) const PLOTS: [Plot; 8] = [
         short_name: "RTT/ms",
         id: "plot-round-trip",
         unit: Unit::Millis,
-        lines: &[("p50", |one| one.round_trip_p50_ms), ("p99", |one| one.round_trip_p99_ms)],
+        series: &[("p50", |one| one.round_trip_p50_ms), ("p99", |one| one.round_trip_p99_ms)],
     },
     Plot {
         name: "Relay delay",
         short_name: "relay/ms",
         id: "plot-relay",
         unit: Unit::Millis,
-        lines: &[("p50", |one| one.relay_p50_ms), ("p99", |one| one.relay_p99_ms)],
+        series: &[("p50", |one| one.relay_p50_ms), ("p99", |one| one.relay_p99_ms)],
     },
     Plot {
         name: "Sent again per second",
         short_name: "sent again/s",
         id: "plot-retransmissions",
         unit: Unit::Number,
-        lines: &[("", |one| Some(one.retransmissions_per_second))],
+        series: &[("", |one| Some(one.retransmissions_per_second))],
     },
     Plot {
         name: "ACK bytes per second",
         short_name: "ACK bytes/s",
         id: "plot-acks",
         unit: Unit::Bytes,
-        lines: &[("", |one| Some(one.ack_bytes_per_second))],
+        series: &[("", |one| Some(one.ack_bytes_per_second))],
     },
     Plot {
         name: "Share of a core",
         short_name: "% of a core",
         id: "plot-core",
         unit: Unit::Percent,
-        lines: &[("", |one| one.core_share.map(|share| 100.0 * share))],
+        series: &[("", |one| one.core_share.map(|share| 100.0 * share))],
     },
     Plot {
         name: "Memory",
         short_name: "memory/MB",
         id: "plot-memory",
         unit: Unit::Memory,
-        lines: &[("", |one| one.memory_bytes)],
+        series: &[("", |one| one.memory_bytes)],
     },
 ];

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bcnet_observe::{Conversation, HandledAck, Queues, Side};
+use bcnet_observe::{Conversation, HandledAck, PeerQueues, Side};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Channel, MessageId};
 use serde_json::{Value, json};
 
 /// The queues of one side at one moment.
 pub(crate) struct QueueDump<'a> {
-    pub(crate) talk: Conversation<'a>,
+    pub(crate) conversation: Conversation<'a>,
     pub(crate) side: Side,
-    pub(crate) queues: Queues,
+    pub(crate) queues: PeerQueues,
     /// The parts that certainly wait for their first sending. What else does is not on the wire.
     pub(crate) unsent: Vec<MessageId>,
 }
@@ -21,50 +21,51 @@ impl<'a> QueueDump<'a> {
     /// Takes them as they are at `now`.
     pub(crate) fn take(
         observer: &bcnet_observe::Observer,
-        talk: Conversation<'a>,
+        conversation: Conversation<'a>,
         side: Side,
         now: Time,
     ) -> Option<Self> {
-        let queues = observer.queues(talk.id(), side, now)?;
-        Some(Self { talk, side, queues, unsent: talk.unsent_parts(side, now) })
+        let queues = observer.queues(conversation.id(), side, now)?;
+        Some(Self { conversation, side, queues, unsent: conversation.unsent_fragments(side, now) })
     }
 
     /// Adds the dump as text; `wall` is the time since 1970.
     pub(crate) fn write(&self, out: &mut String, wall: Duration) {
-        let Self { talk, side, queues, unsent } = self;
+        let Self { conversation: talk, side, queues, unsent } = self;
         let _ = writeln!(out, "# {} to {}", talk.address(*side), talk.address(side.other()));
-        if self.is_doubtful() {
+        if self.has_uncertain_acks() {
             out.push_str("# not known yet whether it repeats its ACKs: those that were sent may be gone\n");
         }
         let text = queues.to_string();
         let (head, entries) = text.split_once('\n').unwrap_or((&text, ""));
         let first = if unsent.is_empty() { String::new() } else { format!(" firstQ>={}", unsent.len()) };
-        let _ = writeln!(out, "[{}] {head}{first}", time_of_day(wall));
+        let _ = writeln!(out, "[{}] {head}{first}", format_time_of_day(wall));
         if !entries.is_empty() {
             let _ = writeln!(out, "{entries}");
         }
-        for (place, MessageId { seq, part, .. }) in unsent.iter().enumerate() {
+        for (place, MessageId { seq, fragment: part, .. }) in unsent.iter().enumerate() {
             let part = part.unwrap_or(0);
             let _ = writeln!(out, "  first[{place}] seq=0x{:04X} frag=1 idx={part} below32=0 rel=1", seq.0);
         }
     }
 
     /// Returns whether ACKs are shown that are there only if the side is a stock game.
-    fn is_doubtful(&self) -> bool {
-        self.talk.repeats_acks(self.side).is_none() && self.queues.acks.iter().any(|ack| ack.sends > 0)
+    fn has_uncertain_acks(&self) -> bool {
+        self.conversation.repeats_acks(self.side).is_none()
+            && self.queues.acks.iter().any(|ack| ack.sends > 0)
     }
 
     /// Returns the dump for programs, with its time in microseconds.
     pub(crate) fn json(&self, micros: u64) -> Value {
-        let Self { talk, side, queues, unsent } = self;
+        let Self { conversation: talk, side, queues, unsent } = self;
         let retransmit = queues.retransmit.iter().map(|message| {
-            let mut entry = message_id(&message.id);
-            entry["retx"] = message.repeats.into();
+            let mut entry = message_id_json(&message.id);
+            entry["retx"] = message.retransmissions.into();
             entry["interval"] = message.interval.as_secs_f64().into();
             entry
         });
         let acks = queues.acks.iter().map(|ack| {
-            let mut entry = message_id(&ack.id);
+            let mut entry = message_id_json(&ack.id);
             entry["retx"] = ack.sends.into();
             entry
         });
@@ -75,31 +76,31 @@ impl<'a> QueueDump<'a> {
             "peer": queues.peer.0,
             "retransmit": retransmit.collect::<Vec<_>>(),
             "acks": acks.collect::<Vec<_>>(),
-            "first_at_least": unsent.iter().map(message_id).collect::<Vec<_>>(),
+            "first_at_least": unsent.iter().map(message_id_json).collect::<Vec<_>>(),
             "repeats_acks": talk.repeats_acks(*side),
         })
     }
 }
 
 /// Returns the line of an ACK that a node has looked at, and those of what waited then. `remark` stands behind the first.
-pub(crate) fn handled_line(handled: &HandledAck, wall: Duration, remark: &str) -> String {
+pub(crate) fn handled_ack_line(handled: &HandledAck, wall: Duration, remark: &str) -> String {
     let text = handled.to_string();
     let (head, entries) = text.split_once('\n').unwrap_or((&text, ""));
     let gap = if entries.is_empty() { "" } else { "\n" };
-    format!("[{}] {head}   # {remark}{gap}{entries}", time_of_day(wall))
+    format!("[{}] {head}   # {remark}{gap}{entries}", format_time_of_day(wall))
 }
 
 /// Returns what names a message.
-pub(crate) fn message_id(id: &MessageId) -> Value {
+pub(crate) fn message_id_json(id: &MessageId) -> Value {
     let channel = match id.channel {
         Channel::Control => "control",
         Channel::Game => "game",
     };
-    json!({"channel": channel, "seq": id.seq.0, "part": id.part})
+    json!({"channel": channel, "seq": id.seq.0, "part": id.fragment})
 }
 
 /// Returns in UTC, as dumps of the original engine write it.
-pub(crate) fn time_of_day(wall: Duration) -> String {
+pub(crate) fn format_time_of_day(wall: Duration) -> String {
     let (seconds, millis) = (wall.as_secs(), wall.subsec_millis());
     format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
@@ -109,7 +110,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_is_that_of_the_day() {
-        assert_eq!(time_of_day(Duration::from_millis(86_400_000 * 20_000 + 41_849_975)), "11:37:29.975");
+    fn time_of_day_is_formatted_in_utc() {
+        assert_eq!(
+            format_time_of_day(Duration::from_millis(86_400_000 * 20_000 + 41_849_975)),
+            "11:37:29.975"
+        );
     }
 }

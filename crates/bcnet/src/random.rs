@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 
 /// Returns a number that nobody can guess: the keys of the standard library's hash are the system's random numbers.
-pub(crate) fn unguessable() -> u64 {
+pub(crate) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -15,66 +15,66 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::capture::{Packet, Writer};
+use crate::capture::{CaptureWriter, CapturedDatagram};
 use crate::file;
 
 /// How much disk a capture may take.
 #[derive(Debug, Clone)]
-pub(crate) struct Ring {
+pub(crate) struct CaptureRing {
     /// The newest file. Older ones have a number before the extension: `FILE.1.pcapng` is the one before.
     pub(crate) path: PathBuf,
     /// When a file has this size, the next is begun.
-    pub(crate) size: u64,
+    pub(crate) file_size: u64,
     /// How many files to keep.
-    pub(crate) files: u32,
+    pub(crate) file_count: u32,
 }
 
 /// Takes datagrams for the capture. Every thread has one of its own.
 pub(crate) struct Recorder {
     /// Shared with the thread that writes, which only ever swaps it with an empty one.
-    page: Arc<Mutex<Page>>,
-    shared: Arc<Shared>,
+    buffer: Arc<Mutex<RecordBuffer>>,
+    shared: Arc<RecorderShared>,
     /// Dropped last.
-    written: Arc<Written>,
+    writer_guard: Arc<WriterGuard>,
 }
 
 impl Clone for Recorder {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.shared), Arc::clone(&self.written))
+        Self::new(Arc::clone(&self.shared), Arc::clone(&self.writer_guard))
     }
 }
 
 /// Datagrams that wait to be written, of one thread.
 #[derive(Default)]
-struct Page {
-    entries: Vec<Entry>,
+struct RecordBuffer {
+    entries: Vec<RecordedDatagram>,
     bytes: Vec<u8>,
 }
 
-struct Entry {
+struct RecordedDatagram {
     from: SocketAddrV4,
     to: SocketAddrV4,
     time: Duration,
     /// Where its bytes are.
-    place: Range<usize>,
+    byte_range: Range<usize>,
     comment: Option<Box<str>>,
 }
 
 /// What recorders and the thread that writes have in common.
 #[derive(Default)]
-struct Shared {
-    pages: Mutex<Vec<Arc<Mutex<Page>>>>,
-    left_out: LeftOut,
+struct RecorderShared {
+    buffers: Mutex<Vec<Arc<Mutex<RecordBuffer>>>>,
+    left_out: LeftOutCounter,
     /// The last recorder is gone.
-    is_over: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
 /// How many datagrams are not in the capture because the disk was too slow, or full, or because there were too many of
 /// strangers.
 #[derive(Clone, Default)]
-pub(crate) struct LeftOut(Arc<AtomicU64>);
+pub(crate) struct LeftOutCounter(Arc<AtomicU64>);
 
-impl LeftOut {
+impl LeftOutCounter {
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -85,83 +85,90 @@ impl LeftOut {
 }
 
 /// Tells when everything is written. Nobody ever waits for the lock.
-struct Written {
-    shared: Arc<Shared>,
+struct WriterGuard {
+    shared: Arc<RecorderShared>,
     writer: Thread,
-    end: Mutex<Receiver<()>>,
+    ended: Mutex<Receiver<()>>,
 }
 
-impl Drop for Written {
+impl Drop for WriterGuard {
     /// When the last recorder is gone, everything that was recorded is in the file, unless the disk has stopped.
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.is_stopping.store(true, Ordering::Release);
         self.writer.unpark();
-        let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = end.recv_timeout(PATIENCE);
+        let end = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = end.recv_timeout(FINISH_TIMEOUT);
     }
 }
 
 impl Recorder {
     /// Begins a capture. One that is there becomes the one before.
-    pub(crate) fn start(ring: Ring) -> anyhow::Result<Self> {
+    pub(crate) fn start(ring: CaptureRing) -> anyhow::Result<Self> {
         // As the log does.
         let name = || ring.path.display().to_string();
-        fs::create_dir_all(file::directory(&ring.path)).with_context(name)?;
-        let file = begin(&ring)?;
-        let shared = Arc::<Shared>::default();
+        fs::create_dir_all(file::parent_directory(&ring.path)).with_context(name)?;
+        let file = create_file(&ring)?;
+        let shared = Arc::<RecorderShared>::default();
         let (ended, end) = mpsc::channel();
-        let tape = Tape { ring, file: Some(file), is_failing: false, left_out: shared.left_out.clone() };
+        let ring_writer =
+            RingWriter { ring, file: Some(file), is_failing: false, left_out: shared.left_out.clone() };
         let source = Arc::clone(&shared);
         let write = move || {
             let _ended: Sender<()> = ended;
-            write_all(tape, &source);
+            run_writer(ring_writer, &source);
         };
         let writer = thread::Builder::new().name("capture".into()).spawn(write)?.thread().clone();
-        let written = Written { shared: Arc::clone(&shared), writer, end: Mutex::new(end) };
-        Ok(Self::new(shared, Arc::new(written)))
+        let writer_guard = WriterGuard { shared: Arc::clone(&shared), writer, ended: Mutex::new(end) };
+        Ok(Self::new(shared, Arc::new(writer_guard)))
     }
 
-    fn new(shared: Arc<Shared>, written: Arc<Written>) -> Self {
-        let page = Arc::<Mutex<Page>>::default();
-        lock(&shared.pages).push(Arc::clone(&page));
-        Self { page, shared, written }
+    fn new(shared: Arc<RecorderShared>, writer_guard: Arc<WriterGuard>) -> Self {
+        let buffer = Arc::<Mutex<RecordBuffer>>::default();
+        lock(&shared.buffers).push(Arc::clone(&buffer));
+        Self { buffer, shared, writer_guard }
     }
 
     /// Records a datagram.
     pub(crate) fn record(&self, from: SocketAddrV4, to: SocketAddrV4, time: Duration, bytes: &[u8]) {
-        self.record_with(from, to, time, bytes, None);
+        self.record_with_comment(from, to, time, bytes, None);
     }
 
     /// Records a datagram with a remark.
-    pub(crate) fn record_with(
+    pub(crate) fn record_with_comment(
         &self,
         from: SocketAddrV4,
         to: SocketAddrV4,
         time: Duration,
         bytes: &[u8],
-        remark: Option<&str>,
+        comment: Option<&str>,
     ) {
-        let mut page = lock(&self.page);
-        let place = page.bytes.len()..page.bytes.len() + bytes.len();
-        if place.end > MAX_BYTES || page.entries.len() >= MAX_ENTRIES {
-            drop(page);
-            return self.leave_out();
+        let mut buffer = lock(&self.buffer);
+        let byte_range = buffer.bytes.len()..buffer.bytes.len() + bytes.len();
+        if byte_range.end > MAX_BYTES || buffer.entries.len() >= MAX_ENTRIES {
+            drop(buffer);
+            return self.count_left_out();
         }
-        let is_half = place.start < MAX_BYTES / 2 && place.end >= MAX_BYTES / 2;
-        page.bytes.extend_from_slice(bytes);
-        page.entries.push(Entry { from, to, time, place, comment: remark.map(Into::into) });
-        if is_half || page.entries.len() == MAX_ENTRIES / 2 {
-            self.written.writer.unpark();
+        let is_half = byte_range.start < MAX_BYTES / 2 && byte_range.end >= MAX_BYTES / 2;
+        buffer.bytes.extend_from_slice(bytes);
+        buffer.entries.push(RecordedDatagram {
+            from,
+            to,
+            time,
+            byte_range,
+            comment: comment.map(Into::into),
+        });
+        if is_half || buffer.entries.len() == MAX_ENTRIES / 2 {
+            self.writer_guard.writer.unpark();
         }
     }
 
     /// Counts a datagram that is not recorded.
-    pub(crate) fn leave_out(&self) {
+    pub(crate) fn count_left_out(&self) {
         self.shared.left_out.add(1);
     }
 
     /// Returns the count of what is not in the capture.
-    pub(crate) fn left_out(&self) -> LeftOut {
+    pub(crate) fn left_out(&self) -> LeftOutCounter {
         self.shared.left_out.clone()
     }
 }
@@ -172,20 +179,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Writes what all recorders have, until they are gone.
-fn write_all(mut tape: Tape, shared: &Shared) {
-    let mut taken: Vec<Page> = Vec::new();
+fn run_writer(mut ring_writer: RingWriter, shared: &RecorderShared) {
+    let mut batch: Vec<RecordBuffer> = Vec::new();
     loop {
-        thread::park_timeout(if tape.is_failing { RETRY } else { EVERY });
-        let is_over = shared.is_over.load(Ordering::Acquire);
+        thread::park_timeout(if ring_writer.is_failing { RETRY_INTERVAL } else { WRITE_INTERVAL });
+        let is_over = shared.is_stopping.load(Ordering::Acquire);
         {
-            let pages = lock(&shared.pages);
-            taken.resize_with(pages.len(), Page::default);
-            for (page, empty) in pages.iter().zip(&mut taken) {
+            let buffers = lock(&shared.buffers);
+            batch.resize_with(buffers.len(), RecordBuffer::default);
+            for (page, empty) in buffers.iter().zip(&mut batch) {
                 std::mem::swap(&mut *lock(page), empty);
             }
         }
-        tape.write(&taken);
-        for page in &mut taken {
+        ring_writer.write(&batch);
+        for page in &mut batch {
             page.entries.clear();
             page.bytes.clear();
         }
@@ -196,21 +203,21 @@ fn write_all(mut tape: Tape, shared: &Shared) {
 }
 
 /// The files, and how it goes with them.
-struct Tape {
-    ring: Ring,
+struct RingWriter {
+    ring: CaptureRing,
     /// The newest; none while it cannot be begun.
-    file: Option<Writer>,
+    file: Option<CaptureWriter>,
     is_failing: bool,
-    left_out: LeftOut,
+    left_out: LeftOutCounter,
 }
 
-impl Tape {
+impl RingWriter {
     /// Writes all datagrams in the order of their times. If the disk fails, they are left out, and the next ones are tried
     /// again later.
-    fn write(&mut self, pages: &[Page]) {
-        let mut entries: Vec<(&Entry, &[u8])> = Vec::new();
-        for Page { entries: more, bytes } in pages {
-            entries.extend(more.iter().map(|entry| (entry, &bytes[entry.place.clone()])));
+    fn write(&mut self, buffers: &[RecordBuffer]) {
+        let mut entries: Vec<(&RecordedDatagram, &[u8])> = Vec::new();
+        for RecordBuffer { entries: more, bytes } in buffers {
+            entries.extend(more.iter().map(|entry| (entry, &bytes[entry.byte_range.clone()])));
         }
         entries.sort_by_key(|(entry, _)| entry.time);
         if entries.is_empty() {
@@ -238,43 +245,49 @@ impl Tape {
         }
     }
 
-    fn try_write(&mut self, entries: &[(&Entry, &[u8])]) -> anyhow::Result<()> {
+    fn try_write(&mut self, entries: &[(&RecordedDatagram, &[u8])]) -> anyhow::Result<()> {
         for (entry, bytes) in entries {
-            if let Some(mut full) = self.file.take_if(|file| file.size() >= self.ring.size) {
+            if let Some(mut full) = self.file.take_if(|file| file.size() >= self.ring.file_size) {
                 full.flush()?;
             }
-            let Entry { from, to, time, comment, .. } = entry;
+            let RecordedDatagram { from, to, time, comment, .. } = entry;
             let comment = comment.as_deref();
-            self.file()?.write(&Packet { from: *from, to: *to, time: *time, bytes, comment })?;
+            self.current_file()?.write(&CapturedDatagram {
+                from: *from,
+                to: *to,
+                time: *time,
+                bytes,
+                comment,
+            })?;
         }
-        self.file()?.flush()
+        self.current_file()?.flush()
     }
 
     /// Returns the newest file, which is begun if there is none.
-    fn file(&mut self) -> anyhow::Result<&mut Writer> {
+    fn current_file(&mut self) -> anyhow::Result<&mut CaptureWriter> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => begin(&self.ring)?,
+            None => create_file(&self.ring)?,
         };
         Ok(self.file.insert(file))
     }
 }
 
 /// Begins a new file. One that is there becomes the one before.
-fn begin(ring: &Ring) -> anyhow::Result<Writer> {
+fn create_file(ring: &CaptureRing) -> anyhow::Result<CaptureWriter> {
     // Devices and pipes stay where they are, and what cannot start again and again must not push out what is recorded.
-    if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY) {
-        shift(ring)?;
+    if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY_FILE_SIZE) {
+        rotate(ring)?;
     }
-    let mut writer = Writer::create(&ring.path)?;
+    let mut writer = CaptureWriter::create(&ring.path)?;
     writer.flush()?;
     Ok(writer)
 }
 
 /// Makes room for a new file: each gets the next number and the oldest is gone.
-fn shift(ring: &Ring) -> anyhow::Result<()> {
-    for number in (0..ring.files.saturating_sub(1)).rev() {
-        let (from, to) = (numbered(&ring.path, number), numbered(&ring.path, number + 1));
+fn rotate(ring: &CaptureRing) -> anyhow::Result<()> {
+    for number in (0..ring.file_count.saturating_sub(1)).rev() {
+        let (from, to) = (numbered_path(&ring.path, number), numbered_path(&ring.path, number + 1));
         if from.exists() {
             fs::rename(&from, &to).with_context(|| from.display().to_string())?;
         }
@@ -282,7 +295,7 @@ fn shift(ring: &Ring) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn numbered(path: &Path, number: u32) -> PathBuf {
+fn numbered_path(path: &Path, number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();
     }
@@ -291,12 +304,13 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 }
 
 /// The size of a capture without datagrams.
-const EMPTY: u64 = 60;
+const EMPTY_FILE_SIZE: u64 = 60;
 /// How long the disk may take at the end. Tests do not ask how busy the machine is.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(500) };
+const FINISH_TIMEOUT: Duration =
+    if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(500) };
 /// How often what was recorded is written, and how often it is tried while the disk fails.
-const EVERY: Duration = Duration::from_millis(100);
-const RETRY: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// What waits for the disk, of one thread: bytes and datagrams.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_ENTRIES: usize = 1 << 15;
@@ -308,7 +322,7 @@ mod tests {
     use super::*;
 
     /// Returns what the files of a ring have: the last byte of each datagram.
-    fn recorded(directory: &Path, name: &str) -> Vec<u8> {
+    fn last_bytes_in(directory: &Path, name: &str) -> Vec<u8> {
         let file = fs::File::open(directory.join(name)).expect(name);
         let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect(name);
         let mut seen = Vec::new();
@@ -322,10 +336,10 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_outlives_restarts() {
+    fn restart_rotates_the_capture_files() {
         let directory = std::env::temp_dir().join(format!("bcnet-restart-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
-        let ring = Ring { path: directory.join("game.pcapng"), size: 1 << 20, files: 3 };
+        let ring = CaptureRing { path: directory.join("game.pcapng"), file_size: 1 << 20, file_count: 3 };
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
         for run in 1..=4 {
             let recorder = Recorder::start(ring.clone()).expect("a capture");
@@ -334,21 +348,21 @@ mod tests {
             // Who starts and records nothing pushes nothing out.
             for _ in 0..5 {
                 drop(Recorder::start(ring.clone()).expect("a capture"));
-                assert_eq!(fs::metadata(&ring.path).expect("a file").len(), EMPTY);
+                assert_eq!(fs::metadata(&ring.path).expect("a file").len(), EMPTY_FILE_SIZE);
             }
         }
-        assert_eq!(recorded(&directory, "game.1.pcapng"), [4]);
-        assert_eq!(recorded(&directory, "game.2.pcapng"), [3]);
+        assert_eq!(last_bytes_in(&directory, "game.1.pcapng"), [4]);
+        assert_eq!(last_bytes_in(&directory, "game.2.pcapng"), [3]);
         assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3, "no more than the ring has");
         fs::remove_dir_all(&directory).expect("removed");
     }
 
     #[test]
-    fn a_capture_goes_on_when_the_disk_works_again() {
+    fn capture_resumes_when_the_disk_works_again() {
         let directory = std::env::temp_dir().join(format!("bcnet-disk-{}", std::process::id()));
         let away = directory.with_extension("away");
         fs::create_dir_all(&directory).expect("a directory");
-        let ring = Ring { path: directory.join("game.pcapng"), size: 2000, files: 2 };
+        let ring = CaptureRing { path: directory.join("game.pcapng"), file_size: 2000, file_count: 2 };
         let recorder = Recorder::start(ring).expect("a capture");
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
         let record = |number| recorder.record(address, address, Duration::ZERO, &[number; 500]);
@@ -357,7 +371,7 @@ mod tests {
         let left_out = recorder.left_out();
         for _ in 0..100 {
             (0..8).for_each(|_| record(1));
-            thread::park_timeout(EVERY);
+            thread::park_timeout(WRITE_INTERVAL);
             if left_out.count() > 0 {
                 break;
             }
@@ -367,18 +381,19 @@ mod tests {
         record(2);
         drop(recorder);
         // Some of those before may still have waited.
-        assert_eq!(recorded(&directory, "game.pcapng").last(), Some(&2));
-        assert!(recorded(&directory, "game.1.pcapng").iter().all(|number| *number == 1));
+        assert_eq!(last_bytes_in(&directory, "game.pcapng").last(), Some(&2));
+        assert!(last_bytes_in(&directory, "game.1.pcapng").iter().all(|number| *number == 1));
         fs::remove_dir_all(&directory).expect("removed");
     }
 
     #[test]
-    fn the_ring_keeps_as_many_files_as_it_may_and_each_is_whole() {
+    fn ring_keeps_its_file_limit_and_files_are_complete() {
         let directory = std::env::temp_dir().join(format!("bcnet-ring-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         let path = directory.join("game.pcapng");
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
-        let recorder = Recorder::start(Ring { path: path.clone(), size: 2000, files: 3 }).expect("a capture");
+        let recorder = Recorder::start(CaptureRing { path: path.clone(), file_size: 2000, file_count: 3 })
+            .expect("a capture");
         for i in 0..100_u8 {
             recorder.record(address, address, Duration::from_secs(i.into()), &[i; 100]);
         }
@@ -388,7 +403,7 @@ mod tests {
         for name in ["game.2.pcapng", "game.1.pcapng", "game.pcapng"] {
             let file = fs::metadata(directory.join(name));
             assert!(file.expect("a file").len() < 2300, "{name}");
-            seen.extend(recorded(&directory, name));
+            seen.extend(last_bytes_in(&directory, name));
         }
         assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3);
         assert_eq!(seen.last(), Some(&99));

@@ -11,72 +11,72 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 #[derive(Debug)]
 pub(crate) struct ReplyAddresses {
     players: Vec<(SocketAddrV4, Ipv4Addr)>,
-    others: Box<[Option<(SocketAddrV4, Ipv4Addr)>]>,
+    recent: Box<[Option<(SocketAddrV4, Ipv4Addr)>]>,
     hasher: RandomState,
 }
 
 impl ReplyAddresses {
     pub(crate) fn new() -> Self {
-        Self { players: Vec::new(), others: vec![None; OTHERS].into(), hasher: RandomState::new() }
+        Self { players: Vec::new(), recent: vec![None; RECENT_SLOTS].into(), hasher: RandomState::new() }
     }
 
     /// `remote` has talked to `local`.
-    pub(crate) fn note(&mut self, remote: SocketAddrV4, local: Ipv4Addr) {
+    pub(crate) fn record(&mut self, remote: SocketAddrV4, local: Ipv4Addr) {
         if let Some(player) = self.players.iter_mut().find(|(player, _)| *player == remote) {
             player.1 = local;
             return;
         }
-        let place = self.place(remote);
-        self.others[place] = Some((remote, local));
+        let slot = self.slot(remote);
+        self.recent[slot] = Some((remote, local));
     }
 
     /// Returns the address that `remote` has talked to, if it is remembered.
     pub(crate) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
         let player = self.players.iter().find(|(player, _)| *player == remote);
         player
-            .or_else(|| self.others[self.place(remote)].as_ref().filter(|(other, _)| *other == remote))
+            .or_else(|| self.recent[self.slot(remote)].as_ref().filter(|(other, _)| *other == remote))
             .map(|(_, local)| *local)
     }
 
     /// These are the players now.
-    pub(crate) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
+    pub(crate) fn set_players(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
         let known = players.filter_map(|player| Some((player, self.find(player)?))).collect();
         // Whoever has just left may still be owed an answer.
         for (leaver, local) in std::mem::replace(&mut self.players, known) {
-            self.note(leaver, local);
+            self.record(leaver, local);
         }
     }
 
     /// Places are hashed with a secret, so that nobody can aim at somebody else's.
-    fn place(&self, remote: SocketAddrV4) -> usize {
-        self.hasher.hash_one(remote) as usize % OTHERS
+    fn slot(&self, remote: SocketAddrV4) -> usize {
+        self.hasher.hash_one(remote) as usize % RECENT_SLOTS
     }
 }
 
-const OTHERS: usize = 256;
+const RECENT_SLOTS: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn players_are_remembered_whoever_else_comes() {
+    fn players_are_not_evicted_by_other_senders() {
         let address = |n: u32| SocketAddrV4::new(Ipv4Addr::from(n), 22101);
         let ours = |n| Ipv4Addr::new(192, 0, 2, n);
         let mut addresses = ReplyAddresses::new();
-        addresses.note(address(1), ours(1));
+        addresses.record(address(1), ours(1));
         assert_eq!(addresses.find(address(1)), Some(ours(1)));
-        addresses.keep([address(1), address(2)].into_iter());
+        addresses.set_players([address(1), address(2)].into_iter());
         for n in 3..10_000 {
-            addresses.note(address(n), ours(9));
+            addresses.record(address(n), ours(9));
             assert_eq!(addresses.find(address(n)), Some(ours(9)));
         }
         assert_eq!(addresses.find(address(1)), Some(ours(1)));
-        addresses.note(address(1), ours(2));
+        addresses.record(address(1), ours(2));
         assert_eq!(addresses.find(address(1)), Some(ours(2)));
         let remembered = (3..10_000).filter(|n| addresses.find(address(*n)).is_some()).count();
-        assert!(remembered <= OTHERS, "{remembered}");
-        addresses.keep(std::iter::empty());
+        assert!(remembered <= RECENT_SLOTS, "{remembered}");
+        addresses.set_players(std::iter::empty());
         assert_eq!(addresses.players.len(), 0);
     }
 }

@@ -28,9 +28,9 @@ pub(crate) type Handler = Box<dyn FnMut() + Send>;
 pub(crate) fn listen(mut handlers: Vec<(Signal, Handler)>) -> io::Result<()> {
     let wanted: Vec<Signal> = handlers.iter().map(|(signal, _)| *signal).collect();
     let mut is_ending = false;
-    listen_to_each(&wanted, move |came, exit_code| {
-        let Some((_, handle)) = handlers.iter_mut().find(|(signal, _)| *signal == came) else { return };
-        if came == Signal::Stop {
+    listen_to_each(&wanted, move |received, exit_code| {
+        let Some((_, handle)) = handlers.iter_mut().find(|(signal, _)| *signal == received) else { return };
+        if received == Signal::Stop {
             // Whoever asks twice does not want to wait for goodbyes.
             if is_ending {
                 process::exit(exit_code);

@@ -4,8 +4,8 @@
 //! function, to a constant, or to what the system itself gave and takes back.
 #![expect(unsafe_code, reason = "the standard library has no such calls")]
 
-mod ending;
-mod rights;
+mod permissions;
+mod shutdown;
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -45,17 +45,19 @@ use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes, OpenProcessToken};
 use windows_sys::core::{BOOL, PWSTR};
 
-use crate::usage::Usage;
-pub(crate) use ending::{Ending, listen_to_endings};
-pub(crate) use rights::{account, copy_rights, create_directory, create_private_file, descriptor, grant};
+use crate::usage::ResourceUsage;
+pub(crate) use permissions::{
+    account_name, copy_permissions, create_directory, create_private_file, descriptor_text, grant_access,
+};
+pub(crate) use shutdown::{ShutdownRequest, listen_for_shutdown};
 
 /// Opens a pipe so that one can wait for it.
 pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;
 /// Lets who listens at a pipe find out who connects, and do nothing in their name.
-pub(crate) const IDENTIFY: u32 = SECURITY_IDENTIFICATION;
+pub(crate) const IDENTIFICATION_ONLY: u32 = SECURITY_IDENTIFICATION;
 
 /// Returns how many programs share the console: one, if it was made for this one alone; none without a console.
-pub(crate) fn console_programs() -> u32 {
+pub(crate) fn console_process_count() -> u32 {
     let mut processes = [0; 2];
     // SAFETY: the pointer is to an array with room for as many as is said.
     unsafe { GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) }
@@ -63,15 +65,15 @@ pub(crate) fn console_programs() -> u32 {
 
 /// Returns how many bytes this user can still write into a directory.
 pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
-    let (name, mut free) = (rights::wide_path(directory), 0);
+    let (name, mut free) = (permissions::wide_path(directory), 0);
     // SAFETY: the pointers are to a text that ends in a zero and to a variable, both of this function.
     let told = unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &raw mut free, ptr::null_mut(), ptr::null_mut()) };
     check(told).map(|()| free)
 }
 
 /// Returns what this process takes of the machine.
-pub(crate) fn usage() -> Usage {
-    Usage { processor: processor_time(), memory: memory() }
+pub(crate) fn process_usage() -> ResourceUsage {
+    ResourceUsage { cpu_time: processor_time(), memory_bytes: memory() }
 }
 
 fn processor_time() -> Option<Duration> {
@@ -102,7 +104,7 @@ fn memory() -> Option<u64> {
 }
 
 /// Has a click into the window of the console select nothing, which would hold back what is told in it until a key is pressed.
-pub(crate) fn select_nothing_by_click() -> io::Result<()> {
+pub(crate) fn disable_quick_edit() -> io::Result<()> {
     let mut mode = 0;
     // SAFETY: it takes a number.
     let input = unsafe { GetStdHandle(STD_INPUT_HANDLE) };
@@ -113,16 +115,16 @@ pub(crate) fn select_nothing_by_click() -> io::Result<()> {
 }
 
 /// Has waits end within a millisecond of their time, not within sixteen.
-pub(crate) fn wait_precisely() {
+pub(crate) fn set_timer_resolution() {
     // SAFETY: it takes a number, and what it changes lasts until the process ends.
     unsafe { timeBeginPeriod(1) };
 }
 
 /// Makes a pipe for clients of this machine to come to: for this user, administrators and the system.
 pub(crate) fn create_pipe(name: &str, is_first: bool) -> io::Result<NamedPipe> {
-    let name = wide(name);
-    let security = read_descriptor(&rights::private()?)?;
-    let attributes = attributes(&security);
+    let name = to_wide(name);
+    let security = parse_descriptor(&permissions::private_descriptor()?)?;
+    let attributes = security_attributes(&security);
     let first = if is_first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
     // SAFETY: the name ends with a zero, and the attributes are those of a variable and of what the system has made.
     let handle = unsafe {
@@ -145,13 +147,13 @@ pub(crate) fn create_pipe(name: &str, is_first: bool) -> io::Result<NamedPipe> {
 }
 
 /// Makes a pipe of what was opened with [`OVERLAPPED`].
-pub(crate) fn pipe(file: File) -> NamedPipe {
+pub(crate) fn pipe_from_file(file: File) -> NamedPipe {
     // SAFETY: the handle is open and nobody else's.
     unsafe { NamedPipe::from_raw_handle(file.into_raw_handle()) }
 }
 
 /// Gives up what was begun with a pipe and is not done yet.
-pub(crate) fn cancel(pipe: &NamedPipe) {
+pub(crate) fn cancel_io(pipe: &NamedPipe) {
     // SAFETY: the handle is open, and null stands for all that was begun with it. That there is nothing is no harm.
     unsafe { CancelIoEx(pipe.as_raw_handle(), ptr::null()) };
 }
@@ -167,7 +169,7 @@ pub(crate) fn is_no_such_service(error: &io::Error) -> bool {
 }
 
 /// Returns the user who runs this process, by number.
-pub(crate) fn user() -> io::Result<String> {
+pub(crate) fn current_user_sid() -> io::Result<String> {
     let mut token: HANDLE = ptr::null_mut();
     // SAFETY: the pointer is to a variable of this function.
     check(unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token) })?;
@@ -188,12 +190,12 @@ pub(crate) fn user() -> io::Result<String> {
     })?;
     // SAFETY: the system has put one there, and there it is aligned.
     let user: &TOKEN_USER = unsafe { &*room.as_ptr().cast() };
-    number(user.User.Sid)
+    sid_to_string(user.User.Sid)
 }
 
 /// Returns whose a pipe is, by number.
-pub(crate) fn owner(file: &File) -> io::Result<String> {
-    let (mut owner, mut security): (PSID, _) = (ptr::null_mut(), Local(ptr::null_mut()));
+pub(crate) fn pipe_owner_sid(file: &File) -> io::Result<String> {
+    let (mut owner, mut security): (PSID, _) = (ptr::null_mut(), LocalAllocation(ptr::null_mut()));
     // SAFETY: the handle is open, and the pointers are to variables of this function.
     let result = unsafe {
         GetSecurityInfo(
@@ -207,19 +209,19 @@ pub(crate) fn owner(file: &File) -> io::Result<String> {
             &raw mut security.0,
         )
     };
-    if result == 0 { number(owner) } else { Err(io::Error::from_raw_os_error(result.cast_signed())) }
+    if result == 0 { sid_to_string(owner) } else { Err(io::Error::from_raw_os_error(result.cast_signed())) }
 }
 
 /// Returns the number of a user as text. The pointer must be to one that the system gave.
-fn number(user: PSID) -> io::Result<String> {
+fn sid_to_string(user: PSID) -> io::Result<String> {
     let mut text: PWSTR = ptr::null_mut();
     // SAFETY: the first pointer is to a number, and the second to a variable of this function.
     check(unsafe { ConvertSidToStringSidW(user, &raw mut text) })?;
-    Ok(text_of(&Local(text.cast())))
+    Ok(string_from_system(&LocalAllocation(text.cast())))
 }
 
 /// Returns a text that the system has made. It must be one that ends with a zero.
-fn text_of(text: &Local) -> String {
+fn string_from_system(text: &LocalAllocation) -> String {
     let letters: *const u16 = text.0.cast_const().cast();
     // SAFETY: the system has put a text there that ends with a zero.
     let len = (0..).take_while(|at| unsafe { *letters.add(*at) } != 0).count();
@@ -228,9 +230,9 @@ fn text_of(text: &Local) -> String {
 }
 
 /// Returns what the system makes of a descriptor in words.
-fn read_descriptor(text: &str) -> io::Result<Local> {
-    let text = wide(text);
-    let mut security = Local(ptr::null_mut());
+fn parse_descriptor(text: &str) -> io::Result<LocalAllocation> {
+    let text = to_wide(text);
+    let mut security = LocalAllocation(ptr::null_mut());
     // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
     check(unsafe {
         ConvertStringSecurityDescriptorToSecurityDescriptorW(
@@ -243,7 +245,7 @@ fn read_descriptor(text: &str) -> io::Result<Local> {
     Ok(security)
 }
 
-const fn attributes(security: &Local) -> SECURITY_ATTRIBUTES {
+const fn security_attributes(security: &LocalAllocation) -> SECURITY_ATTRIBUTES {
     SECURITY_ATTRIBUTES {
         nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
         lpSecurityDescriptor: security.0,
@@ -252,16 +254,16 @@ const fn attributes(security: &Local) -> SECURITY_ATTRIBUTES {
 }
 
 /// What the system has made and wants back.
-struct Local(*mut c_void);
+struct LocalAllocation(*mut c_void);
 
-impl Drop for Local {
+impl Drop for LocalAllocation {
     fn drop(&mut self) {
         // SAFETY: it came from the system and is used nowhere else any more; null is allowed.
         unsafe { LocalFree(self.0) };
     }
 }
 
-fn wide(text: &str) -> Vec<u16> {
+fn to_wide(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
 }
 

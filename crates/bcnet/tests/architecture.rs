@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn the_way_of_a_relayed_message_leads_through_functions_that_exist() {
+fn relay_path_in_architecture_names_existing_functions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let (_, rest) = text.split_once("A relayed message's way").expect("the way");
@@ -20,7 +20,7 @@ fn the_way_of_a_relayed_message_leads_through_functions_that_exist() {
             homes.insert(owner, file);
         }
         let file = homes.get(owner).unwrap_or_else(|| panic!("{step}: no file"));
-        let found = places(&root, file).into_iter().find(|path| {
+        let found = candidate_paths(&root, file).into_iter().find(|path| {
             let source = fs::read_to_string(path).unwrap_or_default();
             source.contains(&format!("fn {function}(")) || source.contains(&format!("fn {function}<"))
         });
@@ -32,18 +32,18 @@ fn the_way_of_a_relayed_message_leads_through_functions_that_exist() {
 }
 
 /// Where a file may be that is told relative to the sources of a crate, or to all crates.
-fn places(root: &Path, file: &str) -> Vec<PathBuf> {
+fn candidate_paths(root: &Path, file: &str) -> Vec<PathBuf> {
     let folders = ["", "bcnet/src", "bcnet-session/src", "bcnet-transport/src"];
     folders.map(|folder| root.join("crates").join(folder).join(file)).into()
 }
 
 /// Whatever stands in quotes after `**Shown by.**` is a test, or a command whose parts are known to its script.
 #[test]
-fn what_shows_that_attacks_have_no_effect_exists() {
+fn tests_named_in_security_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|_| panic!("no {name}"));
     let text = read("SECURITY.md");
-    let (tests, attacks) = (tests(&root.join("crates")), read("crates/bcnet-attack/src/attacks.rs"));
+    let (tests, attacks) = (test_names(&root.join("crates")), read("crates/bcnet-attack/src/attacks.rs"));
     let shown: Vec<&str> = text.split("**Shown by.**").skip(1).collect();
     assert!(shown.len() > 10, "only {} sections", shown.len());
     for section in shown {
@@ -72,11 +72,11 @@ fn what_shows_that_attacks_have_no_effect_exists() {
 }
 
 /// Returns the names of all tests below a folder.
-fn tests(folder: &Path) -> BTreeSet<String> {
+fn test_names(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         if path.is_dir() {
-            found.append(&mut tests(&path));
+            found.append(&mut test_names(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = fs::read_to_string(&path).expect("a source file");
             let bodies = source.split("#[test]").skip(1);

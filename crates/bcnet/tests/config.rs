@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A directory of one test's own, gone afterwards.
-struct Directory(PathBuf);
+struct ConfigDirectory(PathBuf);
 
-impl Directory {
+impl ConfigDirectory {
     fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("bcnet-config-{}-{test}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
@@ -15,7 +15,7 @@ impl Directory {
     }
 
     /// Runs `bcnet config` there. Gives exit code, standard output and standard error.
-    fn config(&self, args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+    fn run_config(&self, args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
         command.arg("config").args(args).current_dir(&self.0).env_clear().envs(variables.iter().copied());
         let output = command.output().expect("bcnet runs");
@@ -28,25 +28,25 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for ConfigDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
 #[test]
-fn it_runs_without_a_file() {
-    let directory = Directory::new("none");
-    assert_eq!(directory.config(&["check"], &[]), (0, "fine: 1 session\n".into(), String::new()));
+fn check_accepts_a_missing_file() {
+    let directory = ConfigDirectory::new("none");
+    assert_eq!(directory.run_config(&["check"], &[]), (0, "fine: 1 session\n".into(), String::new()));
 }
 
 #[test]
-fn the_sample_names_every_key_and_is_exactly_the_defaults() {
-    let directory = Directory::new("sample");
-    let (_, defaults, _) = directory.config(&["show"], &[]);
-    let (_, sample, _) = directory.config(&["default"], &[]);
+fn default_file_has_every_key_with_its_default() {
+    let directory = ConfigDirectory::new("sample");
+    let (_, defaults, _) = directory.run_config(&["show"], &[]);
+    let (_, sample, _) = directory.run_config(&["default"], &[]);
     directory.write(&sample);
-    let (code, shown, error) = directory.config(&["show"], &[]);
+    let (code, shown, error) = directory.run_config(&["show"], &[]);
     assert_eq!((code, error.as_str()), (0, ""));
     let mut keys = 0;
     for (default, from_file) in defaults.lines().zip(shown.lines()) {
@@ -61,16 +61,16 @@ fn the_sample_names_every_key_and_is_exactly_the_defaults() {
 }
 
 #[test]
-fn the_documentation_is_what_the_program_says() {
-    let (_, page, _) = Directory::new("page").config(&["default", "--markdown"], &[]);
+fn documentation_matches_the_generated_page() {
+    let (_, page, _) = ConfigDirectory::new("page").run_config(&["default", "--markdown"], &[]);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let kept = fs::read_to_string(path).expect("docs/configuration.md");
     assert_eq!(kept, page, "run `bcnet config default --markdown > docs/configuration.md`");
 }
 
 #[test]
-fn flags_win_over_variables_and_variables_over_the_file() {
-    let directory = Directory::new("order");
+fn flags_override_variables_and_variables_the_file() {
+    let directory = ConfigDirectory::new("order");
     directory.write("[log]\nlevel = \"warn\"\n\n[[session]]\nname = \"file\"\nport = 22110\nplayer_limit = 4\n\n[[session]]\nport = 22111\n");
     let variables = [
         ("BCNET_NAME", "all"),
@@ -79,7 +79,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
         ("BCNET_MASTERS", "one.example, two.example:1"),
     ];
     let flags = ["show", "--set", "log.level=error", "--set", "session.2.port=22120", "--bind", "127.0.0.1"];
-    let (code, shown, error) = directory.config(&flags, &variables);
+    let (code, shown, error) = directory.run_config(&flags, &variables);
     assert_eq!((code, error.as_str()), (0, ""));
     for (line, origin) in [
         ("bind = \"127.0.0.1\"", "--bind"),
@@ -98,15 +98,15 @@ fn flags_win_over_variables_and_variables_over_the_file() {
 
 /// Marks, line ends and encodings of its "Save as".
 #[test]
-fn a_configuration_that_notepad_has_saved_is_read_or_the_way_out_is_told() {
-    let directory = Directory::new("notepad");
+fn notepad_encodings_are_read_or_explained() {
+    let directory = ConfigDirectory::new("notepad");
     let text = "[[session]]\r\nname = \"Caf\u{e9}\"\r\nport = 22150\r\n";
     let utf_16 = |order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<u8>>();
     let marked = |mark: &[u8], bytes: Vec<u8>| [mark.to_vec(), bytes].concat();
     let save = |bytes: &[u8]| fs::write(directory.0.join("bcnet.toml"), bytes).expect("written");
     for bytes in [text.into(), marked(b"\xef\xbb\xbf", text.into())] {
         save(&bytes);
-        let (code, shown, error) = directory.config(&["show"], &[]);
+        let (code, shown, error) = directory.run_config(&["show"], &[]);
         assert_eq!((code, error.as_str()), (0, ""));
         for line in ["name = \"Caf\u{e9}\"", "port = 22150"] {
             assert!(shown.lines().any(|shown| shown.starts_with(line)), "{line}\n{shown}");
@@ -122,7 +122,7 @@ fn a_configuration_that_notepad_has_saved_is_read_or_the_way_out_is_told() {
         (ansi, "not UTF-8"),
     ] {
         save(&bytes);
-        let (code, shown, error) = directory.config(&["show"], &[]);
+        let (code, shown, error) = directory.run_config(&["show"], &[]);
         assert_eq!((code, shown.as_str(), error.lines().count()), (2, "", 1), "{error}");
         let told = error.contains(part) && error.contains("bcnet.toml: ") && error.contains("encoding UTF-8");
         assert!(told, "{error}");
@@ -131,13 +131,13 @@ fn a_configuration_that_notepad_has_saved_is_read_or_the_way_out_is_told() {
 
 /// Bans and the socket are where the file is, wherever the program was started.
 #[test]
-fn bans_and_socket_belong_to_the_file_and_other_paths_to_the_working_directory() {
-    let directory = Directory::new("places");
+fn bans_and_socket_paths_are_relative_to_the_file() {
+    let directory = ConfigDirectory::new("places");
     fs::create_dir_all(directory.0.join("etc")).expect("a directory");
     let text = "[server]\ncontrol = \"./bcnet.sock\"\n[log]\nfile = \"server.log\"\n";
     fs::write(directory.0.join("etc/bcnet.toml"), text).expect("written");
     let show = |variables: &[(&str, &str)]| {
-        let (code, shown, error) = directory.config(&["show", "--config", "etc/bcnet.toml"], variables);
+        let (code, shown, error) = directory.run_config(&["show", "--config", "etc/bcnet.toml"], variables);
         assert_eq!((code, error.as_str()), (0, ""));
         let value = |key: &str| {
             let line = shown.lines().find(|line| line.starts_with(&format!("{key} = ")));
@@ -157,14 +157,14 @@ fn bans_and_socket_belong_to_the_file_and_other_paths_to_the_working_directory()
 }
 
 #[test]
-fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
-    let directory = Directory::new("problems");
+fn all_problems_are_reported_with_line_key_and_suggestion() {
+    let directory = ConfigDirectory::new("problems");
     directory.write(
         "bind = \"::1\"\n[server]\nbind = \"::1\"\nmaster = []\n[logs]\n[[session]]\nprot = 3\nplayer_limit = 17\n\
          system = \"Mutli2\"\ntime_limit = \"20\"\nport = 22101\nchecksums = \"strict\"\n[[session]]\nport = 22101\n\
          intermission = 30\nname = \"a\\\\b\"\n",
     );
-    let (code, found, error) = directory.config(
+    let (code, found, error) = directory.run_config(
         &["check", "--set", "colour=blue", "--set", "session.password=\"x\""],
         &[("BCNET_PASWORD", "x")],
     );
@@ -182,7 +182,7 @@ fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
         "bcnet.toml: line 16: session.2.name: expected text of at most 64 Latin-1 characters, without backslash and control characters, not \"a\\\\b\"",
         "BCNET_PASWORD: unknown variable; did you mean `BCNET_PASSWORD`?",
         "--set colour: unknown key",
-        "--set session.password: here the quotes would be part of the value: leave them out, or set it in a file",
+        "--set session.password: quotes would become part of the value; remove them, or set the key in a file",
         "bcnet.toml: line 12: session.1.checksums: \"strict\" needs `manifests`; make one with `bcnet manifest learn`",
         "bcnet.toml: line 14: session.2.port: port 22101 is already that of session 1",
     ];
@@ -190,24 +190,24 @@ fn every_problem_is_told_at_once_with_line_key_and_suggestion() {
 }
 
 #[test]
-fn broken_toml_and_missing_files_are_told_in_one_line() {
-    let directory = Directory::new("broken");
+fn broken_toml_and_missing_files_print_one_line() {
+    let directory = ConfigDirectory::new("broken");
     directory.write("[server]\nbind = \n");
-    let (code, found, _) = directory.config(&["check"], &[]);
+    let (code, found, _) = directory.run_config(&["check"], &[]);
     assert_eq!((code, found.lines().count()), (1, 1), "{found}");
     assert!(found.starts_with("bcnet.toml: line 2: "), "{found}");
-    let (code, out, error) = directory.config(&["check", "absent.toml"], &[]);
+    let (code, out, error) = directory.run_config(&["check", "absent.toml"], &[]);
     assert_eq!((code, out.as_str(), error.lines().count()), (2, "", 1));
     assert!(error.starts_with("bcnet: absent.toml: "), "{error}");
-    let (code, out, error) = directory.config(&["show"], &[("BCNET_CONFIG", "absent.toml")]);
+    let (code, out, error) = directory.run_config(&["show"], &[("BCNET_CONFIG", "absent.toml")]);
     assert_eq!((code, out.as_str(), error.starts_with("bcnet: absent.toml: ")), (2, "", true));
 }
 
 #[test]
-fn times_that_would_let_nobody_stay_are_refused() {
-    let directory = Directory::new("times");
+fn too_short_timeouts_are_rejected() {
+    let directory = ConfigDirectory::new("times");
     directory.write("[[session]]\nkeepalive = \"5s\"\nsilence_timeout = \"5s\"\nround_timeout = \"0s\"\n");
-    let (code, found, _) = directory.config(&["check"], &[]);
+    let (code, found, _) = directory.run_config(&["check"], &[]);
     let expected = "bcnet.toml: line 3: session.1.silence_timeout: at least \"6s\", or nobody could stay, not \"5s\"\n\
                     bcnet.toml: line 4: session.1.round_timeout: at least \"1s\", or nobody could stay, not \"0ms\"\n";
     assert_eq!((code, found.as_str()), (1, expected));
@@ -215,12 +215,12 @@ fn times_that_would_let_nobody_stay_are_refused() {
 
 #[test]
 fn passwords_are_never_shown() {
-    let directory = Directory::new("password");
+    let directory = ConfigDirectory::new("password");
     directory.write("[[session]]\npassword = \"swordfish\"\n");
-    let (_, from_file, _) = directory.config(&["show"], &[]);
-    let (_, from_variable, _) = directory.config(&["show"], &[("BCNET_PASSWORD", "swordfish")]);
+    let (_, from_file, _) = directory.run_config(&["show"], &[]);
+    let (_, from_variable, _) = directory.run_config(&["show"], &[("BCNET_PASSWORD", "swordfish")]);
     directory.write("[[session]]\npassword = [\"swordfish\"]\n");
-    let (code, refused, _) = directory.config(&["check"], &[]);
+    let (code, refused, _) = directory.run_config(&["check"], &[]);
     assert!(
         from_file.contains("password = \"(hidden)\"")
             && from_variable.contains("# BCNET_PASSWORD")
@@ -232,12 +232,12 @@ fn passwords_are_never_shown() {
 }
 
 #[test]
-fn hooks_must_be_encrypted_and_whole_and_their_addresses_are_never_shown() {
-    let directory = Directory::new("hooks");
+fn hook_errors_are_reported_and_urls_are_hidden() {
+    let directory = ConfigDirectory::new("hooks");
     let good = "[[hook]]\nurl = \"https://discord.example/api/s3cret\"\nformat = \"discord\"\n[[hook]]\nname = \"mine\"\n\
                 url = \"http://localhost:8080/s3cret\"\nallow_http = true\nevents = [\"full\"]\n";
     directory.write(good);
-    let (code, shown, error) = directory.config(&["show"], &[]);
+    let (code, shown, error) = directory.run_config(&["show"], &[]);
     assert_eq!((code, error.as_str()), (0, ""));
     for line in [
         "name = \"hook-1\"",
@@ -253,7 +253,7 @@ fn hooks_must_be_encrypted_and_whole_and_their_addresses_are_never_shown() {
          [[hook]]\nurl = \"s3cret\"\n[[hook]]\nurl = [\"https://s3cret/\"]\n[[hook]]\nurl = \"http://127.0.0.1/s3cret\"\ntimeout = \"2m\"\nevents = []\n\
          [[hook]]\nname = \"a b\"\nurl = \"https://x/\"\nevents = [\"join\"]\n",
     );
-    let (code, found, error) = directory.config(&["check"], &[]);
+    let (code, found, error) = directory.run_config(&["check"], &[]);
     assert_eq!((code, error.as_str()), (1, ""));
     let address = "expected an address that begins with `https://`";
     let local = "expected `https://`; `http://` only to this machine itself, as 127.0.0.1, and with `allow_http = true`";
@@ -263,22 +263,25 @@ fn hooks_must_be_encrypted_and_whole_and_their_addresses_are_never_shown() {
         format!("bcnet.toml: line 11: hook.4.url: {address}"),
         "bcnet.toml: line 17: hook.6.name: expected 1 to 32 of `a` to `z`, `A` to `Z`, `0` to `9`, `-` and `_`, not \"a b\"".into(),
         "bcnet.toml: line 19: hook.6.events: expected one of \"joined\", \"left\", \"round_ended\", \"full\", \"master_lost\", not \"join\"".into(),
-        "bcnet.toml: hook.1.url: is missing; a hook needs an address to post to".into(),
+        "bcnet.toml: hook.1.url: is missing; set the address that the hook posts to".into(),
         format!("bcnet.toml: line 6: hook.2.url: {local}"),
         "bcnet.toml: line 5: hook.2.name: hook 1 has this name, too".into(),
         format!("bcnet.toml: line 13: hook.5.url: {local}"),
         "bcnet.toml: line 14: hook.5.timeout: expected a time from \"1s\" to \"60s\"".into(),
-        "bcnet.toml: line 15: hook.5.events: it would never be told anything; name some, or delete the hook".into(),
+        "bcnet.toml: line 15: hook.5.events: the list is empty, so the hook would never post; name some events, or delete the hook".into(),
     ];
     assert_eq!(found.lines().collect::<Vec<_>>(), expected);
     directory.write(&"[[hook]]\nurl = \"https://x/\"\n".repeat(17));
-    let (_, found, _) = directory.config(&["check"], &[]);
-    assert_eq!(found, "bcnet.toml: line 1: hook: more than 16 hooks; have one of them tell the others\n");
+    let (_, found, _) = directory.run_config(&["check"], &[]);
+    assert_eq!(
+        found,
+        "bcnet.toml: line 1: hook: more than 16 hooks; let one hook's receiver forward to the others\n"
+    );
 }
 
 #[test]
-fn hostile_files_end_in_errors() {
-    let directory = Directory::new("hostile");
+fn hostile_configuration_files_end_in_errors() {
+    let directory = ConfigDirectory::new("hostile");
     let deep = format!("a = {}1{}\n", "[".repeat(100_000), "]".repeat(100_000));
     let many = "x = 1\n".repeat(100_000);
     let tables = "[[session]]\nprot = 1\n".repeat(10_000);
@@ -292,34 +295,36 @@ fn hostile_files_end_in_errors() {
         "session = 3\n[server]\nbind=[[1]]\n",
     ] {
         directory.write(text);
-        let (code, found, error) = directory.config(&["check"], &[]);
+        let (code, found, error) = directory.run_config(&["check"], &[]);
         assert_eq!((code, error.as_str()), (1, ""), "{}", text.chars().take(40).collect::<String>());
         assert!((1..=200).contains(&found.lines().count()), "{}", found.lines().count());
     }
     fs::write(directory.0.join("bcnet.toml"), b"\xFF\xFE").expect("written");
-    assert_eq!(directory.config(&["check"], &[]).0, 2);
+    assert_eq!(directory.run_config(&["check"], &[]).0, 2);
 }
 
 #[test]
-fn what_hosts_get_wrong_is_told_and_what_others_set_is_left_alone() {
-    let directory = Directory::new("wrong");
+fn misspelt_variables_are_errors_and_foreign_ones_ignored() {
+    let directory = ConfigDirectory::new("wrong");
     let fine = (0, "fine: 1 session\n".into(), String::new());
-    assert_eq!(directory.config(&["check"], &[("BCNET_WELCOME", "a\\nb")]), fine);
+    assert_eq!(directory.run_config(&["check"], &[("BCNET_WELCOME", "a\\nb")]), fine);
     let kubernetes = [
         ("BCNET_PORT", "udp://10.0.0.1:22101"),
         ("BCNET_PORT_22101_UDP_ADDR", "10.0.0.1"),
         ("BCNET_SERVICE_HOST", "10.0.0.1"),
         ("BCNET_SERVICE_PORT_GAME", "22101"),
     ];
-    let noted = kubernetes.map(|(name, _)| format!("{name}: no setting of bcnet, ignored\n")).concat();
+    let noted = kubernetes
+        .map(|(name, _)| format!("{name}: bcnet has no such setting; the variable is ignored\n"))
+        .concat();
     let noted = format!("{noted}fine: 1 session\n");
-    assert_eq!(directory.config(&["check"], &kubernetes), (0, noted, String::new()));
+    assert_eq!(directory.run_config(&["check"], &kubernetes), (0, noted, String::new()));
     // What images, panels and packages set is theirs; what is nearly a key is a typing error.
     for (name, value) in
         [("BCNET_IMAGE", "1"), ("BCNET_HOME", "/srv"), ("BCNET_BIN", "/x"), ("BCNET_UID", "1")]
     {
-        let noted = format!("{name}: no setting of bcnet, ignored\nfine: 1 session\n");
-        assert_eq!(directory.config(&["check"], &[(name, value)]), (0, noted, String::new()));
+        let noted = format!("{name}: bcnet has no such setting; the variable is ignored\nfine: 1 session\n");
+        assert_eq!(directory.run_config(&["check"], &[(name, value)]), (0, noted, String::new()));
     }
     for (name, meant) in [
         ("BCNET_PASSWD", "BCNET_PASSWORD"),
@@ -329,16 +334,16 @@ fn what_hosts_get_wrong_is_told_and_what_others_set_is_left_alone() {
         ("BCNET_CONTROLL", "BCNET_CONTROL"),
     ] {
         let told = format!("{name}: unknown variable; did you mean `{meant}`?\n");
-        assert_eq!(directory.config(&["check"], &[(name, "x")]), (1, told, String::new()));
+        assert_eq!(directory.run_config(&["check"], &[(name, "x")]), (1, told, String::new()));
     }
     for (set, part) in [
         ("player_limit=4", "unknown key; did you mean `session.player_limit`?"),
         ("session.name= ", "give it a name"),
     ] {
-        let (code, text, _) = directory.config(&["check", "--set", set], &[]);
+        let (code, text, _) = directory.run_config(&["check", "--set", set], &[]);
         assert!(code == 1 && text.contains(part), "{set}: {text}");
     }
     directory.write("[[session]]\nname = \"A\"\n[[session]]\nname = \"a\"\n");
-    let (code, text, _) = directory.config(&["check"], &[]);
+    let (code, text, _) = directory.run_config(&["check"], &[]);
     assert!(code == 1 && text.contains("line 4: session.2.name: session 1 has this name, too"), "{text}");
 }

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use run::{Run, bcnet, command};
+use run::{ProcessOutput, bcnet, command};
 use serde_json::Value;
 
 /// A directory with a configuration.
-struct Place(PathBuf);
+struct DoctorDirectory(PathBuf);
 
-impl Place {
+impl DoctorDirectory {
     fn new(name: &str, more: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("bcnet-doctor-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
@@ -31,30 +31,30 @@ impl Place {
     }
 
     /// Starts a server. Returns it and its port.
-    fn serve(&self, more: &[&str]) -> (Server, String) {
+    fn serve(&self, more: &[&str]) -> (ChildGuard, String) {
         let config = self.config();
         let serve = [&["serve", "--config", &config][..], more].concat();
-        let mut server = Server(command(&serve).stderr(Stdio::null()).spawn().expect("bcnet runs"));
+        let mut server = ChildGuard(command(&serve).stderr(Stdio::null()).spawn().expect("bcnet runs"));
         let mut ready = String::new();
         BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
         let port = ready.strip_prefix("server ready port=").and_then(|rest| rest.split(' ').next());
         (server, port.expect(&ready).to_owned())
     }
 
-    fn doctor(&self, more: &[&str]) -> Run {
+    fn doctor(&self, more: &[&str]) -> ProcessOutput {
         bcnet(&[&["doctor", "--json", "--config", &self.config()], more].concat(), "")
     }
 }
 
-impl Drop for Place {
+impl Drop for DoctorDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
-struct Server(Child);
+struct ChildGuard(Child);
 
-impl Drop for Server {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
@@ -62,7 +62,7 @@ impl Drop for Server {
 }
 
 /// The checks of this name, as state and text.
-fn checks(run: &Run, name: &str) -> Vec<(String, String)> {
+fn checks(run: &ProcessOutput, name: &str) -> Vec<(String, String)> {
     let value: Value = serde_json::from_str(&run.stdout).expect(&run.stdout);
     let word = |check: &Value, key: &str| check[key].as_str().expect("text").to_owned();
     let all = value["checks"].as_array().expect("checks");
@@ -70,108 +70,113 @@ fn checks(run: &Run, name: &str) -> Vec<(String, String)> {
     named.map(|check| (word(check, "state"), word(check, "text"))).collect()
 }
 
-fn only(run: &Run, name: &str) -> (String, String) {
+fn only_check(run: &ProcessOutput, name: &str) -> (String, String) {
     let found = checks(run, name);
     assert_eq!(found.len(), 1, "{name}: {}", run.stdout);
     found.into_iter().next().expect("one")
 }
 
 #[test]
-fn a_running_server_is_asked_and_joined() {
+fn running_server_is_queried_and_joined() {
     // Free a moment ago.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
     let metrics = free.expect("a port").to_string();
-    let place =
-        Place::new("running", &format!("metrics = \"{metrics}\"\n[[session]]\npassword = \"engage\"\n"));
-    let (_server, port) = place.serve(&[]);
-    let run = place.doctor(&[]);
+    let directory = DoctorDirectory::new(
+        "running",
+        &format!("metrics = \"{metrics}\"\n[[session]]\npassword = \"engage\"\n"),
+    );
+    let (_server, port) = directory.serve(&[]);
+    let run = directory.doctor(&[]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
-    let (state, text) = only(&run, "port");
+    let (state, text) = only_check(&run, "port");
     assert_eq!(
         (state.as_str(), text),
         ("ok", format!("UDP port {port} is the running server's: 0 of 8 players"))
     );
-    assert_eq!(only(&run, "metrics"), ("ok".into(), format!("TCP {metrics} answers")));
-    let (state, text) = only(&run, "join");
+    assert_eq!(only_check(&run, "metrics"), ("ok".into(), format!("TCP {metrics} answers")));
+    let (state, text) = only_check(&run, "join");
     assert!(
         state == "ok" && text.starts_with(&format!("127.0.0.1:{port}: players of this machine can join")),
         "{text}"
     );
     // With the wrong password nobody gets in.
-    let run = place.doctor(&["--set", "session.password=wrong"]);
-    assert_eq!((run.code, only(&run, "join").0.as_str()), (1, "bad"), "{}", run.stdout);
+    let run = directory.doctor(&["--set", "session.password=wrong"]);
+    assert_eq!((run.code, only_check(&run, "join").0.as_str()), (1, "bad"), "{}", run.stdout);
 }
 
 #[test]
-fn a_port_that_another_program_has_is_bad() {
-    let place = Place::new("taken", "");
+fn port_in_use_is_bad() {
+    let directory = DoctorDirectory::new("taken", "");
     let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = other.local_addr().expect("bound").port().to_string();
-    let run = place.doctor(&["--port", &port]);
-    let (state, text) = only(&run, "port");
+    let run = directory.doctor(&["--port", &port]);
+    let (state, text) = only_check(&run, "port");
     assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
     assert!(text.contains(&port) && text.contains("choose another `port`"), "{text}");
-    assert_eq!(only(&run, "join").0, "ok", "nothing is started");
+    assert_eq!(only_check(&run, "join").0, "ok", "nothing is started");
     drop(other);
-    let run = place.doctor(&["--port", &port]);
-    assert_eq!((run.code, only(&run, "port").0.as_str()), (0, "ok"), "{}", run.stdout);
+    let run = directory.doctor(&["--port", &port]);
+    assert_eq!((run.code, only_check(&run, "port").0.as_str()), (0, "ok"), "{}", run.stdout);
 }
 
 #[cfg(unix)]
 #[test]
-fn a_server_that_is_there_and_does_not_answer_is_bad() {
-    let place = Place::new("silent", "");
-    let socket = std::os::unix::net::UnixListener::bind(place.0.join("ctl.sock")).expect("a socket");
+fn unresponsive_server_is_bad() {
+    let directory = DoctorDirectory::new("silent", "");
+    let socket = std::os::unix::net::UnixListener::bind(directory.0.join("ctl.sock")).expect("a socket");
     let silent = std::thread::spawn(move || drop(socket.accept()));
-    let (state, text) = only(&place.doctor(&[]), "control");
+    let (state, text) = only_check(&directory.doctor(&[]), "control");
     silent.join().expect("somebody asked");
     assert!(state == "bad" && text.contains("ctl.sock") && text.contains("restart it"), "{text}");
 }
 
 #[test]
-fn ports_of_metrics_and_page_that_another_program_has_are_bad() {
+fn metrics_and_page_ports_in_use_are_bad() {
     let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let taken = other.local_addr().expect("bound");
-    let place = Place::new(
+    let directory = DoctorDirectory::new(
         "listeners",
         &format!("metrics = \"{taken}\"\n[web]\nenabled = true\nbind = \"{taken}\"\n"),
     );
-    let run = place.doctor(&[]);
+    let run = directory.doctor(&[]);
     for (name, key) in [("metrics", "`server.metrics`"), ("page", "`web.bind`")] {
-        let (state, text) = only(&run, name);
+        let (state, text) = only_check(&run, name);
         assert!(state == "bad" && text.contains(&taken.to_string()) && text.contains(key), "{text}");
     }
     drop(other);
-    let run = place.doctor(&[]);
-    assert_eq!((run.code, only(&run, "metrics").0.as_str(), only(&run, "page").0.as_str()), (0, "ok", "ok"));
+    let run = directory.doctor(&[]);
+    assert_eq!(
+        (run.code, only_check(&run, "metrics").0.as_str(), only_check(&run, "page").0.as_str()),
+        (0, "ok", "ok")
+    );
 }
 
 /// The server makes these itself.
 #[test]
-fn directories_of_log_and_capture_need_not_be_there() {
-    let place = Place::new("directories", "");
-    let [log, capture] = ["logs/server.log", "captures/of/game.pcapng"].map(|name| place.0.join(name));
+fn log_and_capture_directories_need_not_exist() {
+    let directory = DoctorDirectory::new("directories", "");
+    let [log, capture] = ["logs/server.log", "captures/of/game.pcapng"].map(|name| directory.0.join(name));
     let sets = [format!("log.file={}", log.display()), format!("capture.file={}", capture.display())];
-    let run = place.doctor(&["--set", &sets[0], "--set", &sets[1], "--set", "capture.size=1MiB"]);
+    let run = directory.doctor(&["--set", &sets[0], "--set", &sets[1], "--set", "capture.size=1MiB"]);
     assert_eq!(
-        (only(&run, "log").0.as_str(), only(&run, "capture").0.as_str()),
+        (only_check(&run, "log").0.as_str(), only_check(&run, "capture").0.as_str()),
         ("ok", "ok"),
         "{}",
         run.stdout
     );
-    assert!(!place.0.join("logs").exists(), "nothing is changed");
+    assert!(!directory.0.join("logs").exists(), "nothing is changed");
     // More than any disk has.
     let huge = ["--set", "capture.size=1000000GiB", "--set", "capture.files=1000"];
-    let run = place.doctor(&[&["--set", sets[1].as_str()], &huge[..]].concat());
-    let (state, text) = only(&run, "capture");
+    let run = directory.doctor(&[&["--set", sets[1].as_str()], &huge[..]].concat());
+    let (state, text) = only_check(&run, "capture");
     assert!(state == "warn" && text.contains("make room"), "{text}");
 }
 
 #[test]
-fn a_clock_that_was_set_back_is_told() {
-    let place = Place::new("clock", "");
-    let bans = fs::File::create(place.0.join("bans.toml")).expect("a file");
-    let state = || only(&place.doctor(&[]), "clock");
+fn clock_set_back_is_reported() {
+    let directory = DoctorDirectory::new("clock", "");
+    let bans = fs::File::create(directory.0.join("bans.toml")).expect("a file");
+    let state = || only_check(&directory.doctor(&[]), "clock");
     assert!(!state().1.contains("ahead"));
     let then = UNIX_EPOCH + Duration::from_secs(4_000_000_000);
     bans.set_modified(then).expect("set");
@@ -180,42 +185,42 @@ fn a_clock_that_was_set_back_is_told() {
 }
 
 #[test]
-fn places_that_cannot_be_written_are_bad() {
-    let place = Place::new("unwritable", "bans = \"missing/bans.toml\"\n");
-    let run = place.doctor(&[]);
-    assert_eq!((run.code, only(&run, "bans").0.as_str()), (1, "bad"), "{}", run.stdout);
-    assert!(only(&run, "bans").1.contains("cannot be written"), "{}", run.stdout);
+fn unwritable_path_is_bad() {
+    let directory = DoctorDirectory::new("unwritable", "bans = \"missing/bans.toml\"\n");
+    let run = directory.doctor(&[]);
+    assert_eq!((run.code, only_check(&run, "bans").0.as_str()), (1, "bad"), "{}", run.stdout);
+    assert!(only_check(&run, "bans").1.contains("cannot be written"), "{}", run.stdout);
 }
 
 #[test]
-fn a_list_server_that_nobody_knows_is_bad() {
-    let place = Place::new("unknown", "masters = [\"no-such-host.invalid\"]\n");
-    let run = place.doctor(&[]);
-    let (state, text) = only(&run, "list servers");
+fn unknown_list_server_host_is_bad() {
+    let directory = DoctorDirectory::new("unknown", "masters = [\"no-such-host.invalid\"]\n");
+    let run = directory.doctor(&[]);
+    let (state, text) = only_check(&run, "list servers");
     assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
     assert!(text.starts_with("no-such-host.invalid: unknown host"), "{text}");
 }
 
 #[test]
-fn a_broken_configuration_is_told_with_its_line() {
-    let place = Place::new("broken", "threads = 0\n");
-    let run = place.doctor(&[]);
-    let (state, text) = only(&run, "configuration");
+fn broken_configuration_is_reported_with_its_line() {
+    let directory = DoctorDirectory::new("broken", "threads = 0\n");
+    let run = directory.doctor(&[]);
+    let (state, text) = only_check(&run, "configuration");
     assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
     assert!(text.contains("line 4") && text.contains("server.threads"), "{text}");
-    let shown = bcnet(&["doctor", "--config", &place.config()], "");
+    let shown = bcnet(&["doctor", "--config", &directory.config()], "");
     assert!(shown.stdout.lines().any(|line| line.starts_with("bad   configuration  ")), "{}", shown.stdout);
 }
 
 /// Neither what is empty nor what a variable tells is in the file.
 #[cfg(unix)]
 #[test]
-fn secrets_that_everyone_can_read_are_told_with_what_to_do() {
+fn world_readable_secrets_are_reported_with_a_remedy() {
     let hook = "[[hook]]\nurl = \"https://hooks.example/s3cret\"\n";
     let sessions = "[[session]]\nname = \"One\"\n[[session]]\nname = \"Two\"\npassword = ";
-    let place = Place::new("secrets", &format!("{sessions}\"engage\"\n{hook}"));
+    let directory = DoctorDirectory::new("secrets", &format!("{sessions}\"engage\"\n{hook}"));
     let set = |path: &str, mode| {
-        fs::set_permissions(place.0.join(path), fs::Permissions::from_mode(mode)).expect("set");
+        fs::set_permissions(directory.0.join(path), fs::Permissions::from_mode(mode)).expect("set");
     };
     // Nobody gets through to a directory of one's own; that for temporary files may be one.
     let above = std::env::temp_dir().canonicalize().expect("a directory");
@@ -225,51 +230,52 @@ fn secrets_that_everyone_can_read_are_told_with_what_to_do() {
     let told = |modes: [u32; 2]| {
         set("", modes[0]);
         set("bcnet.toml", modes[1]);
-        checks(&place.doctor(&[]), "secrets")
+        checks(&directory.doctor(&[]), "secrets")
     };
     let found = told([0o755, 0o644]);
     assert_eq!((found.len(), found[0].0.as_str()), (1, "warn"), "{found:?}");
     let text = &found[0].1;
-    let command = format!("it has `session.2.password`, `hook.1.url`; `chmod 640 {}`", place.config());
+    let command = format!("it has `session.2.password`, `hook.1.url`; `chmod 640 {}`", directory.config());
     assert!(text.contains(&command) && !text.contains("s3cret") && !text.contains("engage"), "{text}");
     assert!(told([0o755, 0o640]).is_empty() && told([0o750, 0o644]).is_empty());
     // Without secrets everyone may read it.
-    let place = Place::new("no-secrets", &format!("{sessions}\"\"\n"));
-    fs::set_permissions(place.config(), fs::Permissions::from_mode(0o644)).expect("set");
-    assert!(checks(&place.doctor(&["--set", "session.password=engage"]), "secrets").is_empty());
+    let directory = DoctorDirectory::new("no-secrets", &format!("{sessions}\"\"\n"));
+    fs::set_permissions(directory.config(), fs::Permissions::from_mode(0o644)).expect("set");
+    assert!(checks(&directory.doctor(&["--set", "session.password=engage"]), "secrets").is_empty());
     // With a token that everyone may read there is no server.
-    let token = place.0.join("web-token");
+    let token = directory.0.join("web-token");
     fs::write(&token, "x".repeat(32)).expect("written");
     fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).expect("set");
-    let run = place.doctor(&["--set", "web.enabled=true", "--set", "web.bind=127.0.0.1:0"]);
-    let (state, text) = only(&run, "secrets");
+    let run = directory.doctor(&["--set", "web.enabled=true", "--set", "web.bind=127.0.0.1:0"]);
+    let (state, text) = only_check(&run, "secrets");
     assert!(run.code == 1 && state == "bad" && text.contains("`chmod 600 "), "{text}");
 }
 
 /// Lists are at a fixed port, so the list server has a loopback address of its own.
 #[cfg(any(target_os = "linux", windows))]
 #[test]
-fn a_list_server_that_answers_is_asked_whether_it_lists_us() {
+fn reachable_list_server_is_checked_for_own_entry() {
     let [high, low] = [std::process::id() >> 8, std::process::id()].map(|part| part & 0xFF);
     let address = format!("127.{high}.{low}.77");
     let spawned = command(&["master", "--bind", &address]).spawn();
-    let mut master = Server(spawned.expect("bcnet runs"));
+    let mut master = ChildGuard(spawned.expect("bcnet runs"));
     BufReader::new(master.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("a line");
-    let place = Place::new("listed", &format!("masters = [\"{address}\"]\n"));
-    let (state, text) = only(&place.doctor(&[]), "list servers");
+    let directory = DoctorDirectory::new("listed", &format!("masters = [\"{address}\"]\n"));
+    let (state, text) = only_check(&directory.doctor(&[]), "list servers");
     assert_eq!((state.as_str(), text), ("ok", format!("{address} answers, with 0 servers")));
-    let (_server, port) = place.serve(&[]);
+    let (_server, port) = directory.serve(&[]);
     let log = BufReader::new(master.0.stderr.take().expect("piped")).lines();
     assert!(log.map_while(Result::ok).any(|line| line.contains("event=\"listed\"")));
-    let (state, text) = only(&place.doctor(&[]), "list servers");
+    let (state, text) = only_check(&directory.doctor(&[]), "list servers");
     let listed = format!("{address} lists 127.0.0.1:{port}, which answers by our name");
     assert_eq!((state.as_str(), text), ("ok", listed));
     // Another server with the same port is told that it is not the one.
-    let other = Place::new("unlisted", "[[session]]\nname = \"Other\"\n");
+    let other = DoctorDirectory::new("unlisted", "[[session]]\nname = \"Other\"\n");
     let flags = ["--bind", "127.0.0.2", "--port", &port];
     let _other = other.serve(&flags);
     let masters = format!("server.masters={address}");
-    let (state, text) = only(&other.doctor(&[&flags[..], &["--set", &masters]].concat()), "list servers");
+    let (state, text) =
+        only_check(&other.doctor(&[&flags[..], &["--set", &masters]].concat()), "list servers");
     let unlisted =
         format!("{address} answers and does not list us: whom it has at our port has another name");
     assert!(state == "warn" && text.starts_with(&unlisted), "{text}");

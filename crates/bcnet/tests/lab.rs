@@ -10,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use run::Run;
+use run::ProcessOutput;
 
 /// The dump of a stock server three seconds after a client joined, as it was recorded but for its clock.
 #[test]
-fn a_dump_reads_as_the_recorded_one() {
+fn dump_text_matches_the_recorded_dump() {
     let run = lab(&["dump", "p01", "--at", "2.77"]);
     let recorded = "\
 # host
@@ -34,7 +34,7 @@ fn a_dump_reads_as_the_recorded_one() {
 }
 
 #[test]
-fn a_dump_as_json_has_the_documented_form() {
+fn dump_json_has_the_documented_form() {
     let run = lab(&["dump", "p01", "--at", "0.05", "--json"]);
     let ack = |seq: u32, channel: &str| json!({"seq": seq, "channel": channel, "part": null, "retx": 1});
     let expected = json!({
@@ -51,7 +51,7 @@ fn a_dump_as_json_has_the_documented_form() {
 
 /// A host's entry for itself, and messages that were never sent, which no recorded dump has.
 #[test]
-fn a_dump_has_the_own_entry_and_all_three_queues() {
+fn dump_shows_the_own_entry_and_all_three_queues() {
     let run = lab(&["dump", "p07-own-entry", "--at", "600"]);
     let own = "\
 # host
@@ -74,7 +74,7 @@ fn a_dump_has_the_own_entry_and_all_three_queues() {
 }
 
 #[test]
-fn every_expectation_can_be_shown() {
+fn expectations_flag_prints_every_expectation() {
     let run = lab(&["run", "static-checks", "--expectations"]);
     let met: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with("  met")).collect();
     assert_eq!((run.code, met.len()), (0, 9), "{}", run.stdout);
@@ -86,7 +86,7 @@ fn every_expectation_can_be_shown() {
 }
 
 #[test]
-fn a_run_prints_one_object_per_dump_and_one_per_run() {
+fn run_json_prints_one_object_per_dump_and_per_run() {
     let run = lab(&["run", "p17", "--json"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let objects = run.json();
@@ -111,7 +111,7 @@ fn a_run_prints_one_object_per_dump_and_one_per_run() {
 }
 
 #[test]
-fn a_trace_has_a_line_for_every_ack() {
+fn trace_prints_a_line_for_every_ack() {
     let run = lab(&["run", "p17", "--trace"]);
     let lines: Vec<&str> = run.stdout.lines().filter(|line| line.contains("HandleACK: ack seq=0x")).collect();
     assert_eq!(lines.len(), 900);
@@ -120,9 +120,9 @@ fn a_trace_has_a_line_for_every_ack() {
 }
 
 #[test]
-fn a_missed_expectation_tells_what_was_expected_and_seen() {
+fn missed_expectation_prints_expected_and_measured_value() {
     let text = fs::read_to_string(root().join("crates/bcnet-lab/scenarios/p03.toml")).expect("there");
-    let path = scratch("missed.toml", &text.replace("is = [8]", "is = [7]"));
+    let path = write_scratch_file("missed.toml", &text.replace("is = [8]", "is = [7]"));
     let run = lab(&["run", path.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 1);
     assert!(run.stdout.contains("acks of host for peer 2 at 5.34: expected [7], seen [8]"), "{}", run.stdout);
@@ -130,8 +130,8 @@ fn a_missed_expectation_tells_what_was_expected_and_seen() {
 }
 
 #[test]
-fn a_mistake_names_file_and_line_and_nothing_runs() {
-    let path = scratch("mistake.toml", "title = \"t\"\nduration = 1\n[[nod]]\nname = \"a\"\n");
+fn scenario_error_names_file_and_line_before_any_run() {
+    let path = write_scratch_file("mistake.toml", "title = \"t\"\nduration = 1\n[[nod]]\nname = \"a\"\n");
     let name = path.to_str().expect("UTF-8");
     let run = lab(&["run", "p03", name]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
@@ -147,8 +147,8 @@ fn a_mistake_names_file_and_line_and_nothing_runs() {
 
 /// Every scenario of the project is in the program, and the list works where there is no directory of them.
 #[test]
-fn the_list_has_every_scenario_anywhere() {
-    let elsewhere = scratch("empty/here", "");
+fn list_prints_every_scenario_in_any_directory() {
+    let elsewhere = write_scratch_file("empty/here", "");
     let built_in = lab_in(&["list"], elsewhere.parent().expect("a directory"));
     let names: BTreeSet<String> =
         built_in.stdout.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
@@ -162,8 +162,8 @@ fn the_list_has_every_scenario_anywhere() {
 }
 
 #[test]
-fn a_comparison_prints_every_variant_and_draws_it() {
-    let page = scratch("compare.html", "");
+fn compare_prints_and_plots_every_variant() {
+    let page = write_scratch_file("compare.html", "");
     let args = ["compare", "deadlock-keepalives", "--vary", "gate=traffic,always", "--vary", "last_ack=9,1"];
     let run = lab(&[&args[..], &["--json", "--report", page.to_str().expect("UTF-8")]].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -183,7 +183,7 @@ fn a_comparison_prints_every_variant_and_draws_it() {
 }
 
 #[test]
-fn a_comparison_that_cannot_be_made_says_why() {
+fn compare_reports_invalid_arguments() {
     for (args, part) in [
         (
             &["deadlock", "--vary", "gat=always"][..],
@@ -204,8 +204,10 @@ fn a_comparison_that_cannot_be_made_says_why() {
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
         assert!(run.stderr.contains(part), "{args:?}: {}", run.stderr);
     }
-    let path =
-        scratch("comparison.toml", "title = \"t\"\nscenarios = [\"p99\"]\n[[variant]]\nname = \"a\"\n");
+    let path = write_scratch_file(
+        "comparison.toml",
+        "title = \"t\"\nscenarios = [\"p99\"]\n[[variant]]\nname = \"a\"\n",
+    );
     let run = lab(&["compare", path.to_str().expect("UTF-8")]);
     assert!(
         run.code == 2 && run.stderr.contains(":2: no built-in scenario is called `p99`"),
@@ -215,8 +217,8 @@ fn a_comparison_that_cannot_be_made_says_why() {
 }
 
 #[test]
-fn a_run_can_be_kept_as_a_capture_and_as_a_page() {
-    let (capture, page) = (scratch("run.pcapng", ""), scratch("run.html", ""));
+fn run_writes_a_capture_and_a_page() {
+    let (capture, page) = (write_scratch_file("run.pcapng", ""), write_scratch_file("run.html", ""));
     let (capture, page) = (capture.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
     let run =
         lab(&["run", "battle-loss5", "--write", capture, "--report", page, "--window", "10..10.5", "--json"]);
@@ -252,7 +254,7 @@ fn a_run_can_be_kept_as_a_capture_and_as_a_page() {
 
 /// All nodes have their queues on the page of a run; of very many, it says how many it leaves out.
 #[test]
-fn the_page_of_a_run_has_the_queues_of_every_node() {
+fn run_page_plots_the_queues_of_every_node() {
     for (clients, drawn, left_out) in
         [(6, 7, None), (33, 32, Some("The queues of 2 more nodes are not drawn"))]
     {
@@ -261,7 +263,8 @@ fn the_page_of_a_run_has_the_queues_of_every_node() {
         for number in 0..clients {
             text += &format!("[[node]]\nname = \"client{number}\"\nrole = \"client\"\n");
         }
-        let (file, page) = (scratch(&format!("many{clients}.toml"), &text), scratch("many.html", ""));
+        let (file, page) =
+            (write_scratch_file(&format!("many{clients}.toml"), &text), write_scratch_file("many.html", ""));
         let run = lab(&["run", file.to_str().expect("UTF-8"), "--report", page.to_str().expect("UTF-8")]);
         assert_eq!(run.code, 0, "{}", run.stderr);
         let html = fs::read_to_string(page).expect("written");
@@ -272,8 +275,8 @@ fn the_page_of_a_run_has_the_queues_of_every_node() {
 }
 
 #[test]
-fn growth_is_measured_for_every_cure() {
-    let page = scratch("growth.html", "");
+fn growth_measures_every_cure() {
+    let page = write_scratch_file("growth.html", "");
     let run = lab(&["growth", "--hours", "0.5", "--json", "--report", page.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let [object] = &run.json()[..] else { panic!("one object") };
@@ -297,8 +300,8 @@ fn growth_is_measured_for_every_cure() {
 /// What was captured of a session on the original comes out the same when the original carries it again, and bcnet carries all
 /// of it too.
 #[test]
-fn a_captured_session_can_be_carried_by_either_engine() {
-    let (capture, page) = (scratch("replay.pcapng", ""), scratch("replay.html", ""));
+fn replay_runs_a_captured_session_on_either_engine() {
+    let (capture, page) = (write_scratch_file("replay.pcapng", ""), write_scratch_file("replay.html", ""));
     let (capture, page) = (capture.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
     let recorded = lab(&["run", "battle", "--write", capture, "--json"]).json();
     let sent = recorded[0]["payloads"].as_u64().expect("payloads");
@@ -324,8 +327,8 @@ fn a_captured_session_can_be_carried_by_either_engine() {
 }
 
 #[test]
-fn what_cannot_be_replayed_says_why() {
-    let (text, empty) = (scratch("replay.txt", "hello\n"), scratch("empty.pcapng", ""));
+fn replay_reports_unusable_captures() {
+    let (text, empty) = (write_scratch_file("replay.txt", "hello\n"), write_scratch_file("empty.pcapng", ""));
     let (text, empty) = (text.to_str().expect("UTF-8"), empty.to_str().expect("UTF-8"));
     // Nothing is sent in it but keepalives.
     assert_eq!(lab(&["run", "p15", "--write", empty]).code, 0);
@@ -346,7 +349,7 @@ fn what_cannot_be_replayed_says_why() {
 
 /// The original as a server on a real socket: a player joins and leaves, and its ACKs stay in the outbox.
 #[test]
-fn the_original_hosts_on_a_real_socket() {
+fn stock_engine_hosts_on_a_real_socket() {
     // Who has left is remembered for long, and its ACKs stay where they are, however slow this machine is.
     let host = Command::new(env!("CARGO_BIN_EXE_bcnet"))
         .args(["lab", "host", "--listen", "127.0.0.1:0", "--set", "gate=never", "--set", "linger=600"])
@@ -354,14 +357,14 @@ fn the_original_hosts_on_a_real_socket() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut host = Killed(host.expect("the program runs"));
+    let mut host = KillOnDrop(host.expect("the program runs"));
     let host = &mut host.0;
     let mut errors = BufReader::new(host.stderr.take().expect("piped")).lines();
     let first = errors.next().expect("a line").expect("UTF-8");
     assert!(first.contains("faults included"), "{first}");
     let address = first.split(' ').find(|word| word.starts_with("127.0.0.1:")).expect("where it listens");
     let join = Command::new(env!("CARGO_BIN_EXE_bcnet")).args(["join", address, "--check"]).output();
-    let join: Run = join.expect("the program runs").into();
+    let join: ProcessOutput = join.expect("the program runs").into();
     assert_eq!(join.code, 0, "{}{}", join.stdout, join.stderr);
     // The ACKs of one that has left are still there: the queues are asked for with a line.
     let mut news =
@@ -373,9 +376,9 @@ fn the_original_hosts_on_a_real_socket() {
 }
 
 /// A program that ends with the test.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
@@ -383,7 +386,7 @@ impl Drop for Killed {
 }
 
 #[test]
-fn a_live_engine_listens_nowhere_else_unless_told_and_knows_its_keys() {
+fn live_commands_reject_public_addresses_and_unknown_keys() {
     for (args, part) in [
         (&["host", "--listen", "0.0.0.0:0"][..], "unless you say --public"),
         (
@@ -401,7 +404,7 @@ fn a_live_engine_listens_nowhere_else_unless_told_and_knows_its_keys() {
 
 /// A guest that never gets into the game says how far it came.
 #[test]
-fn a_guest_that_nobody_answers_tells_so() {
+fn join_without_an_answer_reports_how_far_it_came() {
     let run = lab(&["join", "127.0.0.1:1", "--seconds", "0.1"]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
     assert!(run.stderr.ends_with("bcnet: stopped, while connecting\n"), "{}", run.stderr);
@@ -409,11 +412,11 @@ fn a_guest_that_nobody_answers_tells_so() {
 
 /// A tour over somebody's own scenarios is about those.
 #[test]
-fn own_scenarios_get_a_table_and_a_page_of_their_own() {
+fn tour_of_custom_scenarios_has_its_own_table_and_page() {
     let text = "title = \"Mine\"\nduration = 5\nsettle = 2\n\
         node = [{ name = \"a\", role = \"host\" }, { name = \"b\", role = \"client\" }]\n\
         send = [{ at = 1, from = \"a\", size = 20 }]\n";
-    let path = scratch("own/scenarios/mine.toml", text);
+    let path = write_scratch_file("own/scenarios/mine.toml", text);
     let directory = path.parent().and_then(Path::parent).expect("a directory");
     let run = lab_in(&["tour", "--report", "page.html"], directory);
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -425,8 +428,8 @@ fn own_scenarios_get_a_table_and_a_page_of_their_own() {
 
 /// The tour meets all expectations, and its report is whole, alone, and made of the figures of the table.
 #[test]
-fn the_tour_makes_one_table_and_one_report() {
-    let report = scratch("tour.html", "");
+fn tour_writes_one_table_and_one_report() {
+    let report = write_scratch_file("tour.html", "");
     let run = lab(&["tour", "--json", "--report", report.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     let [tour] = &run.json()[..] else { panic!("one object") };
@@ -458,11 +461,11 @@ fn inspect(args: &[&str]) -> String {
     String::from_utf8(command.expect("the program runs").stdout).expect("UTF-8")
 }
 
-fn lab(args: &[&str]) -> Run {
+fn lab(args: &[&str]) -> ProcessOutput {
     lab_in(args, Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
-fn lab_in(args: &[&str], directory: &Path) -> Run {
+fn lab_in(args: &[&str], directory: &Path) -> ProcessOutput {
     let command =
         Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("lab").args(args).current_dir(directory).output();
     command.expect("the program runs").into()
@@ -473,7 +476,7 @@ fn root() -> PathBuf {
 }
 
 /// A file of this test's own.
-fn scratch(name: &str, text: &str) -> PathBuf {
+fn write_scratch_file(name: &str, text: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
     fs::create_dir_all(path.parent().expect("a directory")).expect("made");
     fs::write(&path, text).expect("written");

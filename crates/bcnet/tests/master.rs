@@ -7,20 +7,20 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use bcnet_session::validate;
+use bcnet_session::challenge_response;
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-struct Master {
+struct ListServerProcess {
     child: Child,
     udp: SocketAddr,
     tcp: SocketAddr,
 }
 
-impl Master {
+impl ListServerProcess {
     fn start() -> Self {
-        let mut child = run::apart(&mut Command::new(env!("CARGO_BIN_EXE_bcnet")))
+        let mut child = run::in_own_process_group(&mut Command::new(env!("CARGO_BIN_EXE_bcnet")))
             .args(["master", "--bind", "127.0.0.1", "--udp", "0", "--tcp", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -38,9 +38,9 @@ impl Master {
     /// The list as a game asks for it.
     fn list(&self, form: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.tcp).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let challenge = challenge(&mut stream);
-        let answer = validate(challenge.as_bytes());
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
+        let challenge = read_challenge(&mut stream);
+        let answer = challenge_response(challenge.as_bytes());
         let login = format!(
             "\\gamename\\bcommander\\gamever\\1.6\\location\\0\\validate\\{answer}\\final\\\\queryid\\1.1\\"
         );
@@ -60,14 +60,14 @@ impl Master {
     }
 }
 
-impl Drop for Master {
+impl Drop for ListServerProcess {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-fn challenge(stream: &mut TcpStream) -> String {
+fn read_challenge(stream: &mut TcpStream) -> String {
     let mut greeting = [0; 21];
     stream.read_exact(&mut greeting).expect("a challenge");
     let text = String::from_utf8(greeting.to_vec()).expect("ASCII");
@@ -75,12 +75,12 @@ fn challenge(stream: &mut TcpStream) -> String {
 }
 
 /// A server with a socket of its own.
-struct Server(UdpSocket);
+struct FakeGameServer(UdpSocket);
 
-impl Server {
+impl FakeGameServer {
     fn new() -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
         Self(socket)
     }
 
@@ -92,7 +92,7 @@ impl Server {
         self.0.send_to(text.as_bytes(), to).expect("sent");
     }
 
-    fn hear(&self) -> String {
+    fn receive(&self) -> String {
         let mut buffer = [0; 512];
         let (len, _) = self.0.recv_from(&mut buffer).expect("something");
         String::from_utf8(buffer[..len].to_vec()).expect("ASCII")
@@ -101,33 +101,33 @@ impl Server {
     /// Everything up to the status, which the master asks for.
     fn announce(&self, to: SocketAddr) {
         self.send(to, &format!("\\heartbeat\\{}\\gamename\\bcommander", self.port()));
-        let question = self.hear();
-        let answer = validate(question.strip_prefix("\\secure\\").expect(&question).as_bytes());
+        let question = self.receive();
+        let answer = challenge_response(question.strip_prefix("\\secure\\").expect(&question).as_bytes());
         self.send(
             to,
             &format!(
                 "\\gamename\\bcommander\\gamever\\60\\location\\0\\validate\\{answer}\\final\\\\queryid\\1.1"
             ),
         );
-        assert_eq!(self.hear(), "\\status\\");
+        assert_eq!(self.receive(), "\\status\\");
         self.send(to, "\\gamename\\bcommander\\hostname\\Test\\numplayers\\0\\final\\\\queryid\\1.1");
     }
 
     /// Waits until the master has read all that this server has sent: datagrams of one socket are read in order, and
     /// another server's challenge is answered after them.
-    fn settled(to: SocketAddr) {
+    fn wait_until_processed(to: SocketAddr) {
         let other = Self::new();
         other.send(to, "\\heartbeat\\1\\gamename\\bcommander");
-        assert!(other.hear().starts_with("\\secure\\"));
+        assert!(other.receive().starts_with("\\secure\\"));
     }
 }
 
 #[test]
-fn a_server_that_answers_is_in_both_lists() {
-    let (master, server) = (Master::start(), Server::new());
+fn server_that_answers_is_in_both_list_formats() {
+    let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     assert_eq!(master.list("cmp"), b"\\final\\");
     server.announce(master.udp);
-    Server::settled(master.udp);
+    FakeGameServer::wait_until_processed(master.udp);
     let expected = [&[127, 0, 0, 1], &server.port().to_be_bytes()[..], b"\\final\\"].concat();
     assert_eq!(master.list("cmp"), expected);
     assert_eq!(master.list(""), format!("\\ip\\127.0.0.1:{}\\final\\", server.port()).into_bytes());
@@ -139,7 +139,7 @@ fn a_server_that_answers_is_in_both_lists() {
 /// The whole way: our server announces itself, our list server checks it, our query finds it where the list says.
 #[test]
 fn bcnet_serve_is_listed_and_answers_there() {
-    let mut master = Master::start();
+    let mut master = ListServerProcess::start();
     let directory = std::env::temp_dir().join(format!("bcnet-master-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let masters = format!("server.masters={}", master.udp);
@@ -175,30 +175,30 @@ fn bcnet_serve_is_listed_and_answers_there() {
 }
 
 #[test]
-fn a_wrong_answer_is_not_listed_and_told_in_the_log() {
-    let (master, server) = (Master::start(), Server::new());
+fn wrong_challenge_answer_is_logged_and_not_listed() {
+    let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     server.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander", server.port()));
-    assert!(server.hear().starts_with("\\secure\\"));
+    assert!(server.receive().starts_with("\\secure\\"));
     server.send(master.udp, "\\gamename\\bcommander\\validate\\AAAAAAAA\\final\\");
     server.send(master.udp, "\\gamename\\bcommander\\hostname\\Test\\final\\");
-    Server::settled(master.udp);
+    FakeGameServer::wait_until_processed(master.udp);
     assert_eq!(master.list("cmp"), b"\\final\\");
     let (code, log) = master.stop();
     assert!(code == Some(0) && log.contains("wrong_answer"), "{log}");
 }
 
 #[test]
-fn a_client_without_the_right_answer_gets_no_list() {
-    let (master, server) = (Master::start(), Server::new());
+fn client_with_a_wrong_answer_gets_no_list() {
+    let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     server.announce(master.udp);
-    Server::settled(master.udp);
+    FakeGameServer::wait_until_processed(master.udp);
     for login in [
         "\\gamename\\bcommander\\validate\\AAAAAAAA\\final\\\\queryid\\1.1\\\\list\\cmp\\gamename\\bcommander\\final\\",
         "\\list\\cmp\\gamename\\bcommander\\final\\",
         "GET / HTTP/1.1\r\n\\list\\\\final\\",
     ] {
         let mut stream = TcpStream::connect(master.tcp).expect("connected");
-        challenge(&mut stream);
+        read_challenge(&mut stream);
         stream.write_all(login.as_bytes()).expect("sent");
         let mut list = Vec::new();
         stream.read_to_end(&mut list).expect("the end");
@@ -207,13 +207,13 @@ fn a_client_without_the_right_answer_gets_no_list() {
 }
 
 #[test]
-fn floods_leave_the_list_and_its_readers_alone() {
-    let (master, server) = (Master::start(), Server::new());
+fn floods_do_not_change_or_block_the_list() {
+    let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     server.announce(master.udp);
-    Server::settled(master.udp);
+    FakeGameServer::wait_until_processed(master.udp);
     // Connections that say nothing: no more than a few are held, and none of them by the reader's wish.
     let idle: Vec<TcpStream> = (0..10).filter_map(|_| TcpStream::connect(master.tcp).ok()).collect();
-    let strangers: Vec<Server> = (0..50).map(|_| Server::new()).collect();
+    let strangers: Vec<FakeGameServer> = (0..50).map(|_| FakeGameServer::new()).collect();
     for round in 0..40 {
         for stranger in &strangers {
             stranger.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander", 1 + round));
@@ -233,10 +233,10 @@ fn floods_leave_the_list_and_its_readers_alone() {
 
 /// More than there is room for, none of which says a word.
 #[test]
-fn idle_connections_do_not_keep_others_from_the_list() {
-    let (master, server) = (Master::start(), Server::new());
+fn idle_connections_do_not_block_list_requests() {
+    let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     server.announce(master.udp);
-    Server::settled(master.udp);
+    FakeGameServer::wait_until_processed(master.udp);
     let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(master.tcp).expect("connected")).collect();
     let expected = [&[127, 0, 0, 1], &server.port().to_be_bytes()[..], b"\\final\\"].concat();
     assert_eq!(master.list("cmp"), expected);
@@ -244,18 +244,18 @@ fn idle_connections_do_not_keep_others_from_the_list() {
 }
 
 #[test]
-fn a_server_that_says_goodbye_is_not_listed_any_more() {
-    let (master, server) = (Master::start(), Server::new());
+fn server_that_disconnects_is_removed_from_the_list() {
+    let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     server.announce(master.udp);
-    Server::settled(master.udp);
+    FakeGameServer::wait_until_processed(master.udp);
     assert_ne!(master.list("cmp"), b"\\final\\");
     server.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander\\final\\", server.port()));
-    assert_eq!(server.hear(), "\\status\\", "it may be somebody else who says so");
+    assert_eq!(server.receive(), "\\status\\", "it may be somebody else who says so");
     assert_eq!(master.list("cmp"), b"\\final\\");
 }
 
 #[test]
-fn a_port_in_use_is_one_clear_line() {
+fn port_in_use_prints_one_line() {
     let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = taken.local_addr().expect("bound").port().to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_bcnet"))

@@ -8,7 +8,7 @@ use std::thread;
 use serde_json::Value;
 
 /// Answers the first question with `datagrams`.
-fn server(datagrams: Vec<Vec<u8>>) -> (u16, thread::JoinHandle<Vec<u8>>) {
+fn start_server(datagrams: Vec<Vec<u8>>) -> (u16, thread::JoinHandle<Vec<u8>>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
     let answer = move || {
@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A reply in three datagrams, in the wrong order.
-fn split() -> Vec<Vec<u8>> {
+fn split_reply() -> Vec<Vec<u8>> {
     vec![
         b"\\player_1\\M\xFCller\\final\\\\queryid\\4.3".to_vec(),
         b"\\player_0\\Kirk\\queryid\\4.2".to_vec(),
@@ -40,8 +40,8 @@ fn split() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_reply_in_several_datagrams_is_one_answer() {
-    let (port, asked) = server(split());
+fn reply_in_several_datagrams_is_reassembled() {
+    let (port, asked) = start_server(split_reply());
     let output = query(&[&format!("127.0.0.1:{port}"), "--json", "--timeout", "20s"]);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -52,8 +52,8 @@ fn a_reply_in_several_datagrams_is_one_answer() {
 }
 
 #[test]
-fn a_person_sees_names_and_settings() {
-    let (port, _) = server(split());
+fn text_output_shows_players_and_settings() {
+    let (port, _) = start_server(split_reply());
     let output = query(&[&format!("localhost:{port}"), "--timeout", "20s"]);
     let shown = text(&output.stdout);
     assert!(shown.starts_with(&format!("127.0.0.1:{port}  Test  ")), "{shown}");
@@ -64,8 +64,8 @@ fn a_person_sees_names_and_settings() {
 }
 
 #[test]
-fn raw_shows_the_datagrams_as_they_came() {
-    let (port, _) = server(split());
+fn raw_output_shows_datagrams_as_received() {
+    let (port, _) = start_server(split_reply());
     let output = query(&[&format!("127.0.0.1:{port}"), "--raw", "--timeout", "20s"]);
     let shown = text(&output.stdout);
     assert_eq!(shown.lines().count(), 3);
@@ -74,11 +74,11 @@ fn raw_shows_the_datagrams_as_they_came() {
 }
 
 #[test]
-fn hostile_answers_are_no_answer() {
+fn hostile_replies_count_as_no_answer() {
     let endless: Vec<Vec<u8>> = (0..500).map(|n| format!("\\a\\b\\queryid\\{n}.1").into_bytes()).collect();
     let junk = vec![vec![], vec![0x5C; 1400], vec![0xFF; 2000], b"\\final\\\\queryid\\1.999999999".to_vec()];
     for datagrams in [endless, junk] {
-        let (port, _) = server(datagrams);
+        let (port, _) = start_server(datagrams);
         let output = query(&[&format!("127.0.0.1:{port}"), "--timeout", "300ms"]);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""));
         assert_eq!(text(&output.stderr), format!("bcnet: 127.0.0.1:{port}: no answer within 300ms\n"));
@@ -86,7 +86,7 @@ fn hostile_answers_are_no_answer() {
 }
 
 #[test]
-fn a_lan_scan_lists_who_answers() {
+fn lan_scan_lists_servers_that_answer() {
     // One of the ports that a game looks at, whichever is free.
     let free = (22102..=22201).rev().find_map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok());
     let socket = free.expect("a free port");
@@ -94,7 +94,7 @@ fn a_lan_scan_lists_who_answers() {
     let server = thread::spawn(move || {
         let mut buffer = [0; 64];
         let (_, from) = socket.recv_from(&mut buffer).expect("a question");
-        for datagram in split() {
+        for datagram in split_reply() {
             socket.send_to(&datagram, from).expect("sent");
         }
     });
@@ -107,7 +107,7 @@ fn a_lan_scan_lists_who_answers() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_one_line() {
+fn impossible_query_prints_one_error_line() {
     for (args, part) in [
         (&["no-such-host.invalid"][..], "no-such-host.invalid: unknown host"),
         (&["127.0.0.1", "--timeout", "0s"], "--timeout: it must be more than nothing"),
@@ -120,7 +120,7 @@ fn what_cannot_be_asked_is_one_line() {
 }
 
 /// A list server that greets and then says this, whatever it is asked.
-fn list_server(greeting: &'static [u8], list: Vec<u8>) -> u16 {
+fn start_list_server(greeting: &'static [u8], list: Vec<u8>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = listener.local_addr().expect("bound").port();
     thread::spawn(move || {
@@ -142,17 +142,17 @@ fn list_server(greeting: &'static [u8], list: Vec<u8>) -> u16 {
 
 const GREETING: &[u8] = b"\\basic\\\\secure\\ABCDEF";
 
-fn entry(port: u16) -> Vec<u8> {
+fn list_entry(port: u16) -> Vec<u8> {
     [&[127, 0, 0, 1], &port.to_be_bytes()[..]].concat()
 }
 
 #[test]
-fn all_servers_of_a_list_are_asked_and_the_silent_named() {
-    let (port, asked) = server(split());
+fn listed_servers_are_queried_and_silent_ones_named() {
+    let (port, asked) = start_server(split_reply());
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let silent_port = silent.local_addr().expect("bound").port();
-    let list = || [entry(port), entry(silent_port), b"\\final\\".to_vec()].concat();
-    let master = format!("127.0.0.1:{}", list_server(GREETING, list()));
+    let list = || [list_entry(port), list_entry(silent_port), b"\\final\\".to_vec()].concat();
+    let master = format!("127.0.0.1:{}", start_list_server(GREETING, list()));
     let output = query(&["--master", &master, "--timeout", "1s"]);
     let shown = text(&output.stdout);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{shown}");
@@ -162,8 +162,10 @@ fn all_servers_of_a_list_are_asked_and_the_silent_named() {
     assert!(shown.lines().any(|line| line == format!("{quiet:<21}  no answer")), "{shown}");
     assert_eq!(asked.join().expect("answered"), b"\\status\\");
     // Nobody answers any more.
-    let master =
-        format!("127.0.0.1:{}", list_server(GREETING, [entry(silent_port), b"\\final\\".to_vec()].concat()));
+    let master = format!(
+        "127.0.0.1:{}",
+        start_list_server(GREETING, [list_entry(silent_port), b"\\final\\".to_vec()].concat())
+    );
     let output = query(&["--master", &master, "--timeout", "300ms", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found, serde_json::json!({"address": quiet, "error": "no answer"}));
@@ -171,9 +173,9 @@ fn all_servers_of_a_list_are_asked_and_the_silent_named() {
 }
 
 #[test]
-fn hostile_list_servers_are_one_line() {
+fn hostile_list_server_prints_one_error_line() {
     let endless = vec![7; 1 << 20];
-    let cut = [entry(22101), vec![1, 2, 3]].concat();
+    let cut = [list_entry(22101), vec![1, 2, 3]].concat();
     for (greeting, list, part) in [
         (GREETING, endless, "is longer than 6151 bytes"),
         (GREETING, cut, "is cut off, or no list"),
@@ -183,7 +185,7 @@ fn hostile_list_servers_are_one_line() {
         (b"\\basic\\\\secure\\ABC\x00\xFFF", Vec::new(), "is garbage"),
         (b"\\basic\\\\sec", Vec::new(), "does not answer in time"),
     ] {
-        let port = list_server(greeting, list);
+        let port = start_list_server(greeting, list);
         let output = query(&["--master", &format!("127.0.0.1:{port}"), "--timeout", "2s"]);
         let error = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{error}");

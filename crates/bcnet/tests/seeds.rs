@@ -10,34 +10,35 @@ use std::process::Command;
 use bcnet_lab::Scenario;
 use bcnet_lab::scenario::BUILT_IN;
 
-use run::Run;
+use run::ProcessOutput;
 
 /// One item of a seed.
-struct Item {
+struct SeedItem {
     lines: (usize, usize),
     verdict: String,
     command: String,
     /// What it must print.
-    shows: Option<String>,
+    expected_output: Option<String>,
     rules: Vec<String>,
 }
 
 /// A seed with its items.
-struct Seed {
+struct SeedDocument {
     number: String,
     /// How many lines it has.
-    length: usize,
-    items: Vec<Item>,
+    line_count: usize,
+    items: Vec<SeedItem>,
 }
 
 #[test]
-fn the_items_of_each_seed_cover_it_without_a_hole() {
-    let seeds = seeds();
-    let lengths: Vec<(&str, usize)> = seeds.iter().map(|seed| (seed.number.as_str(), seed.length)).collect();
+fn items_cover_every_line_of_their_seed() {
+    let seeds = read_seeds();
+    let lengths: Vec<(&str, usize)> =
+        seeds.iter().map(|seed| (seed.number.as_str(), seed.line_count)).collect();
     assert_eq!(lengths, [("000", 678), ("001", 243), ("002", 141)]);
-    for Seed { number, length, items } in &seeds {
+    for SeedDocument { number, line_count: length, items } in &seeds {
         let mut next = 1;
-        for Item { lines: (first, last), .. } in items {
+        for SeedItem { lines: (first, last), .. } in items {
             assert_eq!(*first, next, "seed {number}: an item begins where the one before ends");
             assert!(last >= first, "seed {number}, lines {first}–{last}");
             next = last + 1;
@@ -48,10 +49,10 @@ fn the_items_of_each_seed_cover_it_without_a_hole() {
 }
 
 #[test]
-fn every_item_has_a_verdict_and_a_rule_that_there_is() {
+fn every_item_has_a_verdict_and_an_existing_rule() {
     let protocol = read("PROTOCOL.md");
-    for Seed { number, items, .. } in seeds() {
-        for Item { lines, verdict, command, shows, rules } in items {
+    for SeedDocument { number, items, .. } in read_seeds() {
+        for SeedItem { lines, verdict, command, expected_output: shows, rules } in items {
             let place = format!("seed {number}, line {}", lines.0);
             assert!(["holds", "partly", "refuted", "open"].contains(&verdict.as_str()), "{place}: {verdict}");
             // A scenario has expectations of its own.
@@ -67,12 +68,12 @@ fn every_item_has_a_verdict_and_a_rule_that_there_is() {
 
 /// A scenario that puts something of a seed to the test is named there, with the verdict that it comes to.
 #[test]
-fn every_claim_of_a_seed_that_a_scenario_tests_is_listed_with_its_verdict() {
-    let seeds = seeds();
+fn tested_claims_are_listed_with_their_verdict() {
+    let seeds = read_seeds();
     for (name, text) in BUILT_IN {
         let Some(claim) = Scenario::parse(text).expect(name).claim else { continue };
         for seed in seeds.iter().filter(|seed| claim.source.contains(&format!("seed {}", seed.number))) {
-            let named = |item: &&Item| item.command.split(' ').any(|word| word == *name);
+            let named = |item: &&SeedItem| item.command.split(' ').any(|word| word == *name);
             let verdicts: BTreeSet<&str> =
                 seed.items.iter().filter(named).map(|item| item.verdict.as_str()).collect();
             let verdict = claim.verdict.to_string();
@@ -87,10 +88,10 @@ fn every_claim_of_a_seed_that_a_scenario_tests_is_listed_with_its_verdict() {
 
 /// Every command works as it is written, at the root of the repository, and every scenario comes out as it expects.
 #[test]
-fn every_command_shows_what_it_should() {
-    let items = seeds().into_iter().flat_map(|seed| seed.items);
+fn every_command_prints_the_expected_output() {
+    let items = read_seeds().into_iter().flat_map(|seed| seed.items);
     let mut commands: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for Item { command, shows, .. } in items {
+    for SeedItem { command, expected_output: shows, .. } in items {
         match command.strip_prefix("bcnet lab run ").filter(|names| !names.contains("--")) {
             // Each scenario once, in whatever company it is named.
             Some(names) => {
@@ -106,7 +107,7 @@ fn every_command_shows_what_it_should() {
         let mut words = command.split(' ');
         assert_eq!(words.next(), Some("bcnet"), "{command}");
         let output = Command::new(env!("CARGO_BIN_EXE_bcnet")).args(words).current_dir(root()).output();
-        let run: Run = output.expect("the program runs").into();
+        let run: ProcessOutput = output.expect("the program runs").into();
         let printed = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         let absent: Vec<_> = shows.iter().filter(|text| !printed.contains(text.as_str())).collect();
         let expects_nothing = printed.contains(" 0 of 0 expectations");
@@ -119,11 +120,11 @@ fn every_command_shows_what_it_should() {
 
 /// What is open has what would settle it and what is assumed; a key that is named is one of scenarios.
 #[test]
-fn every_open_question_tells_what_would_settle_it() {
+fn open_questions_name_what_would_settle_them() {
     let text = read("docs/seeds.md");
     let (_, questions) = text.split_once("## Open questions").expect("open questions");
     let scenarios = read("docs/scenarios.md");
-    let rows: Vec<Vec<&str>> = questions.lines().filter_map(cells).skip(2).collect();
+    let rows: Vec<Vec<&str>> = questions.lines().filter_map(table_cells).skip(2).collect();
     assert!(rows.len() >= 8, "{}", rows.len());
     for row in rows {
         let [question, settles, assumed, key] = row[..] else { panic!("four cells: {row:?}") };
@@ -132,34 +133,34 @@ fn every_open_question_tells_what_would_settle_it() {
     }
 }
 
-fn seeds() -> Vec<Seed> {
+fn read_seeds() -> Vec<SeedDocument> {
     let text = read("docs/seeds.md");
     let sections = text.split("\n## ").filter(|section| section.starts_with("Seed "));
     let seed = |section: &str| {
         let head = section.lines().next().unwrap_or_default();
         let number = head.get(5..8).expect("a number").to_owned();
         let length = head.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(" lines)")?.parse().ok());
-        let items = section.lines().filter_map(cells).skip(2).map(|cells| item(&cells)).collect();
-        Seed { number, length: length.expect("a number of lines"), items }
+        let items = section.lines().filter_map(table_cells).skip(2).map(|cells| parse_item(&cells)).collect();
+        SeedDocument { number, line_count: length.expect("a number of lines"), items }
     };
     sections.map(seed).collect()
 }
 
-fn item(cells: &[&str]) -> Item {
+fn parse_item(cells: &[&str]) -> SeedItem {
     let [lines, _, verdict, command, rules] = cells[..] else { panic!("five cells: {cells:?}") };
     let (first, last) = lines.split_once('–').unwrap_or((lines, lines));
     let mut quoted = command.split('`').skip(1).step_by(2).map(str::to_owned);
-    Item {
+    SeedItem {
         lines: (first.parse().expect("a line"), last.parse().expect("a line")),
         verdict: verdict.into(),
         command: quoted.next().expect("a command"),
-        shows: quoted.next(),
+        expected_output: quoted.next(),
         rules: rules.split(", ").map(str::to_owned).collect(),
     }
 }
 
 /// Returns the cells of a row of a table.
-fn cells(line: &str) -> Option<Vec<&str>> {
+fn table_cells(line: &str) -> Option<Vec<&str>> {
     let row = line.strip_prefix("| ").or_else(|| line.strip_prefix('|'))?;
     Some(row.strip_suffix('|')?.split('|').map(str::trim).collect())
 }

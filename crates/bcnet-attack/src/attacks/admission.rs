@@ -5,44 +5,44 @@ use std::time::Duration;
 
 use bcnet_transport::wire::{Channel, PeerId};
 
-use super::{PLAYERS, ROOMY, compare, cost};
+use super::{PLAYERS, SIXTEEN_SLOTS, compare, resource_usage};
 use crate::Environment;
 use crate::delays::sleep_until;
-use crate::forge::{FloodRate, Forger, flood};
 use crate::forged;
-use crate::group::{Measurement, PlayerGroup};
-use crate::metrics::{Metric, MetricUnit};
-use crate::player::Player;
+use crate::forger::{FloodRate, Forger, flood};
+use crate::group::{PlayerGroup, PlayerMeasurement};
+use crate::metrics::{AttackMetric, MetricUnit};
+use crate::player::AttackPlayer;
 use crate::process::Process;
 
-pub(crate) fn restart_flood(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn restart_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
-    let quiet = group.play(&server, env.time)?;
+    let quiet = group.play(&server, env.measure_time)?;
     env.progress("restart-flood", "measured without attack");
-    let from = SocketAddrV4::new(env.sandbox.attacker(), 4000);
+    let from = SocketAddrV4::new(env.sandbox.attacker_address(), 4000);
     let forger = Forger::new(env.sandbox, server.address())?;
     let before = server.usage();
-    let flood_rate = FloodRate { rate: env.rate(20_000), max: 3 * env.time + MARGIN };
+    let flood_rate = FloodRate { rate: env.rate(20_000), max: 3 * env.measure_time + MARGIN };
     let restart = |forger: &mut Forger, number: u64| forger.push(from, &forged::connect(number as u32, ""));
     let ((attacked, logged), flooded) = flood(env.clock, flood_rate, forger, restart, || {
-        let attacked = group.play(&server, env.time)?;
-        let logged = departures_logged(env, &server, &mut group, &attacked)?;
+        let attacked = group.play(&server, env.measure_time)?;
+        let logged = logged_departures_share(env, &server, &mut group, &attacked)?;
         Ok((attacked, logged))
     })?;
     let mut metrics = compare("", &quiet, &attacked);
-    metrics.push(Metric::new("departures logged", MetricUnit::Share, logged).at_least(1.0));
+    metrics.push(AttackMetric::new("departures logged", MetricUnit::Share, logged).at_least(1.0));
     metrics.push(flooded.metric());
-    metrics.extend(cost("", before, server.usage(), flooded.time.as_secs_f64()));
+    metrics.extend(resource_usage("", before, server.usage(), flooded.time.as_secs_f64()));
     Ok(metrics)
 }
 
 /// Lets a player leave, and returns the share of departures of honest players that the log tells.
-fn departures_logged(
+fn logged_departures_share(
     env: &Environment,
     server: &Process,
     group: &mut PlayerGroup,
-    measured: &Measurement,
+    measured: &PlayerMeasurement,
 ) -> anyhow::Result<f64> {
     let names: Vec<String> = group.players().iter().map(|player| player.name.clone()).collect();
     if let Some(player) = group.take_last() {
@@ -50,7 +50,7 @@ fn departures_logged(
     }
     // The log is written by a thread of its own.
     sleep_until(env.clock, env.clock.now() + Duration::from_secs(1));
-    let left = server.logged("left")?;
+    let left = server.log_events("left")?;
     let told = names.iter().filter(|name| left.iter().any(|line| line["player"] == name.as_str())).count();
     // One has left of its own accord.
     Ok(told as f64 / (measured.lost + 1) as f64)
@@ -62,93 +62,93 @@ struct ReplaceCase {
     options: &'static [&'static str],
     /// Whether the victims say nothing of their own at first.
     is_idle: bool,
-    script: fn(&[SocketAddrV4]) -> Vec<Forged>,
+    script: fn(&[SocketAddrV4]) -> Vec<ForgedDatagram>,
     rate: u32,
 }
 
-type Forged = (SocketAddrV4, Vec<u8>);
+type ForgedDatagram = (SocketAddrV4, Vec<u8>);
 
 const REPLACE_CASES: [ReplaceCase; 5] = [
     ReplaceCase {
         label: "one each: ",
-        options: &[ROOMY],
+        options: &[SIXTEEN_SLOTS],
         is_idle: false,
         script: |victims| forge_one_each(victims, ""),
         rate: 5,
     },
     ReplaceCase {
         label: "wrong password: ",
-        options: &[ROOMY, "session.password=engage"],
+        options: &[SIXTEEN_SLOTS, "session.password=engage"],
         is_idle: false,
         script: |victims| forge_one_each(victims, "guess"),
         rate: 5,
     },
     ReplaceCase {
         label: "while idle: ",
-        options: &[ROOMY],
+        options: &[SIXTEEN_SLOTS],
         is_idle: true,
         script: |victims| forge_one_each(victims, ""),
         rate: 5,
     },
     ReplaceCase {
         label: "guesses, while idle: ",
-        options: &[ROOMY],
+        options: &[SIXTEEN_SLOTS],
         is_idle: true,
         script: forge_guesses,
         rate: 5000,
     },
     ReplaceCase {
         label: "every port: ",
-        options: &[ROOMY],
+        options: &[SIXTEEN_SLOTS],
         is_idle: false,
         script: forge_every_port,
         rate: 28_000,
     },
 ];
 
-pub(crate) fn replace_player(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn replace_player(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     let mut metrics = Vec::new();
-    for case in REPLACE_CASES.iter().filter(|case| env.is_chosen(case.label)) {
+    for case in REPLACE_CASES.iter().filter(|case| env.is_selected(case.label)) {
         env.progress("replace-player", case.label.trim_end_matches(": "));
-        metrics.extend(replace(env, case)?);
+        metrics.extend(run_replace_case(env, case)?);
     }
     Ok(metrics)
 }
 
-fn replace(env: &Environment, case: &ReplaceCase) -> anyhow::Result<Vec<Metric>> {
+fn run_replace_case(env: &Environment, case: &ReplaceCase) -> anyhow::Result<Vec<AttackMetric>> {
     let server = Process::serve(env, case.options)?;
     let mut group = PlayerGroup::join(env, &server, VICTIMS)?;
-    let quiet = group.play(&server, env.time)?;
-    let victims: Vec<SocketAddrV4> = group.players().iter().flat_map(Player::address).collect();
+    let quiet = group.play(&server, env.measure_time)?;
+    let victims: Vec<SocketAddrV4> = group.players().iter().flat_map(AttackPlayer::address).collect();
     let script = (case.script)(&victims);
     let forger = Forger::new(env.sandbox, server.address())?;
-    let flood_rate = FloodRate { rate: env.rate(case.rate), max: env.time + MARGIN };
+    let flood_rate = FloodRate { rate: env.rate(case.rate), max: env.measure_time + MARGIN };
     let write = |forger: &mut Forger, number: u64| {
         if let Some((from, datagram)) = script.get(number as usize) {
             forger.push(*from, datagram);
         }
     };
-    let present = group.present(&server)?;
+    let present = group.count_present(&server)?;
     let (mut attacked, flooded) = flood(env.clock, flood_rate, forger, write, || {
         if case.is_idle {
-            group.listen(env.time.max(IDLE));
+            group.stay_idle(env.measure_time.max(IDLE_TIME));
         }
-        group.play(&server, env.time)
+        group.play(&server, env.measure_time)
     })?;
-    attacked.lost = present.saturating_sub(group.present(&server)?);
+    attacked.lost = present.saturating_sub(group.count_present(&server)?);
     let mut metrics = compare(case.label, &quiet, &attacked);
     let name = format!("{}datagrams forged", case.label);
-    metrics.push(Metric::new(name, MetricUnit::Count, flooded.counters.datagrams as f64));
+    metrics.push(AttackMetric::new(name, MetricUnit::Count, flooded.counters.datagrams as f64));
     Ok(metrics)
 }
 
 /// A connect request from the address of each player.
-fn forge_one_each(victims: &[SocketAddrV4], password: &str) -> Vec<Forged> {
+fn forge_one_each(victims: &[SocketAddrV4], password: &str) -> Vec<ForgedDatagram> {
     victims.iter().map(|victim| (*victim, forged::connect(0xDEAD_BEEF, password))).collect()
 }
 
 /// A connect request from each port that a player's system may have chosen.
-fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<Forged> {
+fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     let from = |victim: &SocketAddrV4, port| {
         (SocketAddrV4::new(*victim.ip(), port), forged::connect(0xDEAD_BEEF, ""))
     };
@@ -157,7 +157,7 @@ fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<Forged> {
 
 /// Connect requests from the addresses of players, and ACKs of numbers that may prove that the answers were heard, under ids
 /// that may be in them.
-fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<Forged> {
+fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     let guess = |number: u32| {
         let id = PeerId(2 + (number % 125) as u8);
         let seq = |n: u32| 0x4000 + ((4 * number + n) % 0x8000) as u16;
@@ -166,7 +166,9 @@ fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<Forged> {
     };
     let say =
         |number: u32| if number.is_multiple_of(50) { forged::connect(number, "") } else { guess(number) };
-    (0..GUESSES).flat_map(|number| victims.iter().map(move |victim| (*victim, say(number)))).collect()
+    (0..GUESSES_PER_VICTIM)
+        .flat_map(|number| victims.iter().map(move |victim| (*victim, say(number))))
+        .collect()
 }
 
 /// How long an attack may last beyond what its victims measure.
@@ -174,8 +176,8 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// As many as were removed in one go once.
 const VICTIMS: u16 = 3;
 /// Longer than the pause between two keepalives.
-const IDLE: Duration = Duration::from_secs(12);
+const IDLE_TIME: Duration = Duration::from_secs(12);
 /// What systems choose ports from.
 const PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// How often each player's address is guessed at.
-const GUESSES: u32 = 40_000;
+const GUESSES_PER_VICTIM: u32 = 40_000;

@@ -7,59 +7,59 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bcnet_session::validate;
+use bcnet_session::challenge_response;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::Environment;
 use crate::delays::sleep_until;
-use crate::forge::{FloodRate, Forger, any_network, flood};
-use crate::metrics::{Metric, MetricUnit};
+use crate::forger::{FloodRate, Forger, any_network, flood};
+use crate::metrics::{AttackMetric, MetricUnit};
 use crate::process::Process;
-use crate::tap::Tap;
+use crate::sniffer::Sniffer;
 
-pub(crate) fn list_flood(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn list_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     let quiet = {
         let master = Process::master(env)?;
-        time_to_be_listed(env, &master)?
+        listing_time(env, &master)?
     };
     let listed = |name: &str, time: Duration| {
-        Metric::new(
+        AttackMetric::new(
             format!("{name}: an honest server is listed after"),
             MetricUnit::Seconds,
             time.as_secs_f64(),
         )
-        .without(quiet.as_secs_f64())
+        .baseline(quiet.as_secs_f64())
         .at_most(60.0)
     };
     let mut metrics = Vec::new();
     let rate = env.rate(1000);
     env.progress("list-flood", "forged heartbeats");
     let master = Process::master(env)?;
-    let forger = Forger::new(env.sandbox, master.at("udp")?)?;
+    let forger = Forger::new(env.sandbox, master.ready_address("udp")?)?;
     let heartbeat = |forger: &mut Forger, number: u64| {
         let text = format!(r"\heartbeat\{}\gamename\bcommander", 20_000 + number % 1000);
         forger.push(SocketAddrV4::new(any_network(number), 4000), text.as_bytes());
     };
-    let flood_rate = FloodRate { rate, max: LISTED + MARGIN };
+    let flood_rate = FloodRate { rate, max: LISTING_TIMEOUT + MARGIN };
     let (time, _) = flood(env.clock, flood_rate, forger, heartbeat, || {
         sleep_until(env.clock, env.clock.now() + HEAD_START);
-        time_to_be_listed(env, &master)
+        listing_time(env, &master)
     })?;
     metrics.push(listed("forged heartbeats", time));
     env.progress("list-flood", "fake servers");
     let master = Process::master(env)?;
-    let fake = list_fakes(env, &master)?;
-    metrics.push(Metric::new("fake servers: listed", MetricUnit::Count, fake as f64));
-    metrics.push(listed("fake servers", time_to_be_listed(env, &master)?));
+    let fake = register_fake_servers(env, &master)?;
+    metrics.push(AttackMetric::new("fake servers: listed", MetricUnit::Count, fake as f64));
+    metrics.push(listed("fake servers", listing_time(env, &master)?));
     env.progress("list-flood", "idle connections");
     let master = Process::master(env)?;
-    let tcp = master.at("tcp")?;
-    let without = time_of_list(env, tcp, env.sandbox.honest(0))?;
-    let idle = open_idle(env, tcp)?;
-    let with = time_of_list(env, tcp, env.sandbox.honest(1))?;
+    let tcp = master.ready_address("tcp")?;
+    let without = list_response_time(env, tcp, env.sandbox.honest_address(0))?;
+    let idle = open_idle_connections(env, tcp)?;
+    let with = list_response_time(env, tcp, env.sandbox.honest_address(1))?;
     metrics.push(
-        Metric::new("idle connections: a list takes", MetricUnit::Seconds, with.as_secs_f64())
-            .without(without.as_secs_f64())
+        AttackMetric::new("idle connections: a list takes", MetricUnit::Seconds, with.as_secs_f64())
+            .baseline(without.as_secs_f64())
             .at_most(5.0),
     );
     drop(idle);
@@ -67,34 +67,34 @@ pub(crate) fn list_flood(env: &Environment) -> anyhow::Result<Vec<Metric>> {
 }
 
 /// Starts an honest server, and returns when the list has it; much more than any limit if it never does.
-fn time_to_be_listed(env: &Environment, master: &Process) -> anyhow::Result<Duration> {
+fn listing_time(env: &Environment, master: &Process) -> anyhow::Result<Duration> {
     let start = env.clock.now();
-    let masters = format!("server.masters={}", master.at("udp")?);
+    let masters = format!("server.masters={}", master.ready_address("udp")?);
     let server = Process::serve(env, &[&masters])?;
-    let tcp = master.at("tcp")?;
-    let end = start + LISTED;
+    let tcp = master.ready_address("tcp")?;
+    let end = start + LISTING_TIMEOUT;
     while env.clock.now() < end {
-        let asker = env.sandbox.honest(50);
+        let asker = env.sandbox.honest_address(50);
         if read_list(env, tcp, asker).is_ok_and(|list| list.contains(&server.address())) {
             return Ok(env.clock.now().since(start));
         }
         sleep_until(env.clock, env.clock.now() + Duration::from_secs(1));
     }
-    Ok(2 * LISTED)
+    Ok(2 * LISTING_TIMEOUT)
 }
 
 /// Lists fake servers from sixteen addresses, which answer everything that they are asked. Returns how many got into the list.
-fn list_fakes(env: &Environment, master: &Process) -> anyhow::Result<usize> {
-    let udp = master.at("udp")?;
-    let mut tap = Tap::new(udp)?;
+fn register_fake_servers(env: &Environment, master: &Process) -> anyhow::Result<usize> {
+    let udp = master.ready_address("udp")?;
+    let mut tap = Sniffer::new(udp)?;
     let mut forger = Forger::new(env.sandbox, udp)?;
-    let fakes: Vec<SocketAddrV4> = (0..FAKES)
+    let fakes: Vec<SocketAddrV4> = (0..FAKE_SERVERS)
         .map(|number| {
             SocketAddrV4::new(Ipv4Addr::new(91, 60, 1, 1 + (number % 16) as u8), 20_000 + number / 16)
         })
         .collect();
     let mut rounds = HashMap::new();
-    let end = env.clock.now() + FAKING;
+    let end = env.clock.now() + FAKE_TIME;
     let mut next = 0;
     while env.clock.now() < end {
         for _ in 0..BURST {
@@ -104,12 +104,15 @@ fn list_fakes(env: &Environment, master: &Process) -> anyhow::Result<usize> {
         }
         forger.flush();
         let mut answers = Vec::new();
-        tap.listen(env.clock, env.clock.now() + Duration::from_millis(100), |to, text| {
+        tap.receive_until(env.clock, env.clock.now() + Duration::from_millis(100), |to, text| {
             *rounds.entry(to).or_insert(0) += 1;
             if let Some(challenge) = text.strip_prefix(br"\secure\") {
                 answers.push((
                     to,
-                    format!(r"\gamename\bcommander\validate\{}\final\\queryid\1.1", validate(challenge)),
+                    format!(
+                        r"\gamename\bcommander\validate\{}\final\\queryid\1.1",
+                        challenge_response(challenge)
+                    ),
                 ));
             } else if text.starts_with(br"\status\") {
                 answers
@@ -121,18 +124,20 @@ fn list_fakes(env: &Environment, master: &Process) -> anyhow::Result<usize> {
         }
         forger.flush();
     }
-    let list = read_list(env, master.at("tcp")?, env.sandbox.honest(51))?;
+    let list = read_list(env, master.ready_address("tcp")?, env.sandbox.honest_address(51))?;
     Ok(list.iter().filter(|server| fakes.contains(server)).count())
 }
 
 /// Opens connections from many addresses that say nothing.
-fn open_idle(env: &Environment, master: SocketAddrV4) -> anyhow::Result<Vec<TcpStream>> {
-    (0..IDLE).map(|number| connect_from(env, Ipv4Addr::new(91, 70, number / 8, 1), master)).collect()
+fn open_idle_connections(env: &Environment, master: SocketAddrV4) -> anyhow::Result<Vec<TcpStream>> {
+    (0..IDLE_CONNECTIONS)
+        .map(|number| connect_from(env, Ipv4Addr::new(91, 70, number / 8, 1), master))
+        .collect()
 }
 
-fn time_of_list(env: &Environment, master: SocketAddrV4, from: Ipv4Addr) -> anyhow::Result<Duration> {
+fn list_response_time(env: &Environment, master: SocketAddrV4, from: Ipv4Addr) -> anyhow::Result<Duration> {
     let start = env.clock.now();
-    let end = start + LISTED;
+    let end = start + LISTING_TIMEOUT;
     while env.clock.now() < end && read_list(env, master, from).is_err() {
         sleep_until(env.clock, env.clock.now() + Duration::from_millis(100));
     }
@@ -148,7 +153,7 @@ fn read_list(env: &Environment, master: SocketAddrV4, from: Ipv4Addr) -> anyhow:
     let challenge = greeting.strip_prefix(br"\basic\\secure\").context("no challenge")?;
     let login = format!(
         r"\gamename\bcommander\gamever\1.6\location\0\validate\{}\final\\queryid\1.1\",
-        validate(challenge)
+        challenge_response(challenge)
     );
     stream.write_all(login.as_bytes())?;
     stream.write_all(br"\list\cmp\gamename\bcommander\final\")?;
@@ -174,11 +179,11 @@ fn connect_from(env: &Environment, from: Ipv4Addr, to: SocketAddrV4) -> anyhow::
 /// What an attacker may do before the honest server comes.
 const HEAD_START: Duration = Duration::from_secs(3);
 /// How long to wait for a server to be listed.
-const LISTED: Duration = Duration::from_secs(70);
+const LISTING_TIMEOUT: Duration = Duration::from_secs(70);
 /// How long an attack may last beyond that.
 const MARGIN: Duration = Duration::from_secs(30);
-const FAKES: u16 = 4096;
+const FAKE_SERVERS: u16 = 4096;
 /// How long fakes are announced, and how many every tenth of a second.
-const FAKING: Duration = Duration::from_secs(40);
+const FAKE_TIME: Duration = Duration::from_secs(40);
 const BURST: usize = 20;
-const IDLE: u8 = 128;
+const IDLE_CONNECTIONS: u8 = 128;

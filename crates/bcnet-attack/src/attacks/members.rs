@@ -8,72 +8,75 @@ use std::time::Duration;
 use bcnet_lab::Rng;
 use bcnet_session::client::Event;
 
-use super::players::{HEAD_START, beside, join, send_tiny};
-use super::{PLAYERS, ROOMY, compare, cost};
+use super::players::{HEAD_START, join, play_during_attack, send_tiny};
+use super::{PLAYERS, SIXTEEN_SLOTS, compare, resource_usage};
 use crate::Environment;
-use crate::forge::Forger;
+use crate::forger::Forger;
 use crate::group::PlayerGroup;
-use crate::metrics::{Metric, MetricUnit};
-use crate::player::{Player, wait};
+use crate::metrics::{AttackMetric, MetricUnit};
+use crate::player::{AttackPlayer, wait_for_players};
 use crate::process::Process;
 
-pub(crate) fn silent_member(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let env = &Environment { time: env.time.min(MAX_SILENCE), ..env.clone() };
-    let server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn silent_member(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let env = &Environment { measure_time: env.measure_time.min(MAX_IDLE), ..env.clone() };
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
     let mut silent = join(env, server.address(), "Silent")?;
-    let quiet = group.play(&server, env.time)?;
-    silent.turn(|_, _, _| {});
+    let quiet = group.play(&server, env.measure_time)?;
+    silent.poll(|_, _, _| {});
     let before = server.usage();
     let start = env.clock.now();
     let is_over = AtomicBool::new(false);
     let (attacked, back) = thread::scope(|scope| {
         let attacker = scope.spawn(|| send_tiny(env, server.address(), &is_over));
-        group.listen(HEAD_START);
-        let attacked = group.play(&server, env.time);
-        let back = come_back(env, &mut group, &mut silent);
+        group.stay_idle(HEAD_START);
+        let attacked = group.play(&server, env.measure_time);
+        let back = resume_listening(env, &mut group, &mut silent);
         is_over.store(true, Ordering::Relaxed);
         attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
         anyhow::Ok((attacked?, back))
     })?;
-    let is_in = server.players()?.iter().any(|(name, _)| name == "Silent") && silent.over.is_none();
+    let is_in = server.players()?.iter().any(|(name, _)| name == "Silent") && silent.end.is_none();
     let mut metrics = compare("", &quiet, &attacked);
     metrics.push(
-        Metric::new("silent player is still in", MetricUnit::Count, f64::from(u8::from(is_in))).at_least(1.0),
+        AttackMetric::new("silent player is still in", MetricUnit::Count, f64::from(u8::from(is_in)))
+            .at_least(1.0),
     );
-    metrics.push(Metric::new("and hears again after", MetricUnit::Seconds, back.as_secs_f64()).at_most(5.0));
-    metrics.extend(cost("", before, server.usage(), env.clock.now().since(start).as_secs_f64()));
+    metrics.push(
+        AttackMetric::new("and hears again after", MetricUnit::Seconds, back.as_secs_f64()).at_most(5.0),
+    );
+    metrics.extend(resource_usage("", before, server.usage(), env.clock.now().since(start).as_secs_f64()));
     Ok(metrics)
 }
 
 /// Lets a player listen again that has not, and returns how long it takes until it hears what another says. What was sent to it
 /// meanwhile is lost.
-fn come_back(env: &Environment, group: &mut PlayerGroup, silent: &mut Player) -> Duration {
-    silent.takes = |_| false;
-    silent.turn(|_, _, _| {});
-    silent.takes = |_| true;
+fn resume_listening(env: &Environment, group: &mut PlayerGroup, silent: &mut AttackPlayer) -> Duration {
+    silent.accepts = |_| false;
+    silent.poll(|_, _, _| {});
+    silent.accepts = |_| true;
     let start = env.clock.now();
     let mut heard = None;
-    while heard.is_none() && env.clock.now().since(start) < MAX_RETURN {
-        group.listen(Duration::from_millis(20));
-        silent.turn(|event, _, now| {
+    while heard.is_none() && env.clock.now().since(start) < MAX_RESUME_TIME {
+        group.stay_idle(Duration::from_millis(20));
+        silent.poll(|event, _, now| {
             if matches!(event, Event::Received { reliable: true }) {
                 heard.get_or_insert_with(|| now.since(start));
             }
         });
     }
-    heard.unwrap_or(MAX_RETURN)
+    heard.unwrap_or(MAX_RESUME_TIME)
 }
 
-pub(crate) fn member_flood(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn member_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
-    let quiet = group.play(&server, env.time)?;
+    let quiet = group.play(&server, env.measure_time)?;
     let before = server.usage();
     let start = env.clock.now();
-    let attacked = beside(env, &server, &mut group, flood_as_member)?;
+    let attacked = play_during_attack(env, &server, &mut group, flood_as_member)?;
     let mut metrics = compare("", &quiet, &attacked);
-    metrics.extend(cost("", before, server.usage(), env.clock.now().since(start).as_secs_f64()));
+    metrics.extend(resource_usage("", before, server.usage(), env.clock.now().since(start).as_secs_f64()));
     Ok(metrics)
 }
 
@@ -84,28 +87,28 @@ fn flood_as_member(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool
     let mut rng = Rng::new(env.seed);
     let (clock, from) = (env.clock, player.address()?);
     let (start, rate, mut sent) = (clock.now(), env.rate(100_000), 0);
-    while !is_over.load(Ordering::Relaxed) && player.over.is_none() {
+    while !is_over.load(Ordering::Relaxed) && player.end.is_none() {
         let due = (clock.now().since(start).as_secs_f64() * f64::from(rate)) as u64;
         // Who was held up does not make up for all of it at once.
         sent = due.saturating_sub(u64::from(rate / 20)).max(sent);
         while sent < due {
             sent += 1;
             let mut bytes = [0; 64];
-            let len = 1 + rng.size(bytes.len() - 1);
+            let len = 1 + rng.index(bytes.len() - 1);
             let payload = bytes.get_mut(..len).unwrap_or_default();
             rng.fill(payload);
             forger.push(from, payload);
         }
         forger.flush();
-        player.turn(|_, _, _| {});
-        wait(clock, [&player], clock.now() + Duration::from_millis(1));
+        player.poll(|_, _, _| {});
+        wait_for_players(clock, [&player], clock.now() + Duration::from_millis(1));
     }
-    anyhow::ensure!(player.over.is_none(), "the member was thrown out: {:?}", player.over);
+    anyhow::ensure!(player.end.is_none(), "the member was thrown out: {:?}", player.end);
     player.leave();
     Ok(())
 }
 
 /// How long a line is down: shorter than a player may be silent.
-const MAX_SILENCE: Duration = Duration::from_secs(20);
+const MAX_IDLE: Duration = Duration::from_secs(20);
 /// How long it is waited for one who comes back.
-const MAX_RETURN: Duration = Duration::from_secs(10);
+const MAX_RESUME_TIME: Duration = Duration::from_secs(10);

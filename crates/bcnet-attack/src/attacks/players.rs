@@ -8,54 +8,58 @@ use std::time::Duration;
 use anyhow::ensure;
 use bcnet_lab::Rng;
 use bcnet_transport::wire::{Channel, PeerId, Text};
-use bcnet_transport::{Quality, cipher};
+use bcnet_transport::{DeliveryMode, cipher};
 
-use super::{PLAYERS, ROOMY, compare, cost};
+use super::{PLAYERS, SIXTEEN_SLOTS, compare, resource_usage};
 use crate::Environment;
 use crate::delays::millis;
-use crate::forge::{FloodRate, Forger, flood};
 use crate::forged;
 use crate::forged::unknown_opcode;
-use crate::group::{Measurement, PlayerGroup};
-use crate::metrics::{Metric, MetricUnit};
-use crate::player::{JoinRequest, Link, Player, wait};
+use crate::forger::{FloodRate, Forger, flood};
+use crate::group::{PlayerGroup, PlayerMeasurement};
+use crate::metrics::{AttackMetric, MetricUnit};
+use crate::player::{AttackPlayer, JoinRequest, LinkProfile, wait_for_players};
 use crate::process::Process;
 
 /// What a player says too much of, and who suffers from it.
-struct Bulk {
+struct BulkCase {
     label: &'static str,
-    link: Link,
+    link: LinkProfile,
     send: Attacker,
 }
 
 /// What somebody does at a server until it is told to stop.
 pub(super) type Attacker = fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>;
 
-const BULKS: [Bulk; 3] = [
-    Bulk { label: "tiny, near: ", link: Link::UNLIMITED, send: send_tiny },
-    Bulk { label: "tiny, narrow line: ", link: Link::SLOW, send: send_tiny },
-    Bulk { label: "large, narrow line: ", link: Link::SLOW, send: send_large },
+const BULK_CASES: [BulkCase; 3] = [
+    BulkCase { label: "tiny, near: ", link: LinkProfile::UNLIMITED, send: send_tiny },
+    BulkCase { label: "tiny, narrow line: ", link: LinkProfile::SLOW, send: send_tiny },
+    BulkCase { label: "large, narrow line: ", link: LinkProfile::SLOW, send: send_large },
 ];
 
-pub(crate) fn bulk_sender(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn bulk_sender(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     let mut metrics = Vec::new();
-    for Bulk { label, link, send } in BULKS {
+    for BulkCase { label, link, send } in BULK_CASES {
         env.progress("bulk-sender", label.trim_end_matches(": "));
-        let server = Process::serve(env, &[ROOMY])?;
+        let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
         let mut group = PlayerGroup::join_from(env, &server, PLAYERS, link)?;
-        let quiet = group.play(&server, env.time)?;
-        let attacked = beside(env, &server, &mut group, send)?;
-        let p99 = |measured: &Measurement| millis(measured.chat.quantile(0.99));
+        let quiet = group.play(&server, env.measure_time)?;
+        let attacked = play_during_attack(env, &server, &mut group, send)?;
+        let p99 = |measured: &PlayerMeasurement| millis(measured.chat.quantile(0.99));
         let mut heard = compare(label, &quiet, &attacked);
         heard.retain(|metric| !metric.is_named(&format!("{label}chat, p99 delay")));
         metrics.extend(heard);
         metrics.push(
-            Metric::new(format!("{label}chat, p99 delay"), MetricUnit::Millis, p99(&attacked))
-                .without(p99(&quiet))
+            AttackMetric::new(format!("{label}chat, p99 delay"), MetricUnit::Millis, p99(&attacked))
+                .baseline(p99(&quiet))
                 .at_most(250.0),
         );
-        let passed = attacked.bulk as f64 / f64::from(PLAYERS) / env.time.as_secs_f64();
-        metrics.push(Metric::new(format!("{label}bulk passed on per second"), MetricUnit::Count, passed));
+        let passed = attacked.bulk as f64 / f64::from(PLAYERS) / env.measure_time.as_secs_f64();
+        metrics.push(AttackMetric::new(
+            format!("{label}bulk passed on per second"),
+            MetricUnit::Count,
+            passed,
+        ));
     }
     Ok(metrics)
 }
@@ -80,32 +84,32 @@ fn send_bulk(
     let mut player = join(env, server, "Bulk")?;
     let clock = env.clock;
     let (start, rate, mut said) = (clock.now(), env.rate(rate), 0);
-    while !is_over.load(Ordering::Relaxed) && player.over.is_none() {
+    while !is_over.load(Ordering::Relaxed) && player.end.is_none() {
         let due = (clock.now().since(start).as_secs_f64() * f64::from(rate)) as u64;
         while said < due {
             said += 1;
             // What the transport does not take is not sent.
-            let _ = player.client.send(message, Quality::Reliable, clock.now());
+            let _ = player.client.send(message, DeliveryMode::Reliable, clock.now());
         }
-        player.turn(|_, _, _| {});
-        wait(clock, [&player], clock.now() + Duration::from_millis(2));
+        player.poll(|_, _, _| {});
+        wait_for_players(clock, [&player], clock.now() + Duration::from_millis(2));
     }
     player.leave();
     Ok(())
 }
 
 /// Lets a group play while somebody else does what it likes.
-pub(super) fn beside(
+pub(super) fn play_during_attack(
     env: &Environment,
     server: &Process,
     group: &mut PlayerGroup,
     attack: Attacker,
-) -> anyhow::Result<Measurement> {
+) -> anyhow::Result<PlayerMeasurement> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let attacker = scope.spawn(|| attack(env, server.address(), &is_over));
-        group.listen(HEAD_START);
-        let measured = group.play(server, env.time);
+        group.stay_idle(HEAD_START);
+        let measured = group.play(server, env.measure_time);
         is_over.store(true, Ordering::Relaxed);
         attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
         measured
@@ -113,39 +117,44 @@ pub(super) fn beside(
 }
 
 /// Joins from the attacker's own address.
-pub(super) fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyhow::Result<Player> {
+pub(super) fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyhow::Result<AttackPlayer> {
     let mut player = connect(env, server, name, env.seed as u32)?;
-    let end = env.clock.now() + JOINING;
-    while player.entered.is_none() && player.over.is_none() && env.clock.now() < end {
-        player.turn(|_, _, _| {});
-        wait(env.clock, [&player], end);
+    let end = env.clock.now() + JOIN_TIMEOUT;
+    while player.entered.is_none() && player.end.is_none() && env.clock.now() < end {
+        player.poll(|_, _, _| {});
+        wait_for_players(env.clock, [&player], end);
     }
-    ensure!(player.entered.is_some(), "the attacker cannot join: {:?}", player.over);
+    ensure!(player.entered.is_some(), "the attacker cannot join: {:?}", player.end);
     Ok(player)
 }
 
 /// Asks to be let in from the attacker's own address.
-fn connect(env: &Environment, server: SocketAddrV4, name: &str, nonce: u32) -> anyhow::Result<Player> {
-    let from = env.sandbox.attacker();
-    let request = JoinRequest { server, from, name, password: "", nonce, link: Link::UNLIMITED };
-    Player::connect(env.sandbox, env.clock, request)
+fn connect(env: &Environment, server: SocketAddrV4, name: &str, nonce: u32) -> anyhow::Result<AttackPlayer> {
+    let from = env.sandbox.attacker_address();
+    let request = JoinRequest { server, from, name, password: "", nonce, link: LinkProfile::UNLIMITED };
+    AttackPlayer::connect(env.sandbox, env.clock, request)
 }
 
-pub(crate) fn come_and_go(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn come_and_go(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
-    let quiet = group.play(&server, env.time)?;
-    let attacked = beside(env, &server, &mut group, join_often)?;
+    let quiet = group.play(&server, env.measure_time)?;
+    let attacked = play_during_attack(env, &server, &mut group, join_and_leave_repeatedly)?;
     let mut metrics = compare("", &quiet, &attacked);
-    let told = attacked.departures as f64 / f64::from(PLAYERS) / env.time.as_secs_f64();
+    let told = attacked.departures as f64 / f64::from(PLAYERS) / env.measure_time.as_secs_f64();
     metrics.push(
-        Metric::new("departures that a player hears of per second", MetricUnit::Count, told).at_most(2.0),
+        AttackMetric::new("departures that a player hears of per second", MetricUnit::Count, told)
+            .at_most(2.0),
     );
     Ok(metrics)
 }
 
 /// Joins the game thirty times a second, and leaves as soon as it is in or has waited for a while.
-fn join_often(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+fn join_and_leave_repeatedly(
+    env: &Environment,
+    server: SocketAddrV4,
+    is_over: &AtomicBool,
+) -> anyhow::Result<()> {
     let clock = env.clock;
     let (mut nonce, mut players) = (0, Vec::new());
     while !is_over.load(Ordering::Relaxed) {
@@ -154,62 +163,68 @@ fn join_often(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> 
         players.push(connect(env, server, "Nuisance", nonce)?);
         while clock.now() < due {
             for player in &mut players {
-                player.turn(|_, _, _| {});
+                player.poll(|_, _, _| {});
                 if player.entered.is_some() {
-                    player.say_goodbye();
+                    player.send_disconnect();
                 }
             }
-            players.retain(|player| player.entered.is_none() && !player.is_gone());
-            wait(clock, &players, due);
+            players.retain(|player| player.entered.is_none() && !player.has_left_or_timed_out());
+            wait_for_players(clock, &players, due);
         }
         players.truncate(20);
     }
     Ok(())
 }
 
-pub(crate) fn impersonate(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn impersonate(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
-    let quiet = group.play(&server, env.time)?;
+    let quiet = group.play(&server, env.measure_time)?;
     let ids: Vec<PeerId> = group.players().iter().map(|player| player.client.id()).collect();
-    let from = SocketAddrV4::new(env.sandbox.attacker(), 4000);
+    let from = SocketAddrV4::new(env.sandbox.attacker_address(), 4000);
     let forger = Forger::new(env.sandbox, server.address())?;
-    let flood_rate = FloodRate { rate: env.rate(2000), max: 2 * env.time + MARGIN };
+    let flood_rate = FloodRate { rate: env.rate(2000), max: 2 * env.measure_time + MARGIN };
     let write = |forger: &mut Forger, number: u64| {
         let id = ids[number as usize % ids.len()];
         let seq = (number / 7 % 4000) as u16;
         let lie = forged::chat(id, b"lies");
         let message = match number % 3 {
             0 => forged::reliable(seq, &lie),
-            1 => forged::goodbye(seq, id),
+            1 => forged::disconnect(seq, id),
             _ => forged::ack(Channel::Game, seq),
         };
         forger.push(from, &forged::datagram(id, &[message]));
     };
-    let (attacked, flooded) = flood(env.clock, flood_rate, forger, write, || group.play(&server, env.time))?;
+    let (attacked, flooded) =
+        flood(env.clock, flood_rate, forger, write, || group.play(&server, env.measure_time))?;
     let mut metrics = compare("", &quiet, &attacked);
-    metrics.push(Metric::new("lies heard", MetricUnit::Count, attacked.strange as f64).at_most(0.0));
+    metrics
+        .push(AttackMetric::new("lies heard", MetricUnit::Count, attacked.forged_chat as f64).at_most(0.0));
     metrics.push(flooded.metric());
     Ok(metrics)
 }
 
-pub(crate) fn mutate(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let mut server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn mutate(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let mut server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join(env, &server, PLAYERS)?;
-    let quiet = group.play(&server, env.time)?;
+    let quiet = group.play(&server, env.measure_time)?;
     let before = server.usage();
-    let attacked = beside(env, &server, &mut group, send_mutants)?;
+    let attacked = play_during_attack(env, &server, &mut group, send_mutated_datagrams)?;
     let mut metrics = compare("", &quiet, &attacked);
     metrics.push(
-        Metric::new("server still runs", MetricUnit::Count, f64::from(u8::from(server.is_alive())))
+        AttackMetric::new("server still runs", MetricUnit::Count, f64::from(u8::from(server.is_alive())))
             .at_least(1.0),
     );
-    metrics.extend(cost("", before, server.usage(), env.time.as_secs_f64()));
+    metrics.extend(resource_usage("", before, server.usage(), env.measure_time.as_secs_f64()));
     Ok(metrics)
 }
 
 /// Joins, sends datagrams with a few bytes changed, and joins again when it is thrown out.
-fn send_mutants(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
+fn send_mutated_datagrams(
+    env: &Environment,
+    server: SocketAddrV4,
+    is_over: &AtomicBool,
+) -> anyhow::Result<()> {
     let mut rng = Rng::new(env.seed);
     let clock = env.clock;
     let mut nonce = 0;
@@ -218,26 +233,26 @@ fn send_mutants(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -
         let mut player = connect(env, server, "Mutant", nonce)?;
         let joined = clock.now() + Duration::from_millis(500);
         let end = joined + Duration::from_secs(2);
-        while clock.now() < end && !player.is_gone() && !is_over.load(Ordering::Relaxed) {
+        while clock.now() < end && !player.has_left_or_timed_out() && !is_over.load(Ordering::Relaxed) {
             let is_joined = clock.now() >= joined;
             for _ in 0..if is_joined { env.rate(5000) / 500 } else { 0 } {
-                player.send_raw(server, &mutant(&mut rng, player.client.id()));
+                player.send_raw(server, &mutated_datagram(&mut rng, player.client.id()));
             }
-            player.turn(|_, _, _| {});
-            wait(clock, [&player], clock.now() + Duration::from_millis(2));
+            player.poll(|_, _, _| {});
+            wait_for_players(clock, [&player], clock.now() + Duration::from_millis(2));
         }
-        player.say_goodbye();
+        player.send_disconnect();
     }
     Ok(())
 }
 
 /// Returns a datagram with a few bytes changed.
-fn mutant(rng: &mut Rng, id: PeerId) -> Vec<u8> {
+fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
     let seq = rng.below(60) as u16;
     let mut payload = match rng.below(6) {
-        0 | 1 => forged::files(rng.any() as u8),
+        0 | 1 => forged::checksum_response(rng.next_u64() as u8),
         2 => forged::chat(id, b"hi"),
-        _ => vec![rng.any() as u8; 1 + rng.size(80)],
+        _ => vec![rng.next_u64() as u8; 1 + rng.index(80)],
     };
     if rng.chance(0.5) {
         rng.fill(payload.get_mut(1..).unwrap_or_default());
@@ -252,25 +267,25 @@ fn mutant(rng: &mut Rng, id: PeerId) -> Vec<u8> {
     // The cipher hides nothing: what is changed is what it says.
     cipher::decrypt(&mut datagram);
     for _ in 0..rng.between(1, 4) {
-        let at = 1 + rng.size(datagram.len() - 1);
-        datagram.get_mut(at).into_iter().for_each(|byte| *byte = rng.any() as u8);
+        let at = 1 + rng.index(datagram.len() - 1);
+        datagram.get_mut(at).into_iter().for_each(|byte| *byte = rng.next_u64() as u8);
     }
-    datagram.truncate(1 + rng.size(datagram.len()).max(datagram.len() / 2));
+    datagram.truncate(1 + rng.index(datagram.len()).max(datagram.len() / 2));
     cipher::encrypt(&mut datagram);
     datagram
 }
 
-pub(crate) fn return_after_kick(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let server = Process::serve(env, &[ROOMY])?;
+pub(crate) fn return_after_kick(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let player = join(env, server.address(), "Kicked")?;
     server.control(&["kick", "Kicked"])?;
     player.leave();
     let back = join(env, server.address(), "Kicked again");
     let is_back = f64::from(u8::from(back.is_ok()));
-    Ok(vec![Metric::new("back from another port at once", MetricUnit::Count, is_back).at_most(0.0)])
+    Ok(vec![AttackMetric::new("back from another port at once", MetricUnit::Count, is_back).at_most(0.0)])
 }
 
 pub(super) const HEAD_START: Duration = Duration::from_secs(2);
-const JOINING: Duration = Duration::from_secs(10);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an attack may last beyond what its victims measure.
 const MARGIN: Duration = Duration::from_secs(60);

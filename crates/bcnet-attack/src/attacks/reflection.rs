@@ -8,19 +8,19 @@ use bcnet_session::heartbeat;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
-use super::ROOMY;
+use super::SIXTEEN_SLOTS;
 use crate::Environment;
 use crate::delays::sleep_until;
-use crate::forge::Forger;
 use crate::forged;
+use crate::forger::Forger;
 use crate::group::PlayerGroup;
-use crate::metrics::{Metric, MetricUnit};
-use crate::player::Link;
+use crate::metrics::{AttackMetric, MetricUnit};
+use crate::player::LinkProfile;
 use crate::process::Process;
-use crate::tap::Tap;
+use crate::sniffer::Sniffer;
 
 /// One kind of datagram that may be answered.
-struct Reflection {
+struct ReflectionCase {
     name: &'static str,
     /// Datagrams per second; 0 is a single one.
     rate: u32,
@@ -28,21 +28,23 @@ struct Reflection {
 }
 
 /// Everything but queries. Addresses are told by [`victim`].
-const KINDS: [Reflection; 7] = [
-    Reflection { name: "one connect", rate: 0, write: |_, _| (victim(0), forged::connect(1, "")) },
-    Reflection { name: "connect again", rate: 20, write: |_, _| (victim(1), forged::connect(1, "")) },
-    Reflection {
+const SERVER_CASES: [ReflectionCase; 7] = [
+    ReflectionCase { name: "one connect", rate: 0, write: |_, _| (victim(0), forged::connect(1, "")) },
+    ReflectionCase { name: "connect again", rate: 20, write: |_, _| (victim(1), forged::connect(1, "")) },
+    ReflectionCase {
         name: "connect anew",
         rate: 200,
         write: |number, _| (victim(2 + (number % 16) as u16), forged::connect(number as u32, "")),
     },
-    Reflection { name: "join blindly", rate: 100, write: join_blindly },
-    Reflection {
+    ReflectionCase { name: "join blindly", rate: 100, write: blind_join_step },
+    ReflectionCase {
         name: "goodbye",
         rate: 200,
-        write: |number, _| (victim(40), forged::datagram(any_id(number), &[forged::goodbye(1, PeerId(2))])),
+        write: |number, _| {
+            (victim(40), forged::datagram(any_id(number), &[forged::disconnect(1, PeerId(2))]))
+        },
     },
-    Reflection {
+    ReflectionCase {
         name: "wrong ids",
         rate: 200,
         write: |number, _| {
@@ -50,59 +52,66 @@ const KINDS: [Reflection; 7] = [
             (victim(41), forged::datagram(any_id(number), &[forged::reliable(0, &chat)]))
         },
     },
-    Reflection { name: "garbage", rate: 200, write: garbage },
+    ReflectionCase { name: "garbage", rate: 200, write: garbage },
 ];
 
 const QUERIES: [&str; 7] =
     [r"\status\", r"\players\", r"\info\", r"\rules\", r"\basic\", r"\secure\abcdef", r"\echo\0123456789"];
 
-pub(crate) fn reflect(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    reflect_at(env, "reflect", Target::Server)
+pub(crate) fn reflect(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    reflect_at(env, "reflect", ReflectionTarget::Server)
 }
 
-pub(crate) fn reflect_proxy(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    reflect_at(env, "reflect-proxy", Target::Proxy)
+pub(crate) fn reflect_proxy(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    reflect_at(env, "reflect-proxy", ReflectionTarget::Proxy)
 }
 
 /// What answers.
 #[derive(Debug, Clone, Copy)]
-enum Target {
+enum ReflectionTarget {
     Server,
     /// A proxy before a server that trusts it, which greets whoever asks with all that it has to say, as a stock one does.
     Proxy,
 }
 
-fn reflect_at(env: &Environment, attack: &str, target: Target) -> anyhow::Result<Vec<Metric>> {
+fn reflect_at(
+    env: &Environment,
+    attack: &str,
+    target: ReflectionTarget,
+) -> anyhow::Result<Vec<AttackMetric>> {
     let mut metrics = Vec::new();
-    for kind in &KINDS {
+    for kind in &SERVER_CASES {
         env.progress(attack, kind.name);
         let rng = &mut Rng::new(env.seed);
-        let traffic = exchange(env, target, kind.rate, |number| (kind.write)(number, rng))?;
+        let traffic = measure_with_players(env, target, kind.rate, |number| (kind.write)(number, rng))?;
         metrics.extend(ratios(kind, &traffic));
     }
     env.progress(attack, "queries");
-    let traffic = exchange(env, target, 100, |number| {
+    let traffic = measure_with_players(env, target, 100, |number| {
         let query = QUERIES[number as usize % QUERIES.len()];
         (victim((number % 250) as u16), query.as_bytes().to_vec())
     })?;
-    let bytes = traffic.most_bytes();
-    metrics.push(Metric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(2000.0));
-    metrics.push(Metric::new("queries, in all", MetricUnit::Times, traffic.in_all()));
+    let bytes = traffic.max_window_bytes();
+    metrics
+        .push(AttackMetric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(2000.0));
+    metrics.push(AttackMetric::new("queries, in all", MetricUnit::Times, traffic.total_ratio()));
     Ok(metrics)
 }
 
 /// Returns how many bytes came for each that was sent.
-fn ratios(kind: &Reflection, traffic: &Traffic) -> [Metric; 2] {
-    let (later, most) = if kind.rate == 0 { (traffic.in_all(), 3.0) } else { (traffic.later(), 1.0) };
-    let worst = Metric::new(format!("{}, in 10 s", kind.name), MetricUnit::Times, traffic.worst());
-    let later = Metric::new(format!("{}, later", kind.name), MetricUnit::Times, later);
+fn ratios(kind: &ReflectionCase, traffic: &ReflectedTraffic) -> [AttackMetric; 2] {
+    let (later, most) =
+        if kind.rate == 0 { (traffic.total_ratio(), 3.0) } else { (traffic.later_ratio(), 1.0) };
+    let worst =
+        AttackMetric::new(format!("{}, in 10 s", kind.name), MetricUnit::Times, traffic.worst_ratio());
+    let later = AttackMetric::new(format!("{}, later", kind.name), MetricUnit::Times, later);
     [worst.at_most(3.0), later.at_most(most)]
 }
 
 /// Everything that a list server may answer.
-const LIST_KINDS: [Reflection; 5] = [
-    Reflection { name: "one heartbeat", rate: 0, write: |_, _| (victim(0), heartbeat(victim(0).port())) },
-    Reflection {
+const LIST_SERVER_CASES: [ReflectionCase; 5] = [
+    ReflectionCase { name: "one heartbeat", rate: 0, write: |_, _| (victim(0), heartbeat(victim(0).port())) },
+    ReflectionCase {
         name: "heartbeats",
         rate: 200,
         write: |number, _| {
@@ -110,7 +119,7 @@ const LIST_KINDS: [Reflection; 5] = [
             (from, heartbeat(from.port()))
         },
     },
-    Reflection {
+    ReflectionCase {
         name: "answers to no challenge",
         rate: 200,
         write: |number, _| {
@@ -118,23 +127,23 @@ const LIST_KINDS: [Reflection; 5] = [
             (victim((number % 250) as u16), answer.into())
         },
     },
-    Reflection {
+    ReflectionCase {
         name: "queries",
         rate: 200,
         write: |number, _| (victim(41), QUERIES[number as usize % QUERIES.len()].into()),
     },
-    Reflection { name: "garbage", rate: 200, write: garbage },
+    ReflectionCase { name: "garbage", rate: 200, write: garbage },
 ];
 
-pub(crate) fn reflect_master(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn reflect_master(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     let mut metrics = Vec::new();
-    for kind in &LIST_KINDS {
+    for kind in &LIST_SERVER_CASES {
         env.progress("reflect-master", kind.name);
         let master = Process::master(env)?;
         let rng = &mut Rng::new(env.seed);
         let pause = |time| sleep_until(env.clock, env.clock.now() + time);
-        let address = master.at("udp")?;
-        let traffic = reflected(env, address, kind.rate, |number| (kind.write)(number, rng), pause)?;
+        let address = master.ready_address("udp")?;
+        let traffic = measure_reflection(env, address, kind.rate, |number| (kind.write)(number, rng), pause)?;
         metrics.extend(ratios(kind, &traffic));
     }
     Ok(metrics)
@@ -147,41 +156,43 @@ fn garbage(number: u64, rng: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
 }
 
 /// Sends datagrams for a while to a server at which others play, and counts what comes back.
-fn exchange(
+fn measure_with_players(
     env: &Environment,
-    target: Target,
+    target: ReflectionTarget,
     rate: u32,
     write: impl FnMut(u64) -> (SocketAddrV4, Vec<u8>),
-) -> anyhow::Result<Traffic> {
+) -> anyhow::Result<ReflectedTraffic> {
     let server = match target {
-        Target::Server => Process::serve(env, &[ROOMY])?,
-        Target::Proxy => Process::serve(env, &[ROOMY, "session.trusted=10.9.0.0/24"])?,
+        ReflectionTarget::Server => Process::serve(env, &[SIXTEEN_SLOTS])?,
+        ReflectionTarget::Proxy => Process::serve(env, &[SIXTEEN_SLOTS, "session.trusted=10.9.0.0/24"])?,
     };
     let proxy = match target {
-        Target::Server => None,
-        Target::Proxy => Some(Process::proxy(env, server.address(), &["--upstream-source", "10.9.0.0/24"])?),
+        ReflectionTarget::Server => None,
+        ReflectionTarget::Proxy => {
+            Some(Process::proxy(env, server.address(), &["--upstream-source", "10.9.0.0/24"])?)
+        }
     };
     let address = proxy.as_ref().unwrap_or(&server).address();
-    let mut group = PlayerGroup::join_at(env, (address, ""), TALKERS, Link::UNLIMITED)?;
+    let mut group = PlayerGroup::join_at(env, (address, ""), HONEST_PLAYERS, LinkProfile::UNLIMITED)?;
     // The game goes on: what players say is part of what a forged one would be told.
-    reflected(env, address, rate, write, |time| group.chatter(time))
+    measure_reflection(env, address, rate, write, |time| group.send_state_and_wait(time))
 }
 
 /// Sends datagrams for a while in the name of a third party, and counts what it is sent. `meanwhile` takes as long as it is
 /// told.
-fn reflected(
+fn measure_reflection(
     env: &Environment,
     target: SocketAddrV4,
     rate: u32,
     mut write: impl FnMut(u64) -> (SocketAddrV4, Vec<u8>),
     mut meanwhile: impl FnMut(Duration),
-) -> anyhow::Result<Traffic> {
+) -> anyhow::Result<ReflectedTraffic> {
     let clock = env.clock;
-    let mut tap = Tap::new(target)?;
+    let mut tap = Sniffer::new(target)?;
     let mut forger = Forger::new(env.sandbox, target)?;
-    let mut traffic = Traffic::default();
+    let mut traffic = ReflectedTraffic::default();
     let start = clock.now();
-    let end = start + env.time.max(2 * WINDOW);
+    let end = start + env.measure_time.max(2 * WINDOW);
     let mut number = 0;
     while clock.now() < end {
         let now = clock.now();
@@ -193,8 +204,8 @@ fn reflected(
             number += 1;
         }
         forger.flush();
-        meanwhile(TURN);
-        tap.listen(clock, clock.now(), |to, payload| {
+        meanwhile(STEP);
+        tap.receive_until(clock, clock.now(), |to, payload| {
             if is_victim(*to.ip()) {
                 traffic.received.push((clock.now(), payload.len()));
             }
@@ -205,52 +216,55 @@ fn reflected(
 
 /// What was sent in the name of the third party, and what came of it.
 #[derive(Debug, Default)]
-struct Traffic {
+struct ReflectedTraffic {
     sent: Vec<(Time, usize)>,
     received: Vec<(Time, usize)>,
 }
 
-impl Traffic {
+impl ReflectedTraffic {
     /// Returns how many bytes came back for each that was sent, in the worst ten seconds in which any was.
-    fn worst(&self) -> f64 {
+    fn worst_ratio(&self) -> f64 {
         let windows = self.sent.iter().step_by(1 + self.sent.len() / 200).map(|(start, _)| {
             let end = *start + WINDOW;
-            within(&self.received, *start, end) / within(&self.sent, *start, end).max(1.0)
+            bytes_between(&self.received, *start, end) / bytes_between(&self.sent, *start, end).max(1.0)
         });
         windows.fold(0.0, f64::max)
     }
 
     /// Returns the same of the time after the first ten seconds.
-    fn later(&self) -> f64 {
+    fn later_ratio(&self) -> f64 {
         let Some((start, _)) = self.sent.first() else { return 0.0 };
         let from = *start + WINDOW;
-        within(&self.received, from, END) / within(&self.sent, from, END).max(1.0)
+        bytes_between(&self.received, from, END_OF_TIME)
+            / bytes_between(&self.sent, from, END_OF_TIME).max(1.0)
     }
 
-    fn in_all(&self) -> f64 {
-        within(&self.received, Time::ZERO, END) / within(&self.sent, Time::ZERO, END).max(1.0)
+    fn total_ratio(&self) -> f64 {
+        bytes_between(&self.received, Time::ZERO, END_OF_TIME)
+            / bytes_between(&self.sent, Time::ZERO, END_OF_TIME).max(1.0)
     }
 
     /// Returns the most bytes that came in any ten seconds.
-    fn most_bytes(&self) -> f64 {
-        let windows = self.received.iter().map(|(start, _)| within(&self.received, *start, *start + WINDOW));
+    fn max_window_bytes(&self) -> f64 {
+        let windows =
+            self.received.iter().map(|(start, _)| bytes_between(&self.received, *start, *start + WINDOW));
         windows.fold(0.0, f64::max)
     }
 }
 
-fn within(bytes: &[(Time, usize)], start: Time, end: Time) -> f64 {
+fn bytes_between(bytes: &[(Time, usize)], start: Time, end: Time) -> f64 {
     let inside = bytes.iter().filter(|(at, _)| *at >= start && *at < end);
     inside.map(|(_, len)| *len).sum::<usize>() as f64
 }
 
 /// A player that hears nothing, as each of sixteen at the address of one third party: its id is guessed to be the next.
-fn join_blindly(number: u64, _: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
+fn blind_join_step(number: u64, _: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
     let (player, step) = ((number % 16) as u16, number / 16);
-    let id = PeerId(u8::try_from(2 + TALKERS + player).unwrap_or(2));
+    let id = PeerId(u8::try_from(2 + HONEST_PLAYERS + player).unwrap_or(2));
     let mut script = vec![forged::connect(u32::from(player), "")];
     script.extend(forged::blind_join(id, "Forged"));
     let at = usize::try_from(step).unwrap_or(usize::MAX);
-    let again = || forged::hold(id, (40 * (step % 400)) as u16);
+    let again = || forged::stay_connected(id, (40 * (step % 400)) as u16);
     (victim(20 + player), script.into_iter().nth(at).unwrap_or_else(again))
 }
 
@@ -258,22 +272,22 @@ fn any_id(number: u64) -> PeerId {
     PeerId(2 + (number % 120) as u8)
 }
 
-pub(crate) fn echo_loop(env: &Environment) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn echo_loop(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     let [one, other] = [Process::serve(env, &[])?, Process::serve(env, &[])?];
     let mut forger = Forger::new(env.sandbox, one.address())?;
-    let mut taps = [Tap::new(one.address())?, Tap::new(other.address())?];
+    let mut taps = [Sniffer::new(one.address())?, Sniffer::new(other.address())?];
     forger.push(other.address(), br"\echo\hello");
     forger.flush();
     let mut datagrams = 0_u64;
-    let end = env.clock.now() + env.time;
+    let end = env.clock.now() + env.measure_time;
     for tap in &mut taps {
-        tap.listen(env.clock, end, |to, _| {
+        tap.receive_until(env.clock, end, |to, _| {
             datagrams += u64::from([one.address(), other.address()].contains(&to))
         });
     }
     // The query itself is among them.
     let answers = datagrams.saturating_sub(1) as f64;
-    Ok(vec![Metric::new("answers to one forged query", MetricUnit::Count, answers).at_most(1.0)])
+    Ok(vec![AttackMetric::new("answers to one forged query", MetricUnit::Count, answers).at_most(1.0)])
 }
 
 /// Returns a socket of the third party, all in one network.
@@ -286,8 +300,8 @@ fn is_victim(address: Ipv4Addr) -> bool {
 }
 
 /// How many honest players there are meanwhile.
-const TALKERS: u16 = 7;
+const HONEST_PLAYERS: u16 = 7;
 /// What limits are told of.
 const WINDOW: Duration = Duration::from_secs(10);
-const TURN: Duration = Duration::from_millis(5);
-const END: Time = Time::from_micros(u64::MAX);
+const STEP: Duration = Duration::from_millis(5);
+const END_OF_TIME: Time = Time::from_micros(u64::MAX);

@@ -5,57 +5,62 @@ use std::time::Duration;
 use anyhow::ensure;
 use bcnet_session::client::Event;
 use bcnet_session::game;
-use bcnet_transport::Quality;
+use bcnet_transport::DeliveryMode;
 use bcnet_transport::wire::{Body, Control, Datagram, Message, Role, Text};
 
-use super::ROOMY;
+use super::SIXTEEN_SLOTS;
 use crate::Environment;
 use crate::forged;
-use crate::metrics::{Metric, MetricUnit};
-use crate::player::{JoinRequest, Link, Player, wait};
+use crate::metrics::{AttackMetric, MetricUnit};
+use crate::player::{AttackPlayer, JoinRequest, LinkProfile, wait_for_players};
 use crate::process::Process;
 
-pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<Metric>> {
-    let quiet = lines_heard(env, &[])?;
-    let attacked = lines_heard(env, &hostile_names())?;
+pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
+    let quiet = measure_chat(env, &[])?;
+    let attacked = measure_chat(env, &hostile_names())?;
     Ok(vec![
-        Metric::new("honest lines that a strict player heard", MetricUnit::Count, attacked.lines)
-            .without(quiet.lines)
-            .at_least(f64::from(LINES)),
-        Metric::new("datagrams that it had to refuse", MetricUnit::Count, attacked.refused)
-            .without(quiet.refused)
+        AttackMetric::new("honest lines that a strict player heard", MetricUnit::Count, attacked.lines)
+            .baseline(quiet.lines)
+            .at_least(f64::from(CHAT_LINES)),
+        AttackMetric::new("datagrams that it had to refuse", MetricUnit::Count, attacked.rejected)
+            .baseline(quiet.rejected)
             .at_most(0.0),
-        Metric::new("hostile letters that `bcnet ctl` shows", MetricUnit::Count, attacked.shown)
-            .without(quiet.shown)
-            .at_most(0.0),
+        AttackMetric::new(
+            "hostile letters that `bcnet ctl` shows",
+            MetricUnit::Count,
+            attacked.hostile_shown,
+        )
+        .baseline(quiet.hostile_shown)
+        .at_most(0.0),
     ])
 }
 
 /// What a strict player heard, and what a person at the server is shown.
-struct Heard {
+struct HostileTextResult {
     lines: f64,
-    refused: f64,
-    shown: f64,
+    rejected: f64,
+    hostile_shown: f64,
 }
 
 /// Lets an honest player talk to a strict one, while others with hostile names talk too.
-fn lines_heard(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Heard> {
-    let server = Process::serve(env, &[ROOMY])?;
+fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<HostileTextResult> {
+    let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut players = Vec::new();
     let names = ["Strict", "Honest"].into_iter().chain(hostile.iter().map(|_| "Hostile"));
     for (number, name) in (0..).zip(names) {
-        let from = env.sandbox.honest(number);
+        let from = env.sandbox.honest_address(number);
         let (address, nonce) = (server.address(), u32::from(number));
-        let request = JoinRequest { server: address, from, name, password: "", nonce, link: Link::UNLIMITED };
-        let mut player = Player::connect(env.sandbox, env.clock, request)?;
-        player.takes = if number == 0 { is_clean } else { |_| true };
+        let request =
+            JoinRequest { server: address, from, name, password: "", nonce, link: LinkProfile::UNLIMITED };
+        let mut player = AttackPlayer::connect(env.sandbox, env.clock, request)?;
+        player.accepts = if number == 0 { is_clean } else { |_| true };
         players.push(player);
-        let end = env.clock.now() + JOINING;
+        let end = env.clock.now() + JOIN_TIMEOUT;
         while players.last().is_some_and(|player| player.entered.is_none()) && env.clock.now() < end {
-            turn(env, &mut players, Duration::from_millis(50));
+            poll_players(env, &mut players, Duration::from_millis(50));
         }
     }
-    let is_in = |player: &Player| player.entered.is_some();
+    let is_in = |player: &AttackPlayer| player.entered.is_some();
     ensure!(players.iter().take(2).all(is_in), "honest players cannot join at {}", server.address());
     for (player, name) in players.iter().skip(2).zip(hostile) {
         let (id, name) = (player.client.id(), Text::new(name).unwrap_or_default());
@@ -63,36 +68,36 @@ fn lines_heard(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Heard> 
         player.send_raw(server.address(), &forged::datagram(id, &[forged::identity(2, id, name)]));
     }
     let mut lines = 0;
-    for number in 0..LINES {
+    for number in 0..CHAT_LINES {
         for player in players.iter_mut().skip(2) {
             let lies = forged::chat(player.client.id(), b"\x1b[2J\x07hostile\nHonest: lies\r\x00");
             // What the transport does not take is not said.
-            let _ = player.client.send(&lies, Quality::Reliable, env.clock.now());
+            let _ = player.client.send(&lies, DeliveryMode::Reliable, env.clock.now());
         }
         if let Some(player) = players.get_mut(1) {
-            let _ = player.client.chat(&format!("{MARK} {number}"), env.clock.now());
+            let _ = player.client.chat(&format!("{CHAT_PREFIX} {number}"), env.clock.now());
         }
-        lines += turn(env, &mut players, PAUSE);
+        lines += poll_players(env, &mut players, PAUSE);
     }
-    lines += turn(env, &mut players, Duration::from_secs(3));
+    lines += poll_players(env, &mut players, Duration::from_secs(3));
     let shown = server.control_output(&["players"])? + &server.control_output(&["search", "o"])?;
     let shown = shown.chars().filter(|letter| is_hostile(*letter) && *letter != '\n').count();
-    let refused = players.first().map_or(0, |strict| strict.refused);
-    Ok(Heard { lines: f64::from(lines), refused: refused as f64, shown: shown as f64 })
+    let refused = players.first().map_or(0, |strict| strict.rejected);
+    Ok(HostileTextResult { lines: f64::from(lines), rejected: refused as f64, hostile_shown: shown as f64 })
 }
 
 /// Lets all of them hear what there is, in turns. Returns how many honest lines the first heard.
-fn turn(env: &Environment, players: &mut [Player], time: Duration) -> u32 {
+fn poll_players(env: &Environment, players: &mut [AttackPlayer], time: Duration) -> u32 {
     let end = env.clock.now() + time;
     let mut lines = 0;
     while env.clock.now() < end {
         for (number, player) in players.iter_mut().enumerate() {
-            player.turn(|event, _, _| {
-                let is_honest = matches!(event, Event::Chat { text, .. } if text.starts_with(MARK));
+            player.poll(|event, _, _| {
+                let is_honest = matches!(event, Event::Chat { text, .. } if text.starts_with(CHAT_PREFIX));
                 lines += u32::from(number == 0 && is_honest);
             });
         }
-        wait(env.clock, &*players, end);
+        wait_for_players(env.clock, &*players, end);
     }
     lines
 }
@@ -130,8 +135,8 @@ fn hostile_names() -> Vec<Vec<u8>> {
     names
 }
 
-const LINES: u32 = 25;
+const CHAT_LINES: u32 = 25;
 /// Between two lines, so that the server takes them all.
 const PAUSE: Duration = Duration::from_millis(250);
-const MARK: &str = "honest";
-const JOINING: Duration = Duration::from_secs(5);
+const CHAT_PREFIX: &str = "honest";
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);

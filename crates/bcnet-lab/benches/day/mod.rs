@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bcnet_lab::{Faults, Rng, World};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Config, Engine, Event, Quality};
+use bcnet_transport::{Config, DeliveryMode, Engine, Event};
 
-pub(crate) struct Day {
+pub(crate) struct SimulatedBattle {
     world: World,
     ids: Vec<PeerId>,
     rng: Rng,
@@ -18,7 +18,7 @@ pub(crate) struct Day {
     pub(crate) messages: u64,
 }
 
-impl Day {
+impl SimulatedBattle {
     pub(crate) fn new() -> Self {
         let delay = Duration::from_millis(25);
         let faults = Faults { loss: 0.01, delay, jitter: Duration::from_millis(5), ..Faults::default() };
@@ -32,43 +32,43 @@ impl Day {
     pub(crate) fn run(&mut self, seconds: u64) {
         let end = self.world.now() + Duration::from_secs(seconds);
         while self.world.now() < end {
-            (1..=CLIENTS).for_each(|client| self.play(client));
-            self.pass_on();
+            (1..=CLIENTS).for_each(|client| self.send_client_messages(client));
+            self.run_tick_and_relay();
         }
     }
 
     /// How many datagrams were sent so far.
     pub(crate) fn datagrams(&self) -> u64 {
-        self.world.total().sent
+        self.world.total_link_stats().sent
     }
 
     /// What a client says in a tick: StateUpdate, nearly always, and an order now and then.
-    fn play(&mut self, client: usize) {
+    fn send_client_messages(&mut self, client: usize) {
         // 0.39 reliable messages per second and client, 10.5 ticks per second. Shots come in pairs, hits and chat are rare.
-        let order = self.rng.chance(0.037).then(|| [21, 21, 17, 10, 19, 14, 18][self.rng.size(7)]);
-        let state = self.rng.chance(0.91).then(|| [29, 26, 23, 39, 27][self.rng.size(5)]);
+        let order = self.rng.chance(0.037).then(|| [21, 21, 17, 10, 19, 14, 18][self.rng.index(7)]);
+        let state = self.rng.chance(0.91).then(|| [29, 26, 23, 39, 27][self.rng.index(5)]);
         let now = self.world.now();
-        let says = [(state, Quality::Unreliable), (order, Quality::Reliable)];
-        for (len, quality) in says.into_iter().filter_map(|(len, quality)| Some((len?, quality))) {
+        let says = [(state, DeliveryMode::Unreliable), (order, DeliveryMode::Reliable)];
+        for (len, mode) in says.into_iter().filter_map(|(len, mode)| Some((len?, mode))) {
             let endpoint = self.world.node_mut(client);
-            endpoint.send(PeerId::HOST, &[7; 64][..len], quality, now).expect("joined");
-            self.sent += u64::from(quality == Quality::Reliable);
+            endpoint.send(PeerId::HOST, &[7; 64][..len], mode, now).expect("joined");
+            self.sent += u64::from(mode == DeliveryMode::Reliable);
             self.messages += 1;
         }
     }
 
     /// A tick of all ends.
-    fn pass_on(&mut self) {
+    fn run_tick_and_relay(&mut self) {
         let Self { world, ids, received, messages, .. } = self;
         world.run(world.now() + TICK, |node, event, bytes, endpoint, now| match event {
             Event::Received { peer, .. } if node == 0 => {
                 // The shortest state is longer than the longest order.
-                let quality = if bytes.len() >= 23 { Quality::Unreliable } else { Quality::Reliable };
+                let mode = if bytes.len() >= 23 { DeliveryMode::Unreliable } else { DeliveryMode::Reliable };
                 for id in ids[1..].iter().filter(|id| **id != peer) {
-                    endpoint.send(*id, bytes, quality, now).expect("joined");
+                    endpoint.send(*id, bytes, mode, now).expect("joined");
                     *messages += 1;
                 }
-                *received += u64::from(quality == Quality::Reliable);
+                *received += u64::from(mode == DeliveryMode::Reliable);
             }
             Event::Left { peer, reason } => panic!("at {now} {peer} left node {node}: {reason}"),
             _ => {}

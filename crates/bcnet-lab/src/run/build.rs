@@ -1,4 +1,4 @@
-//! From what a scenario says of a node to its engine.
+//! Builds the engine of a node from its keys in a scenario.
 
 use std::time::Duration;
 
@@ -6,77 +6,79 @@ use bcnet_transport::{Config, Connect, Endpoint, Time};
 
 use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
-use crate::scenario::{Change, EngineKind, Node, NodeRole, Scenario, ScenarioError, Settings};
-use crate::stock::{Params, Stock};
-use crate::world::address;
+use crate::scenario::{Change, EngineKind, EngineSettings, NodeRole, Scenario, ScenarioError, ScenarioNode};
+use crate::stock::{Params, StockEngine};
+use crate::world::node_address;
 
-/// What the keys of a node say, for one that is not in a scenario.
+/// Engine configuration and behaviour from node keys, for a node outside a scenario.
 #[derive(Debug, Clone)]
 pub struct NodeSetup {
-    /// For the original.
+    /// Parameters of the stock engine.
     pub params: Params,
-    /// For bcnet.
+    /// Configuration of the bcnet endpoint.
     pub config: Config,
-    /// What its program does.
+    /// Behaviour of the program around the engine.
     pub behavior: NodeBehavior,
 }
 
 impl NodeSetup {
-    /// Reads keys of a `[[node]]` table.
+    /// Parses keys of a `[[node]]` table.
     ///
     /// # Errors
-    /// The first of them that is wrong.
-    pub fn of_keys(keys: &[Change]) -> Result<Self, ScenarioError> {
-        let scenario = Scenario::parse_changed(ONE_NODE, keys)?;
-        let what = || ScenarioError { line: 0, what: "these are no keys of a node".into() };
-        let node = scenario.nodes.first().ok_or_else(what)?;
+    /// Returns the first wrong key.
+    pub fn from_keys(keys: &[Change]) -> Result<Self, ScenarioError> {
+        let scenario = Scenario::parse_changed(SINGLE_NODE_SCENARIO, keys)?;
+        let no_node = || ScenarioError { line: 0, message: "these keys do not describe a node".into() };
+        let node = scenario.nodes.first().ok_or_else(no_node)?;
         Ok(Self {
-            params: Params { cipher: true, ..params(node) },
-            config: Config { cipher: true, ..config(node) },
+            params: Params { cipher: true, ..stock_params(node) },
+            config: Config { cipher: true, ..bcnet_config(node) },
             behavior: node.behavior.clone(),
         })
     }
 }
 
-/// Returns the engine of a node.
-pub(super) fn build(
-    node: &Node,
+/// Creates the engine of a node.
+pub(super) fn build_engine(
+    node: &ScenarioNode,
     number: usize,
     scenario: &Scenario,
     engine: EngineKind,
 ) -> Box<dyn LabEngine> {
-    let host = address(scenario.entrance());
-    let own = *address(number).ip();
+    let host = node_address(scenario.connect_target());
+    let own = *node_address(number).ip();
     let nonce = 0x0A5F + u32::try_from(number).unwrap_or(0);
     let now = Time::ZERO;
     match (node.role, node.engine.unwrap_or(engine)) {
-        (NodeRole::Nobody, _) => Box::new(Stock::closed()),
-        (NodeRole::Host, EngineKind::Stock) => Box::new(Stock::host(Params { address: own, ..params(node) })),
+        (NodeRole::AddressOnly, _) => Box::new(StockEngine::closed()),
+        (NodeRole::Host, EngineKind::Stock) => {
+            Box::new(StockEngine::host(Params { address: own, ..stock_params(node) }))
+        }
         (NodeRole::Host, EngineKind::Bcnet) => {
-            Box::new(Endpoint::host(Config { address: own, ..config(node) }))
+            Box::new(Endpoint::host(Config { address: own, ..bcnet_config(node) }))
         }
         (NodeRole::Client, EngineKind::Stock) => {
-            Box::new(Stock::connect(params(node), host, own, nonce, &[], now))
+            Box::new(StockEngine::connect(stock_params(node), host, own, nonce, &[], now))
         }
         (NodeRole::Client, EngineKind::Bcnet) => {
             let connect = Connect { host, nonce, password: "" };
-            Box::new(Endpoint::connect(Config { address: own, ..config(node) }, connect, now))
+            Box::new(Endpoint::connect(Config { address: own, ..bcnet_config(node) }, connect, now))
         }
     }
 }
 
-fn params(node: &Node) -> Params {
-    let Settings { keepalive, silence, linger, buffer, stock } = &node.settings;
+fn stock_params(node: &ScenarioNode) -> Params {
+    let EngineSettings { keepalive, silence, linger, buffer, stock } = &node.settings;
     let default = Params::default();
-    let maybe = |wanted: &Option<Duration>, default: Option<f32>| match wanted {
+    let optional = |wanted: &Option<Duration>, default: Option<f32>| match wanted {
         Some(length) => (!length.is_zero()).then_some(length.as_secs_f32()),
         None => default,
     };
     let seconds = |wanted: &Option<Duration>, default: f32| wanted.map_or(default, |w| w.as_secs_f32());
     Params {
         cipher: false,
-        keepalive: maybe(keepalive, default.keepalive),
-        silence: maybe(silence, default.silence),
+        keepalive: optional(keepalive, default.keepalive),
+        silence: optional(silence, default.silence),
         linger: seconds(linger, default.linger),
         buffer: buffer.map_or(default.buffer, usize::from),
         granularity: stock.clock.unwrap_or(default.granularity),
@@ -96,8 +98,8 @@ fn params(node: &Node) -> Params {
     }
 }
 
-fn config(node: &Node) -> Config {
-    let Settings { keepalive, silence, linger, buffer, .. } = &node.settings;
+fn bcnet_config(node: &ScenarioNode) -> Config {
+    let EngineSettings { keepalive, silence, linger, buffer, .. } = &node.settings;
     let default = Config::default();
     let length = |wanted: &Option<Duration>, default: Duration| match wanted {
         Some(length) if length.is_zero() => NEVER,
@@ -108,7 +110,7 @@ fn config(node: &Node) -> Config {
         cipher: false,
         tick: node.behavior.tick,
         keepalive: length(keepalive, default.keepalive),
-        silence: length(silence, default.silence),
+        idle_timeout: length(silence, default.idle_timeout),
         linger: linger.unwrap_or(default.linger),
         datagram_limit: buffer.map_or(default.datagram_limit, usize::from),
         ..default
@@ -117,5 +119,6 @@ fn config(node: &Node) -> Config {
 
 /// A hundred years.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Keys are read as in a scenario.
-const ONE_NODE: &str = "title = \"one\"\nduration = 1\nnode = [{ name = \"node\", role = \"host\" }]\n";
+/// Scenario to which the keys are added, so that they are parsed as in any scenario.
+const SINGLE_NODE_SCENARIO: &str =
+    "title = \"one\"\nduration = 1\nnode = [{ name = \"node\", role = \"host\" }]\n";

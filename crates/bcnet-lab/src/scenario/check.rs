@@ -2,48 +2,49 @@
 
 use std::time::Duration;
 
-use bcnet_transport::{Quality, Time};
+use bcnet_transport::{DeliveryMode, Time};
 use toml::Spanned;
 
-use super::file::{self, File, Value};
-use super::value::{Checked, Checker, MAX_PAYLOAD, line, unreadable};
+use super::checker::{CheckResult, MAX_PAYLOAD, ScenarioChecker, line_number, parse_error};
+use super::file::{self, ExpectedNumbers, ScenarioFile};
 use super::{
-    Action, Claim, Content, DumpAt, EngineKind, Expect, Link, Node, NodeRole, ProxySetup, Scenario,
-    ScenarioError, Settings, StockSettings, Target, TimedAction, Traffic, Verdict, Wanted,
+    ClaimVerdict, DumpRequest, EngineKind, EngineSettings, Expectation, ExpectedValue, NodeRole,
+    PayloadContent, ProxySetup, Scenario, ScenarioAction, ScenarioClaim, ScenarioError, ScenarioLink,
+    ScenarioNode, SendTarget, StockSettings, TimedAction, TrafficPattern,
 };
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
-use crate::link::{Faults, Script};
+use crate::link::{FaultScript, Faults};
 use crate::measurement::{Measurement, Metric};
-use crate::stock::{AckPlace, Backoff, Dedup, Gate, Mode, PortMap, Resend};
+use crate::stock::{AckDedup, AckGate, AckPosition, Backoff, BackoffMode, PortLearning, RetransmitsPerFrame};
 
-pub(super) fn scenario(text: &str) -> Checked<Scenario> {
-    let file: File = toml::from_str(text).map_err(|error| unreadable(text, &error))?;
-    let checker = Checker::new(text, &file)?;
+pub(super) fn parse_and_check(text: &str) -> CheckResult<Scenario> {
+    let file: ScenarioFile = toml::from_str(text).map_err(|error| parse_error(text, &error))?;
+    let checker = ScenarioChecker::new(text, &file)?;
     checker.scenario(file)
 }
 
 /// What a send puts on the wire.
 #[derive(Clone, Copy)]
-enum Channel {
+enum SendChannel {
     Game,
     Control,
     Keepalive,
 }
 
-impl Checker<'_> {
-    fn scenario(&self, file: File) -> Checked<Scenario> {
+impl ScenarioChecker<'_> {
+    fn scenario(&self, file: ScenarioFile) -> CheckResult<Scenario> {
         let engine = file.engine.as_ref().map_or(Ok(EngineKind::Stock), |name| self.engine(name))?;
-        let nodes = file.node.iter().map(|node| self.node(node)).collect::<Checked<Vec<_>>>()?;
+        let nodes = file.node.iter().map(|node| self.node(node)).collect::<CheckResult<Vec<_>>>()?;
         let hosts = nodes.iter().filter(|node| node.role == NodeRole::Host).count();
         let clients = nodes.iter().any(|node| node.role == NodeRole::Client);
-        let silent_host = nodes.first().is_some_and(|node| node.role == NodeRole::Nobody);
+        let silent_host = nodes.first().is_some_and(|node| node.role == NodeRole::AddressOnly);
         if hosts > 1 || (clients && hosts == 0 && !silent_host) {
             let what = "clients need one node with role = \"host\", or a first node with role = \"nobody\" in its place";
-            return Err(ScenarioError { line: 1, what: what.into() });
+            return Err(ScenarioError { line: 1, message: what.into() });
         }
         let proxy = self.proxy(&file.proxy, &nodes)?;
-        let links = file.link.iter().map(|link| self.link(link)).collect::<Checked<_>>()?;
+        let links = file.link.iter().map(|link| self.link(link)).collect::<CheckResult<_>>()?;
         let mut actions = Vec::new();
         for send in &file.send {
             actions.push(self.send(send)?);
@@ -52,21 +53,21 @@ impl Checker<'_> {
             actions.push(self.inject(inject.get_ref())?);
         }
         for leave in &file.leave {
-            let (at, node) = (self.time(&leave.get_ref().at)?, self.named(&leave.get_ref().node)?);
-            actions.push(TimedAction { at, every: None, action: Action::Leave { node } });
+            let (at, node) = (self.time(&leave.get_ref().at)?, self.node_number(&leave.get_ref().node)?);
+            actions.push(TimedAction { at, repeat: None, action: ScenarioAction::Leave { node } });
         }
         for unwritable in &file.unwritable {
             actions.extend(self.unwritable(unwritable.get_ref())?);
         }
-        let traffic = file.traffic.iter().map(|traffic| self.traffic(traffic)).collect::<Checked<_>>()?;
+        let traffic = file.traffic.iter().map(|traffic| self.traffic(traffic)).collect::<CheckResult<_>>()?;
         let mut dumps = Vec::new();
         for dump in &file.dump {
             let dump = dump.get_ref();
             let peer = dump.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?;
-            dumps.push(DumpAt { at: self.time(&dump.at)?, node: self.named(&dump.node)?, peer });
+            dumps.push(DumpRequest { at: self.time(&dump.at)?, node: self.node_number(&dump.node)?, peer });
         }
         dumps.sort();
-        let expects = file.expect.iter().map(|expect| self.expect(expect)).collect::<Checked<_>>()?;
+        let expects = file.expect.iter().map(|expect| self.expect(expect)).collect::<CheckResult<_>>()?;
         let claim = file.claim.as_ref().map(|claim| self.claim(claim)).transpose()?;
         Ok(Scenario {
             title: file.title,
@@ -81,58 +82,63 @@ impl Checker<'_> {
             links,
             actions,
             traffic,
-            recorded: Vec::new(),
+            recorded_messages: Vec::new(),
             dumps,
-            expects,
+            expectations: expects,
         })
     }
 
-    fn node(&self, node: &Spanned<file::Node>) -> Checked<Node> {
+    fn node(&self, node: &Spanned<file::NodeTable>) -> CheckResult<ScenarioNode> {
         let node = node.get_ref();
         let name = node.name.get_ref();
         if self.names.iter().filter(|other| *other == name).count() > 1 {
             return Err(self.error(&node.name, format!("two nodes are called `{name}`")));
         }
-        let roles = [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::Nobody)];
+        let roles =
+            [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::AddressOnly)];
         let role = self.choice("role", &node.role, &roles)?;
         let engine = node.engine.as_ref().map(|name| self.engine(name)).transpose()?;
-        let settings = Settings {
-            keepalive: self.maybe_length(node.keepalive.as_ref())?,
-            silence: self.maybe_length(node.silence.as_ref())?,
-            linger: self.maybe_length(node.linger.as_ref())?,
+        let settings = EngineSettings {
+            keepalive: self.optional_duration(node.keepalive.as_ref())?,
+            silence: self.optional_duration(node.silence.as_ref())?,
+            linger: self.optional_duration(node.linger.as_ref())?,
             buffer: node.buffer.as_ref().map(|buffer| self.buffer(buffer)).transpose()?,
             stock: self.stock_settings(node)?,
         };
-        Ok(Node { name: name.clone(), role, engine, behavior: self.behavior(node)?, settings })
+        Ok(ScenarioNode { name: name.clone(), role, engine, behavior: self.behavior(node)?, settings })
     }
 
-    fn stock_settings(&self, node: &file::Node) -> Checked<StockSettings> {
-        let gates = [("traffic", Gate::Traffic), ("always", Gate::Always), ("never", Gate::Never)];
-        let dedups = [("restart", Dedup::Restart), ("refresh", Dedup::Refresh)];
-        let places = [("first", AckPlace::First), ("last", AckPlace::Last)];
-        let resends = [("one", Resend::One), ("all", Resend::All)];
-        let ports = [("any", PortMap::AnyDatagram), ("messages", PortMap::WithMessages)];
+    fn stock_settings(&self, node: &file::NodeTable) -> CheckResult<StockSettings> {
+        let gates = [("traffic", AckGate::Traffic), ("always", AckGate::Always), ("never", AckGate::Never)];
+        let dedups = [("restart", AckDedup::Restart), ("refresh", AckDedup::Refresh)];
+        let places = [("first", AckPosition::First), ("last", AckPosition::Last)];
+        let resends = [("one", RetransmitsPerFrame::One), ("all", RetransmitsPerFrame::All)];
+        let ports = [("any", PortLearning::AnyDatagram), ("messages", PortLearning::WithMessages)];
         Ok(StockSettings {
-            clock: self.maybe_length(node.clock.as_ref())?,
+            clock: self.optional_duration(node.clock.as_ref())?,
             free_acks: node.free_acks,
             last_ack: node.last_ack,
-            ack_step: self.maybe_length(node.ack_step.as_ref())?,
-            gate: self.maybe_choice("gate", node.gate.as_ref(), &gates)?,
-            age_limit: self.maybe_length(node.age_limit.as_ref())?,
-            first_wait: self.maybe_length(node.first_wait.as_ref())?,
-            dedup: self.maybe_choice("dedup", node.dedup.as_ref(), &dedups)?,
-            ack_place: self.maybe_choice("ack_place", node.ack_place.as_ref(), &places)?,
-            resend: self.maybe_choice("resend", node.resend.as_ref(), &resends)?,
-            relayed_goodbye: self.maybe_choice("relayed_goodbye", node.relayed_goodbye.as_ref(), &MODES)?,
+            ack_step: self.optional_duration(node.ack_step.as_ref())?,
+            gate: self.optional_choice("gate", node.gate.as_ref(), &gates)?,
+            age_limit: self.optional_duration(node.age_limit.as_ref())?,
+            first_wait: self.optional_duration(node.first_wait.as_ref())?,
+            dedup: self.optional_choice("dedup", node.dedup.as_ref(), &dedups)?,
+            ack_place: self.optional_choice("ack_place", node.ack_place.as_ref(), &places)?,
+            resend: self.optional_choice("resend", node.resend.as_ref(), &resends)?,
+            relayed_goodbye: self.optional_choice(
+                "relayed_goodbye",
+                node.relayed_goodbye.as_ref(),
+                &BACKOFF_MODES,
+            )?,
             leaving_keepalives: node.leaving_keepalives,
-            port_map: self.maybe_choice("port_map", node.port_map.as_ref(), &ports)?,
+            port_map: self.optional_choice("port_map", node.port_map.as_ref(), &ports)?,
         })
     }
 
-    fn behavior(&self, node: &file::Node) -> Checked<NodeBehavior> {
+    fn behavior(&self, node: &file::NodeTable) -> CheckResult<NodeBehavior> {
         let tick = match (&node.tick, &node.hz) {
             (Some(_), Some(hz)) => return Err(self.error(hz, "a node has `tick` or `hz`, not both")),
-            (Some(tick), None) => self.length(tick)?,
+            (Some(tick), None) => self.duration_of(tick)?,
             (None, Some(hz)) => self.period(hz)?,
             (None, None) => Duration::from_millis(3),
         };
@@ -141,24 +147,28 @@ impl Checker<'_> {
         }
         let mut blocks = Vec::new();
         for [at, length] in &node.blocked {
-            blocks.push((self.time(at)? + self.settle, self.length(length)?));
+            blocks.push((self.time(at)? + self.settle, self.duration_of(length)?));
         }
         Ok(NodeBehavior {
             tick,
             plain_acks: node.plain_acks,
             deaf_to_part_acks: node.deaf_to_part_acks,
-            blocks,
-            comparison_cost: self.length_or(node.comparison_cost.as_ref(), Duration::ZERO)?,
+            blocked_periods: blocks,
+            comparison_cost: self.duration_or(node.comparison_cost.as_ref(), Duration::ZERO)?,
         })
     }
 
-    fn proxy(&self, proxies: &[Spanned<file::Proxy>], nodes: &[Node]) -> Checked<Option<ProxySetup>> {
+    fn proxy(
+        &self,
+        proxies: &[Spanned<file::ProxyTable>],
+        nodes: &[ScenarioNode],
+    ) -> CheckResult<Option<ProxySetup>> {
         let proxy = match proxies {
             [] => return Ok(None),
             [proxy] => proxy.get_ref(),
             [_, second, ..] => return Err(self.error(second, "one [[proxy]] is possible")),
         };
-        let before = self.named(&proxy.before)?;
+        let before = self.node_number(&proxy.before)?;
         if nodes.get(before).is_none_or(|node| node.role != NodeRole::Host) {
             return Err(self.error(&proxy.before, "a proxy stands before the host"));
         }
@@ -168,42 +178,43 @@ impl Checker<'_> {
         Ok(Some(ProxySetup { name: proxy.name.get_ref().clone(), before, heal: proxy.heal }))
     }
 
-    fn buffer(&self, buffer: &Spanned<u16>) -> Checked<u16> {
+    fn buffer(&self, buffer: &Spanned<u16>) -> CheckResult<u16> {
         match *buffer.get_ref() {
             size @ 128..=1024 => Ok(size),
             size => Err(self.error(buffer, format!("a buffer of {size} bytes; 128 to 1024 are possible"))),
         }
     }
 
-    fn link(&self, link: &Spanned<file::Link>) -> Checked<Link> {
+    fn link(&self, link: &Spanned<file::LinkTable>) -> CheckResult<ScenarioLink> {
         let link = link.get_ref();
         let mut partitions = Vec::new();
         for [from, to] in &link.cut {
             partitions.push((self.time(from)? + self.settle, self.time(to)? + self.settle));
         }
         let faults = Faults {
-            loss: self.share(link.loss.as_ref())?,
-            burst: link.burst.as_ref().map_or(Ok(1.0), |burst| self.number(burst, 1.0..1e6))?,
-            duplicate: self.share(link.duplicate.as_ref())?,
-            reorder: self.share(link.reorder.as_ref())?,
-            reorder_by: self.length_or(link.reorder_by.as_ref(), Duration::ZERO)?,
-            corrupt: self.share(link.corrupt.as_ref())?,
-            delay: self.length_or(link.delay.as_ref(), Duration::ZERO)?,
-            jitter: self.length_or(link.jitter.as_ref(), Duration::ZERO)?,
+            loss: self.probability(link.loss.as_ref())?,
+            burst: link.burst.as_ref().map_or(Ok(1.0), |burst| self.number_in(burst, 1.0..1e6))?,
+            duplicate: self.probability(link.duplicate.as_ref())?,
+            reorder: self.probability(link.reorder.as_ref())?,
+            reorder_by: self.duration_or(link.reorder_by.as_ref(), Duration::ZERO)?,
+            corrupt: self.probability(link.corrupt.as_ref())?,
+            delay: self.duration_or(link.delay.as_ref(), Duration::ZERO)?,
+            jitter: self.duration_or(link.jitter.as_ref(), Duration::ZERO)?,
             bandwidth: link.bandwidth.unwrap_or(0),
             queue: link.queue.unwrap_or(usize::MAX),
             partitions,
         };
-        let end = |name: &Option<Spanned<String>>| name.as_ref().map(|name| self.link_end(name)).transpose();
-        let script = Script { lose: link.lose.clone(), double: link.double.clone() };
-        Ok(Link { from: end(&link.from)?, to: end(&link.to)?, faults, script })
+        let end =
+            |name: &Option<Spanned<String>>| name.as_ref().map(|name| self.link_end_number(name)).transpose();
+        let script = FaultScript { lose: link.lose.clone(), double: link.double.clone() };
+        Ok(ScenarioLink { from: end(&link.from)?, to: end(&link.to)?, faults, script })
     }
 
-    fn send(&self, send: &Spanned<file::Send>) -> Checked<TimedAction> {
+    fn send(&self, send: &Spanned<file::SendTable>) -> CheckResult<TimedAction> {
         let place = send;
         let send = send.get_ref();
-        let (at, every) = self.times(&send.at, send.until.as_ref(), send.rate.as_ref())?;
-        let from = self.named(&send.from)?;
+        let (at, every) = self.schedule(&send.at, send.until.as_ref(), send.rate.as_ref())?;
+        let from = self.node_number(&send.from)?;
         let to = self.target(send)?;
         let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
         if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
@@ -213,61 +224,74 @@ impl Checker<'_> {
         if let Some(rate) = send.rate.as_ref().filter(|_| times * f64::from(count) > MAX_SENDS) {
             return Err(self.error(rate, format!("more than {MAX_SENDS} payloads are too many")));
         }
-        let channels =
-            [("game", Channel::Game), ("control", Channel::Control), ("keepalive", Channel::Keepalive)];
+        let channels = [
+            ("game", SendChannel::Game),
+            ("control", SendChannel::Control),
+            ("keepalive", SendChannel::Keepalive),
+        ];
         let channel = send.channel.as_ref().map(|channel| self.choice("channel", channel, &channels));
-        match channel.transpose()?.unwrap_or(Channel::Game) {
-            Channel::Game => {}
-            Channel::Control => return Ok(TimedAction { at, every, action: Action::Identify { from } }),
-            Channel::Keepalive => {
-                let (what, mode) = (Content::Bytes(Vec::new()), SendMode::Keepalive);
-                return Ok(TimedAction { at, every, action: Action::Send { from, to, what, count, mode } });
+        match channel.transpose()?.unwrap_or(SendChannel::Game) {
+            SendChannel::Game => {}
+            SendChannel::Control => {
+                return Ok(TimedAction { at, repeat: every, action: ScenarioAction::Identify { from } });
+            }
+            SendChannel::Keepalive => {
+                let (what, mode) = (PayloadContent::Bytes(Vec::new()), SendMode::Keepalive);
+                return Ok(TimedAction {
+                    at,
+                    repeat: every,
+                    action: ScenarioAction::Send { from, to, content: what, count, mode },
+                });
             }
         }
         let what = match (&send.size, &send.bytes) {
-            (Some(size), None) if *size.get_ref() <= MAX_PAYLOAD => Content::Size(*size.get_ref()),
+            (Some(size), None) if *size.get_ref() <= MAX_PAYLOAD => PayloadContent::Size(*size.get_ref()),
             (Some(size), None) => {
                 return Err(self.error(size, format!("a payload has at most {MAX_PAYLOAD} bytes")));
             }
-            (None, Some(bytes)) => Content::Bytes(self.hex(bytes)?),
+            (None, Some(bytes)) => PayloadContent::Bytes(self.hex(bytes)?),
             _ => return Err(self.error(place, "a send has a `size` or `bytes`")),
         };
-        let mode = self.mode(place)?;
-        Ok(TimedAction { at, every, action: Action::Send { from, to, what, count, mode } })
+        let mode = self.send_mode(place)?;
+        Ok(TimedAction {
+            at,
+            repeat: every,
+            action: ScenarioAction::Send { from, to, content: what, count, mode },
+        })
     }
 
-    fn target(&self, send: &file::Send) -> Checked<Target> {
+    fn target(&self, send: &file::SendTable) -> CheckResult<SendTarget> {
         match (&send.to, &send.to_address) {
             (Some(_), Some(address)) => Err(self.error(address, "a send has `to` or `to_address`, not both")),
-            (Some(to), None) => Ok(Target::Peer(self.peer_ref(to)?)),
-            (None, Some(address)) => Ok(Target::Address(self.named(address)?)),
-            (None, None) => Ok(Target::Everyone),
+            (Some(to), None) => Ok(SendTarget::Peer(self.peer_ref(to)?)),
+            (None, Some(address)) => Ok(SendTarget::Address(self.node_number(address)?)),
+            (None, None) => Ok(SendTarget::AllPeers),
         }
     }
 
-    fn mode(&self, place: &Spanned<file::Send>) -> Checked<SendMode> {
+    fn send_mode(&self, place: &Spanned<file::SendTable>) -> CheckResult<SendMode> {
         let send = place.get_ref();
         let mode = match (send.reliable.unwrap_or(true), send.urgent, send.aggregate.unwrap_or(true)) {
-            (true, false, true) => SendMode::Plain(Quality::Reliable),
-            (true, true, true) => SendMode::Plain(Quality::Urgent),
-            (false, false, true) => SendMode::Plain(Quality::Unreliable),
-            (true, false, false) => SendMode::Apart,
+            (true, false, true) => SendMode::Standard(DeliveryMode::Reliable),
+            (true, true, true) => SendMode::Standard(DeliveryMode::Urgent),
+            (false, false, true) => SendMode::Standard(DeliveryMode::Unreliable),
+            (true, false, false) => SendMode::NotAggregated,
             _ => {
                 return Err(self.error(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
             }
         };
-        let backoff = self.maybe_choice("backoff", send.backoff.as_ref(), &MODES)?;
+        let backoff = self.optional_choice("backoff", send.backoff.as_ref(), &BACKOFF_MODES)?;
         let (first, step) =
-            (self.maybe_length(send.first_wait.as_ref())?, self.maybe_length(send.step.as_ref())?);
+            (self.optional_duration(send.first_wait.as_ref())?, self.optional_duration(send.step.as_ref())?);
         if backoff.is_none() && first.is_none() && step.is_none() {
             return Ok(mode);
         }
-        if mode != SendMode::Plain(Quality::Reliable) {
+        if mode != SendMode::Standard(DeliveryMode::Reliable) {
             let what = "only a reliable payload that is neither urgent nor apart has a `backoff`, `first_wait` or `step`";
             return Err(self.error(place, what));
         }
         let default = Backoff::default();
-        Ok(SendMode::Paced(Backoff {
+        Ok(SendMode::WithBackoff(Backoff {
             mode: backoff.unwrap_or(default.mode),
             first: first.map_or(default.first, |first| first.as_secs_f32()),
             step: step.map_or(default.step, |step| step.as_secs_f32()),
@@ -275,19 +299,19 @@ impl Checker<'_> {
     }
 
     /// Returns when a socket ceases to send, and when it sends again.
-    fn unwritable(&self, unwritable: &file::Unwritable) -> Checked<[TimedAction; 2]> {
-        let node = self.named(&unwritable.node)?;
+    fn unwritable(&self, unwritable: &file::UnwritableTable) -> CheckResult<[TimedAction; 2]> {
+        let node = self.node_number(&unwritable.node)?;
         let peer = unwritable.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?;
         let set = |at, writable| TimedAction {
             at,
-            every: None,
-            action: Action::SetWritable { node, peer, writable },
+            repeat: None,
+            action: ScenarioAction::SetWritable { node, peer, writable },
         };
         Ok([set(self.time(&unwritable.at)?, false), set(self.time(&unwritable.until)?, true)])
     }
 
-    fn inject(&self, inject: &file::Inject) -> Checked<TimedAction> {
-        let (at, every) = self.times(&inject.at, inject.until.as_ref(), inject.rate.as_ref())?;
+    fn inject(&self, inject: &file::InjectTable) -> CheckResult<TimedAction> {
+        let (at, every) = self.schedule(&inject.at, inject.until.as_ref(), inject.rate.as_ref())?;
         let count = u8::try_from(inject.messages.len()).unwrap_or(u8::MAX);
         let mut datagram = vec![inject.id, count];
         for message in &inject.messages {
@@ -296,11 +320,15 @@ impl Checker<'_> {
                 return Err(self.error(message, format!("a datagram has at most {MAX_DATAGRAM} bytes")));
             }
         }
-        let (into, from) = (self.named(&inject.into)?, self.named(&inject.from)?);
-        Ok(TimedAction { at, every, action: Action::Inject { into, from, port: inject.port, datagram } })
+        let (into, from) = (self.node_number(&inject.into)?, self.node_number(&inject.from)?);
+        Ok(TimedAction {
+            at,
+            repeat: every,
+            action: ScenarioAction::Inject { into, from, port: inject.port, datagram },
+        })
     }
 
-    fn traffic(&self, traffic: &Spanned<file::Traffic>) -> Checked<Traffic> {
+    fn traffic(&self, traffic: &Spanned<file::TrafficTable>) -> CheckResult<TrafficPattern> {
         let traffic = traffic.get_ref();
         self.choice("pattern", &traffic.pattern, &[("battle", ())])?;
         let at = traffic.at.as_ref().map_or(Ok(Time::ZERO), |at| self.time(at))?;
@@ -312,48 +340,59 @@ impl Checker<'_> {
         {
             return Err(self.error(players, "1 to 64 players are possible"));
         }
-        Ok(Traffic { at, until, players })
+        Ok(TrafficPattern { at, until, players })
     }
 
-    fn expect(&self, expect: &Spanned<file::Expect>) -> Checked<Expect> {
-        let line = line(self.text, &expect.span());
+    fn expect(&self, expect: &Spanned<file::ExpectTable>) -> CheckResult<Expectation> {
+        let line = line_number(self.text, &expect.span());
         let place = expect;
         let expect = expect.get_ref();
         let within = expect.within.unwrap_or(0.0);
         let wanted = match (&expect.is, expect.at_least, expect.at_most) {
-            (Some(Value::One(value)), None, None) => Wanted::Is(*value, within),
-            (Some(Value::Many(values)), None, None) => Wanted::Are(values.clone(), within),
+            (Some(ExpectedNumbers::One(value)), None, None) => ExpectedValue::Near(*value, within),
+            (Some(ExpectedNumbers::Many(values)), None, None) => {
+                ExpectedValue::AllNear(values.clone(), within)
+            }
             (None, None, None) | (Some(_), ..) => {
                 return Err(
                     self.error(place, "an expectation has `is`, or `at_least` and `at_most` or one of them")
                 );
             }
             (None, min, max) => {
-                Wanted::Between(min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY))
+                ExpectedValue::Between(min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY))
             }
         };
         let engine = expect.engine.as_ref().map(|name| self.engine(name)).transpose()?;
         let says = expect.says.clone();
-        Ok(Expect { line, says, measurement: self.measurement(&expect.figure)?, engine, wanted })
+        Ok(Expectation {
+            line,
+            meaning: says,
+            measurement: self.measurement(&expect.figure)?,
+            engine,
+            expected: wanted,
+        })
     }
 
-    fn claim(&self, claim: &Spanned<file::Claim>) -> Checked<Claim> {
+    fn claim(&self, claim: &Spanned<file::ClaimTable>) -> CheckResult<ScenarioClaim> {
         let claim = claim.get_ref();
-        let verdicts =
-            [("holds", Verdict::Holds), ("partly", Verdict::Partly), ("refuted", Verdict::Refuted)];
-        Ok(Claim {
+        let verdicts = [
+            ("holds", ClaimVerdict::Holds),
+            ("partly", ClaimVerdict::Partly),
+            ("refuted", ClaimVerdict::Refuted),
+        ];
+        Ok(ScenarioClaim {
             source: claim.source.clone(),
-            says: claim.says.clone(),
+            statement: claim.says.clone(),
             verdict: self.choice("verdict", &claim.verdict, &verdicts)?,
             finding: claim.finding.clone(),
             label: claim.label.clone(),
             unit: claim.unit.clone(),
-            has_factor: claim.factor.unwrap_or(true),
+            shows_factor: claim.factor.unwrap_or(true),
             measurement: self.measurement(&claim.figure)?,
         })
     }
 
-    fn measurement(&self, measurement: &Spanned<file::MeasurementText>) -> Checked<Measurement> {
+    fn measurement(&self, measurement: &Spanned<file::MeasurementTable>) -> CheckResult<Measurement> {
         let place = measurement;
         let measurement = measurement.get_ref();
         let all: Vec<(&str, Metric)> = Metric::ALL.iter().map(|metric| (metric.name(), *metric)).collect();
@@ -361,14 +400,14 @@ impl Checker<'_> {
         let time = |time: &Option<Spanned<f64>>| time.as_ref().map(|time| self.time(time)).transpose();
         let measurement = Measurement {
             metric,
-            node: measurement.node.as_ref().map(|node| self.named(node)).transpose()?,
+            node: measurement.node.as_ref().map(|node| self.node_number(node)).transpose()?,
             peer: measurement.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?,
             at: time(&measurement.at)?,
             since: time(&measurement.since)?,
             until: time(&measurement.until)?,
             part: measurement.part,
         };
-        if metric.is_of_queues() && (measurement.at.is_none() || measurement.node.is_none()) {
+        if metric.reads_dump() && (measurement.at.is_none() || measurement.node.is_none()) {
             let what = format!("`{}` is a figure of one moment: it needs `at` and `node`", metric.name());
             return Err(self.error(place, what));
         }
@@ -376,8 +415,11 @@ impl Checker<'_> {
     }
 }
 
-const MODES: [(&str, Mode); 3] =
-    [("fixed", Mode::Fixed), ("linear", Mode::Linear), ("exponential", Mode::Exponential)];
+const BACKOFF_MODES: [(&str, BackoffMode); 3] = [
+    ("fixed", BackoffMode::Fixed),
+    ("linear", BackoffMode::Linear),
+    ("exponential", BackoffMode::Exponential),
+];
 const MIN_TICK: Duration = Duration::from_micros(100);
 const MAX_DATAGRAM: usize = 1024;
 /// Of one table. Each takes memory until the end of the run.

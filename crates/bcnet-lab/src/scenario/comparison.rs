@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use toml::{Spanned, Table};
 
-use super::value::{line, unreadable};
-use super::vary::Change;
+use super::change::Change;
+use super::checker::{line_number, parse_error};
 use super::{BUILT_IN, Scenario, ScenarioError};
 
 /// A comparison that was read and checked.
@@ -31,17 +31,17 @@ pub struct Variant {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ComparisonFile {
     title: String,
     #[serde(default)]
     about: String,
     scenarios: Vec<Spanned<String>>,
-    variant: Vec<Spanned<VariantText>>,
+    variant: Vec<Spanned<VariantTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct VariantText {
+struct VariantTable {
     name: String,
     #[serde(default)]
     set: Table,
@@ -53,32 +53,32 @@ impl Comparison {
     /// # Errors
     /// The first [`ScenarioError`] in it.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        let file: File = toml::from_str(text).map_err(|error| unreadable(text, &error))?;
+        let file: ComparisonFile = toml::from_str(text).map_err(|error| parse_error(text, &error))?;
         let mut scenarios = Vec::new();
         for name in &file.scenarios {
             let known = BUILT_IN.iter().find(|(known, _)| known == name.get_ref());
             let (_, scenario) = known.ok_or_else(|| ScenarioError {
-                line: line(text, &name.span()),
-                what: format!("no built-in scenario is called `{}`", name.get_ref()),
+                line: line_number(text, &name.span()),
+                message: format!("no built-in scenario is called `{}`", name.get_ref()),
             })?;
             scenarios.push((name.get_ref().clone(), *scenario));
         }
         let mut variants = Vec::new();
         for variant in &file.variant {
-            let VariantText { name, set } = variant.get_ref();
+            let VariantTable { name, set } = variant.get_ref();
             let changes: Vec<Change> =
                 set.iter().map(|(key, value)| Change::with_value(key, value.clone())).collect();
             for (_, scenario) in &scenarios {
                 Scenario::parse_changed(scenario, &changes).map_err(|mistake| ScenarioError {
-                    line: line(text, &variant.span()),
-                    what: mistake.what,
+                    line: line_number(text, &variant.span()),
+                    message: mistake.message,
                 })?;
             }
             variants.push(Variant { name: name.clone(), changes });
         }
         if scenarios.is_empty() || variants.is_empty() {
             let what = "a comparison has at least one scenario and one [[variant]]";
-            return Err(ScenarioError { line: 1, what: what.into() });
+            return Err(ScenarioError { line: 1, message: what.into() });
         }
         let scenarios = scenarios.into_iter().map(|(name, _)| name).collect();
         Ok(Self { title: file.title, about: file.about, scenarios, variants })

@@ -5,7 +5,7 @@ use toml::Spanned;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct ScenarioFile {
     pub(super) title: String,
     #[serde(default)]
     pub(super) about: String,
@@ -13,32 +13,32 @@ pub(super) struct File {
     pub(super) seed: Option<u64>,
     pub(super) settle: Option<Spanned<f64>>,
     pub(super) duration: Spanned<f64>,
-    pub(super) claim: Option<Spanned<Claim>>,
+    pub(super) claim: Option<Spanned<ClaimTable>>,
     #[serde(default)]
-    pub(super) node: Vec<Spanned<Node>>,
+    pub(super) node: Vec<Spanned<NodeTable>>,
     #[serde(default)]
-    pub(super) proxy: Vec<Spanned<Proxy>>,
+    pub(super) proxy: Vec<Spanned<ProxyTable>>,
     #[serde(default)]
-    pub(super) link: Vec<Spanned<Link>>,
+    pub(super) link: Vec<Spanned<LinkTable>>,
     #[serde(default)]
-    pub(super) send: Vec<Spanned<Send>>,
+    pub(super) send: Vec<Spanned<SendTable>>,
     #[serde(default)]
-    pub(super) inject: Vec<Spanned<Inject>>,
+    pub(super) inject: Vec<Spanned<InjectTable>>,
     #[serde(default)]
-    pub(super) traffic: Vec<Spanned<Traffic>>,
+    pub(super) traffic: Vec<Spanned<TrafficTable>>,
     #[serde(default)]
-    pub(super) leave: Vec<Spanned<Leave>>,
+    pub(super) leave: Vec<Spanned<LeaveTable>>,
     #[serde(default)]
-    pub(super) unwritable: Vec<Spanned<Unwritable>>,
+    pub(super) unwritable: Vec<Spanned<UnwritableTable>>,
     #[serde(default)]
-    pub(super) dump: Vec<Spanned<Dump>>,
+    pub(super) dump: Vec<Spanned<DumpTable>>,
     #[serde(default)]
-    pub(super) expect: Vec<Spanned<Expect>>,
+    pub(super) expect: Vec<Spanned<ExpectTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Claim {
+pub(super) struct ClaimTable {
     pub(super) source: String,
     pub(super) says: String,
     pub(super) verdict: Spanned<String>,
@@ -47,12 +47,12 @@ pub(super) struct Claim {
     #[serde(default)]
     pub(super) unit: String,
     pub(super) factor: Option<bool>,
-    pub(super) figure: Spanned<MeasurementText>,
+    pub(super) figure: Spanned<MeasurementTable>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Node {
+pub(super) struct NodeTable {
     pub(super) name: Spanned<String>,
     pub(super) role: Spanned<String>,
     pub(super) engine: Option<Spanned<String>>,
@@ -86,7 +86,7 @@ pub(super) struct Node {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Proxy {
+pub(super) struct ProxyTable {
     pub(super) name: Spanned<String>,
     pub(super) before: Spanned<String>,
     #[serde(default)]
@@ -95,7 +95,7 @@ pub(super) struct Proxy {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Link {
+pub(super) struct LinkTable {
     pub(super) from: Option<Spanned<String>>,
     pub(super) to: Option<Spanned<String>>,
     pub(super) loss: Option<Spanned<f64>>,
@@ -118,13 +118,13 @@ pub(super) struct Link {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Send {
+pub(super) struct SendTable {
     pub(super) at: Spanned<f64>,
     pub(super) until: Option<Spanned<f64>>,
     pub(super) rate: Option<Spanned<f64>>,
     pub(super) count: Option<Spanned<u32>>,
     pub(super) from: Spanned<String>,
-    pub(super) to: Option<Spanned<PeerRef>>,
+    pub(super) to: Option<Spanned<PeerRefValue>>,
     pub(super) to_address: Option<Spanned<String>>,
     pub(super) channel: Option<Spanned<String>>,
     pub(super) reliable: Option<bool>,
@@ -140,7 +140,7 @@ pub(super) struct Send {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Inject {
+pub(super) struct InjectTable {
     pub(super) at: Spanned<f64>,
     pub(super) until: Option<Spanned<f64>>,
     pub(super) rate: Option<Spanned<f64>>,
@@ -153,7 +153,7 @@ pub(super) struct Inject {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Traffic {
+pub(super) struct TrafficTable {
     pub(super) pattern: Spanned<String>,
     pub(super) at: Option<Spanned<f64>>,
     pub(super) until: Option<Spanned<f64>>,
@@ -162,35 +162,35 @@ pub(super) struct Traffic {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Leave {
+pub(super) struct LeaveTable {
     pub(super) at: Spanned<f64>,
     pub(super) node: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Unwritable {
+pub(super) struct UnwritableTable {
     pub(super) at: Spanned<f64>,
     pub(super) until: Spanned<f64>,
     pub(super) node: Spanned<String>,
-    pub(super) peer: Option<Spanned<PeerRef>>,
+    pub(super) peer: Option<Spanned<PeerRefValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Dump {
+pub(super) struct DumpTable {
     pub(super) at: Spanned<f64>,
     pub(super) node: Spanned<String>,
-    pub(super) peer: Option<Spanned<PeerRef>>,
+    pub(super) peer: Option<Spanned<PeerRefValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Expect {
+pub(super) struct ExpectTable {
     pub(super) says: Option<String>,
-    pub(super) figure: Spanned<MeasurementText>,
+    pub(super) figure: Spanned<MeasurementTable>,
     pub(super) engine: Option<Spanned<String>>,
-    pub(super) is: Option<Value>,
+    pub(super) is: Option<ExpectedNumbers>,
     pub(super) at_least: Option<f64>,
     pub(super) at_most: Option<f64>,
     pub(super) within: Option<f64>,
@@ -198,10 +198,10 @@ pub(super) struct Expect {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MeasurementText {
+pub(super) struct MeasurementTable {
     pub(super) of: Spanned<String>,
     pub(super) node: Option<Spanned<String>>,
-    pub(super) peer: Option<Spanned<PeerRef>>,
+    pub(super) peer: Option<Spanned<PeerRefValue>>,
     pub(super) at: Option<Spanned<f64>>,
     pub(super) since: Option<Spanned<f64>>,
     pub(super) until: Option<Spanned<f64>>,
@@ -211,14 +211,14 @@ pub(super) struct MeasurementText {
 /// A node by name, or a peer by id.
 #[derive(Deserialize, Clone)]
 #[serde(untagged)]
-pub(super) enum PeerRef {
+pub(super) enum PeerRefValue {
     Id(u8),
     Name(String),
 }
 
 #[derive(Deserialize, Clone)]
 #[serde(untagged)]
-pub(super) enum Value {
+pub(super) enum ExpectedNumbers {
     One(f64),
     Many(Vec<f64>),
 }

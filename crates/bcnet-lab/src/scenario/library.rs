@@ -9,7 +9,7 @@ macro_rules! built_in {
 }
 
 /// The project's own comparisons, by name: every file of the directory `comparisons`.
-pub const COMPARISONS: &[(&str, &str)] = &[("cures", include_str!("../../comparisons/cures.toml"))];
+pub const BUILT_IN_COMPARISONS: &[(&str, &str)] = &[("cures", include_str!("../../comparisons/cures.toml"))];
 
 built_in! {
     "ack-matching",

@@ -3,13 +3,13 @@
 //! [`Scenario::parse`] reads one and checks it: what it returns can be run. The keys are those of `file`; all of them
 //! are explained in `docs/scenarios.md`.
 
+mod change;
 mod check;
+mod checker;
 mod comparison;
 mod file;
 mod library;
 mod recording;
-mod value;
-mod vary;
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,13 +21,13 @@ use bcnet_transport::wire::PeerId;
 use crate::battle::GameMessage;
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
-use crate::link::{Faults, Script};
+use crate::link::{FaultScript, Faults};
 use crate::measurement::Measurement;
-use crate::stock::{AckPlace, Dedup, Gate, Mode, PortMap, Resend};
+use crate::stock::{AckDedup, AckGate, AckPosition, BackoffMode, PortLearning, RetransmitsPerFrame};
 
+pub use change::Change;
 pub use comparison::{Comparison, Variant};
-pub use library::{BUILT_IN, COMPARISONS};
-pub use vary::Change;
+pub use library::{BUILT_IN, BUILT_IN_COMPARISONS};
 
 /// Which engine a node runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,34 +84,34 @@ pub struct Scenario {
     /// How long it lasts.
     pub duration: Duration,
     /// The claim that it puts to the test.
-    pub claim: Option<Claim>,
+    pub claim: Option<ScenarioClaim>,
     /// Who takes part.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ScenarioNode>,
     /// The proxy that stands before the host.
     pub(crate) proxy: Option<ProxySetup>,
     /// What the links do, in the order of the file: later ones win.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<ScenarioLink>,
     /// What happens when.
     pub(crate) actions: Vec<TimedAction>,
     /// Recorded traffic.
-    pub(crate) traffic: Vec<Traffic>,
+    pub(crate) traffic: Vec<TrafficPattern>,
     /// Messages that somebody has recorded, in the order of time.
-    pub(crate) recorded: Vec<GameMessage>,
+    pub(crate) recorded_messages: Vec<GameMessage>,
     /// When queues are dumped.
-    pub dumps: Vec<DumpAt>,
+    pub dumps: Vec<DumpRequest>,
     /// What must come out.
-    pub expects: Vec<Expect>,
+    pub expectations: Vec<Expectation>,
 }
 
 /// A claim about the original game, and what is left of it.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub struct ScenarioClaim {
     /// Who said it, and where.
     pub source: String,
     /// What was said.
-    pub says: String,
+    pub statement: String,
     /// Whether it is so.
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
     /// What the experiment shows.
     pub finding: String,
     /// What the measurement is, for a table.
@@ -119,14 +119,14 @@ pub struct Claim {
     /// Its unit.
     pub unit: String,
     /// Whether it says something how many times as much it is on one engine as on the other.
-    pub has_factor: bool,
+    pub shows_factor: bool,
     /// The measurement that shows it.
     pub measurement: Measurement,
 }
 
 /// What is left of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimVerdict {
     /// It is so.
     Holds,
     /// Something of it is so.
@@ -135,7 +135,7 @@ pub enum Verdict {
     Refuted,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ClaimVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Holds => "holds",
@@ -147,7 +147,7 @@ impl fmt::Display for Verdict {
 
 /// One who takes part.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct ScenarioNode {
     /// Its name in the file.
     pub(crate) name: String,
     /// What it is.
@@ -157,7 +157,7 @@ pub(crate) struct Node {
     /// What its program does.
     pub(crate) behavior: NodeBehavior,
     /// Settings of its engine that are not the default.
-    pub(crate) settings: Settings,
+    pub(crate) settings: EngineSettings,
 }
 
 /// What a node is.
@@ -168,12 +168,12 @@ pub(crate) enum NodeRole {
     /// It connects to the host.
     Client,
     /// It has an address and says nothing: what comes from it is injected.
-    Nobody,
+    AddressOnly,
 }
 
 /// Settings of an engine; what is `None` has its default.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings {
+pub(crate) struct EngineSettings {
     /// Seconds without anything queued until a keepalive; zero is never.
     pub(crate) keepalive: Option<Duration>,
     /// Silence after which a peer is gone.
@@ -198,23 +198,23 @@ pub(crate) struct StockSettings {
     /// The time between two sends of an ACK.
     pub(crate) ack_step: Option<Duration>,
     /// When ACKs that had their free sends are sent again.
-    pub(crate) gate: Option<Gate>,
+    pub(crate) gate: Option<AckGate>,
     /// How long a reliable message is repeated.
     pub(crate) age_limit: Option<Duration>,
     /// The wait before a game message is repeated for the first time.
     pub(crate) first_wait: Option<Duration>,
     /// What a repeated message does to its ACK.
-    pub(crate) dedup: Option<Dedup>,
+    pub(crate) dedup: Option<AckDedup>,
     /// Where ACKs go in a datagram.
-    pub(crate) ack_place: Option<AckPlace>,
+    pub(crate) ack_place: Option<AckPosition>,
     /// How many messages are repeated in one frame.
-    pub(crate) resend: Option<Resend>,
+    pub(crate) resend: Option<RetransmitsPerFrame>,
     /// How a goodbye that is passed on is repeated.
-    pub(crate) relayed_goodbye: Option<Mode>,
+    pub(crate) relayed_goodbye: Option<BackoffMode>,
     /// Whether one that is leaving sends keepalives.
     pub(crate) leaving_keepalives: Option<bool>,
     /// Which datagrams tell a port.
-    pub(crate) port_map: Option<PortMap>,
+    pub(crate) port_map: Option<PortLearning>,
 }
 
 /// A proxy before a node.
@@ -230,7 +230,7 @@ pub(crate) struct ProxySetup {
 
 /// What a link does from the beginning of the experiment on.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct ScenarioLink {
     /// From which node; `None` is every one.
     pub(crate) from: Option<usize>,
     /// To which node; `None` is every one.
@@ -238,7 +238,7 @@ pub(crate) struct Link {
     /// By chance.
     pub(crate) faults: Faults,
     /// By plan.
-    pub(crate) script: Script,
+    pub(crate) script: FaultScript,
 }
 
 /// An action with its time, or times.
@@ -247,22 +247,22 @@ pub(crate) struct TimedAction {
     /// The first time.
     pub(crate) at: Time,
     /// The time between two, and the end, if it is repeated.
-    pub(crate) every: Option<(Duration, Time)>,
+    pub(crate) repeat: Option<(Duration, Time)>,
     /// What is done.
-    pub(crate) action: Action,
+    pub(crate) action: ScenarioAction,
 }
 
 /// What is done.
 #[derive(Debug, Clone)]
-pub(crate) enum Action {
+pub(crate) enum ScenarioAction {
     /// A payload is given to an engine.
     Send {
         /// The node.
         from: usize,
         /// For whom.
-        to: Target,
+        to: SendTarget,
         /// What is sent.
-        what: Content,
+        content: PayloadContent,
         /// How many at once.
         count: u32,
         /// How it is sent.
@@ -302,18 +302,18 @@ pub(crate) enum Action {
 
 /// For whom a payload is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
+pub(crate) enum SendTarget {
     /// One peer.
     Peer(PeerRef),
     /// Whoever has the address of this node.
     Address(usize),
     /// Every peer.
-    Everyone,
+    AllPeers,
 }
 
 /// What a payload is.
 #[derive(Debug, Clone)]
-pub(crate) enum Content {
+pub(crate) enum PayloadContent {
     /// So many bytes, made up.
     Size(usize),
     /// Given bytes.
@@ -331,7 +331,7 @@ pub enum PeerRef {
 
 /// Recorded traffic between the host and all clients.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Traffic {
+pub(crate) struct TrafficPattern {
     /// When it begins.
     pub(crate) at: Time,
     /// When it ends.
@@ -342,7 +342,7 @@ pub(crate) struct Traffic {
 
 /// When and whose queues are dumped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DumpAt {
+pub struct DumpRequest {
     /// When, after what happens at that time.
     pub at: Time,
     /// At which node.
@@ -353,26 +353,26 @@ pub struct DumpAt {
 
 /// What must come out.
 #[derive(Debug, Clone)]
-pub struct Expect {
+pub struct Expectation {
     /// The line in the file.
     pub line: usize,
     /// What it means that it comes out so.
-    pub says: Option<String>,
+    pub meaning: Option<String>,
     /// Which measurement.
     pub measurement: Measurement,
     /// Only for this engine of the run.
     pub engine: Option<EngineKind>,
     /// What it must be.
-    pub wanted: Wanted,
+    pub expected: ExpectedValue,
 }
 
 /// What a measurement must be.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wanted {
+pub enum ExpectedValue {
     /// One number, give or take.
-    Is(f64, f64),
+    Near(f64, f64),
     /// These numbers, each give or take.
-    Are(Vec<f64>, f64),
+    AllNear(Vec<f64>, f64),
     /// A number in a range.
     Between(f64, f64),
 }
@@ -383,12 +383,12 @@ pub struct ScenarioError {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong there, and what would be right.
-    pub what: String,
+    pub message: String,
 }
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
+        write!(f, "line {}: {}", self.line, self.message)
     }
 }
 
@@ -400,26 +400,26 @@ impl Scenario {
     /// # Errors
     /// The first [`ScenarioError`] in it.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        check::scenario(text)
+        check::parse_and_check(text)
     }
 
     /// Returns the number of the node that hosts.
     #[must_use]
-    pub(crate) fn host(&self) -> Option<usize> {
+    pub(crate) fn host_number(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.role == NodeRole::Host)
     }
 
     /// Returns whether what is sent depends on the seed.
     #[must_use]
-    pub const fn has_traffic(&self) -> bool {
+    pub const fn has_traffic_patterns(&self) -> bool {
         !self.traffic.is_empty()
     }
 
     /// Returns the number of the node or proxy that clients connect to.
-    pub(crate) fn entrance(&self) -> usize {
+    pub(crate) fn connect_target(&self) -> usize {
         match &self.proxy {
             Some(_) => self.nodes.len(),
-            None => self.host().unwrap_or(0),
+            None => self.host_number().unwrap_or(0),
         }
     }
 
@@ -436,7 +436,7 @@ impl Scenario {
 
     /// Returns whether a link leaves anything to chance, so that one run says little about the rare delays.
     #[must_use]
-    pub fn has_chance(&self) -> bool {
-        self.links.iter().any(|link| link.faults.has_chance())
+    pub fn has_random_links(&self) -> bool {
+        self.links.iter().any(|link| link.faults.is_random())
     }
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-use super::{EngineKind, Link, Node, NodeRole, Scenario, Settings};
+use super::{EngineKind, EngineSettings, NodeRole, Scenario, ScenarioLink, ScenarioNode};
 use crate::battle::GameMessage;
 use crate::behavior::NodeBehavior;
-use crate::link::{Faults, Script};
+use crate::link::{FaultScript, Faults};
 
 impl Scenario {
     /// Makes a scenario of what was said in a session: a host, a client with each of these names, and all messages that one
     /// gave to its engine. Links in both directions have these faults from the beginning on.
     #[must_use]
-    pub fn of_recording(
+    pub fn from_recording(
         title: &str,
         clients: &[String],
         faults: Faults,
@@ -21,12 +21,12 @@ impl Scenario {
     ) -> Self {
         messages.sort_by_key(|message| message.at);
         let end = messages.last().map_or(Time::ZERO, |message| message.at);
-        let node = |name: String, role, tick| Node {
+        let node = |name: String, role, tick| ScenarioNode {
             name,
             role,
             engine: None,
             behavior: NodeBehavior { tick, ..NodeBehavior::default() },
-            settings: Settings::default(),
+            settings: EngineSettings::default(),
         };
         let host = node("host".into(), NodeRole::Host, HOST_TICK);
         let clients = clients.iter().map(|name| node(name.clone(), NodeRole::Client, CLIENT_TICK));
@@ -41,12 +41,12 @@ impl Scenario {
             claim: None,
             nodes: [host].into_iter().chain(clients).collect(),
             proxy: None,
-            links: vec![Link { from: None, to: None, faults, script: Script::default() }],
+            links: vec![ScenarioLink { from: None, to: None, faults, script: FaultScript::default() }],
             actions: Vec::new(),
             traffic: Vec::new(),
-            recorded: messages,
+            recorded_messages: messages,
             dumps: Vec::new(),
-            expects: Vec::new(),
+            expectations: Vec::new(),
         }
     }
 }

@@ -6,30 +6,30 @@ use bcnet_transport::Time;
 
 /// Turns time into what the frame clock shows, and back.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub(super) struct FrameClock {
     /// Microseconds.
     granularity: u64,
 }
 
-impl Clock {
+impl FrameClock {
     pub(super) fn new(granularity: Duration) -> Self {
         Self { granularity: u64::try_from(granularity.as_micros()).unwrap_or(u64::MAX).max(1) }
     }
 
     /// Returns what the clock shows.
-    pub(super) fn at(&self, now: Time) -> f32 {
+    pub(super) fn reading_at(&self, now: Time) -> f32 {
         let micros = now.as_micros() / self.granularity * self.granularity;
         (micros as f64 / 1e6) as f32
     }
 
     /// Returns the first time at which the clock shows more than `seconds`.
-    pub(super) fn after(&self, seconds: f32) -> Time {
+    pub(super) fn first_time_after(&self, seconds: f32) -> Time {
         let mut low = micros(seconds.next_down()).saturating_sub(self.granularity);
         let mut high =
             micros(seconds.max(0.0).next_up().next_up()).saturating_add(self.granularity).saturating_add(1);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.at(Time::from_micros(middle)) > seconds {
+            if self.reading_at(Time::from_micros(middle)) > seconds {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -55,16 +55,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_is_the_first_microsecond_that_shows_more() {
+    fn first_time_after_is_the_first_microsecond_above() {
         for granularity in [0, 1000, 15_625] {
-            let clock = Clock::new(Duration::from_micros(granularity));
+            let clock = FrameClock::new(Duration::from_micros(granularity));
             for seconds in [0.0, 0.6666, 1.0, 44.999, 359.97, 4096.5, 86_400.01] {
-                let first = clock.after(seconds);
-                assert!(clock.at(first) > seconds, "{granularity} {seconds}");
+                let first = clock.first_time_after(seconds);
+                assert!(clock.reading_at(first) > seconds, "{granularity} {seconds}");
                 let before = Time::from_micros(first.as_micros() - 1);
-                assert!(clock.at(before) <= seconds, "{granularity} {seconds}");
+                assert!(clock.reading_at(before) <= seconds, "{granularity} {seconds}");
             }
         }
-        assert_eq!(Clock::new(Duration::ZERO).after(-1.0), Time::ZERO);
+        assert_eq!(FrameClock::new(Duration::ZERO).first_time_after(-1.0), Time::ZERO);
     }
 }

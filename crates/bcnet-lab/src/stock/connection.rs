@@ -3,217 +3,223 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{BootReason, Kind, PeerId, Role};
-use bcnet_transport::{Event, Leave, Time};
+use bcnet_transport::{Event, LeaveReason, Time};
 
-use super::message::{Message, Timer};
-use super::params::{Backoff, Mode};
-use super::peer::Peer;
-use super::{State, Stock};
+use super::message::{RetransmitTimer, StockMessage};
+use super::params::{Backoff, BackoffMode};
+use super::peer::PeerEntry;
+use super::{StockEngine, StockState};
 
-impl Stock {
+impl StockEngine {
     /// Tells the host the own name, UTF-16LE. A host tells itself, and passes it on as it would any other.
     pub fn identify(&mut self, name: &[u8], now: Time) {
-        self.now = self.clock.at(now);
-        let payload = identity(self.id, self.address, name);
-        self.queue_for(PeerId::HOST, Message::new(Kind::IDENTITY, payload)).ok();
+        self.now = self.clock.reading_at(now);
+        let payload = identity_payload(self.id, self.own_address, name);
+        self.queue_for_peer(PeerId::HOST, StockMessage::new(Kind::IDENTITY, payload)).ok();
     }
 
     /// Says goodbye to the host and waits, for the linger time at most, until that is acknowledged. A host says it to
     /// itself, and passes it on.
     pub fn leave(&mut self, now: Time) {
-        self.now = self.clock.at(now);
-        self.start_leaving(Leave::Local);
+        self.now = self.clock.reading_at(now);
+        self.start_leaving(LeaveReason::Local);
     }
 
     /// To a host: tells everyone that a peer is thrown out, and deletes it. `false` if there is no such peer.
     pub fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
-        self.now = self.clock.at(now);
-        let live = |place: &usize| self.peers.get(*place).is_some_and(Peer::is_live);
+        self.now = self.clock.reading_at(now);
+        let live = |place: &usize| self.peers.get(*place).is_some_and(PeerEntry::is_live);
         if self.role == Role::Client || self.peers.find(peer).filter(live).is_none() {
             return false;
         }
-        self.queue_for(PeerId::NULL, boot(reason, peer)).ok();
-        self.delete(peer, Leave::Booted(reason));
+        self.queue_for_peer(PeerId::NULL, boot_message(reason, peer)).ok();
+        self.mark_deleted(peer, LeaveReason::Booted(reason));
         true
     }
 
     /// What comes first in a frame: the request to be let in, or keepalives.
-    pub(super) fn prepare(&mut self) {
+    pub(super) fn queue_connect_or_keepalives(&mut self) {
         match self.state {
-            State::Connecting => {
-                if let Some(payload) = self.request.take() {
-                    let mut message = Message::new(Kind::CONNECT, payload);
-                    message.timer = Timer::new(Backoff { mode: Mode::Fixed, first: 1.0, step: 1.0 });
-                    self.queue_for(PeerId::HOST, message).ok();
+            StockState::Connecting => {
+                if let Some(payload) = self.connect_request.take() {
+                    let mut message = StockMessage::new(Kind::CONNECT, payload);
+                    message.timer =
+                        RetransmitTimer::new(Backoff { mode: BackoffMode::Fixed, first: 1.0, step: 1.0 });
+                    self.queue_for_peer(PeerId::HOST, message).ok();
                 }
             }
-            State::Connected if self.leaving.is_some() && !self.params.leaving_keepalives => {}
-            State::Connected => self.keep_alive(),
-            State::Closed => {}
+            StockState::Connected if self.leaving_since.is_some() && !self.params.leaving_keepalives => {}
+            StockState::Connected => self.queue_keepalives(),
+            StockState::Closed => {}
         }
     }
 
-    fn keep_alive(&mut self) {
+    fn queue_keepalives(&mut self) {
         let Some(wait) = self.params.keepalive else { return };
-        let keepalive = || Message::new(Kind::KEEPALIVE, Vec::new());
+        let keepalive = || StockMessage::new(Kind::KEEPALIVE, Vec::new());
         if self.role == Role::Client {
-            if self.now - self.host_queued > wait {
-                self.tally.keepalives += 1;
-                self.queue_for(PeerId::HOST, keepalive()).ok();
+            if self.now - self.host_last_queued > wait {
+                self.counters.keepalives += 1;
+                self.queue_for_peer(PeerId::HOST, keepalive()).ok();
             }
             return;
         }
         let (own, now) = (self.id, self.now);
-        let quiet = |peer: &Peer| peer.is_live() && peer.id != own && now - peer.queued > wait;
-        for place in self.peers.places(quiet) {
-            self.tally.keepalives += 1;
-            self.queue(place, keepalive()).ok();
+        let quiet = |peer: &PeerEntry| peer.is_live() && peer.id != own && now - peer.last_queued > wait;
+        for place in self.peers.positions(quiet) {
+            self.counters.keepalives += 1;
+            self.queue_for_entry(place, keepalive()).ok();
         }
     }
 
     /// What comes last in a frame: a peer that was silent for too long is gone, and a leaver is done or not.
-    pub(super) fn time_out(&mut self) {
+    pub(super) fn check_timeouts(&mut self) {
         if let Some(wait) = self.params.silence {
             match self.role {
-                Role::Client if self.now - self.host_heard > wait => {
-                    self.leave_flag.get_or_insert(Leave::Silent);
+                Role::Client if self.now - self.host_last_received > wait => {
+                    self.leave_reason.get_or_insert(LeaveReason::Silent);
                 }
                 Role::Client => {}
-                Role::Host => self.time_out_peers(wait),
+                Role::Host => self.remove_timed_out_peers(wait),
             }
         }
         // Who starts to leave has one more frame at least, in which the last ACKs go out.
         self.finish_leaving();
-        if let Some(reason) = self.leave_flag.take() {
+        if let Some(reason) = self.leave_reason.take() {
             self.start_leaving(reason);
         }
     }
 
-    fn time_out_peers(&mut self, wait: f32) {
+    fn remove_timed_out_peers(&mut self, wait: f32) {
         let (own, now) = (self.id, self.now);
-        let silent = |peer: &Peer| peer.is_live() && peer.id != own && now - peer.heard > wait;
-        for place in self.peers.places(silent).into_iter().rev() {
-            self.restless = true;
+        let silent = |peer: &PeerEntry| peer.is_live() && peer.id != own && now - peer.last_received > wait;
+        for place in self.peers.positions(silent).into_iter().rev() {
+            self.must_run_next_frame = true;
             let Some(id) = self.peers.get(place).map(|peer| peer.id) else { continue };
             if id == PeerId::UNASSIGNED {
                 self.peers.remove(place);
             } else {
-                self.delete(id, Leave::Silent);
-                self.queue_for(PeerId::NULL, boot(BootReason::TIMED_OUT, id)).ok();
+                self.mark_deleted(id, LeaveReason::Silent);
+                self.queue_for_peer(PeerId::NULL, boot_message(BootReason::TIMED_OUT, id)).ok();
             }
         }
     }
 
-    fn start_leaving(&mut self, reason: Leave) {
-        if self.leaving.is_some() || self.state == State::Closed {
+    fn start_leaving(&mut self, reason: LeaveReason) {
+        if self.leaving_since.is_some() || self.state == StockState::Closed {
             return;
         }
-        self.leaving = Some(self.now);
-        self.restless = true;
+        self.leaving_since = Some(self.now);
+        self.must_run_next_frame = true;
         let gone: Vec<PeerId> = match self.role {
             Role::Client => vec![PeerId::HOST],
             Role::Host => self.peers(),
         };
         for peer in gone {
-            self.tell(Event::Left { peer, reason }, &[]);
+            self.push_event(Event::Left { peer, reason }, &[]);
         }
-        if self.state == State::Connected {
+        if self.state == StockState::Connected {
             let mut payload = vec![self.id.0];
-            payload.extend(self.address.octets());
-            let mut message = Message::new(Kind::DISCONNECT, payload);
-            message.timer = Timer::new(Backoff { mode: Mode::Fixed, first: 1.0, step: 0.5 });
-            self.queue_for(PeerId::HOST, message).ok();
+            payload.extend(self.own_address.octets());
+            let mut message = StockMessage::new(Kind::DISCONNECT, payload);
+            message.timer = RetransmitTimer::new(Backoff { mode: BackoffMode::Fixed, first: 1.0, step: 0.5 });
+            self.queue_for_peer(PeerId::HOST, message).ok();
         }
     }
 
     /// Drops everything once the goodbye is acknowledged, or after the linger time.
     fn finish_leaving(&mut self) {
-        let Some(since) = self.leaving else { return };
+        let Some(since) = self.leaving_since else { return };
         let waits = self.peers.iter().any(|peer| peer.is_live() && peer.has_pending(Kind::DISCONNECT));
         if !waits || self.now - since > self.params.linger {
-            self.state = State::Closed;
+            self.state = StockState::Closed;
             self.peers.clear();
             self.incoming = Default::default();
-            self.socket.clear();
+            self.socket_buffer.clear();
         }
     }
 
     /// Flags a peer as gone. It is served until the linger time is over.
-    fn delete(&mut self, id: PeerId, reason: Leave) {
+    fn mark_deleted(&mut self, id: PeerId, reason: LeaveReason) {
         // That ends the session, which is told when it is left.
         let ends = id == self.id || (self.role == Role::Client && id == PeerId::HOST);
         let Some(peer) = self.peers.find(id).and_then(|place| self.peers.get_mut(place)) else { return };
         if peer.is_live() {
-            peer.deleted = Some(self.now);
+            peer.deleted_at = Some(self.now);
             if !ends {
-                self.tell(Event::Left { peer: id, reason }, &[]);
+                self.push_event(Event::Left { peer: id, reason }, &[]);
             }
         }
     }
 
     /// A request to a host, a reply to a client: only the role tells.
-    pub(super) fn on_connect(&mut self, place: usize, message: &Message) {
+    pub(super) fn on_connect(&mut self, place: usize, message: &StockMessage) {
         if self.role == Role::Client {
-            self.state = State::Connected;
-            self.id = PeerId(message.byte(0));
-            self.tell(Event::Joined { peer: self.id }, &[]);
+            self.state = StockState::Connected;
+            self.id = PeerId(message.byte_at(0));
+            self.push_event(Event::Joined { peer: self.id }, &[]);
             return;
         }
-        if self.params.ask {
-            return self.ask(place, message);
+        if self.params.session_decides_admission {
+            return self.report_connect_request(place, message);
         }
-        match self.refusal(message) {
-            Some(reason) => self.turn_away(place, reason),
-            None => drop(self.let_in(place)),
+        match self.refusal_reason(message) {
+            Some(reason) => self.refuse_peer(place, reason),
+            None => drop(self.admit_peer(place)),
         }
     }
 
     /// Leaves it to the session who is let in.
-    fn ask(&mut self, place: usize, message: &Message) {
+    fn report_connect_request(&mut self, place: usize, message: &StockMessage) {
         let Some(peer) = self.peers.get_mut(place) else { return };
-        peer.asks = true;
+        peer.awaits_admission = true;
         let port = self.ports.get(&peer.address).copied().unwrap_or(super::DEFAULT_PORT);
         let from = SocketAddrV4::new(peer.address, port);
-        let password = if message.payload.len() >= MIN_REQUEST { message.text(8) } else { &[] };
-        self.tell(Event::Request { from, address: message.address(0) }, password);
+        let password =
+            if message.payload.len() >= MIN_REQUEST_WITH_PASSWORD { message.text_at(8) } else { &[] };
+        self.push_event(Event::Request { from, address: message.address_at(0) }, password);
     }
 
-    pub(super) fn turn_away(&mut self, place: usize, reason: BootReason) {
+    pub(super) fn refuse_peer(&mut self, place: usize, reason: BootReason) {
         let Some(peer) = self.peers.get_mut(place) else { return };
-        peer.asks = false;
+        peer.awaits_admission = false;
         let target = peer.id;
-        self.queue(place, boot(reason, target)).ok();
+        self.queue_for_entry(place, boot_message(reason, target)).ok();
     }
 
-    pub(super) fn let_in(&mut self, place: usize) -> PeerId {
-        let id = self.assign();
-        let place = self.peers.rename(place, id);
-        self.queue(place, Message::new(Kind::CONNECT, vec![id.0])).ok();
-        for other in self.peers.places(Peer::is_live) {
+    pub(super) fn admit_peer(&mut self, place: usize) -> PeerId {
+        let id = self.assign_id();
+        let place = self.peers.set_id(place, id);
+        self.queue_for_entry(place, StockMessage::new(Kind::CONNECT, vec![id.0])).ok();
+        for other in self.peers.positions(PeerEntry::is_live) {
             let Some(peer) = self.peers.get(other).filter(|_| other != place) else { continue };
-            let address = if self.masks { Ipv4Addr::UNSPECIFIED } else { peer.own_view };
-            let payload = identity(peer.id, address, &peer.name);
-            self.queue(place, Message::new(Kind::IDENTITY, payload)).ok();
+            let address = if self.masks_addresses { Ipv4Addr::UNSPECIFIED } else { peer.claimed_address };
+            let payload = identity_payload(peer.id, address, &peer.name);
+            self.queue_for_entry(place, StockMessage::new(Kind::IDENTITY, payload)).ok();
         }
-        self.tell(Event::Joined { peer: id }, &[]);
+        self.push_event(Event::Joined { peer: id }, &[]);
         id
     }
 
     /// Returns why a request is turned down, if it is.
-    fn refusal(&self, message: &Message) -> Option<BootReason> {
-        if self.params.banned.contains(&message.address(0)) {
+    fn refusal_reason(&self, message: &StockMessage) -> Option<BootReason> {
+        if self.params.banned.contains(&message.address_at(0)) {
             return Some(BootReason::BANNED);
         }
         let password = self.params.password.as_deref()?;
-        let right = message.payload.len() >= MIN_REQUEST && message.text(8) == password;
+        let right = message.payload.len() >= MIN_REQUEST_WITH_PASSWORD && message.text_at(8) == password;
         (!right).then_some(BootReason::WRONG_PASSWORD)
     }
 
     /// Returns the next free id, upward from the last one; none at all if all are taken.
-    fn assign(&mut self) -> PeerId {
-        for _ in IDS {
+    fn assign_id(&mut self) -> PeerId {
+        for _ in ASSIGNABLE_IDS {
             let id = PeerId(self.next_id);
-            self.next_id = if self.next_id == *IDS.end() { *IDS.start() } else { self.next_id + 1 };
+            self.next_id = if self.next_id == *ASSIGNABLE_IDS.end() {
+                *ASSIGNABLE_IDS.start()
+            } else {
+                self.next_id + 1
+            };
             if id.is_assignable() && self.peers.find(id).is_none() {
                 return id;
             }
@@ -222,61 +228,62 @@ impl Stock {
     }
 
     /// A peer's name. A host passes it on to everyone but itself, the one who told it included.
-    pub(super) fn on_identity(&mut self, message: &Message) {
-        let (subject, address) = (PeerId(message.byte(0)), message.address(1));
-        let place = self.peers.find(subject).unwrap_or_else(|| self.create(subject, address));
-        let name = message.text(5);
+    pub(super) fn on_identity(&mut self, message: &StockMessage) {
+        let (subject, address) = (PeerId(message.byte_at(0)), message.address_at(1));
+        let place = self.peers.find(subject).unwrap_or_else(|| self.create_peer(subject, address));
+        let name = message.text_at(5);
         if let Some(peer) = self.peers.get_mut(place) {
             peer.name = name.to_vec();
         }
-        self.tell(Event::Identity { peer: subject, address, cleaned: false }, name);
+        self.push_event(Event::Identity { peer: subject, address, cleaned: false }, name);
         self.relay(message);
     }
 
-    pub(super) fn on_boot(&mut self, message: &Message) {
-        let reason = Leave::Booted(BootReason(message.byte(0).cast_signed()));
-        let target = PeerId(message.byte(1));
+    pub(super) fn on_boot(&mut self, message: &StockMessage) {
+        let reason = LeaveReason::Booted(BootReason(message.byte_at(0).cast_signed()));
+        let target = PeerId(message.byte_at(1));
         if target == PeerId::UNASSIGNED {
-            self.state = State::Connected;
+            self.state = StockState::Connected;
         } else {
-            self.delete(target, reason);
+            self.mark_deleted(target, reason);
         }
         if target == PeerId::UNASSIGNED || target == self.id {
-            self.leave_flag.get_or_insert(reason);
+            self.leave_reason.get_or_insert(reason);
         }
     }
 
-    pub(super) fn on_disconnect(&mut self, message: &Message) {
-        let id = PeerId(message.byte(0));
+    pub(super) fn on_disconnect(&mut self, message: &StockMessage) {
+        let id = PeerId(message.byte_at(0));
         if id != self.id {
-            self.delete(id, Leave::Disconnected);
+            self.mark_deleted(id, LeaveReason::Disconnected);
         }
         if id == self.id || id == PeerId::HOST {
-            self.leave_flag.get_or_insert(Leave::Disconnected);
+            self.leave_reason.get_or_insert(LeaveReason::Disconnected);
         }
         self.relay(message);
     }
 
     /// A host passes a message on to every live peer but its own entry.
-    fn relay(&mut self, message: &Message) {
+    fn relay(&mut self, message: &StockMessage) {
         if self.role == Role::Client {
             return;
         }
         let mut payload = message.payload.clone();
-        if let Some(address) = payload.get_mut(1..5).filter(|_| self.masks) {
+        if let Some(address) = payload.get_mut(1..5).filter(|_| self.masks_addresses) {
             address.fill(0);
         }
-        for place in self.peers.places(|peer| peer.is_live() && peer.id != PeerId::HOST) {
-            let mut copy = Message::new(message.kind, payload.clone());
+        for place in self.peers.positions(|peer| peer.is_live() && peer.id != PeerId::HOST) {
+            let mut copy = StockMessage::new(message.kind, payload.clone());
             if copy.kind == Kind::DISCONNECT {
-                copy.timer = Timer::new(Backoff { mode: self.params.relayed_goodbye, ..Backoff::default() });
+                copy.timer =
+                    RetransmitTimer::new(Backoff { mode: self.params.relayed_goodbye, ..Backoff::default() });
             }
-            self.queue(place, copy).ok();
+            self.queue_for_entry(place, copy).ok();
         }
     }
 }
 
-fn identity(peer: PeerId, address: Ipv4Addr, name: &[u8]) -> Vec<u8> {
+fn identity_payload(peer: PeerId, address: Ipv4Addr, name: &[u8]) -> Vec<u8> {
     let mut payload = vec![peer.0];
     payload.extend(address.octets());
     payload.extend(name);
@@ -284,11 +291,11 @@ fn identity(peer: PeerId, address: Ipv4Addr, name: &[u8]) -> Vec<u8> {
     payload
 }
 
-fn boot(reason: BootReason, target: PeerId) -> Message {
-    Message::new(Kind::BOOT, vec![reason.0.cast_unsigned(), target.0])
+fn boot_message(reason: BootReason, target: PeerId) -> StockMessage {
+    StockMessage::new(Kind::BOOT, vec![reason.0.cast_unsigned(), target.0])
 }
 
 /// The ids that a host assigns, one of them reserved.
-const IDS: std::ops::RangeInclusive<u8> = 2..=126;
+const ASSIGNABLE_IDS: std::ops::RangeInclusive<u8> = 2..=126;
 /// A request with less than this is taken for one without a password.
-const MIN_REQUEST: usize = 5;
+const MIN_REQUEST_WITH_PASSWORD: usize = 5;

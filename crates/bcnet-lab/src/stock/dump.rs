@@ -6,31 +6,31 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Channel, MessageId, PeerId};
 
-use super::Stock;
-use super::message::Message;
-use super::params::Mode;
-use super::peer::Peer;
+use super::StockEngine;
+use super::message::StockMessage;
+use super::params::BackoffMode;
+use super::peer::PeerEntry;
 
 /// The queues of one peer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dump {
+pub struct PeerQueueDump {
     /// The time of the last frame.
     pub at: Time,
     /// Whose queues.
     pub peer: PeerId,
     /// What waits for an ACK, oldest first.
-    pub retx: Vec<Retx>,
+    pub retx: Vec<RetxEntry>,
     /// The ACKs in the outbox, oldest first.
     pub acks: Vec<AckEntry>,
     /// What was never sent, the next first. An engine that only counts it tells none of it.
-    pub first: Vec<FirstSend>,
+    pub first: Vec<UnsentEntry>,
     /// How many messages were never sent.
     pub first_count: usize,
 }
 
 /// A message that was never sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FirstSend {
+pub struct UnsentEntry {
     /// Its number; 0 if it is not reliable.
     pub seq: u16,
     /// Its channel.
@@ -38,14 +38,14 @@ pub struct FirstSend {
     /// Its index if it is a part.
     pub part: Option<u8>,
     /// How it is sent.
-    pub handling: Handling,
+    pub handling: SendFlags,
     /// Seconds since it was queued.
     pub age: f32,
 }
 
 /// How a message is sent, as the original keeps it beside the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handling {
+pub struct SendFlags {
     /// Whether it is repeated until it is acknowledged.
     pub reliable: bool,
     /// Whether it went to the head of the queue.
@@ -53,12 +53,12 @@ pub struct Handling {
     /// If not, at most one such message is put into a datagram.
     pub aggregate: bool,
     /// How its waits grow.
-    pub mode: Mode,
+    pub mode: BackoffMode,
 }
 
 /// A message that waits for its ACK.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Retx {
+pub struct RetxEntry {
     /// Its number.
     pub seq: u16,
     /// Its channel.
@@ -72,7 +72,7 @@ pub struct Retx {
     /// Seconds since its first send.
     pub age: f32,
     /// How it is sent, if the engine is the original.
-    pub handling: Option<Handling>,
+    pub handling: Option<SendFlags>,
 }
 
 /// An ACK in the outbox.
@@ -90,7 +90,7 @@ pub struct AckEntry {
 
 /// An ACK that was dispatched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HandledAck {
+pub struct AckTraceEntry {
     /// The time of the frame.
     pub at: Time,
     /// From whom.
@@ -105,7 +105,7 @@ pub struct HandledAck {
 
 /// How much waits for a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Lengths {
+pub struct QueueLengths {
     /// ACKs in the outbox.
     pub acks: usize,
     /// Messages that wait for their ACK.
@@ -114,34 +114,35 @@ pub struct Lengths {
     pub first: usize,
 }
 
-impl Stock {
+impl StockEngine {
     /// Returns how much waits for a peer, if there is one with this id: what its [`dump`](Self::dump) shows, without
     /// the copies.
     #[must_use]
-    pub fn lengths(&self, peer: PeerId) -> Option<Lengths> {
+    pub fn queue_lengths(&self, peer: PeerId) -> Option<QueueLengths> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
-        Some(Lengths { acks: entry.acks.len(), retx: entry.retx.len(), first: entry.first.len() })
+        Some(QueueLengths { acks: entry.acks.len(), retx: entry.retx.len(), first: entry.unsent.len() })
     }
 
     /// Returns the queues of a peer, if there is one with this id.
     #[must_use]
-    pub fn dump(&self, peer: PeerId) -> Option<Dump> {
+    pub fn dump(&self, peer: PeerId) -> Option<PeerQueueDump> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
         let at = self.last_frame.unwrap_or(Time::ZERO);
-        self.dump_of(entry, at)
+        self.dump_entry(entry, at)
     }
 
     /// Returns the queues of a peer as they are at `at`, which is not before the last frame.
     #[must_use]
-    pub fn dump_at(&self, peer: PeerId, at: Time) -> Option<Dump> {
-        self.dump_of(self.peers.get(self.peers.find(peer)?)?, at)
+    pub fn dump_at(&self, peer: PeerId, at: Time) -> Option<PeerQueueDump> {
+        self.dump_entry(self.peers.get(self.peers.find(peer)?)?, at)
     }
 
     /// Returns the ids of all entries that have one and for which something is queued, and of all peers that are there.
     #[must_use]
-    pub fn entries(&self) -> Vec<PeerId> {
-        let queued = |peer: &&Peer| !(peer.acks.is_empty() && peer.retx.is_empty() && peer.first.is_empty());
-        let there = |peer: &&Peer| peer.is_live() && peer.id != self.id;
+    pub fn peers_with_queues(&self) -> Vec<PeerId> {
+        let queued =
+            |peer: &&PeerEntry| !(peer.acks.is_empty() && peer.retx.is_empty() && peer.unsent.is_empty());
+        let there = |peer: &&PeerEntry| peer.is_live() && peer.id != self.id;
         let known = self.peers.iter().filter(|peer| peer.id != PeerId::UNASSIGNED);
         known.filter(|peer| there(peer) || queued(peer)).map(|peer| peer.id).collect()
     }
@@ -149,61 +150,61 @@ impl Stock {
     /// Returns how long the ACK entry was there that stayed longest, or is there.
     #[must_use]
     pub fn longest_ack(&self, now: Time) -> Duration {
-        let now = self.clock.at(now);
-        let since = self.peers.iter().flat_map(|peer| &peer.acks).map(|owed| owed.since);
+        let now = self.clock.reading_at(now);
+        let since = self.peers.iter().flat_map(|peer| &peer.acks).map(|owed| owed.queued_at);
         let oldest =
             since.min_by(f32::total_cmp).and_then(|since| Duration::try_from_secs_f32(now - since).ok());
-        oldest.unwrap_or_default().max(self.tally.longest_ack)
+        oldest.unwrap_or_default().max(self.counters.longest_ack)
     }
 
     /// Forgets how long those stayed that are not there any more.
-    pub(crate) const fn forget_longest_ack(&mut self) {
-        self.tally.longest_ack = Duration::ZERO;
+    pub(crate) const fn reset_longest_ack(&mut self) {
+        self.counters.longest_ack = Duration::ZERO;
     }
 
-    fn dump_of(&self, entry: &Peer, at: Time) -> Option<Dump> {
-        let now = self.clock.at(at);
-        let retx = entry.retx.iter().map(|message| Retx {
+    fn dump_entry(&self, entry: &PeerEntry, at: Time) -> Option<PeerQueueDump> {
+        let now = self.clock.reading_at(at);
+        let retx = entry.retx.iter().map(|message| RetxEntry {
             seq: message.seq,
             channel: message.kind.channel(),
-            part: message.part,
+            part: message.fragment,
             retx: message.timer.count,
             interval: message.timer.interval,
-            age: now - message.timer.first,
-            handling: Some(Handling::of(message)),
+            age: now - message.timer.first_send,
+            handling: Some(SendFlags::from_message(message)),
         });
         let acks = entry.acks.iter().map(|owed| AckEntry {
             seq: owed.id.seq.0,
             channel: owed.id.channel,
-            part: owed.id.part,
+            part: owed.id.fragment,
             retx: owed.timer.count,
         });
-        let first = entry.first.iter().map(|message| FirstSend {
+        let first = entry.unsent.iter().map(|message| UnsentEntry {
             seq: message.seq,
             channel: message.kind.channel(),
-            part: message.part,
-            handling: Handling::of(message),
-            age: now - message.queued,
+            part: message.fragment,
+            handling: SendFlags::from_message(message),
+            age: now - message.queued_at,
         });
-        Some(Dump {
+        Some(PeerQueueDump {
             at,
             peer: entry.id,
             retx: retx.collect(),
             acks: acks.collect(),
             first: first.collect(),
-            first_count: entry.first.len(),
+            first_count: entry.unsent.len(),
         })
     }
 }
 
-impl Handling {
-    fn of(message: &Message) -> Self {
-        let Message { reliable, urgent, aggregate, timer, .. } = message;
+impl SendFlags {
+    fn from_message(message: &StockMessage) -> Self {
+        let StockMessage { reliable, urgent, aggregate, timer, .. } = message;
         Self { reliable: *reliable, urgent: *urgent, aggregate: *aggregate, mode: timer.backoff.mode }
     }
 }
 
-impl Dump {
+impl PeerQueueDump {
     /// Returns what the ACK entries took in the original, in bytes.
     #[must_use]
     pub const fn ack_memory(&self) -> usize {
@@ -211,59 +212,59 @@ impl Dump {
     }
 }
 
-impl fmt::Display for Dump {
+impl fmt::Display for PeerQueueDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, retx, acks, .. } = self;
-        let (stamp, waiting, owed) = (Stamp(self.at), retx.len(), acks.len());
+        let (stamp, waiting, owed) = (DumpTime(self.at), retx.len(), acks.len());
         write!(f, "{stamp} peer={} retxQ={waiting} ackOutQ={owed}", peer.0)?;
         // The recorded dumps do not have it.
         if self.first_count > 0 {
             write!(f, " firstQ={}", self.first_count)?;
         }
         for (i, entry) in retx.iter().enumerate() {
-            let number = Number(entry.seq, entry.part);
+            let number = DumpSequence(entry.seq, entry.part);
             write!(f, "\n  retx[{i}] {number} rel=1 retx={} intv={:.2}", entry.retx, entry.interval)?;
         }
         for (i, entry) in acks.iter().enumerate() {
-            let (number, below) = (Number(entry.seq, entry.part), below(entry.channel));
+            let (number, below) = (DumpSequence(entry.seq, entry.part), below_32(entry.channel));
             write!(f, "\n  ack[{i}] {number} below32={below} retx={}", entry.retx)?;
         }
         for (i, entry) in self.first.iter().enumerate() {
             let (number, below, handling) =
-                (Number(entry.seq, entry.part), below(entry.channel), entry.handling);
+                (DumpSequence(entry.seq, entry.part), below_32(entry.channel), entry.handling);
             write!(f, "\n  first[{i}] {number} below32={below} {handling} age={:.2}", entry.age)?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Handling {
+impl fmt::Display for SendFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { reliable, urgent, aggregate, mode } = *self;
         let [reliable, urgent, aggregate] = [reliable, urgent, aggregate].map(u8::from);
-        write!(f, "rel={reliable} pri={urgent} agg={aggregate} mode={}", mode.number())
+        write!(f, "rel={reliable} pri={urgent} agg={aggregate} mode={}", mode.code())
     }
 }
 
-impl fmt::Display for HandledAck {
+impl fmt::Display for AckTraceEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MessageId { channel, seq, part } = self.id;
-        write!(f, "{} HandleACK: ack seq=0x{:04X}", Stamp(self.at), seq.0)?;
+        let MessageId { channel, seq, fragment: part } = self.id;
+        write!(f, "{} HandleACK: ack seq=0x{:04X}", DumpTime(self.at), seq.0)?;
         if let Some(part) = part {
             write!(f, " frag=1 idx={part}")?;
         }
-        write!(f, " below32={} | retxQ={}", below(channel), self.waiting.len())?;
-        for (i, MessageId { channel, seq, part }) in self.waiting.iter().enumerate() {
-            write!(f, "\n  retx[{i}] {} below32={}", Number(seq.0, *part), below(*channel))?;
+        write!(f, " below32={} | retxQ={}", below_32(channel), self.waiting.len())?;
+        for (i, MessageId { channel, seq, fragment: part }) in self.waiting.iter().enumerate() {
+            write!(f, "\n  retx[{i}] {} below32={}", DumpSequence(seq.0, *part), below_32(*channel))?;
         }
         Ok(())
     }
 }
 
 /// A time as the dumps show it.
-struct Stamp(Time);
+struct DumpTime(Time);
 
-impl fmt::Display for Stamp {
+impl fmt::Display for DumpTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_micros() / 1000;
         write!(f, "[{}.{:03}]", millis / 1000, millis % 1000)
@@ -271,9 +272,9 @@ impl fmt::Display for Stamp {
 }
 
 /// A sequence number and the index of a part.
-struct Number(u16, Option<u8>);
+struct DumpSequence(u16, Option<u8>);
 
-impl fmt::Display for Number {
+impl fmt::Display for DumpSequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             None => write!(f, "seq=0x{:04X} frag=0", self.0),
@@ -282,7 +283,7 @@ impl fmt::Display for Number {
     }
 }
 
-const fn below(channel: Channel) -> u8 {
+const fn below_32(channel: Channel) -> u8 {
     match channel {
         Channel::Control => 1,
         Channel::Game => 0,

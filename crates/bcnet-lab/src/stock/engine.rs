@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq, Text};
 use bcnet_transport::{
-    AdmitError, BootError, Counters, Engine, Event, Ids, Prove, Quality, Receiving, Rejected, SendError,
-    Snapshot, Time, Transmit, Unacknowledged,
+    AdmitError, BootError, DeliveryMode, Engine, Event, IdPolicy, InboxSnapshot, PeerCounters, ProofPolicy,
+    RejectCounters, SendError, Snapshot, Time, Transmit, Unacknowledged,
 };
 
-use super::peer::{Peer, lane};
-use super::{Stock, send};
+use super::peer::{PeerEntry, channel_index};
+use super::{StockEngine, send};
 
-impl Engine for Stock {
+impl Engine for StockEngine {
     fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time) {
         Self::handle_datagram(self, from, bytes, now);
     }
 
     /// Runs one frame.
     fn handle_timeout(&mut self, now: Time) {
-        self.service(now);
+        self.run_frame(now);
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -28,7 +28,7 @@ impl Engine for Stock {
     }
 
     /// It sends when its frame comes, whatever it is.
-    fn next_urgent(&self) -> Option<Time> {
+    fn next_urgent_timeout(&self) -> Option<Time> {
         self.next_due()
     }
 
@@ -44,33 +44,33 @@ impl Engine for Stock {
         Self::id(self)
     }
 
-    fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        Self::send(self, to, payload, quality, now).map_err(|error| match error {
-            send::SendError::NotConnected => SendError::Leaving(to),
-            send::SendError::UnknownPeer(peer) => SendError::UnknownPeer(peer),
-            send::SendError::TooManyPending => {
-                let (messages, bytes) = self.entry(to).map_or((0, 0), queued);
+    fn send(&mut self, to: PeerId, payload: &[u8], mode: DeliveryMode, now: Time) -> Result<(), SendError> {
+        Self::send(self, to, payload, mode, now).map_err(|error| match error {
+            send::StockSendError::NotConnected => SendError::Leaving(to),
+            send::StockSendError::UnknownPeer(peer) => SendError::UnknownPeer(peer),
+            send::StockSendError::TooManyPending => {
+                let (messages, bytes) = self.peer_entry(to).map_or((0, 0), queue_size);
                 SendError::QueueFull { messages, bytes }
             }
         })
     }
 
-    fn identify(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError> {
+    fn announce_name(&mut self, name: Text<'_>, now: Time) -> Result<(), SendError> {
         Self::identify(self, name.as_bytes(), now);
         Ok(())
     }
 
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
         let place = self.find_request(from).ok_or(AdmitError::NoRequest(from))?;
-        self.now = self.clock.at(now);
+        self.now = self.clock.reading_at(now);
         // Without a free id it answers all the same, with none.
-        Some(self.let_in(place)).filter(|id| *id != PeerId::UNASSIGNED).ok_or(AdmitError::Full(from))
+        Some(self.admit_peer(place)).filter(|id| *id != PeerId::UNASSIGNED).ok_or(AdmitError::Full(from))
     }
 
     fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) -> Result<(), AdmitError> {
         let place = self.find_request(from).ok_or(AdmitError::NoRequest(from))?;
-        self.now = self.clock.at(now);
-        self.turn_away(place, reason);
+        self.now = self.clock.reading_at(now);
+        self.refuse_peer(place, reason);
         Ok(())
     }
 
@@ -87,97 +87,100 @@ impl Engine for Stock {
     }
 
     fn mask_addresses(&mut self, mask: bool) {
-        self.masks = mask;
+        self.masks_addresses = mask;
     }
 
     /// The original asks for no proof, and counts its ids up.
-    fn set_admission(&mut self, _: Prove, _: Ids, _: bool) {}
+    fn set_admission(&mut self, _: ProofPolicy, _: IdPolicy, _: bool) {}
 
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
-        let address = self.entry(peer)?.address;
+        let address = self.peer_entry(peer)?.address;
         Some(SocketAddrV4::new(address, self.ports.get(&address).copied().unwrap_or(super::DEFAULT_PORT)))
     }
 
-    fn awaited(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
-        let peer = self.entry(peer)?;
-        let next = Seq(peer.sending[lane(channel)]);
-        let waiting = peer.first.iter().chain(&peer.retx);
+    fn unacked_range(&self, peer: PeerId, channel: Channel) -> Option<Range<Seq>> {
+        let peer = self.peer_entry(peer)?;
+        let next = Seq(peer.next_seq[channel_index(channel)]);
+        let waiting = peer.unsent.iter().chain(&peer.retx);
         let reliable = waiting.filter(|message| message.reliable && message.kind.channel() == channel);
         let oldest = reliable.map(|message| Seq(message.seq)).min_by_key(|seq| seq.distance_from(next));
         Some(oldest.unwrap_or(next)..next)
     }
 
     /// The original measures none.
-    fn round_trip(&self, _: PeerId) -> Option<Duration> {
+    fn rtt(&self, _: PeerId) -> Option<Duration> {
         None
     }
 
     fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
-        let entry = self.entry(peer)?;
-        let clock = self.clock.at(now);
+        let entry = self.peer_entry(peer)?;
+        let clock = self.clock.reading_at(now);
         let unacknowledged = entry.retx.iter().map(|message| Unacknowledged {
             id: message.id(),
             sends: u8::try_from(message.timer.count + 1).unwrap_or(u8::MAX),
-            age: seconds(clock - message.timer.first),
-            interval: seconds(message.timer.interval),
+            age: to_duration(clock - message.timer.first_send),
+            interval: to_duration(message.timer.interval),
         });
         // What waits for an earlier message waits in a queue that all peers share.
-        let receiving = |channel| Receiving {
+        let receiving = |channel| InboxSnapshot {
             channel,
-            expected: Seq(entry.expected[lane(channel)]),
-            held: 0,
-            held_bytes: 0,
-            sets: Vec::new(),
+            expected: Seq(entry.expected_seq[channel_index(channel)]),
+            out_of_order: 0,
+            out_of_order_bytes: 0,
+            reassemblies: Vec::new(),
         };
         let in_flight = entry.retx.iter().map(|message| message.len()).sum();
         Some(Snapshot {
             peer,
-            acks: entry.acks.iter().map(|owed| owed.id).collect(),
+            pending_acks: entry.acks.iter().map(|owed| owed.id).collect(),
             unacknowledged: unacknowledged.collect(),
-            fresh: entry.first.len(),
-            queued_bytes: queued(entry).1,
-            receiving: [receiving(Channel::Control), receiving(Channel::Game)],
-            round_trip: None,
-            variation: Duration::ZERO,
-            timeout: Duration::from_secs(1),
-            budget: usize::MAX,
+            unsent: entry.unsent.len(),
+            queued_bytes: queue_size(entry).1,
+            inboxes: [receiving(Channel::Control), receiving(Channel::Game)],
+            rtt: None,
+            rtt_variation: Duration::ZERO,
+            rto: Duration::from_secs(1),
+            congestion_window: usize::MAX,
             in_flight,
-            silent_for: seconds(clock - entry.heard),
+            idle_for: to_duration(clock - entry.last_received),
         })
     }
 
     /// The original counts nothing.
-    fn counters(&self, _: PeerId) -> Option<Counters> {
+    fn counters(&self, _: PeerId) -> Option<PeerCounters> {
         None
     }
 
     /// The original counts nothing.
-    fn rejected(&self) -> Rejected {
-        Rejected::default()
+    fn rejected(&self) -> RejectCounters {
+        RejectCounters::default()
     }
 }
 
-impl Stock {
-    fn entry(&self, peer: PeerId) -> Option<&Peer> {
+impl StockEngine {
+    fn peer_entry(&self, peer: PeerId) -> Option<&PeerEntry> {
         self.peers.get(self.peers.find(peer)?)
     }
 
     /// Returns the entry of whoever waits at this address to be let in.
     fn find_request(&self, from: SocketAddrV4) -> Option<usize> {
-        let asks = |peer: &Peer| {
-            peer.asks && peer.is_live() && peer.id == PeerId::UNASSIGNED && peer.address == *from.ip()
+        let asks = |peer: &PeerEntry| {
+            peer.awaits_admission
+                && peer.is_live()
+                && peer.id == PeerId::UNASSIGNED
+                && peer.address == *from.ip()
         };
         self.peers.iter().position(asks)
     }
 }
 
 /// Returns how many messages wait for a peer, and their bytes.
-fn queued(peer: &Peer) -> (usize, usize) {
-    let waiting = || peer.first.iter().chain(&peer.retx);
+fn queue_size(peer: &PeerEntry) -> (usize, usize) {
+    let waiting = || peer.unsent.iter().chain(&peer.retx);
     (waiting().count(), waiting().map(|message| message.len()).sum())
 }
 
 /// Returns a difference of two times of the model's clock.
-fn seconds(length: f32) -> Duration {
+fn to_duration(length: f32) -> Duration {
     Duration::try_from_secs_f32(length).unwrap_or_default()
 }

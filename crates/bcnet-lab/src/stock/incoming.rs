@@ -4,21 +4,21 @@ use std::collections::VecDeque;
 
 use bcnet_transport::wire::{Channel, Seq};
 
-use super::message::{Crash, Message};
-use super::peer::lane;
-use super::tally::Tally;
+use super::counters::StockCounters;
+use super::message::{Crash, StockMessage};
+use super::peer::channel_index;
 
 /// The four queues, by channel. All peers share them.
 #[derive(Debug, Default)]
-pub(super) struct Incoming {
-    pub(super) unreliable: [VecDeque<Message>; 2],
-    pub(super) reliable: [VecDeque<Message>; 2],
+pub(super) struct IncomingQueues {
+    pub(super) unreliable: [VecDeque<StockMessage>; 2],
+    pub(super) reliable: [VecDeque<StockMessage>; 2],
 }
 
-impl Incoming {
+impl IncomingQueues {
     /// An urgent message goes behind the urgent ones at the head; if there are none, behind the head.
-    pub(super) fn push_unreliable(&mut self, channel: Channel, message: Message) {
-        let queue = &mut self.unreliable[lane(channel)];
+    pub(super) fn push_unreliable(&mut self, channel: Channel, message: StockMessage) {
+        let queue = &mut self.unreliable[channel_index(channel)];
         let place = if message.urgent {
             let leading = queue.iter().take_while(|other| other.urgent).count();
             leading.max(1).min(queue.len())
@@ -30,30 +30,34 @@ impl Incoming {
 
     /// Joins a part with those that wait and have the same number, whoever sent them. Gives back the whole message if
     /// there are enough, or the part, to be queued.
-    pub(super) fn assemble(&mut self, mut part: Message, tally: &mut Tally) -> Result<Message, Crash> {
-        let queue = &mut self.reliable[lane(Channel::Game)];
-        let mut slots: [Option<&Message>; 256] = [None; 256];
+    pub(super) fn reassemble(
+        &mut self,
+        mut part: StockMessage,
+        tally: &mut StockCounters,
+    ) -> Result<StockMessage, Crash> {
+        let queue = &mut self.reliable[channel_index(Channel::Game)];
+        let mut slots: [Option<&StockMessage>; 256] = [None; 256];
         for waiting in queue.iter() {
             tally.comparisons += 1;
-            if let Some(index) = waiting.part.filter(|_| waiting.seq == part.seq) {
+            if let Some(index) = waiting.fragment.filter(|_| waiting.seq == part.seq) {
                 slots[usize::from(index)] = Some(waiting);
             }
         }
-        slots[usize::from(part.part.unwrap_or(0))] = Some(&part);
+        slots[usize::from(part.fragment.unwrap_or(0))] = Some(&part);
         let filled = slots.iter().flatten().count();
-        let Some(first) = slots[0].filter(|first| filled >= usize::from(first.total)) else {
+        let Some(first) = slots[0].filter(|first| filled >= usize::from(first.fragment_count)) else {
             return Ok(part);
         };
         let mut whole = Vec::with_capacity(filled * first.payload.len());
         for (index, slot) in (0..=u8::MAX).zip(&slots[..filled]) {
             let Some(part) = slot else {
-                return Err(Crash::MissingPart { seq: Seq(first.seq), index });
+                return Err(Crash::MissingFragment { seq: Seq(first.seq), index });
             };
             whole.extend_from_slice(&part.payload);
         }
-        queue.retain(|waiting| waiting.part.is_none() || waiting.seq != part.seq);
+        queue.retain(|waiting| waiting.fragment.is_none() || waiting.seq != part.seq);
         part.payload = whole;
-        part.part = None;
+        part.fragment = None;
         Ok(part)
     }
 }

@@ -57,86 +57,90 @@
 
 mod clock;
 mod connection;
+mod counters;
 mod dispatch;
-mod due;
 mod dump;
 mod engine;
 mod incoming;
 mod message;
 mod params;
-mod pass;
 mod peer;
 mod receive;
+mod schedule;
 mod send;
-mod tally;
+mod send_pass;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{PeerId, Role};
-use bcnet_transport::{Event, Leave, Time, Transmit, cipher};
+use bcnet_transport::{Event, LeaveReason, Time, Transmit, cipher};
 
-use clock::Clock;
-pub use dump::{ACK_ENTRY_BYTES, AckEntry, Dump, FirstSend, HandledAck, Handling, Lengths, Retx};
-use incoming::Incoming;
+use clock::FrameClock;
+pub use counters::StockCounters;
+pub use dump::{
+    ACK_ENTRY_BYTES, AckEntry, AckTraceEntry, PeerQueueDump, QueueLengths, RetxEntry, SendFlags, UnsentEntry,
+};
+use incoming::IncomingQueues;
 pub use message::Crash;
-pub use params::{AckPlace, Backoff, Dedup, Gate, Mode, Params, PortMap, Resend};
-use peer::Peers;
-pub use send::{Options, SendError};
-pub use tally::Tally;
+pub use params::{
+    AckDedup, AckGate, AckPosition, Backoff, BackoffMode, Params, PortLearning, RetransmitsPerFrame,
+};
+use peer::PeerTable;
+pub use send::{SendOptions, StockSendError};
 
 /// One end of a session as the original runs it.
 #[derive(Debug)]
-pub struct Stock {
+pub struct StockEngine {
     params: Params,
-    clock: Clock,
+    clock: FrameClock,
     role: Role,
-    state: State,
+    state: StockState,
     id: PeerId,
     /// The own address and the host's.
-    address: Ipv4Addr,
-    host: Ipv4Addr,
+    own_address: Ipv4Addr,
+    host_address: Ipv4Addr,
     ports: BTreeMap<Ipv4Addr, u16>,
-    peers: Peers,
+    peers: PeerTable,
     /// The request to be let in, until it is queued.
-    request: Option<Vec<u8>>,
+    connect_request: Option<Vec<u8>>,
     /// Addresses are not passed on. The original has no such switch; it is off unless a session asks for it.
-    masks: bool,
+    masks_addresses: bool,
     /// What the clock shows: in a frame, what it showed when the frame began.
     now: f32,
     /// When the host was heard, and when something was queued for it.
-    host_heard: f32,
-    host_queued: f32,
+    host_last_received: f32,
+    host_last_queued: f32,
     /// Datagrams that have arrived, deciphered.
-    socket: VecDeque<(SocketAddrV4, Vec<u8>)>,
-    incoming: Incoming,
-    outgoing: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    socket_buffer: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    incoming: IncomingQueues,
+    outgoing_datagrams: VecDeque<(SocketAddrV4, Vec<u8>)>,
     events: VecDeque<(Event, Vec<u8>)>,
-    trace: VecDeque<HandledAck>,
+    ack_trace: VecDeque<AckTraceEntry>,
     last_frame: Option<Time>,
     /// The end of the last frame changed something that the next one has to look at.
-    restless: bool,
-    leave_flag: Option<Leave>,
-    leaving: Option<f32>,
+    must_run_next_frame: bool,
+    leave_reason: Option<LeaveReason>,
+    leaving_since: Option<f32>,
     /// Where the search for a free id goes on.
     next_id: u8,
     /// The entry that the last send pass served last.
-    served: usize,
+    last_served: usize,
     /// Peers to whom the socket cannot send now; `None` is all.
     unwritable: BTreeSet<Option<PeerId>>,
     crash: Option<Crash>,
-    tally: Tally,
+    counters: StockCounters,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StockState {
     /// Or hosting.
     Connected,
     Connecting,
     Closed,
 }
 
-impl Stock {
+impl StockEngine {
     /// Makes a host.
     #[must_use]
     pub fn host(params: Params) -> Self {
@@ -160,47 +164,47 @@ impl Stock {
         request.extend(nonce.to_le_bytes());
         request.extend(password);
         request.extend([0, 0]);
-        stock.request = Some(request);
-        stock.now = stock.clock.at(now);
-        (stock.host_heard, stock.host_queued) = (stock.now, stock.now);
+        stock.connect_request = Some(request);
+        stock.now = stock.clock.reading_at(now);
+        (stock.host_last_received, stock.host_last_queued) = (stock.now, stock.now);
         stock
     }
 
     /// Makes one that has left: it takes everything and says nothing.
     pub(crate) fn closed() -> Self {
-        Self { state: State::Closed, ..Self::host(Params::default()) }
+        Self { state: StockState::Closed, ..Self::host(Params::default()) }
     }
 
     fn new(params: Params, role: Role, id: PeerId, address: Ipv4Addr, host: SocketAddrV4) -> Self {
         Self {
-            clock: Clock::new(params.granularity),
+            clock: FrameClock::new(params.granularity),
             params,
             role,
-            state: if role == Role::Host { State::Connected } else { State::Connecting },
+            state: if role == Role::Host { StockState::Connected } else { StockState::Connecting },
             id,
-            address,
-            host: *host.ip(),
+            own_address: address,
+            host_address: *host.ip(),
             ports: BTreeMap::from([(*host.ip(), host.port())]),
-            peers: Peers::default(),
-            request: None,
-            masks: false,
+            peers: PeerTable::default(),
+            connect_request: None,
+            masks_addresses: false,
             now: 0.0,
-            host_heard: 0.0,
-            host_queued: 0.0,
-            socket: VecDeque::new(),
-            incoming: Incoming::default(),
-            outgoing: VecDeque::new(),
+            host_last_received: 0.0,
+            host_last_queued: 0.0,
+            socket_buffer: VecDeque::new(),
+            incoming: IncomingQueues::default(),
+            outgoing_datagrams: VecDeque::new(),
             events: VecDeque::new(),
-            trace: VecDeque::new(),
+            ack_trace: VecDeque::new(),
             last_frame: None,
-            restless: false,
-            leave_flag: None,
-            leaving: None,
+            must_run_next_frame: false,
+            leave_reason: None,
+            leaving_since: None,
             next_id: 2,
-            served: 0,
+            last_served: 0,
             unwritable: BTreeSet::new(),
             crash: None,
-            tally: Tally::default(),
+            counters: StockCounters::default(),
         }
     }
 
@@ -219,8 +223,8 @@ impl Stock {
 
     /// Returns what it did so far.
     #[must_use]
-    pub const fn tally(&self) -> Tally {
-        self.tally
+    pub const fn stock_counters(&self) -> StockCounters {
+        self.counters
     }
 
     /// Returns what would have ended the original program. Nothing happens any more then.
@@ -232,21 +236,21 @@ impl Stock {
     /// Returns whether it has left, by itself or because the session is over.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == StockState::Closed
     }
 
     /// Puts a datagram into the socket, where it stays until a frame takes it. GameSpy text is told at once. What a
     /// socket cannot hold is lost.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &[u8], _now: Time) {
         if bytes.first() == Some(&PeerId::GAMESPY.0) {
-            self.tell(Event::Query { from }, bytes);
+            self.push_event(Event::Query { from }, bytes);
             return;
         }
         let mut bytes = bytes.to_vec();
         if self.params.cipher {
             cipher::decrypt(&mut bytes);
         }
-        self.arrive(from, bytes);
+        self.push_to_socket(from, bytes);
     }
 
     /// Lets one message, plain, arrive from a peer as if that peer had sent it in a datagram of its own. One that is not
@@ -255,39 +259,39 @@ impl Stock {
         let known = self.peers.find(peer).and_then(|place| self.peers.get(place));
         let address = match known {
             Some(known) => known.address,
-            None if peer == PeerId::HOST => self.host,
+            None if peer == PeerId::HOST => self.host_address,
             None => Ipv4Addr::new(192, 0, 2, peer.0),
         };
         let port = self.ports.get(&address).copied().unwrap_or(DEFAULT_PORT);
         let mut bytes = vec![peer.0, 1];
         bytes.extend(message);
-        self.arrive(SocketAddrV4::new(address, port), bytes);
+        self.push_to_socket(SocketAddrV4::new(address, port), bytes);
     }
 
-    fn arrive(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
-        let open = self.state != State::Closed && self.crash.is_none();
-        if open && self.socket.len() < MAX_IN_SOCKET {
-            self.socket.push_back((from, bytes));
+    fn push_to_socket(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
+        let open = self.state != StockState::Closed && self.crash.is_none();
+        if open && self.socket_buffer.len() < MAX_SOCKET_DATAGRAMS {
+            self.socket_buffer.push_back((from, bytes));
         }
     }
 
     /// One frame, at whose beginning the clock shows `now`. A frame that is held up after that is given the old time.
-    pub fn service(&mut self, now: Time) {
-        if self.crash.is_some() || self.state == State::Closed {
+    pub fn run_frame(&mut self, now: Time) {
+        if self.crash.is_some() || self.state == StockState::Closed {
             return;
         }
-        self.now = self.clock.at(now);
+        self.now = self.clock.reading_at(now);
         self.last_frame = Some(now);
-        self.restless = false;
-        self.prepare();
+        self.must_run_next_frame = false;
+        self.queue_connect_or_keepalives();
         self.send_pass();
         self.receive();
         if self.crash.is_none() {
-            self.dispatch_low();
-            if self.state == State::Connected {
-                self.deliver_high();
+            self.dispatch_control();
+            if self.state == StockState::Connected {
+                self.deliver_game();
             }
-            self.time_out();
+            self.check_timeouts();
         }
     }
 
@@ -296,7 +300,7 @@ impl Stock {
     /// # Panics
     /// If it does not fit `buffer`.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        let (to, bytes) = self.outgoing.pop_front()?;
+        let (to, bytes) = self.outgoing_datagrams.pop_front()?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
         Some(Transmit { to, len: bytes.len() })
     }
@@ -309,11 +313,11 @@ impl Stock {
     }
 
     /// Takes the next ACK that was dispatched, if [`trace`](Params::trace) is on.
-    pub fn poll_trace(&mut self) -> Option<HandledAck> {
-        self.trace.pop_front()
+    pub fn poll_ack_trace(&mut self) -> Option<AckTraceEntry> {
+        self.ack_trace.pop_front()
     }
 
-    fn tell(&mut self, event: Event, bytes: &[u8]) {
+    fn push_event(&mut self, event: Event, bytes: &[u8]) {
         self.events.push_back((event, bytes.to_vec()));
     }
 }
@@ -321,4 +325,4 @@ impl Stock {
 /// Where a game listens if nothing else is known.
 const DEFAULT_PORT: u16 = 22101;
 /// More datagrams than arrive between two frames in honest use.
-const MAX_IN_SOCKET: usize = 1 << 16;
+const MAX_SOCKET_DATAGRAMS: usize = 1 << 16;

@@ -17,7 +17,7 @@ pub struct Params {
     /// Seconds between two sends of an ACK.
     pub ack_step: f32,
     /// When the second ACK pass runs.
-    pub gate: Gate,
+    pub gate: AckGate,
     /// Seconds without anything queued for a peer after which a keepalive is; `None` is never.
     pub keepalive: Option<f32>,
     /// Seconds of silence after which a peer is gone; `None` is never.
@@ -29,27 +29,27 @@ pub struct Params {
     /// Seconds after which a game message is sent again for the first time, unless its sender chooses otherwise.
     pub first_wait: f32,
     /// What a repeated message does to the ACK that is owed for it.
-    pub dedup: Dedup,
+    pub dedup: AckDedup,
     /// Where in a datagram the ACKs go that may be sent alone.
-    pub ack_place: AckPlace,
+    pub ack_place: AckPosition,
     /// How many messages are sent again in one pass.
-    pub resend: Resend,
+    pub resend: RetransmitsPerFrame,
     /// How a goodbye that a host passes on is repeated. Whether the original takes that from the message or from the call
     /// that makes a goodbye is not known.
-    pub relayed_goodbye: Mode,
+    pub relayed_goodbye: BackoffMode,
     /// Whether one that is leaving still sends keepalives.
     pub leaving_keepalives: bool,
     /// Which datagrams tell the port of an address.
-    pub port_map: PortMap,
+    pub port_map: PortLearning,
     /// Whether datagrams are enciphered.
     pub cipher: bool,
     /// Whether dispatched ACKs are noted for [`poll_trace`](super::Stock::poll_trace).
-    pub trace: bool,
+    pub trace_acks: bool,
     /// A host's own address.
     pub address: Ipv4Addr,
     /// Whether a host asks its session who is let in, by [`Event::Request`](bcnet_transport::Event::Request). The original
     /// decides by itself, with what follows.
-    pub ask: bool,
+    pub session_decides_admission: bool,
     /// What a host asks for, UTF-16LE.
     pub password: Option<Vec<u8>>,
     /// Addresses that a host does not let in.
@@ -64,22 +64,22 @@ impl Default for Params {
             free_acks: 3,
             last_ack: 9,
             ack_step: 0.6666,
-            gate: Gate::Traffic,
+            gate: AckGate::Traffic,
             keepalive: Some(5.0),
             silence: Some(45.0),
             linger: 15.0,
             age_limit: 360.0,
             first_wait: 1.0,
-            dedup: Dedup::Restart,
-            ack_place: AckPlace::First,
-            resend: Resend::One,
-            relayed_goodbye: Mode::Linear,
+            dedup: AckDedup::Restart,
+            ack_place: AckPosition::First,
+            resend: RetransmitsPerFrame::One,
+            relayed_goodbye: BackoffMode::Linear,
             leaving_keepalives: true,
-            port_map: PortMap::AnyDatagram,
+            port_map: PortLearning::AnyDatagram,
             cipher: true,
-            trace: false,
+            trace_acks: false,
             address: Ipv4Addr::LOCALHOST,
-            ask: false,
+            session_decides_admission: false,
             password: None,
             banned: Vec::new(),
         }
@@ -88,19 +88,19 @@ impl Default for Params {
 
 impl Params {
     /// Returns the size of a datagram that is really used.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn datagram_limit(&self) -> usize {
         self.buffer.max(MIN_BUFFER)
     }
 
     /// Returns the largest message that is not split.
     pub(super) fn message_limit(&self) -> usize {
-        self.room() - SPLIT_MARGIN
+        self.datagram_limit() - SPLIT_MARGIN
     }
 }
 
 /// When ACKs that had their free sends are sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Gate {
+pub enum AckGate {
     /// With anything else that is sent, or to a peer that is being deleted: the original.
     #[default]
     Traffic,
@@ -112,7 +112,7 @@ pub enum Gate {
 
 /// What a repeated message does to the ACK that is in the outbox for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dedup {
+pub enum AckDedup {
     /// It begins anew, with all its sends: the original.
     #[default]
     Restart,
@@ -122,7 +122,7 @@ pub enum Dedup {
 
 /// Where in a datagram the ACKs go that may be sent alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AckPlace {
+pub enum AckPosition {
     /// Before everything else: the original.
     #[default]
     First,
@@ -132,7 +132,7 @@ pub enum AckPlace {
 
 /// How many messages are sent again to a peer in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Resend {
+pub enum RetransmitsPerFrame {
     /// The first that is due: the original.
     #[default]
     One,
@@ -142,7 +142,7 @@ pub enum Resend {
 
 /// Which datagrams tell the port of the address that they come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PortMap {
+pub enum PortLearning {
     /// Any, before its messages are counted.
     #[default]
     AnyDatagram,
@@ -154,7 +154,7 @@ pub enum PortMap {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
     /// The rule.
-    pub mode: Mode,
+    pub mode: BackoffMode,
     /// The first wait.
     pub first: f32,
     /// What the rule adds.
@@ -163,27 +163,27 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { mode: Mode::Linear, first: 1.0, step: 1.0 }
+        Self { mode: BackoffMode::Linear, first: 1.0, step: 1.0 }
     }
 }
 
 impl Backoff {
     /// Returns the wait after one more send.
-    pub(super) fn next(&self, wait: f32) -> f32 {
+    pub(super) fn next_wait(&self, wait: f32) -> f32 {
         match self.mode {
-            Mode::Fixed if wait == 0.0 => self.step,
-            Mode::Fixed => wait,
-            Mode::Linear if wait + self.step > LINEAR_LIMIT => self.step,
-            Mode::Linear => wait + self.step,
-            Mode::Exponential if wait == self.first => self.first + self.step,
-            Mode::Exponential => self.first + (wait - self.first) * 2.0,
+            BackoffMode::Fixed if wait == 0.0 => self.step,
+            BackoffMode::Fixed => wait,
+            BackoffMode::Linear if wait + self.step > LINEAR_BACKOFF_LIMIT => self.step,
+            BackoffMode::Linear => wait + self.step,
+            BackoffMode::Exponential if wait == self.first => self.first + self.step,
+            BackoffMode::Exponential => self.first + (wait - self.first) * 2.0,
         }
     }
 }
 
 /// The three backoff modes, by their numbers 0, 1 and 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum BackoffMode {
     /// 0: the same wait; one of zero becomes the step.
     Fixed,
     /// 1: a step more each time; above 5 s it falls back to the step.
@@ -192,10 +192,10 @@ pub enum Mode {
     Exponential,
 }
 
-impl Mode {
+impl BackoffMode {
     /// Returns the original's number for it.
     #[must_use]
-    pub const fn number(self) -> u8 {
+    pub const fn code(self) -> u8 {
         match self {
             Self::Fixed => 0,
             Self::Linear => 1,
@@ -209,4 +209,4 @@ const MIN_BUFFER: usize = 128;
 /// How much smaller than a datagram a message must be.
 const SPLIT_MARGIN: usize = 100;
 /// Where linear backoff falls back.
-const LINEAR_LIMIT: f32 = 5.0;
+const LINEAR_BACKOFF_LIMIT: f32 = 5.0;

@@ -4,16 +4,16 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use bcnet_transport::wire::{Kind, PeerId};
-use bcnet_transport::{Quality, Time};
+use bcnet_transport::{DeliveryMode, Time};
 
-use super::message::{Message, Timer};
+use super::message::{RetransmitTimer, StockMessage};
 use super::params::Backoff;
-use super::peer::{Peer, lane};
-use super::{State, Stock};
+use super::peer::{PeerEntry, channel_index};
+use super::{StockEngine, StockState};
 
 /// Everything about a message that its sender can choose.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct SendOptions {
     /// Its type, and with it the channel.
     pub kind: Kind,
     /// Whether it is repeated until it is acknowledged.
@@ -26,12 +26,12 @@ pub struct Options {
     pub backoff: Backoff,
 }
 
-impl From<Quality> for Options {
-    fn from(quality: Quality) -> Self {
+impl From<DeliveryMode> for SendOptions {
+    fn from(mode: DeliveryMode) -> Self {
         Self {
             kind: Kind::DATA,
-            reliable: quality != Quality::Unreliable,
-            urgent: quality == Quality::Urgent,
+            reliable: mode != DeliveryMode::Unreliable,
+            urgent: mode == DeliveryMode::Urgent,
             aggregate: true,
             backoff: Backoff::default(),
         }
@@ -40,7 +40,7 @@ impl From<Quality> for Options {
 
 /// Why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendError {
+pub enum StockSendError {
     /// Neither connected nor connecting.
     NotConnected,
     /// No peer has this id.
@@ -49,7 +49,7 @@ pub enum SendError {
     TooManyPending,
 }
 
-impl SendError {
+impl StockSendError {
     /// Returns the original's return code.
     #[must_use]
     pub const fn code(self) -> u8 {
@@ -61,7 +61,7 @@ impl SendError {
     }
 }
 
-impl fmt::Display for SendError {
+impl fmt::Display for StockSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotConnected => f.write_str("not connected: connect first"),
@@ -71,21 +71,27 @@ impl fmt::Display for SendError {
     }
 }
 
-impl std::error::Error for SendError {}
+impl std::error::Error for StockSendError {}
 
-impl Stock {
+impl StockEngine {
     /// Queues a game payload for a peer, or for all ([`PeerId::NULL`]).
     ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
-    pub fn send(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) -> Result<(), SendError> {
-        self.send_with(to, payload, self.options(quality), now)
+    pub fn send(
+        &mut self,
+        to: PeerId,
+        payload: &[u8],
+        mode: DeliveryMode,
+        now: Time,
+    ) -> Result<(), StockSendError> {
+        self.send_with_options(to, payload, self.send_options(mode), now)
     }
 
     /// Returns what this engine chooses for a game message.
-    pub(crate) fn options(&self, quality: Quality) -> Options {
+    pub(crate) fn send_options(&self, mode: DeliveryMode) -> SendOptions {
         let backoff = Backoff { first: self.params.first_wait, ..Backoff::default() };
-        Options { backoff, ..quality.into() }
+        SendOptions { backoff, ..mode.into() }
     }
 
     /// Queues a message for the first peer with an address (the original's target −1).
@@ -96,97 +102,101 @@ impl Stock {
         &mut self,
         to: Ipv4Addr,
         payload: &[u8],
-        options: Options,
+        options: SendOptions,
         now: Time,
-    ) -> Result<(), SendError> {
-        self.now = self.clock.at(now);
-        if self.state == State::Closed {
-            return Err(SendError::NotConnected);
+    ) -> Result<(), StockSendError> {
+        self.now = self.clock.reading_at(now);
+        if self.state == StockState::Closed {
+            return Err(StockSendError::NotConnected);
         }
-        let place = self.peers.find_address(to).ok_or(SendError::UnknownPeer(PeerId::UNASSIGNED))?;
-        self.queue(place, message(payload, options))
+        let place = self.peers.find_address(to).ok_or(StockSendError::UnknownPeer(PeerId::UNASSIGNED))?;
+        self.queue_for_entry(place, build_message(payload, options))
     }
 
     /// Queues any message for a peer, or for all ([`PeerId::NULL`]).
     ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
-    pub fn send_with(
+    pub fn send_with_options(
         &mut self,
         to: PeerId,
         payload: &[u8],
-        options: Options,
+        options: SendOptions,
         now: Time,
-    ) -> Result<(), SendError> {
-        self.now = self.clock.at(now);
-        self.queue_for(to, message(payload, options))
+    ) -> Result<(), StockSendError> {
+        self.now = self.clock.reading_at(now);
+        self.queue_for_peer(to, build_message(payload, options))
     }
 
     /// Queues a message for whoever has an id, or for all.
-    pub(super) fn queue_for(&mut self, to: PeerId, message: Message) -> Result<(), SendError> {
-        if self.state == State::Closed {
-            return Err(SendError::NotConnected);
+    pub(super) fn queue_for_peer(&mut self, to: PeerId, message: StockMessage) -> Result<(), StockSendError> {
+        if self.state == StockState::Closed {
+            return Err(StockSendError::NotConnected);
         }
         if to == PeerId::NULL || to == PeerId::HOST {
-            self.host_queued = self.now;
+            self.host_last_queued = self.now;
         }
         if to == PeerId::NULL {
-            for place in self.peers.places(Peer::is_live) {
-                self.queue(place, message.clone())?;
+            for place in self.peers.positions(PeerEntry::is_live) {
+                self.queue_for_entry(place, message.clone())?;
             }
             return Ok(());
         }
         let place = match self.peers.find(to) {
             Some(place) => place,
             // The host's entry comes into being when it is needed: a host's own one too.
-            None if to == PeerId::HOST => self.peers.insert(Peer::new(to, self.host, self.now)),
-            None => return Err(SendError::UnknownPeer(to)),
+            None if to == PeerId::HOST => self.peers.insert(PeerEntry::new(to, self.host_address, self.now)),
+            None => return Err(StockSendError::UnknownPeer(to)),
         };
-        self.queue(place, message)
+        self.queue_for_entry(place, message)
     }
 
     /// Numbers a message, splits it if it is too large, and queues it.
     ///
     /// The number is read before splitting makes an unreliable message reliable, so such parts all have number 0.
-    pub(super) fn queue(&mut self, place: usize, mut message: Message) -> Result<(), SendError> {
+    pub(super) fn queue_for_entry(
+        &mut self,
+        place: usize,
+        mut message: StockMessage,
+    ) -> Result<(), StockSendError> {
         let Some(peer) = self.peers.get_mut(place) else { return Ok(()) };
-        let lane = lane(message.kind.channel());
+        let lane = channel_index(message.kind.channel());
         let numbered = message.reliable;
-        message.seq = if numbered { peer.sending[lane] } else { 0 };
-        message.queued = self.now;
+        message.seq = if numbered { peer.next_seq[lane] } else { 0 };
+        message.queued_at = self.now;
         let urgent = message.urgent;
         let parts = split(message, self.params.message_limit());
-        if peer.first.len() + parts.len() >= MAX_PENDING {
-            return Err(SendError::TooManyPending);
+        if peer.unsent.len() + parts.len() >= MAX_PENDING {
+            return Err(StockSendError::TooManyPending);
         }
         for part in parts {
             if urgent {
-                peer.first.push_front(part);
+                peer.unsent.push_front(part);
             } else {
-                peer.first.push_back(part);
+                peer.unsent.push_back(part);
             }
         }
         if numbered {
-            peer.sending[lane] = peer.sending[lane].wrapping_add(1);
+            peer.next_seq[lane] = peer.next_seq[lane].wrapping_add(1);
         }
-        peer.queued = self.now;
-        self.tally.peak_first = self.tally.peak_first.max(peer.first.len());
+        peer.last_queued = self.now;
+        self.counters.peak_first = self.counters.peak_first.max(peer.unsent.len());
         Ok(())
     }
 }
 
 /// Makes the message that its sender asks for.
-fn message(payload: &[u8], options: Options) -> Message {
-    let mut message = Message::new(options.kind, payload.to_vec());
+fn build_message(payload: &[u8], options: SendOptions) -> StockMessage {
+    let mut message = StockMessage::new(options.kind, payload.to_vec());
     message.reliable = options.reliable;
     message.urgent = options.urgent;
     message.aggregate = options.aggregate;
-    message.timer = Timer::new(options.backoff);
+    message.timer = RetransmitTimer::new(options.backoff);
     message
 }
 
 /// Cuts a message into parts if its size is above `limit`. Index and total are cut to eight bits.
-fn split(mut message: Message, limit: usize) -> Vec<Message> {
+fn split(mut message: StockMessage, limit: usize) -> Vec<StockMessage> {
     if message.len() <= limit {
         return vec![message];
     }
@@ -195,9 +205,10 @@ fn split(mut message: Message, limit: usize) -> Vec<Message> {
     let (mut parts, mut rest) = (Vec::new(), payload.as_slice());
     while !rest.is_empty() {
         let mut part = message.clone();
-        part.part = Some(parts.len() as u8);
+        part.fragment = Some(parts.len() as u8);
         // Room is reckoned with the true index: the 257th part is not taken for a first one.
-        let header = Message { part: Some(u8::from(!parts.is_empty())), ..message.clone() }.header();
+        let header =
+            StockMessage { fragment: Some(u8::from(!parts.is_empty())), ..message.clone() }.header_len();
         let (head, tail) = rest.split_at(rest.len().min(limit - header));
         part.payload.extend_from_slice(head);
         rest = tail;
@@ -205,7 +216,7 @@ fn split(mut message: Message, limit: usize) -> Vec<Message> {
     }
     let total = parts.len() as u8;
     if let Some(first) = parts.first_mut() {
-        first.total = total;
+        first.fragment_count = total;
     }
     parts
 }

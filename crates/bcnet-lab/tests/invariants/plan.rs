@@ -3,48 +3,48 @@
 use std::time::Duration;
 
 use bcnet_lab::{Faults, Rng};
-use bcnet_transport::{Quality, Time};
+use bcnet_transport::{DeliveryMode, Time};
 
 /// Everything that is drawn before a run begins.
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     pub(crate) clients: usize,
     pub(crate) tick: Duration,
     /// Changed datagrams arrive even if they can be taken for real ones.
-    pub(crate) merciless: bool,
+    pub(crate) delivers_corrupted: bool,
     /// How much is held for one peer while something is missing.
-    pub(crate) hold: usize,
+    pub(crate) buffer_bytes: usize,
     /// To each client and from it.
     faults: Vec<[Faults; 2]>,
     /// When each client is cut off, and for how long.
     cuts: Vec<Option<(Duration, Duration)>>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<PlannedAction>,
 }
 
 /// Something that a node does.
-pub(crate) struct Action {
+pub(crate) struct PlannedAction {
     pub(crate) after: Duration,
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) deed: Deed,
+    pub(crate) operation: PlannedOperation,
 }
 
-pub(crate) enum Deed {
+pub(crate) enum PlannedOperation {
     Send {
         len: usize,
-        quality: Quality,
+        mode: DeliveryMode,
     },
     /// A message arrives that is this far ahead of anything that was ever sent.
     FarAhead(u16),
 }
 
-impl Plan {
+impl RunPlan {
     pub(crate) fn draw(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let clients = 1 + rng.size(4);
-        let tick = [0, 0, 1_000, 16_667, 95_000][rng.size(5)];
+        let clients = 1 + rng.index(4);
+        let tick = [0, 0, 1_000, 16_667, 95_000][rng.index(5)];
         let merciless = seed % 16 == 15;
         // With the greater, nothing but the window keeps out what is too far ahead (T-69).
-        let hold = [256 << 10, 2 << 20][rng.size(2)];
+        let hold = [256 << 10, 2 << 20][rng.index(2)];
         let span = 200 << rng.below(6);
         let mut faults = Vec::new();
         let mut cuts = Vec::new();
@@ -60,22 +60,35 @@ impl Plan {
         for client in 1..=clients {
             for (from, to) in [(0, client), (client, 0)] {
                 for _ in 0..rng.between(5, 60) {
-                    let deed = draw_deed(&mut rng);
-                    actions.push(Action { after: millis(rng.below(span)), from, to, deed });
+                    let deed = draw_operation(&mut rng);
+                    actions.push(PlannedAction { after: millis(rng.below(span)), from, to, operation: deed });
                 }
             }
         }
         if rng.chance(0.15) {
-            let (client, len) = (1 + rng.size(clients), 90_000 + rng.size(13_529));
-            let deed = Deed::Send { len, quality: Quality::Reliable };
-            actions.push(Action { after: millis(rng.below(span)), from: 0, to: client, deed });
+            let (client, len) = (1 + rng.index(clients), 90_000 + rng.index(13_529));
+            let deed = PlannedOperation::Send { len, mode: DeliveryMode::Reliable };
+            actions.push(PlannedAction {
+                after: millis(rng.below(span)),
+                from: 0,
+                to: client,
+                operation: deed,
+            });
         }
         actions.sort_by_key(|action| action.after);
-        Self { clients, tick: Duration::from_micros(tick), merciless, hold, faults, cuts, actions }
+        Self {
+            clients,
+            tick: Duration::from_micros(tick),
+            delivers_corrupted: merciless,
+            buffer_bytes: hold,
+            faults,
+            cuts,
+            actions,
+        }
     }
 
     /// The network while everyone joins.
-    pub(crate) fn calm(&self) -> Faults {
+    pub(crate) fn faults_during_join(&self) -> Faults {
         Faults { delay: self.faults[0][0].delay, ..Faults::default() }
     }
 
@@ -101,7 +114,7 @@ impl Plan {
 
 /// Each fault is there or not, and if it is, between a little and as much as a network that can be played on has.
 fn draw_faults(rng: &mut Rng, merciless: bool) -> Faults {
-    let mut share = |most: f64| if rng.chance(0.5) { most * rng.share() } else { 0.0 };
+    let mut share = |most: f64| if rng.chance(0.5) { most * rng.fraction() } else { 0.0 };
     let (loss, duplicate, reorder) = (share(0.3), share(0.1), share(0.1));
     let corrupt = if merciless { 0.02 } else { share(0.05) };
     let delay = millis(rng.between(1, 150));
@@ -111,29 +124,29 @@ fn draw_faults(rng: &mut Rng, merciless: bool) -> Faults {
         duplicate,
         reorder,
         corrupt,
-        burst: if rng.chance(0.3) { 1.0 + 4.0 * rng.share() } else { 1.0 },
+        burst: if rng.chance(0.3) { 1.0 + 4.0 * rng.fraction() } else { 1.0 },
         reorder_by: millis(rng.between(1, 100)),
         delay,
-        jitter: if rng.chance(0.5) { delay.mul_f64(0.5 * rng.share()) } else { Duration::ZERO },
+        jitter: if rng.chance(0.5) { delay.mul_f64(0.5 * rng.fraction()) } else { Duration::ZERO },
         bandwidth: if narrow { rng.between(300_000, 5_000_000) } else { 0 },
-        queue: 8 + rng.size(57),
+        queue: 8 + rng.index(57),
         partitions: Vec::new(),
     }
 }
 
-fn draw_deed(rng: &mut Rng) -> Deed {
+fn draw_operation(rng: &mut Rng) -> PlannedOperation {
     if rng.chance(0.01) {
         // T-69: beyond the window, yet not behind it.
-        return Deed::FarAhead(u16::try_from(rng.between(0x4000, 0x7000)).expect("16 bits"));
+        return PlannedOperation::FarAhead(u16::try_from(rng.between(0x4000, 0x7000)).expect("16 bits"));
     }
-    let most = [100, 100, 100, 100, 100, 420, 420, 5_000][rng.size(8)];
-    let len = rng.size(most + 1);
-    let quality = match rng.below(10) {
-        0 | 1 => Quality::Urgent,
-        2..=4 => Quality::Unreliable,
-        _ => Quality::Reliable,
+    let most = [100, 100, 100, 100, 100, 420, 420, 5_000][rng.index(8)];
+    let len = rng.index(most + 1);
+    let mode = match rng.below(10) {
+        0 | 1 => DeliveryMode::Urgent,
+        2..=4 => DeliveryMode::Unreliable,
+        _ => DeliveryMode::Reliable,
     };
-    Deed::Send { len, quality }
+    PlannedOperation::Send { len, mode }
 }
 
 pub(crate) const fn millis(count: u64) -> Duration {

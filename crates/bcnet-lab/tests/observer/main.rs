@@ -1,44 +1,50 @@
 //! The observer against what the nodes themselves know.
 
-mod duel;
+mod host_client_pair;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bcnet_lab::stock::Dump;
+use bcnet_lab::stock::PeerQueueDump;
 use bcnet_lab::{Faults, Rng};
 use bcnet_observe::{
-    ConversationId, Finding, Limits, MessageBuffer, Observer, QueuedAck, QueuedMessage, Queues,
-    RetransmitCause, Side, What,
+    ConversationId, Finding, FindingKind, MessageBuffer, Observer, ObserverLimits, PeerQueues, QueuedAck,
+    QueuedMessage, RetransmitCause, Side,
 };
 use bcnet_transport::wire::{Datagram, Message, MessageId, PeerId, Seq};
 use bcnet_transport::{Time, cipher};
 
-use duel::{ADDRESSES, Duel, Engine, Node, PEERS, Watcher};
+use host_client_pair::{ADDRESSES, EitherEngine, EngineChoice, HostClientPair, PEERS, PairObserver};
 
 /// Everything is seen: the queues are exact, nothing is missed, causes are right. One datagram in twenty is not seen: that
 /// is told, and nothing is told that did not happen.
 #[test]
-fn stock_nodes_are_seen_as_they_are() {
-    let (mut compared, mut causes) = ((0, 0), Causes::default());
+fn observer_matches_stock_nodes() {
+    let (mut compared, mut causes) = ((0, 0), CauseMatrix::default());
     let (mut losses, mut blamed, mut handled) = (0, 0, [0, 0]);
     for seed in seeds() {
-        let mut taps = run([Engine::Stock; 2], seed, &Compare::Exactly);
-        for finding in &taps.whole.findings() {
-            let missed = matches!(finding.what, What::CaptureLoss(_));
-            assert!(!missed && !is_rare(finding), "seed {seed}: nothing of the kind happened: {finding:?}");
+        let mut taps = run([EngineChoice::Stock; 2], seed, &CompareMode::Exactly);
+        for finding in &taps.complete.findings() {
+            let missed = matches!(finding.kind, FindingKind::CaptureLoss(_));
+            assert!(
+                !missed && !is_unexpected(finding),
+                "seed {seed}: nothing of the kind happened: {finding:?}"
+            );
         }
-        causes.add(&taps.whole, &taps.truth);
+        causes.add(&taps.complete, &taps.truth);
         let told = taps.partial.findings();
-        losses += u64::from(told.iter().any(|finding| matches!(finding.what, What::CaptureLoss(_))));
+        losses += u64::from(told.iter().any(|finding| matches!(finding.kind, FindingKind::CaptureLoss(_))));
         blamed += 1;
         for finding in told {
-            assert!(!is_rare(&finding), "seed {seed}: the capture is incomplete, not the game: {finding:?}");
+            assert!(
+                !is_unexpected(&finding),
+                "seed {seed}: the capture is incomplete, not the game: {finding:?}"
+            );
             taps.truth.assert_happened(&finding, seed);
         }
         compared.0 += taps.compared.0;
         compared.1 += taps.compared.1;
-        let alike = taps.handled_alike();
+        let alike = taps.count_matching_acks();
         handled = [handled[0] + alike[0], handled[1] + alike[1]];
     }
     println!("{} dumps with {} entries were equal", compared.0, compared.1);
@@ -47,31 +53,38 @@ fn stock_nodes_are_seen_as_they_are() {
     assert!(handled[0] > 10_000 && handled[1] * 100 >= handled[0] * 99, "{handled:?}");
     println!("causes: {causes:?}");
     println!("incomplete captures that were told to be: {losses} of {blamed}");
-    assert!(causes.share() >= 0.95, "{causes:?}");
+    assert!(causes.accuracy() >= 0.95, "{causes:?}");
     assert!(losses * 100 >= blamed * 99, "only {losses} of {blamed} incomplete captures were noticed");
 }
 
 /// The other engine does not repeat its ACKs, and sends again sooner.
 #[test]
-fn bcnet_and_stock_nodes_are_seen_as_they_are() {
+fn observer_matches_bcnet_and_stock_nodes() {
     let (mut compared, mut phantoms) = ((0, 0), (0, 0));
-    let mut causes = Causes::default();
+    let mut causes = CauseMatrix::default();
     for seed in seeds() {
-        let engines = [[Engine::Bcnet, Engine::Stock], [Engine::Stock, Engine::Bcnet]];
-        let mut taps = run(engines[usize::from(seed % 2 == 0)], seed, &Compare::Numbers);
-        for finding in &taps.whole.findings() {
-            let missed = matches!(finding.what, What::CaptureLoss(_));
-            assert!(!missed && !is_rare(finding), "seed {seed}: nothing of the kind happened: {finding:?}");
+        let engines =
+            [[EngineChoice::Bcnet, EngineChoice::Stock], [EngineChoice::Stock, EngineChoice::Bcnet]];
+        let mut taps = run(engines[usize::from(seed % 2 == 0)], seed, &CompareMode::Messages);
+        for finding in &taps.complete.findings() {
+            let missed = matches!(finding.kind, FindingKind::CaptureLoss(_));
+            assert!(
+                !missed && !is_unexpected(finding),
+                "seed {seed}: nothing of the kind happened: {finding:?}"
+            );
         }
-        causes.add(&taps.whole, &taps.truth);
+        causes.add(&taps.complete, &taps.truth);
         for finding in taps.partial.findings() {
-            assert!(!is_rare(&finding), "seed {seed}: the capture is incomplete, not the game: {finding:?}");
+            assert!(
+                !is_unexpected(&finding),
+                "seed {seed}: the capture is incomplete, not the game: {finding:?}"
+            );
             taps.truth.assert_happened(&finding, seed);
         }
         compared.0 += taps.compared.0;
         compared.1 += taps.compared.1;
-        phantoms.0 += taps.phantoms.0;
-        phantoms.1 += taps.phantoms.1;
+        phantoms.0 += taps.phantom_acks.0;
+        phantoms.1 += taps.phantom_acks.1;
     }
     println!("{} dumps with {} entries were equal", compared.0, compared.1);
     assert!(compared.0 > 0 && compared.1 > 0, "nothing was compared");
@@ -80,19 +93,24 @@ fn bcnet_and_stock_nodes_are_seen_as_they_are() {
     assert!(phantoms.0 > 0 && phantoms.1 * 8 < phantoms.0, "{phantoms:?}");
     println!("causes: {causes:?}");
     // With fewer ACKs to tell by, about two causes of three are told right.
-    assert!(causes.share() >= 0.6, "{causes:?}");
+    assert!(causes.accuracy() >= 0.6, "{causes:?}");
 }
 
 #[test]
-fn parts_that_are_acknowledged_as_a_whole_are_told_to_be_stuck_for_that() {
+fn fragments_acked_as_a_whole_are_reported_as_stuck() {
     let told: Vec<Finding> = (0..8)
-        .flat_map(|seed| run([Engine::PlainAcks, Engine::Stock], seed, &Compare::No).whole.findings())
+        .flat_map(|seed| {
+            run([EngineChoice::PlainAcks, EngineChoice::Stock], seed, &CompareMode::Nothing)
+                .complete
+                .findings()
+        })
         .collect();
-    let stuck =
-        told.iter().filter(|finding| matches!(finding.what, What::StuckFragments { wrong_form: true, .. }));
+    let stuck = told
+        .iter()
+        .filter(|finding| matches!(finding.kind, FindingKind::StuckFragments { wrong_form: true, .. }));
     assert!(stuck.count() > 0);
-    let causes = told.iter().filter_map(|finding| match finding.what {
-        What::Retransmission { about, cause, .. } if about.id.part.is_some() => Some(cause),
+    let causes = told.iter().filter_map(|finding| match finding.kind {
+        FindingKind::Retransmission { about, cause, .. } if about.id.fragment.is_some() => Some(cause),
         _ => None,
     });
     let causes: Vec<_> = causes.collect();
@@ -100,80 +118,80 @@ fn parts_that_are_acknowledged_as_a_whole_are_told_to_be_stuck_for_that() {
     assert!(wrong > 20 && wrong * 10 > causes.len() * 9, "{wrong} of {}", causes.len());
 }
 
-fn run(engines: [Engine; 2], seed: u64, compare: &Compare) -> Watch {
-    let mut watch = Watch::new(seed, compare);
-    Duel::new(engines, &lossy(0.05), seed).run(LENGTH, &mut watch);
+fn run(engines: [EngineChoice; 2], seed: u64, compare: &CompareMode) -> ObserverCheck {
+    let mut watch = ObserverCheck::new(seed, compare);
+    HostClientPair::new(engines, &lossy(0.05), seed).run(RUN_LENGTH, &mut watch);
     watch
 }
 
 /// What does not happen between healthy engines on a lossy network.
-fn is_rare(finding: &Finding) -> bool {
+fn is_unexpected(finding: &Finding) -> bool {
     matches!(
-        finding.what,
-        What::SequenceGap { .. }
-            | What::UnknownType(_)
-            | What::Malformed(_)
-            | What::NonStock(_)
-            | What::Silence { .. }
-            | What::Timeout { .. }
-            | What::StuckFragments { wrong_form: true, .. }
+        finding.kind,
+        FindingKind::SequenceGap { .. }
+            | FindingKind::UnknownType(_)
+            | FindingKind::Malformed(_)
+            | FindingKind::NonStock(_)
+            | FindingKind::Silence { .. }
+            | FindingKind::Timeout { .. }
+            | FindingKind::StuckFragments { wrong_form: true, .. }
     )
 }
 
 /// In the same order and with the same counts as an engine's own.
-pub fn queues(dump: &Dump) -> Queues {
-    let id = |seq, channel, part| MessageId { seq: Seq(seq), channel, part };
+pub fn queues_from_dump(dump: &PeerQueueDump) -> PeerQueues {
+    let id = |seq, channel, part| MessageId { seq: Seq(seq), channel, fragment: part };
     let retransmit = dump.retx.iter().map(|entry| QueuedMessage {
         id: id(entry.seq, entry.channel, entry.part),
-        repeats: entry.retx,
+        retransmissions: entry.retx,
         interval: Duration::from_secs_f32(entry.interval),
     });
     let acks = dump
         .acks
         .iter()
         .map(|entry| QueuedAck { id: id(entry.seq, entry.channel, entry.part), sends: entry.retx });
-    Queues { peer: dump.peer, retransmit: retransmit.collect(), acks: acks.collect() }
+    PeerQueues { peer: dump.peer, retransmit: retransmit.collect(), acks: acks.collect() }
 }
 
 /// What is compared at each dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compare {
+enum CompareMode {
     /// Nothing.
-    No,
+    Nothing,
     /// Everything that a dump shows.
     Exactly,
     /// Which messages wait, and how often they were sent.
-    Numbers,
+    Messages,
 }
 
 /// An observer next to each node.
-struct Taps {
+struct ObserverPair {
     observers: [Observer; 2],
     findings: [Vec<Finding>; 2],
     /// The ACKs that the node next to each was seen to look at, with what waited then.
     handled: [Vec<(MessageId, Vec<MessageId>)>; 2],
     /// How much they miss, and their chance to.
-    missing: f64,
+    miss_probability: f64,
     rng: Rng,
 }
 
-impl Taps {
+impl ObserverPair {
     fn new(seed: u64, missing: f64) -> Self {
         Self {
             observers: [0, 1].map(|_| {
-                let mut observer = Observer::new(Limits::default());
-                observer.follow_acks();
+                let mut observer = Observer::new(ObserverLimits::default());
+                observer.track_handled_acks();
                 observer
             }),
             findings: [Vec::new(), Vec::new()],
             handled: [Vec::new(), Vec::new()],
-            missing,
+            miss_probability: missing,
             rng: Rng::new(seed ^ 0xCA7),
         }
     }
 
     fn observe(&mut self, node: usize, from: usize, number: u64, now: Time, bytes: &[u8]) {
-        if !self.rng.chance(self.missing) {
+        if !self.rng.chance(self.miss_probability) {
             let (mut plain, mut messages) = (bytes.to_vec(), MessageBuffer::default());
             cipher::decrypt(&mut plain);
             let content = messages.read(&plain, None);
@@ -183,7 +201,7 @@ impl Taps {
         let own = self.side(node);
         while let Some(handled) = self.observers[node].poll_handled_ack(ConversationId(0)) {
             if Some(handled.side) == own {
-                self.handled[node].push((handled.id, handled.waiting));
+                self.handled[node].push((handled.id, handled.retransmit_queue));
             }
         }
     }
@@ -191,9 +209,9 @@ impl Taps {
     /// What was found at both taps.
     fn findings(&mut self) -> Vec<Finding> {
         for node in [0, 1] {
-            assert!(self.observers[node].finish(LENGTH));
+            assert!(self.observers[node].finish(RUN_LENGTH));
             self.findings[node].extend(std::iter::from_fn(|| self.observers[node].poll_finding()));
-            assert_eq!(self.observers[node].lost_findings(), 0);
+            assert_eq!(self.observers[node].dropped_findings(), 0);
         }
         self.findings.concat()
     }
@@ -206,50 +224,50 @@ impl Taps {
 }
 
 /// Taps that see all, taps that do not, and the truth.
-struct Watch {
+struct ObserverCheck {
     seed: u64,
-    whole: Taps,
-    partial: Taps,
-    compare: Compare,
+    complete: ObserverPair,
+    partial: ObserverPair,
+    compare: CompareMode,
     /// Dumps that were equal, and the entries in them.
     compared: (u64, u64),
     /// The ACKs that each node has looked at, by its own account.
     handled: [Vec<(MessageId, Vec<MessageId>)>; 2],
     /// How many dumps of a bcnet node were looked at, and the ACKs that it was seen to have and had not.
-    phantoms: (u64, u64),
-    truth: Truth,
+    phantom_acks: (u64, u64),
+    truth: GroundTruth,
 }
 
-impl Watch {
-    fn new(seed: u64, compare: &Compare) -> Self {
+impl ObserverCheck {
+    fn new(seed: u64, compare: &CompareMode) -> Self {
         Self {
             seed,
-            whole: Taps::new(seed, 0.0),
-            partial: Taps::new(seed, 0.05),
+            complete: ObserverPair::new(seed, 0.0),
+            partial: ObserverPair::new(seed, 0.05),
             compare: *compare,
             compared: (0, 0),
             handled: [Vec::new(), Vec::new()],
-            phantoms: (0, 0),
-            truth: Truth::default(),
+            phantom_acks: (0, 0),
+            truth: GroundTruth::default(),
         }
     }
 }
 
-impl Watch {
+impl ObserverCheck {
     /// A bcnet node has no ACK that it has sent, from its first datagram on.
-    fn look_for_phantoms(&mut self, node: usize, engine: &Node, now: Time) {
-        let (Node::Bcnet(_), Some(side)) = (engine, self.whole.side(node)) else { return };
+    fn count_phantom_acks(&mut self, node: usize, engine: &EitherEngine, now: Time) {
+        let (EitherEngine::Bcnet(_), Some(side)) = (engine, self.complete.side(node)) else { return };
         let Some(own) = engine.queues(PEERS[node], now) else { return };
-        let seen = self.whole.observers[node].queues(ConversationId(0), side, now).expect("known");
-        self.phantoms.0 += 1;
+        let seen = self.complete.observers[node].queues(ConversationId(0), side, now).expect("known");
+        self.phantom_acks.0 += 1;
         let is_there = |ack: &&QueuedAck| own.acks.iter().any(|own| own.id == ack.id);
-        self.phantoms.1 += (seen.acks.len() - seen.acks.iter().filter(is_there).count()) as u64;
+        self.phantom_acks.1 += (seen.acks.len() - seen.acks.iter().filter(is_there).count()) as u64;
     }
 
     /// Returns how many ACKs were seen to be looked at, as they were, and of how many it was seen what waited then: an ACK that
     /// comes less than a tick before the node sends something new may have been read before or after.
-    fn handled_alike(&self) -> [usize; 2] {
-        let nodes = self.handled.iter().zip(&self.whole.handled).enumerate();
+    fn count_matching_acks(&self) -> [usize; 2] {
+        let nodes = self.handled.iter().zip(&self.complete.handled).enumerate();
         nodes
             .map(|(node, (own, seen))| {
                 for (place, (own, seen)) in own.iter().zip(seen).enumerate() {
@@ -264,38 +282,39 @@ impl Watch {
     }
 }
 
-impl Watcher for Watch {
-    fn sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
-        self.truth.sent(node, number, now, bytes, arrives);
-        self.whole.observe(node, node, number, now, bytes);
+impl PairObserver for ObserverCheck {
+    fn on_sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
+        self.truth.on_sent(node, number, now, bytes, arrives);
+        self.complete.observe(node, node, number, now, bytes);
         self.partial.observe(node, node, number, now, bytes);
     }
 
-    fn arrived(&mut self, node: usize, number: u64, now: Time, bytes: &[u8]) {
-        self.whole.observe(node, 1 - node, number, now, bytes);
+    fn on_arrived(&mut self, node: usize, number: u64, now: Time, bytes: &[u8]) {
+        self.complete.observe(node, 1 - node, number, now, bytes);
         self.partial.observe(node, 1 - node, number, now, bytes);
     }
 
-    fn serviced(&mut self, node: usize, engine: &mut Node, sent: bool, now: Time) {
-        self.truth.serviced(node, now);
+    fn on_serviced(&mut self, node: usize, engine: &mut EitherEngine, sent: bool, now: Time) {
+        self.truth.on_serviced(node, now);
         self.handled[node].extend(engine.handled_acks());
-        self.look_for_phantoms(node, engine, now);
-        let settled = self.compare == Compare::Exactly || now > SETTLED;
-        if self.compare == Compare::No || !settled || !(sent || now.as_micros().is_multiple_of(5)) {
+        self.count_phantom_acks(node, engine, now);
+        let settled = self.compare == CompareMode::Exactly || now > COMPARE_AFTER;
+        if self.compare == CompareMode::Nothing || !settled || !(sent || now.as_micros().is_multiple_of(5)) {
             return;
         }
-        let (Some(own), Some(side)) = (engine.queues(PEERS[node], now), self.whole.side(node)) else {
+        let (Some(own), Some(side)) = (engine.queues(PEERS[node], now), self.complete.side(node)) else {
             return;
         };
-        let seen = self.whole.observers[node].queues(ConversationId(0), side, now).expect("known");
+        let seen = self.complete.observers[node].queues(ConversationId(0), side, now).expect("known");
         let place = || format!("seed {} node {node} at {now}", self.seed);
         match self.compare {
-            Compare::Exactly => {
-                assert_eq!(own.to_string(), Queues { peer: own.peer, ..seen }.to_string(), "{}", place());
+            CompareMode::Exactly => {
+                assert_eq!(own.to_string(), PeerQueues { peer: own.peer, ..seen }.to_string(), "{}", place());
             }
             _ => {
-                let numbers =
-                    |queues: &Queues| queues.retransmit.iter().map(|m| (key(m.id), m.repeats)).collect();
+                let numbers = |queues: &PeerQueues| {
+                    queues.retransmit.iter().map(|m| (truth_key(m.id), m.retransmissions)).collect()
+                };
                 let (own, seen): (BTreeSet<_>, BTreeSet<_>) = (numbers(&own), numbers(&seen));
                 assert_eq!(own, seen, "{}", place());
             }
@@ -307,19 +326,19 @@ impl Watcher for Watch {
 
 /// How often each cause was told, by what it really was.
 #[derive(Debug, Default)]
-struct Causes(BTreeMap<(RetransmitCause, RetransmitCause), u64>);
+struct CauseMatrix(BTreeMap<(RetransmitCause, RetransmitCause), u64>);
 
-impl Causes {
-    fn add(&mut self, taps: &Taps, truth: &Truth) {
+impl CauseMatrix {
+    fn add(&mut self, taps: &ObserverPair, truth: &GroundTruth) {
         for finding in taps.findings.iter().flatten() {
-            if let What::Retransmission { about, cause, .. } = finding.what {
-                let really = truth.causes[&(finding.mark, key(about.id))];
+            if let FindingKind::Retransmission { about, cause, .. } = finding.kind {
+                let really = truth.causes[&(finding.mark, truth_key(about.id))];
                 *self.0.entry((really, cause)).or_default() += 1;
             }
         }
     }
 
-    fn share(&self) -> f64 {
+    fn accuracy(&self) -> f64 {
         let right: u64 = self.0.iter().filter(|((really, told), _)| really == told).map(|(_, n)| n).sum();
         right as f64 / self.0.values().sum::<u64>() as f64
     }
@@ -327,29 +346,29 @@ impl Causes {
 
 /// What really happened to reliable messages and their ACKs.
 #[derive(Default)]
-struct Truth {
+struct GroundTruth {
     /// How often each message of each node was sent.
-    sends: BTreeMap<(usize, Key), u32>,
+    sends: BTreeMap<(usize, TruthKey), u32>,
     /// When ACKs of a node's message were sent, and when they arrived if they did.
-    acks: BTreeMap<(usize, Key), Vec<Passed>>,
+    acks: BTreeMap<(usize, TruthKey), Vec<SentAndArrived>>,
     /// When each node read its socket last.
-    read: [Time; 2],
+    last_read: [Time; 2],
     /// Why a message was sent again in the datagram with this number.
-    causes: BTreeMap<(u64, Key), RetransmitCause>,
+    causes: BTreeMap<(u64, TruthKey), RetransmitCause>,
     /// The datagrams with an ACK that was sent before.
-    repeated: BTreeSet<(u64, Key)>,
+    repeated_acks: BTreeSet<(u64, TruthKey)>,
 }
 
-type Key = (u8, u16, Option<u8>);
+type TruthKey = (u8, u16, Option<u8>);
 /// When something was sent, and when it arrived if it did.
-type Passed = (Time, Option<Time>);
+type SentAndArrived = (Time, Option<Time>);
 
-fn key(id: MessageId) -> Key {
-    (id.channel as u8, id.seq.0, id.part)
+fn truth_key(id: MessageId) -> TruthKey {
+    (id.channel as u8, id.seq.0, id.fragment)
 }
 
-impl Truth {
-    fn sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
+impl GroundTruth {
+    fn on_sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
         let mut plain = bytes.to_vec();
         cipher::decrypt(&mut plain);
         let datagram = Datagram::parse(&plain, None).expect("an engine sent it");
@@ -359,26 +378,26 @@ impl Truth {
                 if datagram.sender() == PeerId::UNASSIGNED {
                     continue;
                 }
-                let acks = self.acks.entry((1 - node, key(ack.id))).or_default();
+                let acks = self.acks.entry((1 - node, truth_key(ack.id))).or_default();
                 if !acks.is_empty() {
-                    self.repeated.insert((number, key(ack.id)));
+                    self.repeated_acks.insert((number, truth_key(ack.id)));
                 }
                 acks.push((now, arrives));
             } else if let Some(id) = message.id() {
-                let sends = self.sends.entry((node, key(id))).or_default();
+                let sends = self.sends.entry((node, truth_key(id))).or_default();
                 *sends += 1;
                 if *sends > 1 {
-                    let cause = self.cause(node, key(id));
-                    self.causes.insert((number, key(id)), cause);
+                    let cause = self.cause(node, truth_key(id));
+                    self.causes.insert((number, truth_key(id)), cause);
                 }
             }
         }
     }
 
     /// A message is sent again: no ACK of it was read.
-    fn cause(&self, node: usize, key: Key) -> RetransmitCause {
+    fn cause(&self, node: usize, key: TruthKey) -> RetransmitCause {
         let acks = self.acks.get(&(node, key)).map_or(&[][..], Vec::as_slice);
-        let unread = |(_, arrives): &Passed| arrives.is_some_and(|at| at > self.read[node]);
+        let unread = |(_, arrives): &SentAndArrived| arrives.is_some_and(|at| at > self.last_read[node]);
         if acks.iter().any(unread) {
             RetransmitCause::AckLate
         } else if acks.is_empty() {
@@ -388,17 +407,19 @@ impl Truth {
         }
     }
 
-    fn serviced(&mut self, node: usize, now: Time) {
-        self.read[node] = now;
+    fn on_serviced(&mut self, node: usize, now: Time) {
+        self.last_read[node] = now;
     }
 
     /// What was told by taps that miss something is true all the same.
     fn assert_happened(&self, finding: &Finding, seed: u64) {
-        let happened = match finding.what {
-            What::Retransmission { about, .. } | What::DuplicateDelivery { about } => {
-                self.causes.contains_key(&(finding.mark, key(about.id)))
+        let happened = match finding.kind {
+            FindingKind::Retransmission { about, .. } | FindingKind::DuplicateDelivery { about } => {
+                self.causes.contains_key(&(finding.mark, truth_key(about.id)))
             }
-            What::StaleAck { about, .. } => self.repeated.contains(&(finding.mark, key(about.id))),
+            FindingKind::StaleAck { about, .. } => {
+                self.repeated_acks.contains(&(finding.mark, truth_key(about.id)))
+            }
             _ => true,
         };
         assert!(happened, "seed {seed}: it did not happen: {finding:?}");
@@ -419,6 +440,6 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// By then an observer knows that a host hears more than a stock host would.
-const SETTLED: Time = Time::from_micros(10_000_000);
+const COMPARE_AFTER: Time = Time::from_micros(10_000_000);
 /// How long each run is.
-const LENGTH: Time = Time::from_micros(40_000_000);
+const RUN_LENGTH: Time = Time::from_micros(40_000_000);

@@ -2,12 +2,12 @@
 //! its queues, and frames that may be left out.
 
 mod arrivals;
-mod bench;
 mod checks;
 mod connection;
-mod model;
+mod harness;
 mod predictions;
 mod quirks;
+mod reference_model;
 mod robust;
 mod skipping;
 mod timelines;

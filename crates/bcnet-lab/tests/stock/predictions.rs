@@ -1,11 +1,14 @@
 //! What follows from the rules, row by row. P1, P2, P3 and P7 are in [`checks`](super::checks).
 
-use bcnet_lab::stock::{ACK_ENTRY_BYTES, Gate, Lengths, Params, Stock};
+use bcnet_lab::stock::{ACK_ENTRY_BYTES, AckGate, Params, QueueLengths, StockEngine};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Quality, Time};
+use bcnet_transport::{DeliveryMode, Time};
 
-use super::bench::{Bench, PEER, Pair, ack, address, at, control, game, name, part, plain, quiet};
-use super::checks::{CHECKS, chatter};
+use super::checks::{CHECKS, send_ten_per_second};
+use super::harness::{
+    PEER, StockHarness, StockPair, ack, address, at, control, game, identity, part, without_cipher,
+    without_timers,
+};
 
 /// Which checks fail with changed constants: all of those that the change can reach.
 #[test]
@@ -13,8 +16,8 @@ fn changed_constants_break_the_predictions() {
     let stock = Params::default;
     let changes = [
         ("8 sends", Params { last_ack: 8, ..stock() }, &["P1", "P3", "P7"][..]),
-        ("gate off", Params { gate: Gate::Always, ..stock() }, &["P1", "P2", "P7"]),
-        ("gate shut", Params { gate: Gate::Never, ..stock() }, &["P1", "P2", "P3", "P7"]),
+        ("gate off", Params { gate: AckGate::Always, ..stock() }, &["P1", "P2", "P7"]),
+        ("gate shut", Params { gate: AckGate::Never, ..stock() }, &["P1", "P2", "P3", "P7"]),
         ("ACK step", Params { ack_step: 0.7, ..stock() }, &["P1", "P2", "P3", "P7"]),
         ("4 free sends", Params { free_acks: 4, ..stock() }, &["P1", "P7"]),
     ];
@@ -29,42 +32,43 @@ fn changed_constants_break_the_predictions() {
 }
 
 /// A client that is connected and whose outbox is empty, at 10 s.
-fn settled_client() -> Bench {
+fn settled_client() -> StockHarness {
     let own = *address(2).ip();
-    let client = Stock::connect(plain(quiet()), address(1), own, 0xA5F, &[], Time::ZERO);
-    let mut bench = Bench::new(client, 1000);
+    let client =
+        StockEngine::connect(without_cipher(without_timers()), address(1), own, 0xA5F, &[], Time::ZERO);
+    let mut bench = StockHarness::new(client, 1000);
     let host = PeerId::HOST;
-    bench.then(0.01, |stock, now| stock.inject(host, &control(0x03, 0, &[2]), now));
-    bench.then(0.02, |stock, now| stock.inject(host, &ack(0, 2), now));
-    bench.then(0.03, |stock, now| stock.identify(&[0x41, 0], now));
-    bench.then(0.04, |stock, now| stock.inject(host, &ack(1, 2), now));
-    chatter(&mut bench, 1.0, 10.0);
-    assert_eq!(bench.counts(host), []);
+    bench.run_before(0.01, |stock, now| stock.inject(host, &control(0x03, 0, &[2]), now));
+    bench.run_before(0.02, |stock, now| stock.inject(host, &ack(0, 2), now));
+    bench.run_before(0.03, |stock, now| stock.identify(&[0x41, 0], now));
+    bench.run_before(0.04, |stock, now| stock.inject(host, &ack(1, 2), now));
+    send_ten_per_second(&mut bench, 1.0, 10.0);
+    assert_eq!(bench.ack_send_counts(host), []);
     bench.sent.clear();
     bench
 }
 
 #[test]
-fn p4_a_goodbye_goes_before_the_acks_it_thaws() {
+fn p4_disconnect_precedes_the_acks_it_releases() {
     let mut bench = settled_client();
-    bench.then(10.1, |stock, now| stock.inject(PeerId::HOST, &game(39, b"a"), now));
-    bench.then(10.1, |stock, now| stock.inject(PeerId::HOST, &game(40, b"b"), now));
-    bench.then(14.0, |stock, now| stock.leave(now)).run(14.1);
-    assert_eq!(bench.times(), [10_101, 10_768, 11_435, 14_000]);
+    bench.run_before(10.1, |stock, now| stock.inject(PeerId::HOST, &game(39, b"a"), now));
+    bench.run_before(10.1, |stock, now| stock.inject(PeerId::HOST, &game(40, b"b"), now));
+    bench.run_before(14.0, |stock, now| stock.leave(now)).run(14.1);
+    assert_eq!(bench.send_times_ms(), [10_101, 10_768, 11_435, 14_000]);
     let acks = [[1, 39, 0, 0], [1, 40, 0, 0]].concat();
     assert!(bench.sent[..3].iter().all(|(_, bytes)| bytes[2..] == acks));
     let goodbye = [&[2, 3, 0x05, 0x0A, 0xC0, 2, 0, 2, 10, 0, 0, 2][..], &acks].concat();
     assert_eq!((bench.sent[3].1.len(), &bench.sent[3].1), (20, &goodbye));
-    assert_eq!(bench.counts(PeerId::HOST), [4, 4]);
+    assert_eq!(bench.ack_send_counts(PeerId::HOST), [4, 4]);
 }
 
 /// A host that told itself its name and one game message before anyone came.
 #[test]
-fn p7_the_own_entry_is_stuck_forever() {
-    let mut bench = Bench::host(Params::default());
-    bench.then(0.0, |stock, now| {
+fn p7_acks_in_the_own_entry_stay_stuck() {
+    let mut bench = StockHarness::host(Params::default());
+    bench.run_before(0.0, |stock, now| {
         stock.identify(&[0x41, 0], now);
-        stock.send(PeerId::HOST, b"x", Quality::Reliable, now).expect("made when needed");
+        stock.send(PeerId::HOST, b"x", DeliveryMode::Reliable, now).expect("made when needed");
     });
     bench.run(0.01);
     let mut dump = bench.stock.dump(PeerId::HOST).expect("own entry");
@@ -73,14 +77,14 @@ fn p7_the_own_entry_is_stuck_forever() {
                     ack[1] seq=0x0000 frag=0 below32=0 retx=1";
     assert_eq!(dump.to_string(), recorded);
     bench.run(200.0);
-    assert_eq!(bench.counts(PeerId::HOST), [3, 3]);
+    assert_eq!(bench.ack_send_counts(PeerId::HOST), [3, 3]);
 }
 
 #[test]
 fn p9_a_stuck_entry_takes_76_bytes() {
-    let mut bench = Bench::host(quiet());
+    let mut bench = StockHarness::host(without_timers());
     for seq in 0..38 {
-        bench.arrive(0.001, &game(seq, b"x"));
+        bench.inject_at(0.001, &game(seq, b"x"));
     }
     bench.run(60.0);
     assert_eq!(ACK_ENTRY_BYTES, 76);
@@ -88,12 +92,12 @@ fn p9_a_stuck_entry_takes_76_bytes() {
 }
 
 #[test]
-fn p10_127_plain_acks_or_102_of_parts_fit() {
+fn p10_datagram_holds_127_plain_or_102_fragment_acks() {
     for (part_acks, fitting, size) in [(false, 127, 510), (true, 102, 512)] {
-        let mut bench = Bench::host(quiet());
+        let mut bench = StockHarness::host(without_timers());
         for number in 0..=fitting {
             let message = if part_acks { part(9, number, 200, b"x") } else { game(number.into(), b"x") };
-            bench.arrive(0.001, &message);
+            bench.inject_at(0.001, &message);
         }
         bench.run(0.01);
         assert_eq!(bench.sent[0].1[1], fitting);
@@ -104,14 +108,14 @@ fn p10_127_plain_acks_or_102_of_parts_fit() {
 #[test]
 fn p10_38_acks_leave_358_bytes() {
     for (payload, together) in [(355, true), (356, false)] {
-        let mut bench = Bench::host(quiet());
+        let mut bench = StockHarness::host(without_timers());
         for seq in 0..38 {
-            bench.arrive(0.001, &game(seq, b"x"));
+            bench.inject_at(0.001, &game(seq, b"x"));
         }
         bench.run(0.003);
         let data = vec![0; payload];
-        bench.then(0.004, |stock, now| {
-            stock.send(PEER, &data, Quality::Unreliable, now).expect("known");
+        bench.run_before(0.004, |stock, now| {
+            stock.send(PEER, &data, DeliveryMode::Unreliable, now).expect("known");
         });
         bench.run(0.02);
         let counts: Vec<u8> = bench.sent.iter().map(|(_, bytes)| bytes[1]).collect();
@@ -120,20 +124,22 @@ fn p10_38_acks_leave_358_bytes() {
 }
 
 /// A host that sends 832 bytes in three parts, the first beside an ACK.
-fn three_parts(params: Params) -> Bench {
-    let mut bench = Bench::host(params);
-    bench.arrive(0.002, &game(0, b"x")).run(0.003);
+fn send_three_fragments(params: Params) -> StockHarness {
+    let mut bench = StockHarness::host(params);
+    bench.inject_at(0.002, &game(0, b"x")).run(0.003);
     let payload: Vec<u8> = (0..832_u32).map(|i| i as u8).collect();
-    bench.then(0.004, |stock, now| stock.send(PEER, &payload, Quality::Reliable, now).expect("known"));
+    bench.run_before(0.004, |stock, now| {
+        stock.send(PEER, &payload, DeliveryMode::Reliable, now).expect("known")
+    });
     bench.run(0.01);
     bench
 }
 
 #[test]
-fn p11_832_bytes_leave_in_418_and_441() {
-    let bench = three_parts(quiet());
+fn p11_832_bytes_are_sent_in_datagrams_of_418_and_441() {
+    let bench = send_three_fragments(without_timers());
     let sizes: Vec<usize> = bench.sent.iter().map(|(_, bytes)| bytes.len()).collect();
-    assert_eq!((sizes, bench.times()), (vec![418, 441], vec![6, 9]));
+    assert_eq!((sizes, bench.send_times_ms()), (vec![418, 441], vec![6, 9]));
     let (first, second) = (&bench.sent[0].1, &bench.sent[1].1);
     assert_eq!(first[..13], [1, 2, 0x01, 0, 0, 0, 0x32, 0x9C, 0xA1, 0, 0, 0, 3]);
     assert_eq!(second[..8], [1, 2, 0x32, 0x9C, 0xA1, 0, 0, 1]);
@@ -143,13 +149,13 @@ fn p11_832_bytes_leave_in_418_and_441() {
 }
 
 #[test]
-fn p12_plain_acks_never_clear_parts() {
-    let mut bench = three_parts(quiet());
+fn p12_plain_acks_never_clear_fragments() {
+    let mut bench = send_three_fragments(without_timers());
     for _ in 0..3 {
-        bench.arrive(0.02, &ack(0, 0));
+        bench.inject_at(0.02, &ack(0, 0));
     }
     bench.run(31.5);
-    let resent = |bench: &Bench, index: u8| -> Vec<u64> {
+    let resent = |bench: &StockHarness, index: u8| -> Vec<u64> {
         let holds = |bytes: &[u8]| bytes[2] == 0x32 && bytes[7] == index;
         let times = bench.sent.iter().filter(|(_, bytes)| holds(bytes)).map(|(time, _)| time.as_micros());
         times.filter(|micros| *micros > 500_000).map(|micros| micros / 1000).collect()
@@ -159,23 +165,32 @@ fn p12_plain_acks_never_clear_parts() {
     let lag = |index: u8| resent(&bench, index)[0] - resent(&bench, 0)[0];
     assert_eq!((lag(1), lag(2)), (3, 6));
     bench.run(91.0);
-    assert_eq!(bench.stock.tally().retransmits, 3 * 30);
+    assert_eq!(bench.stock.stock_counters().retransmits, 3 * 30);
     bench.run(359.0);
     assert_eq!(bench.stock.dump(PEER).expect("known").retx.len(), 3);
     bench.run(362.0);
-    assert_eq!(bench.stock.tally().retransmits, 3 * 119);
-    assert_eq!((bench.stock.dump(PEER).expect("known").retx, bench.stock.tally().given_up), (vec![], 3));
+    assert_eq!(bench.stock.stock_counters().retransmits, 3 * 119);
+    assert_eq!(
+        (bench.stock.dump(PEER).expect("known").retx, bench.stock.stock_counters().given_up),
+        (vec![], 3)
+    );
 }
 
 /// Quirk: raw window.
 #[test]
 fn p14_the_window_is_a_plain_difference() {
-    let mut bench = Bench::new(Stock::host(plain(Params { gate: Gate::Always, ..quiet() })), 1);
+    let mut bench = StockHarness::new(
+        StockEngine::host(without_cipher(Params { gate: AckGate::Always, ..without_timers() })),
+        1,
+    );
     deliver_up_to(&mut bench, 1);
     for (seq, accepted) in [(0, false), (0x4001, false), (0xFFFF, false), (0x4000, true), (1, true)] {
         assert_eq!(is_accepted(&mut bench, seq), accepted, "{seq:#X} with 1 expected");
     }
-    let mut bench = Bench::new(Stock::host(plain(Params { gate: Gate::Always, ..quiet() })), 1);
+    let mut bench = StockHarness::new(
+        StockEngine::host(without_cipher(Params { gate: AckGate::Always, ..without_timers() })),
+        1,
+    );
     deliver_up_to(&mut bench, 0xFFFE);
     let rejected = [0xBFFE, 0xC000, 0xFFFD].map(|seq| (seq, false));
     let accepted = [0xBFFD, 0, 0x7FFF, 0xFFFF, 0xFFFE].map(|seq| (seq, true));
@@ -189,7 +204,7 @@ fn p14_the_window_is_a_plain_difference() {
 #[test]
 fn p14_a_cookie_is_acknowledged_and_leaves_no_trace() {
     for first in (0x4000..0xC000_u32).step_by(0x100) {
-        let mut bench = Bench::new(Stock::host(plain(quiet())), 60);
+        let mut bench = StockHarness::new(StockEngine::host(without_cipher(without_timers())), 60);
         for seq in first..first + 4 {
             let seq = u16::try_from(seq).expect("a number");
             assert!(!is_accepted(&mut bench, seq), "{seq:#X} is kept");
@@ -200,14 +215,14 @@ fn p14_a_cookie_is_acknowledged_and_leaves_no_trace() {
         bench.stock.inject(PEER, &game(1, b"second"), at(0.0));
         bench.run(60.0);
         assert_eq!(bench.payloads(), [b"first".to_vec(), b"second".to_vec()]);
-        assert_eq!(bench.stock.tally().delivered, 2);
+        assert_eq!(bench.stock.stock_counters().delivered, 2);
     }
 }
 
 /// T-76: as in `mixing`, the original collects parts by number alone. Cookies between the parts of messages, one with the
 /// number of a part that comes at the same time too, are joined with nothing, and every queue is empty in the end.
 #[test]
-fn mixing_cookies_with_parts_leaves_no_trace() {
+fn mixing_cookies_with_fragments_leaves_no_trace() {
     for number in (0x4000..0xC000_u16).step_by(0x1000) {
         let mut bench = settled_client();
         let messages = [
@@ -223,35 +238,35 @@ fn mixing_cookies_with_parts_leaves_no_trace() {
         for message in &messages {
             bench.stock.inject(PeerId::HOST, message, at(10.0));
         }
-        chatter(&mut bench, 10.1, 30.0);
+        send_ten_per_second(&mut bench, 10.1, 30.0);
         assert_eq!(bench.payloads(), [b"one whole".to_vec(), b"this too".to_vec()], "{number:#X}");
-        let lengths = bench.stock.lengths(PeerId::HOST).expect("the host");
+        let lengths = bench.stock.queue_lengths(PeerId::HOST).expect("the host");
         assert_eq!((lengths.acks, lengths.retx, lengths.first), (0, 0, 0), "{number:#X}");
     }
 }
 
 /// Delivers all numbers below `expected`, slowly enough for the ACKs to be forgotten.
-pub(crate) fn deliver_up_to(bench: &mut Bench, expected: u16) {
+pub(crate) fn deliver_up_to(bench: &mut StockHarness, expected: u16) {
     for seq in 0..expected {
         bench.stock.inject(PEER, &game(seq, b"x"), at(0.0));
         if seq % 64 == 63 {
-            (0..10).for_each(|_| bench.step());
+            (0..10).for_each(|_| bench.run_frame());
         }
     }
-    bench.step();
-    assert_eq!(bench.stock.tally().delivered, expected.into());
+    bench.run_frame();
+    assert_eq!(bench.stock.stock_counters().delivered, expected.into());
 }
 
-fn is_accepted(bench: &mut Bench, seq: u16) -> bool {
-    let before = bench.stock.tally().duplicates;
+fn is_accepted(bench: &mut StockHarness, seq: u16) -> bool {
+    let before = bench.stock.stock_counters().duplicates;
     bench.stock.inject(PEER, &game(seq, b"x"), at(0.0));
-    bench.step();
-    bench.stock.tally().duplicates == before
+    bench.run_frame();
+    bench.stock.stock_counters().duplicates == before
 }
 
 #[test]
-fn p15_an_idle_pair_tells_each_other_every_five_seconds() {
-    let mut pair = Pair::joined(Params::default(), 250);
+fn p15_idle_pair_sends_keepalives_every_five_seconds() {
+    let mut pair = StockPair::joined(Params::default(), 250);
     pair.run(60.0);
     for bench in [&mut pair.host, &mut pair.client] {
         bench.sent.clear();
@@ -259,41 +274,41 @@ fn p15_an_idle_pair_tells_each_other_every_five_seconds() {
     pair.run(120.0);
     for (bench, id) in [(&pair.host, 1), (&pair.client, 2)] {
         assert!(bench.sent.iter().all(|(_, bytes)| bytes == &[id, 1, 2]), "{id}");
-        let times = bench.times();
+        let times = bench.send_times_ms();
         assert!(times.len() >= 11 && times.windows(2).all(|two| matches!(two[1] - two[0], 5000..=5004)));
     }
 }
 
 #[test]
-fn p17_one_ack_in_nine_is_of_use() {
-    let mut pair = Pair::joined(Params::default(), 250);
+fn p17_one_ack_in_nine_is_useful() {
+    let mut pair = StockPair::joined(Params::default(), 250);
     pair.run(50.0);
-    assert_eq!(pair.client.counts(PeerId::HOST), []);
-    let before = pair.host.stock.tally();
+    assert_eq!(pair.client.ack_send_counts(PeerId::HOST), []);
+    let before = pair.host.stock.stock_counters();
     for number in 0..5 {
-        pair.host.stock.send(PEER, &[number], Quality::Reliable, at(50.0)).expect("joined");
+        pair.host.stock.send(PEER, &[number], DeliveryMode::Reliable, at(50.0)).expect("joined");
     }
     for tenth in 0..80_u32 {
         let now = 50.0 + f64::from(tenth) / 10.0;
         pair.run(now);
-        pair.client.stock.send(PeerId::HOST, b"state", Quality::Unreliable, at(now)).expect("joined");
+        pair.client.stock.send(PeerId::HOST, b"state", DeliveryMode::Unreliable, at(now)).expect("joined");
     }
-    let after = pair.host.stock.tally();
+    let after = pair.host.stock.stock_counters();
     assert_eq!((after.acks_useful - before.acks_useful, after.acks_useless - before.acks_useless), (5, 40));
 }
 
 /// The recorded dumps of a join, in their own words.
 #[test]
 fn dumps_are_in_the_recorded_format() {
-    let mut bench = Bench::host(quiet());
-    bench.arrive(0.001, &name(0, 2)).arrive(0.001, &part(2, 0, 3, b"x"));
-    bench.then(0.002, |stock, now| stock.inject(PEER, &game(7, b"x"), now)).run(0.006);
-    bench.then(0.007, |stock, now| stock.send(PEER, b"x", Quality::Reliable, now).expect("known"));
+    let mut bench = StockHarness::host(without_timers());
+    bench.inject_at(0.001, &identity(0, 2)).inject_at(0.001, &part(2, 0, 3, b"x"));
+    bench.run_before(0.002, |stock, now| stock.inject(PEER, &game(7, b"x"), now)).run(0.006);
+    bench.run_before(0.007, |stock, now| stock.send(PEER, b"x", DeliveryMode::Reliable, now).expect("known"));
     bench.run(0.009);
     let expected = "[0.009] peer=2 retxQ=2 ackOutQ=3\n  retx[0] seq=0x0000 frag=0 rel=1 retx=0 intv=1.00\n  \
                     retx[1] seq=0x0000 frag=0 rel=1 retx=0 intv=1.00\n  \
                     ack[0] seq=0x0000 frag=0 below32=1 retx=1\n  \
                     ack[1] seq=0x0002 frag=1 idx=0 below32=0 retx=1\n  ack[2] seq=0x0007 frag=0 below32=0 retx=1";
     assert_eq!(bench.stock.dump(PEER).expect("known").to_string(), expected);
-    assert_eq!(bench.stock.lengths(PEER), Some(Lengths { acks: 3, retx: 2, first: 0 }));
+    assert_eq!(bench.stock.queue_lengths(PEER), Some(QueueLengths { acks: 3, retx: 2, first: 0 }));
 }

@@ -1,23 +1,23 @@
 //! Frames before the next due time change nothing: leaving them out gives the same traffic, to the byte.
 
 use bcnet_lab::Rng;
-use bcnet_lab::stock::{Params, Stock, Tally};
+use bcnet_lab::stock::{Params, StockCounters, StockEngine};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Event, Quality, Time};
+use bcnet_transport::{DeliveryMode, Event, Time};
 
-use super::bench::{PEER, address, control, datagram, millis, plain, quiet, request};
+use super::harness::{PEER, address, control, datagram, millis, request, without_cipher, without_timers};
 
 /// All that can be seen from outside.
 #[derive(Debug, PartialEq)]
-struct Record {
+struct RunRecord {
     sent: Vec<(Time, usize, Vec<u8>)>,
-    heard: Vec<(Time, usize, Event, Vec<u8>)>,
-    tallies: [Tally; 2],
+    events: Vec<(Time, usize, Event, Vec<u8>)>,
+    counters: [StockCounters; 2],
     dumps: String,
 }
 
 #[test]
-fn leaving_out_empty_frames_changes_nothing() {
+fn skipping_empty_frames_changes_nothing() {
     let mut left_out = (0, 0);
     for seed in 0..40 {
         let (every, frames) = run(seed, false);
@@ -30,25 +30,25 @@ fn leaving_out_empty_frames_changes_nothing() {
 
 /// A host and a client with loss, delay, chatter, long silences and now and then a leaver; what was seen and how many
 /// frames were run.
-fn run(seed: u64, skip: bool) -> (Record, u64) {
+fn run(seed: u64, skip: bool) -> (RunRecord, u64) {
     let mut rng = Rng::new(seed);
     let params = Params {
         cipher: false,
         address: *address(1).ip(),
-        granularity: millis([0, 0, 1, 10][rng.size(4)]),
+        granularity: millis([0, 0, 1, 10][rng.index(4)]),
         ..Params::default()
     };
     // Late on the clock a frame is less than what a float can tell apart.
-    let start = [0, 0, 3_000_000_000, 80_000_000_000][rng.size(4)];
+    let start = [0, 0, 3_000_000_000, 80_000_000_000][rng.index(4)];
     let end = start + 150_000_000;
     let ticks = [3_000, 16_667];
     let own = *address(2).ip();
-    let client = Stock::connect(params.clone(), address(1), own, 7, &[], Time::from_micros(start));
-    let mut nodes = [Stock::host(params), client];
+    let client = StockEngine::connect(params.clone(), address(1), own, 7, &[], Time::from_micros(start));
+    let mut nodes = [StockEngine::host(params), client];
     let mut flying: Vec<(u64, usize, Vec<u8>)> = Vec::new();
-    let mut plan = plan(&mut rng, start, end);
+    let mut plan = draw_actions(&mut rng, start, end);
     let mut record =
-        Record { sent: vec![], heard: vec![], tallies: Default::default(), dumps: String::new() };
+        RunRecord { sent: vec![], events: vec![], counters: Default::default(), dumps: String::new() };
     let mut frames = 0;
     let mut clock = start;
     while clock < end {
@@ -68,7 +68,7 @@ fn run(seed: u64, skip: bool) -> (Record, u64) {
             let is_tick = clock.is_multiple_of(ticks[node]);
             if is_tick && (!skip || stock.next_due().is_some_and(|due| due <= now)) {
                 frames += 1;
-                stock.service(now);
+                stock.run_frame(now);
                 collect(stock, node, now, &mut record, &mut |bytes| {
                     if !rng.chance(0.1) {
                         flying.push((clock + rng.between(1_000, 60_000), 1 - node, bytes));
@@ -79,9 +79,9 @@ fn run(seed: u64, skip: bool) -> (Record, u64) {
         let tick = |tick: &u64| (clock + 1).next_multiple_of(*tick);
         clock = ticks.iter().map(tick).min().expect("two");
     }
-    record.tallies = nodes.each_ref().map(Stock::tally);
+    record.counters = nodes.each_ref().map(StockEngine::stock_counters);
     // At the same time, whichever frame was the last: ages count from it.
-    let dump = |stock: &Stock, peer| {
+    let dump = |stock: &StockEngine, peer| {
         let dump = stock.dump_at(peer, Time::from_micros(end));
         dump.map(|dump| format!("{:?} {:?}", dump.acks, dump.retx))
     };
@@ -90,37 +90,43 @@ fn run(seed: u64, skip: bool) -> (Record, u64) {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Act {
-    Send(usize, Quality),
+enum NodeAction {
+    Send(usize, DeliveryMode),
     Name,
     Leave,
 }
 
 /// What the nodes do, the last first.
-fn plan(rng: &mut Rng, start: u64, end: u64) -> Vec<(u64, usize, Act)> {
-    let mut plan = vec![(start + 2_000_000, 1, Act::Name)];
+fn draw_actions(rng: &mut Rng, start: u64, end: u64) -> Vec<(u64, usize, NodeAction)> {
+    let mut plan = vec![(start + 2_000_000, 1, NodeAction::Name)];
     for _ in 0..rng.between(0, 40) {
-        let quality = [Quality::Reliable, Quality::Urgent, Quality::Unreliable][rng.size(3)];
+        let quality = [DeliveryMode::Reliable, DeliveryMode::Urgent, DeliveryMode::Unreliable][rng.index(3)];
         let at = rng.between(start + 3_000_000, end);
-        plan.push((at, rng.size(2), Act::Send(rng.size(900), quality)));
+        plan.push((at, rng.index(2), NodeAction::Send(rng.index(900), quality)));
     }
     if rng.chance(0.3) {
-        plan.push((rng.between(start + 3_000_000, end), 1, Act::Leave));
+        plan.push((rng.between(start + 3_000_000, end), 1, NodeAction::Leave));
     }
     plan.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
     plan
 }
 
-fn perform(stock: &mut Stock, node: usize, act: Act, now: Time) {
+fn perform(stock: &mut StockEngine, node: usize, act: NodeAction, now: Time) {
     let other = if node == 0 { PEER } else { PeerId::HOST };
     match act {
-        Act::Send(len, quality) => drop(stock.send(other, &vec![7; len], quality, now)),
-        Act::Name => stock.identify(&[0x41, 0], now),
-        Act::Leave => stock.leave(now),
+        NodeAction::Send(len, quality) => drop(stock.send(other, &vec![7; len], quality, now)),
+        NodeAction::Name => stock.identify(&[0x41, 0], now),
+        NodeAction::Leave => stock.leave(now),
     }
 }
 
-fn collect(stock: &mut Stock, node: usize, now: Time, record: &mut Record, launch: &mut impl FnMut(Vec<u8>)) {
+fn collect(
+    stock: &mut StockEngine,
+    node: usize,
+    now: Time,
+    record: &mut RunRecord,
+    launch: &mut impl FnMut(Vec<u8>),
+) {
     let (mut buffer, mut payload) = ([0; 512], Vec::new());
     while let Some(transmit) = stock.poll_transmit(&mut buffer) {
         let bytes = buffer[..transmit.len].to_vec();
@@ -128,16 +134,16 @@ fn collect(stock: &mut Stock, node: usize, now: Time, record: &mut Record, launc
         launch(bytes);
     }
     while let Some(event) = stock.poll_event(&mut payload) {
-        record.heard.push((now, node, event, payload.clone()));
+        record.events.push((now, node, event, payload.clone()));
     }
 }
 
 /// Runs only the frames that are due, up to `end` seconds; tells when the last one was.
-fn run_due(stock: &mut Stock, end: u64) -> Time {
+fn run_due(stock: &mut StockEngine, end: u64) -> Time {
     let mut last = Time::ZERO;
     while let Some(due) = stock.next_due().filter(|due| due.as_micros() < end * 1_000_000) {
         last = Time::from_micros(due.as_micros().next_multiple_of(3000));
-        stock.service(last);
+        stock.run_frame(last);
         while stock.poll_transmit(&mut [0; 512]).is_some() {}
     }
     last
@@ -145,41 +151,42 @@ fn run_due(stock: &mut Stock, end: u64) -> Time {
 
 /// It is given up between two of its retransmissions, and then nothing is left to do.
 #[test]
-fn the_frame_that_gives_a_message_up_is_due() {
-    let mut stock = Stock::host(quiet());
+fn frame_that_drops_an_expired_message_is_due() {
+    let mut stock = StockEngine::host(without_timers());
     stock.inject(PEER, &[0x02], Time::ZERO);
-    stock.service(Time::ZERO);
-    stock.send(PEER, b"x", Quality::Reliable, Time::ZERO).expect("known");
+    stock.run_frame(Time::ZERO);
+    stock.send(PEER, b"x", DeliveryMode::Reliable, Time::ZERO).expect("known");
     let last = run_due(&mut stock, 1000);
-    assert_eq!((stock.tally().given_up, stock.idle()), (1, true));
+    assert_eq!((stock.stock_counters().given_up, stock.is_idle()), (1, true));
     assert!((360_000_000..360_010_000).contains(&last.as_micros()), "{last}");
 }
 
 /// What a stranger left in the queue is thrown away in the frame after the stranger, not whenever something else is due.
 #[test]
 fn the_frame_after_a_timeout_is_due() {
-    let locked = Params { password: Some(vec![0x53, 0]), silence: Some(45.0), ..plain(quiet()) };
-    let mut stock = Stock::host(locked);
+    let locked =
+        Params { password: Some(vec![0x53, 0]), silence: Some(45.0), ..without_cipher(without_timers()) };
+    let mut stock = StockEngine::host(locked);
     let asked = datagram(0xFF, &[request(2, 7), control(0x05, 5, &[2, 10, 0, 0, 2])]);
     stock.handle_datagram(address(2), &asked, Time::ZERO);
     let last = run_due(&mut stock, 100);
-    assert_eq!((stock.tally().dropped, stock.idle()), (1, true));
+    assert_eq!((stock.stock_counters().dropped, stock.is_idle()), (1, true));
     assert!((45_000_000..45_010_000).contains(&last.as_micros()), "{last}");
 }
 
 /// A day of an idle pair takes few frames.
 #[test]
-fn an_idle_day_is_cheap() {
+fn idle_day_runs_few_frames() {
     let params = Params { silence: None, ..Params::default() };
-    let mut stock = Stock::host(params);
+    let mut stock = StockEngine::host(params);
     stock.inject(PEER, &[0x02], Time::ZERO);
     let (mut frames, mut now) = (0_u64, Time::ZERO);
     while now < Time::from_micros(86_400_000_000) {
-        stock.service(now);
+        stock.run_frame(now);
         while stock.poll_transmit(&mut [0; 512]).is_some() {}
         frames += 1;
         let due = stock.next_due().expect("a keepalive");
         now = Time::from_micros(due.as_micros().next_multiple_of(3000));
     }
-    assert!(stock.tally().datagrams > 17_000 && frames < 500_000, "{frames} frames");
+    assert!(stock.stock_counters().datagrams > 17_000 && frames < 500_000, "{frames} frames");
 }

@@ -3,44 +3,44 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_lab::Rng;
-use bcnet_proxy::{Bytes, Config, Event, Leg, Proxy, Refusal};
+use bcnet_proxy::{DatagramTarget, OutboundBytes, Proxy, ProxyConfig, ProxyEvent, RefusalReason};
 use bcnet_transport::wire::{Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq};
 
 use crate::clients::{client, events, pool};
-use crate::{Both, ack, at, connect, data, news, reply};
+use crate::{WireAndPlaintext, ack, at, connect, connect_reply, data, state_update};
 
-fn forged(rng: &mut Rng) -> SocketAddrV4 {
+fn forged_address(rng: &mut Rng) -> SocketAddrV4 {
     let number = u32::try_from(rng.between(0, 65_000 * 256 - 1)).expect("small");
     SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + number), 22101)
 }
 
 /// What the server says to whoever asks to be let in: its id, and the first question.
-fn welcome(proxy: &mut Proxy, source: u32, id: u8, millis: u64) -> bool {
-    proxy.handle_server(source, reply(PeerId(id)).from(Role::Host), at(millis)).forward.is_some()
+fn assign_id(proxy: &mut Proxy, source: u32, id: u8, millis: u64) -> bool {
+    proxy.handle_server(source, connect_reply(PeerId(id)).inbound(Role::Host), at(millis)).forward.is_some()
 }
 
 /// 150 forged requests a second for a minute. Every ten seconds somebody real comes, asks every second as games do, and
 /// needs a fifth of a second to answer.
 #[test]
-fn forged_requests_do_not_empty_the_pool() {
+fn forged_requests_do_not_exhaust_the_source_pool() {
     for size in [1, 8, 250] {
-        let mut proxy = Proxy::new(Config { sources: pool(size), ..Config::default() });
+        let mut proxy = Proxy::new(ProxyConfig { sources: pool(size), ..ProxyConfig::default() });
         let (mut rng, request) = (Rng::new(7), connect(1));
         let mut waits = Vec::new();
         let (mut source, mut is_in) = (None, false);
         for step in 0..9_000_u64 {
             let millis = step * 1000 / 150;
             proxy.handle_timeout(at(millis));
-            proxy.handle_client(forged(&mut rng), request.from(Role::Client), at(millis));
+            proxy.handle_client(forged_address(&mut rng), request.inbound(Role::Client), at(millis));
             let (round, elapsed) = (millis / 10_000, millis % 10_000);
             let who = client(u8::try_from(round).expect("few"));
             if elapsed == 0 {
                 (source, is_in) = (None, false);
             }
             if elapsed % 1_000 == 0 && source.is_none() {
-                let output = proxy.handle_client(who, request.from(Role::Client), at(millis));
-                if let Some((Leg::Server(number), _)) = output.forward {
-                    assert!(welcome(&mut proxy, number, 2, millis));
+                let output = proxy.handle_client(who, request.inbound(Role::Client), at(millis));
+                if let Some((DatagramTarget::Server(number), _)) = output.forward {
+                    assert!(assign_id(&mut proxy, number, 2, millis));
                     source = Some((number, millis));
                 }
             }
@@ -48,14 +48,22 @@ fn forged_requests_do_not_empty_the_pool() {
                 && millis >= since + 200
                 && !is_in
             {
-                assert_eq!(proxy.client(number), Some(who), "it keeps its source until it has answered");
-                proxy.handle_client(who, Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(millis));
-                let proves = |event: &Event| matches!(event, Event::Proved { client, .. } if *client == who);
+                assert_eq!(
+                    proxy.client_address(number),
+                    Some(who),
+                    "it keeps its source until it has answered"
+                );
+                proxy.handle_client(
+                    who,
+                    WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client),
+                    at(millis),
+                );
+                let proves = |event: &ProxyEvent| matches!(event, ProxyEvent::Verified { client, .. } if *client == who);
                 assert!(events(&mut proxy).iter().any(proves));
                 is_in = true;
                 waits.push(elapsed);
                 // Others are to have their turn.
-                proxy.forget(number);
+                proxy.close_source(number);
             }
             events(&mut proxy);
         }
@@ -65,10 +73,10 @@ fn forged_requests_do_not_empty_the_pool() {
 
 /// Whoever forges requests has the server's answers sent to somebody else.
 #[test]
-fn who_has_proved_nothing_is_sent_little_more_than_it_sends() {
-    let mut proxy = Proxy::new(Config { sources: pool(8), ..Config::default() });
+fn unverified_client_gets_little_more_than_it_sends() {
+    let mut proxy = Proxy::new(ProxyConfig { sources: pool(8), ..ProxyConfig::default() });
     let (request, victim) = (connect(1), client(9));
-    let answer = Both::new(PeerId::HOST, &[data(1), news(), data(2), news()]);
+    let answer = WireAndPlaintext::new(PeerId::HOST, &[data(1), state_update(), data(2), state_update()]);
     let mut sent: Vec<(u64, usize, usize)> = Vec::new();
     for second in 0..3_600_u64 {
         // Now and then it falls silent until the proxy has forgotten it.
@@ -76,11 +84,11 @@ fn who_has_proved_nothing_is_sent_little_more_than_it_sends() {
             proxy.handle_timeout(at(second * 1000));
             continue;
         }
-        let output = proxy.handle_client(victim, request.from(Role::Client), at(second * 1000));
-        let Some((Leg::Server(number), _)) = output.forward else { continue };
+        let output = proxy.handle_client(victim, request.inbound(Role::Client), at(second * 1000));
+        let Some((DatagramTarget::Server(number), _)) = output.forward else { continue };
         let mut out = 0;
         for _ in 0..20 {
-            let passed = proxy.handle_server(number, answer.from(Role::Host), at(second * 1000));
+            let passed = proxy.handle_server(number, answer.inbound(Role::Host), at(second * 1000));
             out += passed.forward.map_or(0, |(_, bytes)| bytes.as_slice().len());
         }
         sent.push((second, request.wire.len(), out));
@@ -93,28 +101,28 @@ fn who_has_proved_nothing_is_sent_little_more_than_it_sends() {
     }
     let (bytes_in, out) = sent.iter().fold((0, 0), |(i, o), (_, bytes, out)| (i + bytes, o + out));
     assert!(out <= bytes_in + 7 * 1200, "{out} for {bytes_in} in an hour");
-    assert!(proxy.refused(Refusal::Unproved) > 10_000);
+    assert!(proxy.refused(RefusalReason::Unverified) > 10_000);
 }
 
 /// A stock server puts the names of all players into the datagram that gives a client its id. To one that has proved
 /// nothing the id comes alone, after every request, and for no more bytes than any datagram.
 #[test]
-fn an_id_comes_through_without_what_there_is_with_it() {
-    let mut proxy = Proxy::new(Config { sources: pool(1), ..Config::default() });
+fn id_reply_passes_without_the_rest_of_its_datagram() {
+    let mut proxy = Proxy::new(ProxyConfig { sources: pool(1), ..ProxyConfig::default() });
     let id = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(2) }));
-    let request = MessageId { channel: Channel::Control, seq: Seq(0), part: None };
+    let request = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
     let messages = [vec![Message::Ack(Ack::new(request)), id], vec![data(1); 40]].concat();
-    let long = Both::new(PeerId::HOST, &messages);
+    let long = WireAndPlaintext::new(PeerId::HOST, &messages);
     assert!((300..=400).contains(&long.wire.len()));
     let (mut sent, mut passed) = (0, 0);
     for round in 0..1_000 {
         let request = connect(round);
         sent += request.wire.len();
-        proxy.handle_client(client(9), request.from(Role::Client), at(0));
+        proxy.handle_client(client(9), request.inbound(Role::Client), at(0));
         let mut in_round = 0;
         for repeat in 0..20 {
-            let output = proxy.handle_server(0, long.from(Role::Host), at(0));
-            let Some((Leg::Client(to), Bytes::Plain(bytes))) = output.forward else {
+            let output = proxy.handle_server(0, long.inbound(Role::Host), at(0));
+            let Some((DatagramTarget::Client(to), OutboundBytes::Plaintext(bytes))) = output.forward else {
                 assert!(repeat > 0, "the first after a request passes");
                 continue;
             };
@@ -126,52 +134,53 @@ fn an_id_comes_through_without_what_there_is_with_it() {
         passed += in_round;
     }
     assert!(passed <= sent + 1_200, "{passed} for {sent}");
-    proxy.handle_client(client(9), Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(1));
-    let whole = proxy.handle_server(0, long.from(Role::Host), at(1)).forward;
+    proxy.handle_client(client(9), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(1));
+    let whole = proxy.handle_server(0, long.inbound(Role::Host), at(1)).forward;
     assert_eq!(
         whole,
-        Some((Leg::Client(client(9)), Bytes::Wire(&long.wire))),
+        Some((DatagramTarget::Client(client(9)), OutboundBytes::Wire(&long.wire))),
         "who has proved itself hears all"
     );
 }
 
 #[test]
-fn who_uses_its_id_hears_everything() {
-    let mut proxy = Proxy::new(Config { sources: pool(8), ..Config::default() });
-    proxy.handle_client(client(1), connect(1).from(Role::Client), at(0));
+fn verified_client_gets_all_datagrams() {
+    let mut proxy = Proxy::new(ProxyConfig { sources: pool(8), ..ProxyConfig::default() });
+    proxy.handle_client(client(1), connect(1).inbound(Role::Client), at(0));
     // An id that it was not given proves nothing.
-    proxy.handle_client(client(1), Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(1));
-    assert!(welcome(&mut proxy, 0, 7, 2));
-    proxy.handle_client(client(1), Both::new(PeerId(2), &[ack(0)]).from(Role::Client), at(3));
+    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(1));
+    assert!(assign_id(&mut proxy, 0, 7, 2));
+    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(3));
     assert_eq!(events(&mut proxy).len(), 1);
-    proxy.handle_client(client(1), Both::new(PeerId(7), &[ack(0)]).from(Role::Client), at(4));
-    assert!(matches!(events(&mut proxy).as_slice(), [Event::Proved { .. }]));
-    let long = Both::from_plain(&[PeerId::HOST.0; 500]);
+    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(7), &[ack(0)]).inbound(Role::Client), at(4));
+    assert!(matches!(events(&mut proxy).as_slice(), [ProxyEvent::Verified { .. }]));
+    let long = WireAndPlaintext::from_plaintext(&[PeerId::HOST.0; 500]);
     for millis in 5..100 {
-        assert!(proxy.handle_server(0, long.from(Role::Host), at(millis)).forward.is_some());
+        assert!(proxy.handle_server(0, long.inbound(Role::Host), at(millis)).forward.is_some());
     }
 }
 
 /// S-07: through the proxy a network gets no more of answers than from a server, and in a flood who asks again is
 /// answered.
 #[test]
-fn forged_questions_flood_nobody_and_keep_nobody_from_an_answer() {
-    let mut proxy = Proxy::new(Config::default());
-    let (question, answer) = (Both::from_wire(b"\\status\\"), Both::from_wire(&[b'\\'; 420]));
+fn forged_queries_neither_amplify_nor_block_honest_answers() {
+    let mut proxy = Proxy::new(ProxyConfig::default());
+    let (question, answer) =
+        (WireAndPlaintext::from_wire(b"\\status\\"), WireAndPlaintext::from_wire(&[b'\\'; 420]));
     let (mut rng, mut answered) = (Rng::new(3), 0);
     let mut to_victims: Vec<(u64, usize)> = Vec::new();
     let mut waits = false;
     for step in 0..400_000_u64 {
         let millis = step / 20;
         let mut ask = |from: SocketAddrV4| {
-            let output = proxy.handle_client(from, question.from(Role::Client), at(millis));
-            let Some((Leg::Server(number), _)) = output.forward else { return 0 };
-            let passed = proxy.handle_server(number, answer.from(Role::Host), at(millis));
+            let output = proxy.handle_client(from, question.inbound(Role::Client), at(millis));
+            let Some((DatagramTarget::Server(number), _)) = output.forward else { return 0 };
+            let passed = proxy.handle_server(number, answer.inbound(Role::Host), at(millis));
             let bytes = passed.forward.map_or(0, |(_, bytes)| bytes.as_slice().len());
             while proxy.poll_event().is_some() {}
             bytes
         };
-        ask(forged(&mut rng));
+        ask(forged_address(&mut rng));
         if step % 10 == 0 {
             let victim = SocketAddrV4::new([198, 51, 100, (step % 251) as u8].into(), 53);
             let bytes = ask(victim);
@@ -191,31 +200,34 @@ fn forged_questions_flood_nobody_and_keep_nobody_from_an_answer() {
         to_victims.iter().filter(inside).map(|(_, bytes)| bytes).sum::<usize>()
     });
     assert!(most.max().is_some_and(|most| most <= 2_000));
-    assert!(proxy.refused(Refusal::Queries) > 300_000);
+    assert!(proxy.refused(RefusalReason::QueryLimit) > 300_000);
 }
 
 /// S-05: two that are told to ask each other would never end.
 #[test]
-fn answers_do_not_pass_to_the_server() {
-    let mut proxy = Proxy::new(Config::default());
-    let answer = Both::from_wire(b"\\echo\\status\\final\\\\queryid\\1.1");
-    let output = proxy.handle_client(client(1), answer.from(Role::Client), at(0));
-    assert_eq!((output.forward, output.answer, output.refusal), (None, None, Some(Refusal::Answer)));
+fn query_answers_are_not_forwarded_to_the_server() {
+    let mut proxy = Proxy::new(ProxyConfig::default());
+    let answer = WireAndPlaintext::from_wire(b"\\echo\\status\\final\\\\queryid\\1.1");
+    let output = proxy.handle_client(client(1), answer.inbound(Role::Client), at(0));
+    assert_eq!(
+        (output.forward, output.answer, output.refusal),
+        (None, None, Some(RefusalReason::UnsolicitedAnswer))
+    );
     assert_eq!(proxy.next_timeout(), None, "nothing is kept of it");
 }
 
 /// S-07
 #[test]
-fn list_servers_that_the_host_named_always_get_through() {
-    let mut proxy = Proxy::new(Config::default());
+fn named_list_servers_always_pass_the_query_limit() {
+    let mut proxy = Proxy::new(ProxyConfig::default());
     let master = client(200);
     proxy.set_list_servers(vec![*master.ip()]);
-    let question = Both::from_wire(b"\\status\\");
+    let question = WireAndPlaintext::from_wire(b"\\status\\");
     let mut rng = Rng::new(3);
     for millis in 0..20_000 {
-        proxy.handle_client(forged(&mut rng), question.from(Role::Client), at(millis));
+        proxy.handle_client(forged_address(&mut rng), question.inbound(Role::Client), at(millis));
         if millis % 1_000 == 0 {
-            let output = proxy.handle_client(master, question.from(Role::Client), at(millis));
+            let output = proxy.handle_client(master, question.inbound(Role::Client), at(millis));
             assert!(output.forward.is_some(), "{millis} ms: {:?}", output.refusal);
             assert!(proxy.may_answer(*master.ip(), b"\\secure\\ABCDEF", 90, at(millis)));
         }

@@ -5,70 +5,70 @@ use std::time::Duration;
 
 use bcnet_lab::stock::Params;
 use bcnet_lab::{Faults, Rng};
-use bcnet_proxy::Config;
-use bcnet_transport::Quality;
+use bcnet_proxy::ProxyConfig;
+use bcnet_transport::DeliveryMode;
 use bcnet_transport::wire::{Ack, Data, Datagram, Delivery, Message, MessageId, PeerId, Writer};
 
-use crate::net::Net;
-use crate::{CLIENT_TICK, SERVER_TICK, payload, read, seeds};
+use crate::network::ProxyNetwork;
+use crate::{CLIENT_TICK, SERVER_TICK, payload, read_payload, seeds};
 
 /// How a receiver answers parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum AckForm {
     /// With the part, as stock does.
-    Part,
+    PerFragment,
     /// Without it, one for each part.
-    Plain,
+    WholeForEachFragment,
     /// Without it, one for each payload: a part that arrives begins it anew.
     Merged,
     /// Without it, one for each payload, but only once all parts are there.
-    Whole,
+    WhenComplete,
     /// Now with the part and now without.
     Mixed,
 }
 
 /// What a node does to the ACKs of its engine, which is stock.
 #[derive(Debug)]
-pub(crate) struct Answers {
-    form: Form,
+pub(crate) struct AckRewriter {
+    form: AckForm,
     /// Each ACK leaves once for each arrival; otherwise nine times, as stock does.
     once: bool,
     /// ACKs of a datagram leave in any order.
     shuffled: Option<Rng>,
     rng: Rng,
     /// What has arrived since its ACK left.
-    fresh: BTreeSet<(bool, u16, Option<u8>)>,
-    payloads: BTreeMap<u16, Payload>,
+    new_arrivals: BTreeSet<(bool, u16, Option<u8>)>,
+    payloads: BTreeMap<u16, PayloadProgress>,
 }
 
 #[derive(Debug, Default)]
-struct Payload {
-    parts: BTreeSet<u8>,
+struct PayloadProgress {
+    fragments: BTreeSet<u8>,
     total: Option<u8>,
     last: u8,
 }
 
-impl Answers {
-    fn new(form: Form, once: bool, shuffled: bool, seed: u64) -> Self {
+impl AckRewriter {
+    fn new(form: AckForm, once: bool, shuffled: bool, seed: u64) -> Self {
         let rng = Rng::new(seed ^ 0xACC);
         let shuffled = shuffled.then(|| Rng::new(seed ^ 0x5_4FF1));
-        Self { form, once, shuffled, rng, fresh: BTreeSet::new(), payloads: BTreeMap::new() }
+        Self { form, once, shuffled, rng, new_arrivals: BTreeSet::new(), payloads: BTreeMap::new() }
     }
 
     /// Notes what has come, in the clear.
-    pub(crate) fn note(&mut self, plain: &[u8]) {
+    pub(crate) fn on_datagram(&mut self, plain: &[u8]) {
         let Ok(datagram) = Datagram::parse(plain, None) else { return };
         for message in datagram.messages() {
             let Some(id) = message.id() else { continue };
-            self.fresh.insert(key(id));
+            self.new_arrivals.insert(key(id));
             if let Message::Data(Data { delivery: Delivery::Fragment(seq, part), .. }) = message {
                 let payload = self.payloads.entry(seq.0).or_default();
-                payload.parts.insert(part.index());
+                payload.fragments.insert(part.index());
                 payload.last = part.index();
                 payload.total = payload.total.or_else(|| part.total().map(Into::into));
                 // An ACK for the payload stands for the newest part alone.
-                if matches!(self.form, Form::Merged | Form::Whole) {
-                    self.fresh
+                if matches!(self.form, AckForm::Merged | AckForm::WhenComplete) {
+                    self.new_arrivals
                         .retain(|fresh| fresh.1 != seq.0 || fresh.2.is_none_or(|part| part == payload.last));
                 }
             }
@@ -80,7 +80,7 @@ impl Answers {
         let Ok(datagram) = Datagram::parse(plain, None) else { return Some(plain.to_vec()) };
         let (acks, others): (Vec<_>, Vec<_>) =
             datagram.messages().partition(|message| matches!(message, Message::Ack(_)));
-        let mut acks: Vec<Message<'_>> = acks.into_iter().filter_map(|ack| self.answer(ack)).collect();
+        let mut acks: Vec<Message<'_>> = acks.into_iter().filter_map(|ack| self.rewrite_ack(ack)).collect();
         if let Some(rng) = &mut self.shuffled {
             for end in (1..acks.len()).rev() {
                 acks.swap(end, usize::try_from(rng.between(0, end as u64)).unwrap());
@@ -92,36 +92,36 @@ impl Answers {
         writer.finish().map(|datagram| datagram.to_vec())
     }
 
-    fn answer<'a>(&mut self, ack: Message<'a>) -> Option<Message<'a>> {
+    fn rewrite_ack<'a>(&mut self, ack: Message<'a>) -> Option<Message<'a>> {
         let Message::Ack(Ack { id, .. }) = ack else { return Some(ack) };
-        if let Some((part, payload)) = id.part.zip(self.payloads.get(&id.seq.0)) {
-            let is_whole = payload.total.is_some_and(|total| payload.parts.len() == usize::from(total));
+        if let Some((part, payload)) = id.fragment.zip(self.payloads.get(&id.seq.0)) {
+            let is_whole = payload.total.is_some_and(|total| payload.fragments.len() == usize::from(total));
             match self.form {
-                Form::Part | Form::Plain | Form::Mixed => {}
-                Form::Merged if part == payload.last => {}
-                Form::Whole if is_whole && part == payload.last => {}
-                Form::Merged | Form::Whole => return None,
+                AckForm::PerFragment | AckForm::WholeForEachFragment | AckForm::Mixed => {}
+                AckForm::Merged if part == payload.last => {}
+                AckForm::WhenComplete if is_whole && part == payload.last => {}
+                AckForm::Merged | AckForm::WhenComplete => return None,
             }
         }
-        if !self.fresh.remove(&key(id)) && self.once {
+        if !self.new_arrivals.remove(&key(id)) && self.once {
             return None;
         }
         let plain = match self.form {
-            Form::Part => false,
-            Form::Plain | Form::Merged | Form::Whole => true,
-            Form::Mixed => self.rng.chance(0.5),
+            AckForm::PerFragment => false,
+            AckForm::WholeForEachFragment | AckForm::Merged | AckForm::WhenComplete => true,
+            AckForm::Mixed => self.rng.chance(0.5),
         };
-        Some(if plain { Message::Ack(Ack::new(MessageId { part: None, ..id })) } else { ack })
+        Some(if plain { Message::Ack(Ack::new(MessageId { fragment: None, ..id })) } else { ack })
     }
 }
 
 fn key(id: MessageId) -> (bool, u16, Option<u8>) {
-    (id.channel == bcnet_transport::wire::Channel::Control, id.seq.0, id.part)
+    (id.channel == bcnet_transport::wire::Channel::Control, id.seq.0, id.fragment)
 }
 
 /// Where datagrams are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lossy {
+enum LossyHop {
     /// Between the proxy and the receiver only: the proxy is where the sender is.
     FarHop,
     BothHops,
@@ -129,93 +129,105 @@ enum Lossy {
 
 /// What came of one conversation.
 #[derive(Debug, Default)]
-struct Seen {
+struct FragmentStats {
     /// How often a part was sent at most, and how often one came to the proxy.
     sent: u32,
     arrived: u32,
     /// How many parts there were, and how many copies of them the proxy sent by itself.
-    parts: usize,
+    fragments: usize,
     copies: u64,
 }
 
 /// Large payloads from a stock sender to a receiver that answers in some way, with other traffic both ways.
-fn send_large(heal: bool, (form, once): (Form, bool), loss: f64, lossy: Lossy, seed: u64) -> Seen {
+fn send_large(
+    heal: bool,
+    (form, once): (AckForm, bool),
+    loss: f64,
+    lossy: LossyHop,
+    seed: u64,
+) -> FragmentStats {
     let what = format!("{form:?} once={once} loss={loss} {lossy:?} seed {seed}");
     let calm = Faults { delay: Duration::from_millis(15 + seed % 60), ..Faults::default() };
-    let config = Config { heal, ..Config::default() };
-    let mut net = Net::new(config, Net::stock_host(Params::default()), SERVER_TICK, calm.clone(), seed);
+    let config = ProxyConfig { heal, ..ProxyConfig::default() };
+    let mut net = ProxyNetwork::new(
+        config,
+        ProxyNetwork::stock_host(Params::default()),
+        SERVER_TICK,
+        calm.clone(),
+        seed,
+    );
     let client = net.add_stock(Params::default(), CLIENT_TICK);
     let (sender, receiver, peers) = match seed % 2 {
         0 => (0, client, [PeerId(2), PeerId::HOST]),
         _ => (client, 0, [PeerId::HOST, PeerId(2)]),
     };
-    net.answers.insert(receiver, Answers::new(form, once, seed % 4 > 1, seed));
+    net.ack_rewriters.insert(receiver, AckRewriter::new(form, once, seed % 4 > 1, seed));
     net.run(Duration::from_secs(2));
     assert_eq!(net.node(client).id(), PeerId(2), "{what}: the client is let in");
     let late = if seed % 4 > 1 { 0.1 } else { 0.0 };
     let bad = Faults { loss, reorder: late, reorder_by: Duration::from_millis(40), ..calm.clone() };
     match lossy {
-        Lossy::BothHops => net.set_faults(bad),
-        Lossy::FarHop => net.set_hop(receiver == 0, bad),
+        LossyHop::BothHops => net.set_faults(bad),
+        LossyHop::FarHop => net.set_hop_faults(receiver == 0, bad),
     }
     let (mut rng, mut large) = (Rng::new(seed), 0);
     for turn in 0..100_u32 {
         let now = net.now;
         for (node, to) in [(sender, peers[0]), (receiver, peers[1])] {
-            net.node(node).send(to, &[0x1C; 30], Quality::Unreliable, now);
+            net.node(node).send(to, &[0x1C; 30], DeliveryMode::Unreliable, now);
             if rng.chance(0.2) {
-                assert!(net.node(node).send(to, &[0x1D; 40], Quality::Reliable, now));
+                assert!(net.node(node).send(to, &[0x1D; 40], DeliveryMode::Reliable, now));
             }
         }
         if turn % 20 == 0 {
             let size = usize::try_from(rng.between(450, 2_000)).unwrap();
-            assert!(net.node(sender).send(peers[0], &payload(large, now, size), Quality::Reliable, now));
+            assert!(net.node(sender).send(peers[0], &payload(large, now, size), DeliveryMode::Reliable, now));
             large += 1;
         }
         net.run(Duration::from_millis(100));
     }
     net.run(Duration::from_secs(35));
     let got = net.delivered.iter().filter(|d| d.node == receiver && d.payload[0] == 0x19);
-    let got: Vec<u32> = got.map(|d| read(&d.payload).0).collect();
+    let got: Vec<u32> = got.map(|d| read_payload(&d.payload).0).collect();
     assert!(got.iter().copied().eq(0..large), "{what}: {got:?} of {large} arrived");
     let way = usize::from(sender == 0);
     let healed = net.proxy.players().next().map(|player| [player.up, player.down][way]).expect("a player");
-    Seen {
-        sent: net.parts[way].values().map(|part| part.sent).max().unwrap(),
-        arrived: net.parts[way].values().map(|part| part.arrived).max().unwrap(),
-        parts: net.parts[way].len(),
-        copies: healed.copies,
+    FragmentStats {
+        sent: net.fragments[way].values().map(|part| part.sent).max().unwrap(),
+        arrived: net.fragments[way].values().map(|part| part.arrived).max().unwrap(),
+        fragments: net.fragments[way].len(),
+        copies: healed.fragment_copies,
     }
 }
 
 /// The kinds of receivers: how they answer parts, and whether once for each arrival or nine times.
-const KINDS: [(Form, bool); 9] = [
-    (Form::Part, false),
-    (Form::Part, true),
-    (Form::Plain, false),
-    (Form::Plain, true),
-    (Form::Merged, false),
-    (Form::Merged, true),
-    (Form::Whole, false),
-    (Form::Whole, true),
-    (Form::Mixed, false),
+const RECEIVER_KINDS: [(AckForm, bool); 9] = [
+    (AckForm::PerFragment, false),
+    (AckForm::PerFragment, true),
+    (AckForm::WholeForEachFragment, false),
+    (AckForm::WholeForEachFragment, true),
+    (AckForm::Merged, false),
+    (AckForm::Merged, true),
+    (AckForm::WhenComplete, false),
+    (AckForm::WhenComplete, true),
+    (AckForm::Mixed, false),
 ];
 
-fn every_kind_of_receiver(seeds: std::ops::Range<u64>) {
+fn check_all_receivers(seeds: std::ops::Range<u64>) {
     for loss in [0.0, 0.05, 0.1] {
-        for lossy in [Lossy::FarHop, Lossy::BothHops] {
-            for (form, once) in KINDS {
-                let (mut total, mut broken) = (Seen::default(), 0);
+        for lossy in [LossyHop::FarHop, LossyHop::BothHops] {
+            for (form, once) in RECEIVER_KINDS {
+                let (mut total, mut broken) = (FragmentStats::default(), 0);
                 for seed in seeds.clone() {
                     let seen = send_large(true, (form, once), loss, lossy, seed);
                     // What is lost before it reaches the proxy must be sent again, whoever stands behind.
-                    broken += u32::from(seen.arrived > 3 || (lossy == Lossy::FarHop && seen.sent > 3));
+                    broken += u32::from(seen.arrived > 3 || (lossy == LossyHop::FarHop && seen.sent > 3));
                     total.sent = total.sent.max(seen.sent);
                     total.arrived = total.arrived.max(seen.arrived);
-                    total.parts += seen.parts;
+                    total.fragments += seen.fragments;
                     total.copies += seen.copies;
                 }
-                let (loss, copies) = (loss * 100.0, total.copies as f64 / total.parts as f64);
+                let (loss, copies) = (loss * 100.0, total.copies as f64 / total.fragments as f64);
                 println!(
                     "{form:?} {}, {loss} % on {lossy:?}: a part was sent {} times at most and came to the proxy {} times, which \
                      sent {copies:.1} copies of each",
@@ -231,15 +243,15 @@ fn every_kind_of_receiver(seeds: std::ops::Range<u64>) {
 
 /// T-78
 #[test]
-fn a_part_is_repeated_twice_at_most_whatever_its_receiver_answers() {
-    every_kind_of_receiver(0..seeds().end.min(8));
-    let unhealed = send_large(false, (Form::Merged, true), 0.0, Lossy::FarHop, 0);
+fn fragment_is_retransmitted_at_most_twice() {
+    check_all_receivers(0..seeds().end.min(8));
+    let unhealed = send_large(false, (AckForm::Merged, true), 0.0, LossyHop::FarHop, 0);
     assert!(unhealed.sent > 10, "without healing it is sent {} times", unhealed.sent);
 }
 
 /// T-78: the same, 200 seeds of each.
 #[test]
 #[ignore = "takes minutes; .ci/long heal runs it"]
-fn a_part_is_repeated_twice_at_most_in_200_seeds_of_each_kind() {
-    every_kind_of_receiver(0..200);
+fn fragment_is_retransmitted_at_most_twice_in_200_seeds() {
+    check_all_receivers(0..200);
 }

@@ -1,35 +1,40 @@
-//! What a client tells its caller, and where it stands.
+//! The events, states and errors of a [`Client`](super::Client).
+//!
+//! Events report what the server sent; states follow the way into the game (S-80, S-82, S-83). The names that
+//! [`ClientState::name`] and [`Event::name`] return are stable, because logs contain them.
 
 use std::fmt;
 
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{Cause, Leave, SendError};
+use bcnet_transport::{LeaveReason, RejectCause, SendError};
 
 use crate::game::{EndCode, GameError, MissionInit, ObjectId, Opcode, Species};
 use crate::message::Score;
 
-/// Where a client stands. It goes from one to the next; between [`Lobby`](Self::Lobby) and [`InGame`](Self::InGame) it
-/// goes back and forth.
+/// The state of a client.
+///
+/// A client passes the states in order. It moves back and forth only between [`Lobby`](Self::Lobby) and
+/// [`InGame`](Self::InGame).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
-    /// It asks to be let in.
+pub enum ClientState {
+    /// The client asks for admission.
     Connecting,
-    /// It was let in, and the server asks about its files.
+    /// The client was admitted, and the server checks its files.
     Checking,
-    /// The server has told what is played. The caller loads that, or not, and calls [`enter`](super::Client::enter).
+    /// The server has sent the mission to load. The caller loads it and calls [`enter`](super::Client::enter).
     Loading,
-    /// It has said that it is ready, and waits for the server to list it.
+    /// The client has reported that it is ready, and waits until the server lists it.
     Entering,
-    /// It takes part: it hears and is heard. It has no ship.
+    /// The client takes part in the game, but has no ship.
     Lobby,
-    /// It has a ship.
+    /// The client has a ship.
     InGame,
-    /// It is over.
+    /// The connection has ended.
     Gone,
 }
 
-impl State {
-    /// Returns a name for logs, which never changes.
+impl ClientState {
+    /// Returns the stable name of the state for logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,7 +49,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ClientState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connecting => "connecting",
@@ -58,246 +63,250 @@ impl fmt::Display for State {
     }
 }
 
-/// Why it is over.
+/// The reason why a connection has ended (S-83).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum End {
-    /// This side has left.
+pub enum DisconnectReason {
+    /// The client has left.
     Left,
-    /// The server has refused it or thrown it out.
+    /// The server has refused or booted the client.
     Booted(BootReason),
-    /// The server has said goodbye.
+    /// The server has sent a disconnect notice.
     HostLeft,
-    /// Nothing was heard of the server for too long.
-    HostSilent,
-    /// The server answers, but does not acknowledge what it was sent.
+    /// The server was silent for longer than the idle timeout.
+    HostTimedOut,
+    /// The server sends datagrams, but does not acknowledge those of the client.
     Undeliverable,
-    /// The server has not let it get further within the [handshake timeout](super::Options::handshake_timeout).
-    Stalled,
+    /// The server did not list the client within the [timeout](super::ClientOptions::handshake_timeout).
+    HandshakeTimedOut,
 }
 
-impl From<Leave> for End {
-    fn from(leave: Leave) -> Self {
+impl From<LeaveReason> for DisconnectReason {
+    fn from(leave: LeaveReason) -> Self {
         match leave {
-            Leave::Local => Self::Left,
-            Leave::Booted(reason) => Self::Booted(reason),
-            Leave::Silent => Self::HostSilent,
-            Leave::Undeliverable => Self::Undeliverable,
-            Leave::Disconnected | Leave::Replaced => Self::HostLeft,
+            LeaveReason::Local => Self::Left,
+            LeaveReason::Booted(reason) => Self::Booted(reason),
+            LeaveReason::Silent => Self::HostTimedOut,
+            LeaveReason::Undeliverable => Self::Undeliverable,
+            LeaveReason::Disconnected | LeaveReason::Replaced => Self::HostLeft,
         }
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Left => f.write_str("left"),
             Self::Booted(reason) => write!(f, "booted: {reason}"),
-            Self::HostLeft => f.write_str("the server has said goodbye"),
-            Self::HostSilent => f.write_str("the server is silent"),
-            Self::Undeliverable => f.write_str("the server does not acknowledge what it is sent"),
-            Self::Stalled => f.write_str("the server does not go on"),
+            Self::HostLeft => f.write_str("the server has closed the connection"),
+            Self::HostTimedOut => f.write_str("the server does not answer"),
+            Self::Undeliverable => f.write_str("the server does not acknowledge messages"),
+            Self::HandshakeTimedOut => {
+                f.write_str("the server did not let the client enter the game in time")
+            }
         }
     }
 }
 
-/// A question about files (S-20).
+/// A file check request of the server (S-20).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCheck {
-    /// The number of the round on the wire: 0, 1, 2, 3, 0xFF.
+    /// The round number on the wire: 0, 1, 2, 3 or 0xFF.
     pub index: u8,
-    /// The directory that is asked about.
+    /// The directory to check.
     pub directory: String,
-    /// Which of its files.
+    /// The pattern of file names to check.
     pub filter: String,
-    /// Whether directories below it are meant too.
+    /// Whether subdirectories are included.
     pub recursive: bool,
 }
 
-/// What the server says is played, before the client loads (S-25).
+/// The settings that the server sends before the client loads the mission (S-25).
 #[derive(Debug, Clone, PartialEq)]
 pub struct GameSettings {
-    /// The script of the mission.
+    /// The name of the mission script.
     pub mission: String,
-    /// The client's own slot.
+    /// The slot of this client.
     pub slot: u8,
     /// The game clock, in seconds.
     pub game_time: f32,
     /// Whether ships may collide.
     pub collisions: bool,
-    /// Whether own team mates can be hit.
+    /// Whether weapons can hit ships of the own team.
     pub friendly_fire: bool,
 }
 
-/// A ship, as it was created.
+/// A player's ship, as it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayerShip {
-    /// Whose slot it belongs to.
+    /// The slot that the ship belongs to.
     pub slot: u8,
-    /// Whose it is, if the server has told.
+    /// The owner, if the server has sent it.
     pub peer: Option<PeerId>,
-    /// Its object id.
+    /// The object id of the ship.
     pub object: ObjectId,
-    /// What kind of ship.
+    /// The class of the ship.
     pub species: Species,
 }
 
-/// Something that the server sent and that makes no sense. It had no effect.
+/// Something that a correct server never sends. It had no effect, except on a counter (S-84).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nonsense {
+pub enum ServerAnomaly {
     /// A datagram that the transport could not use.
-    Datagram(Cause),
-    /// A game message that is not whole.
+    Datagram(RejectCause),
+    /// An incomplete game message.
     Malformed(GameError),
-    /// A whole game message that speaks of what cannot be: a slot or a player that nobody can have, another's object, a
-    /// mission to load that it has not told.
+    /// A complete game message about something impossible.
+    ///
+    /// Examples are a slot or peer id out of range, an object of another slot, or a mission to load before the
+    /// settings.
     Impossible(Opcode),
 }
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for ServerAnomaly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Datagram(cause) => write!(f, "a datagram ({cause})"),
             Self::Malformed(error) => error.fmt(f),
-            Self::Impossible(opcode) => write!(f, "{opcode} of what cannot be"),
+            Self::Impossible(opcode) => write!(f, "{opcode} with impossible contents"),
         }
     }
 }
 
-/// Something that happened. Texts have no control characters.
+/// Something that happened. Texts in events have no control characters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The server has let it in.
+    /// The server has admitted the client.
     Connected {
-        /// Its own id.
+        /// The client's own peer id.
         id: PeerId,
     },
-    /// The server asks about files: [`answer`](super::Client::answer).
+    /// The server checks files. Answer with [`answer_file_check`](super::Client::answer_file_check).
     FileCheck(FileCheck),
-    /// The files are not those that the server wants. It will throw the client out.
+    /// The files differ from those that the server requires. The server will boot the client.
     FilesDiffer {
-        /// The first that differs.
+        /// The first file that differs.
         file: String,
     },
-    /// The server is content with the files.
+    /// The server accepts the files.
     FilesPassed,
-    /// The server tells what is played.
+    /// The server has sent the settings of the game.
     Settings(GameSettings),
-    /// The mission is to be loaded; then [`enter`](super::Client::enter).
+    /// The client has to load the mission, then call [`enter`](super::Client::enter).
     Load,
-    /// The server tells where and how long is played.
+    /// The server has sent the star system and the limits of the round.
     Mission(MissionInit),
-    /// The server lists this client: it takes part.
+    /// The server lists this client: it takes part now.
     Entered,
-    /// A peer tells its name; this client's own comes back, too.
+    /// A peer has a name now. The client's own name is reported, too.
     Named {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// What it calls itself.
+        /// The name of the peer.
         name: String,
     },
-    /// A peer's connection is gone, and it takes part no more.
+    /// A peer's connection has ended, so it takes part no more.
     Disconnected {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// What it called itself.
+        /// The last name of the peer.
         name: String,
-        /// Why.
-        reason: Leave,
-        /// Whether it took part until now; if not, [`Left`](Self::Left) has been told, or it never did.
+        /// The reason of the end.
+        reason: LeaveReason,
+        /// Whether the peer was listed until now. If not, [`Left`](Self::Left) came before, or it never took part.
         listed: bool,
     },
-    /// A player takes part.
+    /// A player takes part now.
     Joined {
-        /// Who.
+        /// The player's peer id.
         peer: PeerId,
-        /// What it calls itself; empty if that is not known.
+        /// The player's name; empty if it is not known.
         name: String,
     },
-    /// A player takes part no more, as the server says.
+    /// The server has removed a player from the list, so it takes part no more.
     Left {
-        /// Who.
+        /// The player's peer id.
         peer: PeerId,
-        /// What it called itself.
+        /// The player's last name.
         name: String,
     },
-    /// A player says something, or the server in its name.
+    /// A player has sent chat, or the server under a player's id.
     Chat {
-        /// Who.
+        /// The peer id of the sender.
         peer: PeerId,
-        /// What it calls itself.
+        /// The name of the sender.
         name: String,
-        /// What.
+        /// The text.
         text: String,
-        /// To its team only.
+        /// Whether the chat is for the team only.
         team: bool,
     },
-    /// The score of a player.
+    /// The score of a player was sent.
     Score {
-        /// Whose.
+        /// The player's peer id.
         peer: PeerId,
-        /// What it has.
+        /// The score.
         score: Score,
     },
-    /// The score of a team.
+    /// The score of a team was sent.
     TeamScore {
-        /// Which.
+        /// The number of the team.
         team: u8,
-        /// What it has; deaths are not told.
+        /// The score; deaths are always 0, because the server does not send them.
         score: Score,
     },
-    /// A player has lost its ship; [`players`](super::Client::players) has the scores.
+    /// A player has lost its ship. [`players`](super::Client::players) has the new scores.
     Died {
-        /// Who.
+        /// The owner of the ship.
         victim: PeerId,
-        /// Who destroyed it, if a player did.
+        /// The player that destroyed the ship, if any.
         killer: Option<PeerId>,
     },
     /// The round is over.
     RoundEnded {
-        /// Why.
+        /// The reason of the end.
         reason: EndCode,
     },
     /// The next round begins.
     RoundStarted,
-    /// A ship is there.
+    /// A ship was created.
     ShipCreated(PlayerShip),
     /// A ship explodes.
     ShipExploding {
-        /// Its object id.
+        /// The object id of the ship.
         object: ObjectId,
-        /// Its owner, if that is known.
+        /// The owner, if it is known.
         peer: Option<PeerId>,
     },
-    /// An object is gone.
+    /// An object was removed.
     ObjectDestroyed {
-        /// Its object id.
+        /// The object id.
         object: ObjectId,
-        /// Its owner, if it was a ship and that is known.
+        /// The owner, if the object was a ship and the owner is known.
         peer: Option<PeerId>,
     },
-    /// Any other game message; the buffer has it.
+    /// Any other game message; the payload buffer contains it.
     Received {
-        /// Whether it came reliably.
+        /// Whether the message was reliable.
         reliable: bool,
     },
-    /// The server says what makes no sense. Told at the 1st, 2nd, 4th, 8th … time.
-    Nonsense {
-        /// What.
-        what: Nonsense,
-        /// How often so far.
+    /// The server has sent an anomaly. Reported at the 1st, 2nd, 4th, 8th … anomaly.
+    Anomaly {
+        /// The last anomaly.
+        kind: ServerAnomaly,
+        /// The number of anomalies so far.
         count: u64,
     },
-    /// It is over. Nothing more is told.
+    /// The connection has ended. No event follows.
     Gone {
-        /// Where the client stood.
-        step: State,
-        /// Why.
-        end: End,
+        /// The state before the end.
+        state: ClientState,
+        /// The reason of the end.
+        reason: DisconnectReason,
     },
 }
 
 impl Event {
-    /// Returns a name for logs, which never changes.
+    /// Returns the stable name of the event for logs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -323,12 +332,12 @@ impl Event {
             Self::ShipExploding { .. } => "ship_exploding",
             Self::ObjectDestroyed { .. } => "object_destroyed",
             Self::Received { .. } => "received",
-            Self::Nonsense { .. } => "nonsense",
+            Self::Anomaly { .. } => "nonsense",
             Self::Gone { .. } => "gone",
         }
     }
 
-    /// Returns the point on the client's way that it tells of. `None`: it tells of others, or of what is played.
+    /// Returns the milestone that the event is, or `None` if it is about other players or the game.
     #[must_use]
     pub const fn milestone(&self) -> Option<Milestone<'_>> {
         match self {
@@ -337,18 +346,18 @@ impl Event {
             Self::Settings(settings) => Some(Milestone::Settings(settings)),
             Self::Load => Some(Milestone::Load),
             Self::Entered => Some(Milestone::Entered),
-            Self::Gone { step, end } => Some(Milestone::Gone { step: *step, end: *end }),
+            Self::Gone { state, reason } => Some(Milestone::Gone { state: *state, reason: *reason }),
             Self::FilesDiffer { .. } | Self::FilesPassed | Self::Mission(_) => None,
             Self::Named { .. } | Self::Joined { .. } | Self::Left { .. } | Self::Disconnected { .. } => None,
             Self::Score { .. } | Self::TeamScore { .. } | Self::Died { .. } => None,
             Self::RoundEnded { .. } | Self::RoundStarted => None,
             Self::ShipCreated(_) | Self::ShipExploding { .. } | Self::ObjectDestroyed { .. } => None,
-            Self::Chat { .. } | Self::Received { .. } | Self::Nonsense { .. } => None,
+            Self::Chat { .. } | Self::Received { .. } | Self::Anomaly { .. } => None,
         }
     }
 }
 
-/// A point on a client's way into the game and out of it. All that a caller must do on that way hangs on these.
+/// A step of a client into the game or out of it. The caller only has to react to these events.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Milestone<'a> {
     /// [`Event::Connected`].
@@ -363,21 +372,21 @@ pub enum Milestone<'a> {
     Entered,
     /// [`Event::Gone`].
     Gone {
-        /// Where the client stood.
-        step: State,
-        /// Why.
-        end: End,
+        /// The state before the end.
+        state: ClientState,
+        /// The reason of the end.
+        reason: DisconnectReason,
     },
 }
 
-/// Why a command was not carried out. Nothing was sent.
+/// The reason why a command was not carried out. No message was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandError {
-    /// It makes no sense where the client stands.
-    State(State),
-    /// There is no answer: nobody has asked, or the manifest does not have that round.
+    /// The command is not possible in this state.
+    WrongState(ClientState),
+    /// No answer is possible: no request is pending, or the manifest does not have that round.
     NoAnswer,
-    /// The transport does not take it.
+    /// The transport has refused the message.
     Send(SendError),
 }
 
@@ -390,8 +399,10 @@ impl From<SendError> for CommandError {
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::State(state) => write!(f, "not while {state}"),
-            Self::NoAnswer => f.write_str("no answer to that file check"),
+            Self::WrongState(state) => write!(f, "not possible in this state: {state}"),
+            Self::NoAnswer => f.write_str(
+                "no answer to the file check: no request is pending, or the manifest lacks the round",
+            ),
             Self::Send(error) => error.fmt(f),
         }
     }

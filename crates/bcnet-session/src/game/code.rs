@@ -236,7 +236,7 @@ impl Style {
             let is_set = flags & bit != 0;
             match self {
                 Self::Apart => reader.note(name, 1, Value::Flag(is_set)),
-                Self::List if is_set => reader.note_listed(names.meaning, 1, Value::Name(name)),
+                Self::List if is_set => reader.note_repeated(names.meaning, 1, Value::Name(name)),
                 Self::List => {}
             }
         }

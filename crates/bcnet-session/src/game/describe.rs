@@ -3,11 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use bcnet_transport::wire::is_shown;
+use bcnet_transport::wire::is_printable;
 
 use super::Opcode;
 use super::field::Reader;
-use super::table::read_noting;
+use super::table::read_for_description;
 
 /// A game payload, field by field.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,20 +15,20 @@ pub struct Description<'a> {
     /// Its first byte; `None` if it is empty.
     pub opcode: Option<Opcode>,
     /// What follows, in the order of the wire.
-    pub fields: Vec<Field<'a>>,
+    pub fields: Vec<PayloadField<'a>>,
     /// The field in which the payload ends too early.
     pub truncated: Option<&'static str>,
 }
 
 /// One known field of a payload.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Field<'a> {
+pub struct PayloadField<'a> {
     /// Its name. In all payloads fields of one name have one type.
     pub name: &'static str,
     /// Whether a payload may have several of that name.
-    pub listed: bool,
+    pub repeated: bool,
     /// Where it lies in the payload. Several may say something of the same bytes.
-    pub at: Range<usize>,
+    pub range: Range<usize>,
     /// What it says.
     pub value: Value<'a>,
 }
@@ -70,9 +70,9 @@ pub fn describe(payload: &[u8]) -> Description<'_> {
     let Some(opcode) = payload.first().copied().map(Opcode) else {
         return Description { opcode: None, fields: Vec::new(), truncated: None };
     };
-    let mut reader = Reader::noting(payload);
-    let truncated = read_noting(opcode, &mut reader).err().map(|cut| cut.field);
-    Description { opcode: Some(opcode), fields: reader.notes(), truncated }
+    let mut reader = Reader::recording(payload);
+    let truncated = read_for_description(opcode, &mut reader).err().map(|cut| cut.field);
+    Description { opcode: Some(opcode), fields: reader.into_fields(), truncated }
 }
 
 impl<'a> Description<'a> {
@@ -84,7 +84,7 @@ impl<'a> Description<'a> {
 }
 
 /// Text of one byte per character, as characters.
-pub fn characters(text: &[u8]) -> impl Iterator<Item = char> {
+pub fn latin1_chars(text: &[u8]) -> impl Iterator<Item = char> {
     text.iter().copied().map(char::from)
 }
 
@@ -123,9 +123,9 @@ impl fmt::Display for Value<'_> {
             Self::Packed { number, decimals } => write!(f, "{number:.*}", usize::from(*decimals)),
             Self::Raw(bits) => write!(f, "0x{bits:04X}"),
             Self::Name(name) => f.write_str(name),
-            Self::Text(text) => quoted(f, text),
+            Self::Text(text) => write_quoted(f, text),
             Self::Bytes(bytes) => {
-                let shown = bytes.get(..SHOWN_BYTES).unwrap_or(bytes);
+                let shown = bytes.get(..MAX_SHOWN_BYTES).unwrap_or(bytes);
                 shown.iter().try_for_each(|byte| write!(f, "{byte:02X}"))?;
                 f.write_str(if shown.len() < bytes.len() { "…" } else { "" })
             }
@@ -133,12 +133,12 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-fn quoted(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
+fn write_quoted(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     f.write_str("\"")?;
-    for c in characters(text) {
+    for c in latin1_chars(text) {
         match c {
             '"' | '\\' => write!(f, "\\{c}")?,
-            _ if !is_shown(c) => write!(f, "{}", c.escape_default())?,
+            _ if !is_printable(c) => write!(f, "{}", c.escape_default())?,
             _ => write!(f, "{c}")?,
         }
     }
@@ -146,4 +146,4 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
 }
 
 /// How many bytes without meaning fit a line.
-const SHOWN_BYTES: usize = 24;
+const MAX_SHOWN_BYTES: usize = 24;

@@ -15,7 +15,7 @@ pub struct GameEvent<'a> {
     /// What it happens to.
     pub related: ObjectId,
     /// What else is told. It says of which class the event is.
-    pub detail: Detail<'a>,
+    pub detail: EventDetail<'a>,
 }
 
 record! {
@@ -34,7 +34,7 @@ record! {
 
 /// What an event tells besides its head.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Detail<'a> {
+pub enum EventDetail<'a> {
     /// Nothing.
     Plain,
     /// Nothing; it is about a subsystem.
@@ -98,17 +98,17 @@ impl<'a> GameEvent<'a> {
     #[must_use]
     pub const fn class(&self) -> EventClass {
         match self.detail {
-            Detail::Plain => EventClass::PLAIN,
-            Detail::Subsystem => EventClass::SUBSYSTEM,
-            Detail::Bool(_) => EventClass::BOOL,
-            Detail::Char(_) => EventClass::CHAR,
-            Detail::Object(_) => EventClass::OBJECT,
-            Detail::Player(_) => EventClass::PLAYER,
-            Detail::Collision(_) => EventClass::COLLISION,
-            Detail::StartFiring(_) => EventClass::START_FIRING,
-            Detail::Exploding(_) => EventClass::EXPLODING,
-            Detail::Warp(_) => EventClass::WARP,
-            Detail::Other { class, .. } => class,
+            EventDetail::Plain => EventClass::PLAIN,
+            EventDetail::Subsystem => EventClass::SUBSYSTEM,
+            EventDetail::Bool(_) => EventClass::BOOL,
+            EventDetail::Char(_) => EventClass::CHAR,
+            EventDetail::Object(_) => EventClass::OBJECT,
+            EventDetail::Player(_) => EventClass::PLAYER,
+            EventDetail::Collision(_) => EventClass::COLLISION,
+            EventDetail::StartFiring(_) => EventClass::START_FIRING,
+            EventDetail::Exploding(_) => EventClass::EXPLODING,
+            EventDetail::Warp(_) => EventClass::WARP,
+            EventDetail::Other { class, .. } => class,
         }
     }
 
@@ -146,20 +146,20 @@ impl<'a> Wire<'a> for GameEvent<'a> {
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         let EventHead { class, event, source, related } = Wire::read(reader, names)?;
         let detail = match class {
-            EventClass::PLAIN => Detail::Plain,
-            EventClass::SUBSYSTEM => Detail::Subsystem,
-            EventClass::BOOL => Detail::Bool(Wire::read(reader, names!(value))?),
+            EventClass::PLAIN => EventDetail::Plain,
+            EventClass::SUBSYSTEM => EventDetail::Subsystem,
+            EventClass::BOOL => EventDetail::Bool(Wire::read(reader, names!(value))?),
             EventClass::CHAR if event == EventNumber::SET_PHASER_LEVEL => {
-                Detail::Char(PhaserLevel::read(reader, names!(value))?.0)
+                EventDetail::Char(PhaserLevel::read(reader, names!(value))?.0)
             }
-            EventClass::CHAR => Detail::Char(Wire::read(reader, names!(value))?),
-            EventClass::OBJECT => Detail::Object(Wire::read(reader, names!(object))?),
-            EventClass::PLAYER => Detail::Player(Wire::read(reader, names!(peer))?),
-            EventClass::COLLISION => Detail::Collision(Wire::read(reader, names)?),
-            EventClass::START_FIRING => Detail::StartFiring(Wire::read(reader, names!(unknown))?),
-            EventClass::EXPLODING => Detail::Exploding(Wire::read(reader, names)?),
-            EventClass::WARP => Detail::Warp(Wire::read(reader, names)?),
-            _ => Detail::Other { class, rest: Wire::read(reader, names!(rest))? },
+            EventClass::CHAR => EventDetail::Char(Wire::read(reader, names!(value))?),
+            EventClass::OBJECT => EventDetail::Object(Wire::read(reader, names!(object))?),
+            EventClass::PLAYER => EventDetail::Player(Wire::read(reader, names!(peer))?),
+            EventClass::COLLISION => EventDetail::Collision(Wire::read(reader, names)?),
+            EventClass::START_FIRING => EventDetail::StartFiring(Wire::read(reader, names!(unknown))?),
+            EventClass::EXPLODING => EventDetail::Exploding(Wire::read(reader, names)?),
+            EventClass::WARP => EventDetail::Warp(Wire::read(reader, names)?),
+            _ => EventDetail::Other { class, rest: Wire::read(reader, names!(rest))? },
         };
         Ok(Self { event, source, related, detail })
     }
@@ -167,14 +167,16 @@ impl<'a> Wire<'a> for GameEvent<'a> {
     fn write(&self, out: &mut Vec<u8>) {
         self.head().write(out);
         match &self.detail {
-            Detail::Plain | Detail::Subsystem => {}
-            Detail::Bool(value) | Detail::Char(value) | Detail::Player(value) => value.write(out),
-            Detail::Object(object) => object.write(out),
-            Detail::Collision(collision) => collision.write(out),
-            Detail::StartFiring(unknown) => unknown.write(out),
-            Detail::Exploding(exploding) => exploding.write(out),
-            Detail::Warp(warp) => warp.write(out),
-            Detail::Other { rest, .. } => rest.write(out),
+            EventDetail::Plain | EventDetail::Subsystem => {}
+            EventDetail::Bool(value) | EventDetail::Char(value) | EventDetail::Player(value) => {
+                value.write(out)
+            }
+            EventDetail::Object(object) => object.write(out),
+            EventDetail::Collision(collision) => collision.write(out),
+            EventDetail::StartFiring(unknown) => unknown.write(out),
+            EventDetail::Exploding(exploding) => exploding.write(out),
+            EventDetail::Warp(warp) => warp.write(out),
+            EventDetail::Other { rest, .. } => rest.write(out),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::describe::{Field, Value};
+use super::describe::{PayloadField, Value};
 
 /// What a payload is made of: a value that can be read from it and written into it.
 pub(crate) trait Wire<'a>: Sized {
@@ -68,27 +68,27 @@ pub(crate) struct Reader<'a> {
     payload: &'a [u8],
     at: usize,
     /// What was read so far, for those who want to show it.
-    notes: Option<Vec<Field<'a>>>,
+    fields: Option<Vec<PayloadField<'a>>>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads what is behind the opcode.
     pub(crate) const fn new(payload: &'a [u8]) -> Self {
-        Self { payload, at: OPCODE, notes: None }
+        Self { payload, at: OPCODE_LEN, fields: None }
     }
 
     /// Reads what is behind the opcode and notes all of it.
-    pub(super) fn noting(payload: &'a [u8]) -> Self {
-        Self { notes: Some(Vec::with_capacity(USUAL_FIELDS)), ..Self::new(payload) }
+    pub(super) fn recording(payload: &'a [u8]) -> Self {
+        Self { fields: Some(Vec::with_capacity(TYPICAL_FIELDS)), ..Self::new(payload) }
     }
 
-    pub(super) fn notes(self) -> Vec<Field<'a>> {
-        self.notes.unwrap_or_default()
+    pub(super) fn into_fields(self) -> Vec<PayloadField<'a>> {
+        self.fields.unwrap_or_default()
     }
 
     /// Returns whether anybody wants to know what was read.
-    pub(super) const fn is_noting(&self) -> bool {
-        self.notes.is_some()
+    pub(super) const fn is_recording(&self) -> bool {
+        self.fields.is_some()
     }
 
     /// Returns where in the payload the next field begins.
@@ -97,19 +97,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns what is behind the fields that were read.
-    pub(crate) fn left(&self) -> &'a [u8] {
+    pub(crate) fn remaining(&self) -> &'a [u8] {
         self.payload.get(self.at..).unwrap_or_default()
     }
 
     /// Takes `len` bytes.
     pub(super) fn take(&mut self, len: usize, names: &Names) -> Result<&'a [u8], Cut> {
-        let taken = self.left().get(..len).ok_or(Cut { field: names.name, at: self.at })?;
+        let taken = self.remaining().get(..len).ok_or(Cut { field: names.name, at: self.at })?;
         self.at += len;
         Ok(taken)
     }
 
     pub(super) fn array<const N: usize>(&mut self, names: &Names) -> Result<[u8; N], Cut> {
-        let taken = self.left().first_chunk().ok_or(Cut { field: names.name, at: self.at })?;
+        let taken = self.remaining().first_chunk().ok_or(Cut { field: names.name, at: self.at })?;
         self.at += N;
         Ok(*taken)
     }
@@ -122,23 +122,23 @@ impl<'a> Reader<'a> {
 
     /// The same of something that a payload may have several times.
     #[inline]
-    pub(super) fn note_listed(&mut self, name: &'static str, len: usize, value: Value<'a>) {
+    pub(super) fn note_repeated(&mut self, name: &'static str, len: usize, value: Value<'a>) {
         self.note(name, len, value);
-        self.listed();
+        self.mark_repeated();
     }
 
     /// Notes what the bytes at `at` say.
     #[inline]
     pub(super) fn note_at(&mut self, name: &'static str, at: Range<usize>, value: Value<'a>) {
-        if let Some(notes) = &mut self.notes {
-            notes.push(Field { name, listed: false, at, value });
+        if let Some(notes) = &mut self.fields {
+            notes.push(PayloadField { name, repeated: false, range: at, value });
         }
     }
 
     /// What was noted last may be in a payload several times.
-    pub(super) fn listed(&mut self) {
-        if let Some(field) = self.notes.as_mut().and_then(|notes| notes.last_mut()) {
-            field.listed = true;
+    pub(super) fn mark_repeated(&mut self) {
+        if let Some(field) = self.fields.as_mut().and_then(|notes| notes.last_mut()) {
+            field.repeated = true;
         }
     }
 }
@@ -182,7 +182,7 @@ impl<'a, const N: usize> Wire<'a> for [f32; N] {
         let mut floats = [0.0; N];
         for float in &mut floats {
             *float = f32::read(reader, names)?;
-            reader.listed();
+            reader.mark_repeated();
         }
         Ok(floats)
     }
@@ -202,7 +202,7 @@ impl<'a, const N: usize> Wire<'a> for [u8; N] {
     };
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
-        let before = reader.left();
+        let before = reader.remaining();
         let bytes = reader.array(names)?;
         reader.note(names.name, N, Value::Bytes(before.get(..N).unwrap_or_default()));
         Ok(bytes)
@@ -218,7 +218,7 @@ impl<'a> Wire<'a> for &'a [u8] {
     const KIND: &'static str = "rest";
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
-        let rest = reader.take(reader.left().len(), names)?;
+        let rest = reader.take(reader.remaining().len(), names)?;
         if !rest.is_empty() {
             reader.note(names.name, rest.len(), Value::Bytes(rest));
         }
@@ -280,7 +280,7 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     const OPTIONAL: bool = true;
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
-        if reader.left().is_empty() { Ok(None) } else { T::read(reader, names).map(Some) }
+        if reader.remaining().is_empty() { Ok(None) } else { T::read(reader, names).map(Some) }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -335,6 +335,6 @@ macro_rules! record {
 pub(crate) use record;
 
 /// The opcode is the first byte.
-pub(super) const OPCODE: usize = 1;
+pub(super) const OPCODE_LEN: usize = 1;
 /// Most payloads have no more, so that most lists of fields need not grow.
-const USUAL_FIELDS: usize = 16;
+const TYPICAL_FIELDS: usize = 16;

@@ -4,7 +4,7 @@ use super::field::{Cut, Names, Reader, Wire, names};
 
 /// One round of the file check: which files of which directory.
 #[derive(Debug)]
-pub struct Round {
+pub struct FileCheckRound {
     /// Its number on the wire.
     pub index: u8,
     /// The directory that is looked at.
@@ -16,12 +16,12 @@ pub struct Round {
 }
 
 /// S-20: the rounds of the file check, in their order.
-pub const ROUNDS: [Round; 5] = [
-    Round { index: 0, directory: "scripts/", filter: "App.pyc", recursive: false },
-    Round { index: 1, directory: "scripts/", filter: "Autoexec.pyc", recursive: false },
-    Round { index: 2, directory: "scripts/ships", filter: "*.pyc", recursive: true },
-    Round { index: 3, directory: "scripts/mainmenu", filter: "*.pyc", recursive: false },
-    Round { index: 0xFF, directory: "Scripts/Multiplayer", filter: "*.pyc", recursive: true },
+pub const FILE_CHECK_ROUNDS: [FileCheckRound; 5] = [
+    FileCheckRound { index: 0, directory: "scripts/", filter: "App.pyc", recursive: false },
+    FileCheckRound { index: 1, directory: "scripts/", filter: "Autoexec.pyc", recursive: false },
+    FileCheckRound { index: 2, directory: "scripts/ships", filter: "*.pyc", recursive: true },
+    FileCheckRound { index: 3, directory: "scripts/mainmenu", filter: "*.pyc", recursive: false },
+    FileCheckRound { index: 0xFF, directory: "Scripts/Multiplayer", filter: "*.pyc", recursive: true },
 ];
 
 /// S-21: which files a client has, by their hashes.
@@ -34,12 +34,12 @@ pub struct ChecksumResponse {
     /// The hash of the directory's name.
     pub directory: u32,
     /// The directory, and behind each directory all that are in it.
-    pub tree: Vec<Directory>,
+    pub tree: Vec<DirectoryHashes>,
 }
 
 /// A directory of the file check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Directory {
+pub struct DirectoryHashes {
     /// Its files.
     pub files: Vec<FileHash>,
     /// The hashes of the names of the directories in it.
@@ -62,10 +62,10 @@ impl<'a> Wire<'a> for ChecksumResponse {
         let round = Wire::read(reader, names!(round))?;
         let version = if round == 0 { Some(Wire::read(reader, names!(version_hash))?) } else { None };
         let directory = Wire::read(reader, names!(directory_hash))?;
-        let (mut tree, mut to_come) = (Vec::new(), 1);
-        while to_come > 0 {
-            let next = Directory::read(reader, names)?;
-            to_come = to_come - 1 + next.directories.len();
+        let (mut tree, mut remaining) = (Vec::new(), 1);
+        while remaining > 0 {
+            let next = DirectoryHashes::read(reader, names)?;
+            remaining = remaining - 1 + next.directories.len();
             tree.push(next);
         }
         Ok(Self { round, version, directory, tree })
@@ -81,28 +81,28 @@ impl<'a> Wire<'a> for ChecksumResponse {
     }
 }
 
-impl<'a> Wire<'a> for Directory {
+impl<'a> Wire<'a> for DirectoryHashes {
     const KIND: &'static str = "directory";
 
     fn read(reader: &mut Reader<'a>, _: &'static Names) -> Result<Self, Cut> {
         let count = u16::read(reader, names!(files))?;
-        reader.listed();
+        reader.mark_repeated();
         // Not more than what can follow, whatever is claimed.
-        let room = usize::from(count).min(reader.left().len() / 8);
-        let mut files = Vec::with_capacity(room);
+        let capacity = usize::from(count).min(reader.remaining().len() / 8);
+        let mut files = Vec::with_capacity(capacity);
         for _ in 0..count {
             let name = Wire::read(reader, names!(file_name))?;
-            reader.listed();
+            reader.mark_repeated();
             let content = Wire::read(reader, names!(file_hash))?;
-            reader.listed();
+            reader.mark_repeated();
             files.push(FileHash { name, content });
         }
         let count = u8::read(reader, names!(directories))?;
-        reader.listed();
+        reader.mark_repeated();
         let mut directories = Vec::new();
         for _ in 0..count {
             directories.push(Wire::read(reader, names!(directory_name))?);
-            reader.listed();
+            reader.mark_repeated();
         }
         Ok(Self { files, directories })
     }

@@ -108,9 +108,9 @@ impl<'a> Wire<'a> for PlayerScores {
         let mut scores = Vec::new();
         for _ in 0..u8::read(reader, names)? {
             let player = Wire::read(reader, names!(player))?;
-            reader.listed();
+            reader.mark_repeated();
             let score = Wire::read(reader, names!(player_score))?;
-            reader.listed();
+            reader.mark_repeated();
             scores.push(PlayerScore { player, score });
         }
         Ok(Self(scores))

@@ -14,18 +14,18 @@ impl ObjectId {
     pub const NONE: Self = Self(0);
     /// How many objects a slot can have.
     pub const PER_SLOT: u32 = 0x40000;
-    const FIRST: u32 = 0x3FFF_FFFF;
+    const FIRST_ID: u32 = 0x3FFF_FFFF;
 
     /// Returns the object of a slot with that number, which goes round.
     #[must_use]
     pub const fn new(slot: u8, index: u32) -> Self {
-        Self(Self::FIRST + slot as u32 * Self::PER_SLOT + index % Self::PER_SLOT)
+        Self(Self::FIRST_ID + slot as u32 * Self::PER_SLOT + index % Self::PER_SLOT)
     }
 
     /// Returns the slot that it belongs to, if it belongs to any.
     #[must_use]
     pub fn owner(self) -> Option<u8> {
-        let slot = self.0.checked_sub(Self::FIRST)? / Self::PER_SLOT;
+        let slot = self.0.checked_sub(Self::FIRST_ID)? / Self::PER_SLOT;
         u8::try_from(slot).ok().filter(|slot| usize::from(*slot) < crate::config::MAX_SLOTS)
     }
 

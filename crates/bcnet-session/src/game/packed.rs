@@ -15,10 +15,10 @@ impl CompressedFloat {
     pub fn new(number: f32) -> Self {
         let sign = u16::from(number.is_sign_negative()) << 15;
         let size = f64::from(number.abs());
-        let Some(decade) = (0..DECADES).find(|decade| size < top(*decade)) else {
+        let Some(decade) = (0..DECADES).find(|decade| size < decade_top(*decade)) else {
             return Self(sign | 0x7FFF);
         };
-        let (low, high) = (bottom(decade), top(decade));
+        let (low, high) = (decade_bottom(decade), decade_top(decade));
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 4095")]
         let step = ((size - low) / (high - low) * STEPS) as u16;
         Self(sign | decade << 12 | step.min(0x0FFF))
@@ -27,7 +27,7 @@ impl CompressedFloat {
     /// Returns the number that it means.
     #[must_use]
     pub fn value(self) -> f32 {
-        let (low, high) = (bottom(self.decade()), top(self.decade()));
+        let (low, high) = (decade_bottom(self.decade()), decade_top(self.decade()));
         let size = low + (high - low) * f64::from(self.0 & 0x0FFF) / STEPS;
         #[allow(clippy::cast_possible_truncation, reason = "a float has more digits than sixteen bits")]
         let size = size as f32;
@@ -52,13 +52,13 @@ impl CompressedFloat {
     }
 }
 
-fn top(decade: u16) -> f64 {
+fn decade_top(decade: u16) -> f64 {
     // The game's float is not quite 0.001, which shows in the last step.
     f64::from(0.001_f32) * 10_f64.powi(decade.into())
 }
 
-fn bottom(decade: u16) -> f64 {
-    decade.checked_sub(1).map_or(0.0, top)
+fn decade_bottom(decade: u16) -> f64 {
+    decade.checked_sub(1).map_or(0.0, decade_top)
 }
 
 impl<'a> Wire<'a> for CompressedFloat {
@@ -113,7 +113,7 @@ impl<'a> Wire<'a> for UnitVector {
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
         let vector = Self::read_bits(reader, names)?;
         for number in vector.vector() {
-            reader.note_listed(names.name, 3, Value::Packed { number, decimals: UNIT_DECIMALS });
+            reader.note_repeated(names.name, 3, Value::Packed { number, decimals: UNIT_DECIMALS });
         }
         Ok(vector)
     }
@@ -156,7 +156,7 @@ impl<'a> Wire<'a> for PackedVector {
         let length = CompressedFloat::read_bits(reader, names)?;
         let vector = Self { direction, length };
         for number in vector.vector() {
-            reader.note_listed(names.name, 5, Value::Packed { number, decimals: length.decimals() });
+            reader.note_repeated(names.name, 5, Value::Packed { number, decimals: length.decimals() });
         }
         reader.note(names.raw, 5, Value::Raw(length.0));
         Ok(vector)
@@ -186,9 +186,9 @@ impl<'a> Wire<'a> for ScaledVector {
         let [share] = reader.array(names)?;
         for part in direction.vector() {
             let number = part * f32::from(share) / 255.0;
-            reader.note_listed(names.name, 4, Value::Packed { number, decimals: UNIT_DECIMALS });
+            reader.note_repeated(names.name, 4, Value::Packed { number, decimals: UNIT_DECIMALS });
         }
-        reader.note_listed(names.raw, 4, Value::Raw(share.into()));
+        reader.note_repeated(names.raw, 4, Value::Raw(share.into()));
         Ok(Self { direction, share })
     }
 
@@ -209,7 +209,7 @@ mod tests {
 
     /// S-73: what the game was seen to make of numbers, and what texts say it makes of others.
     #[test]
-    fn numbers_have_the_codes_of_the_game() {
+    fn compressed_floats_match_the_game() {
         for (number, code, decoded) in [
             (50.0, 0x571B, 49.978),
             (6000.0, 0x78E2, 5997.802),
@@ -244,7 +244,7 @@ mod tests {
     /// What a code means becomes that code again, or one just below: the last of a decade means what the first of the
     /// next does, and a float may be a little less.
     #[test]
-    fn codes_mean_numbers_in_their_order() {
+    fn compressed_float_codes_are_monotonic() {
         for code in 0..=u16::MAX {
             let number = CompressedFloat(code).value();
             let again = CompressedFloat::new(number).0;
@@ -257,7 +257,7 @@ mod tests {
 
     /// S-74: the first ship of a capture was turned so, and its first state said this.
     #[test]
-    fn directions_are_cut_towards_zero() {
+    fn unit_vectors_truncate_towards_zero() {
         assert_eq!(UnitVector::new([0.0929, 0.8218, -0.5519]).0, [11, 104, -70]);
         assert_eq!(UnitVector::new([1.0, -1.0, 0.0]).vector(), [1.0, -1.0, 0.0]);
         let place = PackedVector { direction: UnitVector([29, 122, 12]), length: CompressedFloat(0x6195) };

@@ -147,14 +147,14 @@ pub struct GameError {
     /// The field that is wrong.
     pub field: &'static str,
     /// Where that field begins.
-    pub at: usize,
+    pub offset: usize,
     /// What is wrong with it.
-    pub reason: Reason,
+    pub reason: GameErrorReason,
 }
 
 /// What is wrong with a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum GameErrorReason {
     /// The payload ends inside it.
     Truncated,
     /// It is behind the last field.
@@ -163,11 +163,12 @@ pub enum Reason {
 
 impl GameError {
     /// There is not even an opcode.
-    pub(crate) const EMPTY: Self = Self { opcode: None, field: "opcode", at: 0, reason: Reason::Truncated };
+    pub(crate) const EMPTY: Self =
+        Self { opcode: None, field: "opcode", offset: 0, reason: GameErrorReason::Truncated };
 
     /// The payload ends inside a field.
     pub(super) const fn truncated(opcode: Opcode, Cut { field, at }: Cut) -> Self {
-        Self { opcode: Some(opcode), field, at, reason: Reason::Truncated }
+        Self { opcode: Some(opcode), field, offset: at, reason: GameErrorReason::Truncated }
     }
 }
 
@@ -176,8 +177,10 @@ impl fmt::Display for GameError {
         let Some(opcode) = self.opcode else { return f.write_str("empty payload") };
         write!(f, "{opcode}: ")?;
         match self.reason {
-            Reason::Truncated => write!(f, "ends in {}, which begins at byte {}", self.field, self.at),
-            Reason::Trailing => write!(f, "goes on behind its last field, at byte {}", self.at),
+            GameErrorReason::Truncated => {
+                write!(f, "ends in {}, which begins at byte {}", self.field, self.offset)
+            }
+            GameErrorReason::Trailing => write!(f, "goes on behind its last field, at byte {}", self.offset),
         }
     }
 }

@@ -98,12 +98,12 @@ impl StateUpdate<'_> {
     /// Returns how much power subsystems are to get: their places in the list of the ship's class, and shares of what
     /// is normal.
     pub fn powers(&self) -> impl Iterator<Item = (u8, f32)> {
-        self.power.unwrap_or_default().iter().map(|[index, power]| (*index, share_of_power(*power)))
+        self.power.unwrap_or_default().iter().map(|[index, power]| (*index, power_fraction(*power)))
     }
 }
 
 /// A full byte is 125 %, as much as a player can give. Inferred, from what 100 % is.
-fn share_of_power(byte: u8) -> f32 {
+fn power_fraction(byte: u8) -> f32 {
     f32::from(byte) * 1.25 / 255.0
 }
 
@@ -167,9 +167,9 @@ impl<'a> Wire<'a> for StateUpdate<'a> {
 }
 
 /// The bit byte of a message, and where it is.
-type Bits = Option<(u8, usize)>;
+type BitByte = Option<(u8, usize)>;
 
-fn read_position(reader: &mut Reader<'_>, bits: &mut Bits) -> Result<Position, Cut> {
+fn read_position(reader: &mut Reader<'_>, bits: &mut BitByte) -> Result<Position, Cut> {
     let place = Wire::read(reader, names!(position))?;
     let at = reader.at();
     let byte = u8::read(reader, names!(bits))?;
@@ -181,7 +181,7 @@ fn read_position(reader: &mut Reader<'_>, bits: &mut Bits) -> Result<Position, C
 }
 
 /// The flag is the next one of the bit byte, or begins it.
-fn read_cloak(reader: &mut Reader<'_>, bits: &mut Bits) -> Result<bool, Cut> {
+fn read_cloak(reader: &mut Reader<'_>, bits: &mut BitByte) -> Result<bool, Cut> {
     let (cloaked, at) = match *bits {
         Some((byte, at)) => (byte & HAS_HASH << 1 != 0, at),
         None => {
@@ -196,12 +196,12 @@ fn read_cloak(reader: &mut Reader<'_>, bits: &mut Bits) -> Result<bool, Cut> {
 }
 
 fn read_power<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 2]], Cut> {
-    let (pairs, _) = reader.left().as_chunks();
-    while !reader.left().is_empty() {
+    let (pairs, _) = reader.remaining().as_chunks();
+    while !reader.remaining().is_empty() {
         u8::read(reader, names!(powered))?;
-        reader.listed();
+        reader.mark_repeated();
         let [power] = reader.array(names!(power))?;
-        reader.note_listed("power", 1, Value::Packed { number: share_of_power(power), decimals: 2 });
+        reader.note_repeated("power", 1, Value::Packed { number: power_fraction(power), decimals: 2 });
     }
     Ok(pairs)
 }
@@ -213,7 +213,7 @@ pub(crate) fn state_head(payload: &[u8]) -> Result<StateHead, Cut> {
 
 /// S-37: takes the hash, which only a host reads, out of a state update.
 pub(crate) fn strip_hash(payload: &mut Vec<u8>) {
-    let Some(at) = hash_bit(payload) else { return };
+    let Some(at) = find_hash_bit(payload) else { return };
     if let Some(bits) = payload.get_mut(at) {
         *bits &= !HAS_HASH;
         payload.drain(at + 1..at + 1 + size_of::<u16>());
@@ -221,7 +221,7 @@ pub(crate) fn strip_hash(payload: &mut Vec<u8>) {
 }
 
 /// Returns where the bit is that says that a hash follows, if one does.
-fn hash_bit(payload: &[u8]) -> Option<usize> {
+fn find_hash_bit(payload: &[u8]) -> Option<usize> {
     let reader = &mut Reader::new(payload);
     let head = StateHead::read(reader, names!(head)).ok()?;
     if !head.flags.has(StateFlags::POSITION) {

@@ -25,11 +25,11 @@ pub enum SubsystemByte {
     /// How well it is: a share of 255.
     Condition(&'static str),
     /// The same of something of which a ship may have several.
-    Listed(&'static str),
+    Repeated(&'static str),
     /// How much power it is to get in percent, signed: what is not above 0 is off.
     Power(&'static str),
     /// The same of something of which a ship may have several.
-    ListedPower(&'static str),
+    RepeatedPower(&'static str),
     /// How a weapon is set.
     Setting(&'static str),
     /// A bit byte (S-72) with a flag of each weapon system, of which there are so many.
@@ -42,9 +42,9 @@ impl SubsystemByte {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Condition(name)
-            | Self::Listed(name)
+            | Self::Repeated(name)
             | Self::Power(name)
-            | Self::ListedPower(name)
+            | Self::RepeatedPower(name)
             | Self::Setting(name) => name,
             Self::WeaponBits(_) => "weapon_bits",
         }
@@ -55,26 +55,26 @@ impl SubsystemByte {
         match self {
             Self::WeaponBits(count) => byte >> 5 == count,
             Self::Condition(_)
-            | Self::Listed(_)
+            | Self::Repeated(_)
             | Self::Power(_)
-            | Self::ListedPower(_)
+            | Self::RepeatedPower(_)
             | Self::Setting(_) => true,
         }
     }
 
     fn note(self, reader: &mut Reader<'_>, at: usize, byte: u8) {
         let value = match self {
-            Self::Condition(_) | Self::Listed(_) => {
+            Self::Condition(_) | Self::Repeated(_) => {
                 Value::Packed { number: f32::from(byte) / 255.0, decimals: 3 }
             }
-            Self::Power(_) | Self::ListedPower(_) => {
+            Self::Power(_) | Self::RepeatedPower(_) => {
                 Value::Packed { number: f32::from(byte.cast_signed()) / 100.0, decimals: 2 }
             }
             Self::Setting(_) | Self::WeaponBits(_) => Value::Number(byte.into()),
         };
         reader.note_at(self.name(), at..at + 1, value);
-        if matches!(self, Self::Listed(_) | Self::ListedPower(_)) {
-            reader.listed();
+        if matches!(self, Self::Repeated(_) | Self::RepeatedPower(_)) {
+            reader.mark_repeated();
         }
     }
 }
@@ -83,13 +83,13 @@ impl Species {
     /// Returns what each byte about the subsystems of such a ship says, if that is known.
     #[must_use]
     pub fn subsystem_bytes(self) -> Option<Vec<SubsystemByte>> {
-        let list = list(self)?;
+        let list = subsystems_of(self)?;
         let weapons = list.iter().filter(|subsystem| subsystem.is_weapon()).count();
         let mut bytes = Vec::new();
         // The flags of all weapons are in one byte, where the first of them is.
         let mut bits = u8::try_from(weapons).ok().map(SubsystemByte::WeaponBits);
         for subsystem in list {
-            subsystem.lay_out(&mut bytes, &mut bits);
+            subsystem.append_bytes(&mut bytes, &mut bits);
         }
         Some(bytes)
     }
@@ -97,7 +97,7 @@ impl Species {
 
 /// Notes what the bytes that were read last say about subsystems, if they fit those of the species exactly.
 pub(super) fn note_subsystems(reader: &mut Reader<'_>, species: Species, bytes: &[u8]) {
-    let Some(known) = reader.is_noting().then(|| species.subsystem_bytes()).flatten() else { return };
+    let Some(known) = reader.is_recording().then(|| species.subsystem_bytes()).flatten() else { return };
     let fits = || known.iter().zip(bytes).all(|(known, byte)| known.fits(*byte));
     if known.len() == bytes.len() && fits() {
         let start = reader.at() - bytes.len();
@@ -116,8 +116,8 @@ impl Subsystem {
     }
 
     /// Adds what its bytes say.
-    fn lay_out(self, out: &mut Vec<SubsystemByte>, bits: &mut Option<SubsystemByte>) {
-        use SubsystemByte::{Condition, Listed, ListedPower, Power, Setting};
+    fn append_bytes(self, out: &mut Vec<SubsystemByte>, bits: &mut Option<SubsystemByte>) {
+        use SubsystemByte::{Condition, Power, Repeated, RepeatedPower, Setting};
         let (own, part, parts, power, setting) = match self {
             Self::Hull => return out.push(Condition("hull")),
             Self::Bridge => return out.push(Condition("bridge")),
@@ -126,11 +126,11 @@ impl Subsystem {
             }
             Self::Shields => {
                 out.extend([Condition("shields"), Power("shields_power")]);
-                return out.extend([Listed("shield_facing"); FACINGS]);
+                return out.extend([Repeated("shield_facing"); SHIELD_FACINGS]);
             }
             Self::Powered(parts) => {
-                let power = ListedPower("powered_system_power");
-                (Listed("powered_system"), "powered_system_part", parts, power, None)
+                let power = RepeatedPower("powered_system_power");
+                (Repeated("powered_system"), "powered_system_part", parts, power, None)
             }
             Self::Torpedoes(parts) => {
                 let setting = Some(Setting("torpedo_setting"));
@@ -149,7 +149,7 @@ impl Subsystem {
             }
         };
         out.push(own);
-        out.extend((0..parts).map(|_| Listed(part)));
+        out.extend((0..parts).map(|_| Repeated(part)));
         out.push(power);
         if self.is_weapon() {
             out.extend(bits.take());
@@ -159,7 +159,7 @@ impl Subsystem {
 }
 
 /// Captured for 1, 3 and 5, the lengths of 4 and 6 recorded; documented for the others.
-const fn list(species: Species) -> Option<&'static [Subsystem]> {
+const fn subsystems_of(species: Species) -> Option<&'static [Subsystem]> {
     use Subsystem::{
         Bridge as B, Hull as H, Phasers as W, Powered as P, Pulse as U, Reactor as C, Shields as S,
         Torpedoes as T, Tractors as X,
@@ -184,4 +184,4 @@ const fn list(species: Species) -> Option<&'static [Subsystem]> {
 }
 
 /// Shields have one for each side.
-const FACINGS: usize = 6;
+const SHIELD_FACINGS: usize = 6;

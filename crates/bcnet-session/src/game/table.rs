@@ -9,7 +9,7 @@ use super::files::ChecksumResponse;
 use super::limit::{Killer, Limit, PlayerScores, RoundTime};
 use super::object::{Created, ObjectId};
 use super::packed::{CompressedFloat, PackedVector, ScaledVector, UnitVector};
-use super::rows::{Check, Direction, Evidence, GameError, Opcode, Reason, Row, Rule};
+use super::rows::{Check, Direction, Evidence, GameError, GameErrorReason, Opcode, Row, Rule};
 use super::settings::Settings;
 use super::state::StateUpdate;
 
@@ -401,7 +401,12 @@ impl<'a> Message<'a> {
             return Ok(message);
         }
         let at = payload.len() - rest.len();
-        Err(GameError { opcode: Some(message.opcode()), field: "rest", at, reason: Reason::Trailing })
+        Err(GameError {
+            opcode: Some(message.opcode()),
+            field: "rest",
+            offset: at,
+            reason: GameErrorReason::Trailing,
+        })
     }
 
     /// Reads a payload and gives back what follows its last field. Mods have longer ones.
@@ -412,7 +417,7 @@ impl<'a> Message<'a> {
         let opcode = Opcode::of(payload).ok_or(GameError::EMPTY)?;
         let mut reader = Reader::new(payload);
         let message = Self::read(opcode, &mut reader).map_err(|cut| GameError::truncated(opcode, cut))?;
-        Ok((message, reader.left()))
+        Ok((message, reader.remaining()))
     }
 }
 
@@ -424,7 +429,7 @@ pub(crate) fn read_fields<'a, T: Wire<'a>>(payload: &'a [u8]) -> Result<T, GameE
 }
 
 /// Reads all fields of a payload, for their notes. What follows is the field `rest`.
-pub(super) fn read_noting(opcode: Opcode, reader: &mut Reader<'_>) -> Result<(), Cut> {
+pub(super) fn read_for_description(opcode: Opcode, reader: &mut Reader<'_>) -> Result<(), Cut> {
     Message::read(opcode, reader)?;
     <&[u8]>::read(reader, names!(rest)).map(drop)
 }

@@ -20,20 +20,20 @@ impl Challenges {
     }
 
     /// Returns what `from` is to answer.
-    pub(super) fn of(&self, from: SocketAddrV4, now: Time) -> Challenge {
-        self.at(from, minute(now))
+    pub(super) fn current(&self, from: SocketAddrV4, now: Time) -> Challenge {
+        self.at_minute(from, minute(now))
     }
 
     /// Returns what `from` was asked within the last minute.
     pub(super) fn recent(&self, from: SocketAddrV4, now: Time) -> impl Iterator<Item = Challenge> + use<> {
         let present = minute(now);
         [Some(present), present.checked_sub(1)]
-            .map(|minute| minute.map(|minute| self.at(from, minute)))
+            .map(|minute| minute.map(|minute| self.at_minute(from, minute)))
             .into_iter()
             .flatten()
     }
 
-    fn at(&self, from: SocketAddrV4, minute: u64) -> Challenge {
+    fn at_minute(&self, from: SocketAddrV4, minute: u64) -> Challenge {
         Challenge::new(hash((self.secret, from, minute)))
     }
 }
@@ -43,67 +43,67 @@ impl Challenges {
 #[derive(Debug)]
 pub(super) struct PortHints {
     secret: u64,
-    places: Vec<Option<(SocketAddrV4, u16)>>,
+    entries: Vec<Option<(SocketAddrV4, u16)>>,
 }
 
 impl PortHints {
     pub(super) fn new(secret: u64) -> Self {
-        Self { secret, places: vec![None; PLACES] }
+        Self { secret, entries: vec![None; PORT_HINT_CAPACITY] }
     }
 
-    pub(super) fn note(&mut self, from: SocketAddrV4, port: u16) {
-        let place = self.place(from);
-        if let Some(place) = self.places.get_mut(place) {
+    pub(super) fn record(&mut self, from: SocketAddrV4, port: u16) {
+        let place = self.index_of(from);
+        if let Some(place) = self.entries.get_mut(place) {
             *place = Some((from, port));
         }
     }
 
     pub(super) fn find(&self, from: SocketAddrV4) -> Option<u16> {
-        self.places.get(self.place(from))?.filter(|(owner, _)| *owner == from).map(|(_, port)| port)
+        self.entries.get(self.index_of(from))?.filter(|(owner, _)| *owner == from).map(|(_, port)| port)
     }
 
-    fn place(&self, from: SocketAddrV4) -> usize {
-        usize::try_from(hash((self.secret, from)) % PLACES as u64).unwrap_or(0)
+    fn index_of(&self, from: SocketAddrV4) -> usize {
+        usize::try_from(hash((self.secret, from)) % PORT_HINT_CAPACITY as u64).unwrap_or(0)
     }
 }
 
 fn minute(now: Time) -> u64 {
-    now.since(Time::ZERO).as_secs() / EPOCH.as_secs()
+    now.since(Time::ZERO).as_secs() / CHALLENGE_PERIOD.as_secs()
 }
 
-fn hash(what: impl Hash) -> u64 {
+fn hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
-const EPOCH: Duration = Duration::from_secs(60);
-const PLACES: usize = 1 << 15;
+const CHALLENGE_PERIOD: Duration = Duration::from_secs(60);
+const PORT_HINT_CAPACITY: usize = 1 << 15;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn each_address_has_its_own_challenge_for_a_minute_or_two() {
+    fn challenge_is_per_address_and_expires() {
         let challenges = Challenges::new(7);
         let [one, other] = [1, 2].map(|port| SocketAddrV4::new([192, 0, 2, 1].into(), port));
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
-        let asked = challenges.of(one, at(59));
+        let asked = challenges.current(one, at(59));
         let is_known =
             |from, seconds| challenges.recent(from, at(seconds)).any(|challenge| challenge == asked);
         assert_eq!([59, 60, 119, 120].map(|seconds| is_known(one, seconds)), [true, true, true, false]);
         assert!(!is_known(other, 59));
-        assert_ne!(Challenges::new(8).of(one, at(59)), asked);
+        assert_ne!(Challenges::new(8).current(one, at(59)), asked);
     }
 
     #[test]
-    fn ports_are_remembered_until_newer_ones_push_them_out() {
+    fn port_hints_evict_older_entries() {
         let mut hints = PortHints::new(7);
         let address = |n: u32| SocketAddrV4::new((0x0B00_0000 + n).into(), 40_000);
-        hints.note(address(0), 22_150);
+        hints.record(address(0), 22_150);
         assert_eq!((hints.find(address(0)), hints.find(address(1))), (Some(22_150), None));
-        (1..200_000).for_each(|n| hints.note(address(n), 1));
+        (1..200_000).for_each(|n| hints.record(address(n), 1));
         assert_eq!(hints.find(address(0)), None);
     }
 }

@@ -1,9 +1,9 @@
 //! The texts of a list server: pairs between backslashes, and challenges.
 
 /// A GameSpy text, cut at its backslashes.
-pub(super) struct Pairs<'a>(Vec<&'a [u8]>);
+pub(super) struct GameSpyPairs<'a>(Vec<&'a [u8]>);
 
-impl<'a> Pairs<'a> {
+impl<'a> GameSpyPairs<'a> {
     /// Returns `None` if it is no such text.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MAX_TOKENS).collect()))
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn keys_are_found_with_and_without_values_before_them() {
-        let text = Pairs::parse(b"\\basic\\\\secure\\ABCDEF\\final\\").expect("a text");
+        let text = GameSpyPairs::parse(b"\\basic\\\\secure\\ABCDEF\\final\\").expect("a text");
         assert_eq!(
             (text.get("secure"), text.get("basic"), text.get("final")),
             (Some(&b"ABCDEF"[..]), Some(&b""[..]), Some(&b""[..]))
         );
-        assert_eq!((text.get("ABC"), Pairs::parse(b"basic").is_none()), (None, true));
+        assert_eq!((text.get("ABC"), GameSpyPairs::parse(b"basic").is_none()), (None, true));
     }
 }

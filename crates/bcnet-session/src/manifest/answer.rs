@@ -1,26 +1,28 @@
 //! A manifest as a client's answers to the file check (S-21): the reverse of reading them.
 
-use super::{File, Manifest, Reply};
-use crate::game::{ChecksumResponse, Directory, FileHash, Message, ROUNDS};
+use super::{FileCheckReply, FileEntry, Manifest};
+use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileHash, Message};
 
 impl Manifest {
     /// Returns an installation that nobody has, of the shape of an untouched game: its answers are of the same sizes.
     /// Servers that take any files take it, strict ones do not.
     #[must_use]
-    pub fn stand_in() -> Self {
+    pub fn placeholder() -> Self {
         let mut hashes = (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9));
         let mut hash = || hashes.next().unwrap_or_default();
         let mut reply = |directory, own: usize, below: &[usize]| {
-            let mut files: Vec<File> =
-                (0..own).map(|_| File { path: vec![hash()], content: hash() }).collect();
+            let mut files: Vec<FileEntry> =
+                (0..own).map(|_| FileEntry { path: vec![hash()], content: hash() }).collect();
             for count in below {
                 let directory = hash();
-                files.extend((0..*count).map(|_| File { path: vec![directory, hash()], content: hash() }));
+                files.extend(
+                    (0..*count).map(|_| FileEntry { path: vec![directory, hash()], content: hash() }),
+                );
             }
             files.sort();
-            Reply { version: None, directory, files }
+            FileCheckReply { version: None, directory, files }
         };
-        let first = Reply { version: Some(VERSION), ..reply(SCRIPTS, 1, &[]) };
+        let first = FileCheckReply { version: Some(VERSION), ..reply(SCRIPTS, 1, &[]) };
         let rounds = [
             first,
             reply(SCRIPTS, 1, &[]),
@@ -33,11 +35,11 @@ impl Manifest {
 
     /// Returns what a client with these files answers in `round`. `None` if the manifest does not have that round, or
     /// more in a directory than the wire can count.
-    pub(crate) fn answer(&self, round: usize) -> Option<Vec<u8>> {
-        let Reply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
+    pub(crate) fn encode_answer(&self, round: usize) -> Option<Vec<u8>> {
+        let FileCheckReply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
         let mut tree = Vec::new();
         add_tree(&mut tree, files, 0)?;
-        let index = ROUNDS.get(round)?.index;
+        let index = FILE_CHECK_ROUNDS.get(round)?.index;
         let version = if index == 0 { Some((*version)?) } else { None };
         let response = ChecksumResponse { round: index, version, directory: *directory, tree };
         let mut answer = Vec::new();
@@ -47,22 +49,22 @@ impl Manifest {
 }
 
 /// Adds one directory, `depth` below the first, and those below it. `files` are all that are in it, sorted by path.
-fn add_tree(tree: &mut Vec<Directory>, files: &[File], depth: usize) -> Option<()> {
-    let is_own = |file: &&File| file.path.len() == depth + 1;
+fn add_tree(tree: &mut Vec<DirectoryHashes>, files: &[FileEntry], depth: usize) -> Option<()> {
+    let is_own = |file: &&FileEntry| file.path.len() == depth + 1;
     let own = files.iter().filter(is_own);
     let own = own.map(|file| Some(FileHash { name: *file.path.get(depth)?, content: file.content }));
     let own: Vec<FileHash> = own.collect::<Option<_>>()?;
     let groups = files.chunk_by(|a, b| a.path.get(depth) == b.path.get(depth));
     // A file may have the name of a directory; it comes before what is in that.
     let below = groups.map(|group| group.split_at(group.iter().take_while(is_own).count()).1);
-    let below: Vec<&[File]> = below.filter(|group| !group.is_empty()).collect();
+    let below: Vec<&[FileEntry]> = below.filter(|group| !group.is_empty()).collect();
     let names = below.iter().map(|group| group.first()?.path.get(depth).copied());
     let directories: Vec<u32> = names.collect::<Option<_>>()?;
     // The wire cannot count more.
     if own.len() > u16::MAX.into() || directories.len() > u8::MAX.into() {
         return None;
     }
-    tree.push(Directory { files: own, directories });
+    tree.push(DirectoryHashes { files: own, directories });
     below.into_iter().try_for_each(|group| add_tree(tree, group, depth + 1))
 }
 
@@ -79,29 +81,29 @@ mod tests {
 
     /// S-21
     #[test]
-    fn an_answer_reads_as_the_manifest_that_it_was_written_from() {
-        let file = |path: &[u32]| File { path: path.to_vec(), content: path.iter().sum() };
-        let mut files: Vec<File> =
+    fn answer_parses_back_to_its_manifest() {
+        let file = |path: &[u32]| FileEntry { path: path.to_vec(), content: path.iter().sum() };
+        let mut files: Vec<FileEntry> =
             [&[1][..], &[7], &[7, 1], &[7, 2, 9], &[3, 1], &[9, 9, 9, 9], &[2]].map(file).to_vec();
         files.sort();
-        let mut manifest = Manifest::stand_in();
-        manifest.rounds[3] = Some(Reply { version: None, directory: 5, files });
-        for round in 0..ROUNDS.len() {
-            let answer = manifest.answer(round).expect("a round");
-            assert_eq!(Reply::parse(round, &answer), manifest.rounds[round]);
+        let mut manifest = Manifest::placeholder();
+        manifest.rounds[3] = Some(FileCheckReply { version: None, directory: 5, files });
+        for round in 0..FILE_CHECK_ROUNDS.len() {
+            let answer = manifest.encode_answer(round).expect("a round");
+            assert_eq!(FileCheckReply::parse(round, &answer), manifest.rounds[round]);
         }
-        let sizes =
-            [0, 1, 2, 3, 4].map(|round| Manifest::stand_in().answer(round).map(|answer| answer.len()));
+        let sizes = [0, 1, 2, 3, 4]
+            .map(|round| Manifest::placeholder().encode_answer(round).map(|answer| answer.len()));
         assert_eq!(sizes, [21, 17, 832, 41, 268].map(Some));
     }
 
     #[test]
-    fn what_the_wire_cannot_count_is_no_answer() {
-        assert_eq!(Manifest::default().answer(0), None);
-        assert_eq!(Manifest::stand_in().answer(5), None);
-        let many = (0..256).map(|n| File { path: vec![n, 1], content: 0 }).collect();
+    fn answer_is_none_when_counts_overflow() {
+        assert_eq!(Manifest::default().encode_answer(0), None);
+        assert_eq!(Manifest::placeholder().encode_answer(5), None);
+        let many = (0..256).map(|n| FileEntry { path: vec![n, 1], content: 0 }).collect();
         let mut manifest = Manifest::default();
-        manifest.rounds[1] = Some(Reply { version: None, directory: 5, files: many });
-        assert_eq!(manifest.answer(1), None);
+        manifest.rounds[1] = Some(FileCheckReply { version: None, directory: 5, files: many });
+        assert_eq!(manifest.encode_answer(1), None);
     }
 }

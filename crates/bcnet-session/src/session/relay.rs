@@ -1,90 +1,92 @@
-//! Copies for those in the game, and what waits for whose line is full (S-43).
+//! Relaying of messages to players, and the send queues behind full links (S-28, S-33, S-43, S-54).
 
 use bcnet_transport::wire::{Channel, PeerId, Seq};
-use bcnet_transport::{Allowance, Engine, Quality, Room, SendError, Time};
+use bcnet_transport::{Capacity, DeliveryMode, Engine, InFlightLimit, SendError, Time};
 
 use super::Session;
 use crate::game;
-use crate::line::{Limits, Rank, Said};
+use crate::send_queue::{Outgoing, Priority, QueueLimits};
 use crate::stats::Anomaly;
 
 impl<E: Engine> Session<E> {
-    /// S-33: a copy for everyone in the game who is meant.
+    /// S-33: relays a message to all recipients in the game.
     pub(super) fn relay(
         &mut self,
         from: PeerId,
-        said: Said<'_>,
-        is_meant: impl Fn(&Self, PeerId) -> bool,
+        outgoing: Outgoing<'_>,
+        is_recipient: impl Fn(&Self, PeerId) -> bool,
         now: Time,
     ) {
         for to in self.in_game.iter() {
-            if is_meant(self, to) {
-                self.deliver_from(from, to, said, now);
+            if is_recipient(self, to) {
+                self.relay_to(from, to, outgoing, now);
             }
         }
     }
 
-    /// A copy for one player, of what another has said, or of what it has asked for itself. S-54: whatever others say,
-    /// nobody is dropped for it; what finds no room is left out.
-    pub(super) fn deliver_from(&mut self, from: PeerId, to: PeerId, said: Said<'_>, now: Time) {
-        match self.deliver(to, said, now) {
+    /// Relays one copy of a message of `from` to `to`. Both are the same for a requested object.
+    ///
+    /// S-54: the receiver is never booted for it; a message without capacity is dropped.
+    pub(super) fn relay_to(&mut self, from: PeerId, to: PeerId, outgoing: Outgoing<'_>, now: Time) {
+        match self.deliver(to, outgoing, now) {
             Ok(()) => self.counters.relayed += 1,
             Err(SendError::QueueFull { .. }) => {
                 self.counters.not_queued += 1;
-                self.odd(from, Anomaly::Backlog);
+                self.count_anomaly(from, Anomaly::Backlog);
             }
             Err(SendError::UnknownPeer(_) | SendError::Leaving(_) | SendError::TooLarge { .. }) => {}
         }
     }
 
-    /// S-33: a copy of what may be lost for everyone else in the game. It may also come early (S-28).
-    pub(super) fn relay_loose(&mut self, from: PeerId, payload: &[u8], now: Time) {
+    /// S-33: relays a message unreliably to everyone else in the game. It may arrive before a name (S-28).
+    pub(super) fn relay_unreliable(&mut self, from: PeerId, payload: &[u8], now: Time) {
         for to in self.in_game.iter().filter(|to| *to != from) {
-            let sent = match self.is_behind(from, to) {
+            let sent = match self.backlog_error(from, to) {
                 Some(full) => Err(full),
-                None => self.endpoint.send(to, payload, Quality::Unreliable, now),
+                None => self.endpoint.send(to, payload, DeliveryMode::Unreliable, now),
             };
-            self.note_loose(sent);
+            self.count_unreliable(sent);
         }
     }
 
-    /// S-33: a copy of a state update for everyone else in the game, instead of older ones that wait behind a full line.
-    pub(super) fn relay_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
+    /// S-33: relays a state update to everyone else in the game. It replaces superseded ones that are queued.
+    pub(super) fn relay_state_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
         for to in self.in_game.iter().filter(|to| *to != from) {
-            let (mut outdated_by, mut dropped) = (game::outdated_by(payload), 0);
-            let mut is_outdated = |older: &[u8]| {
-                let is_outdated = outdated_by(older);
-                dropped += u64::from(is_outdated);
-                is_outdated
+            let (mut superseded_by, mut dropped) = (game::superseded_by(payload), 0);
+            let mut is_superseded = |older: &[u8]| {
+                let is_superseded = superseded_by(older);
+                dropped += u64::from(is_superseded);
+                is_superseded
             };
-            let sent = self.endpoint.send_latest(to, payload, &mut is_outdated, now);
+            let sent = self.endpoint.send_latest(to, payload, &mut is_superseded, now);
             if dropped > 0 {
-                self.note_outdated(to, dropped);
+                self.count_superseded(to, dropped);
             }
-            self.note_loose(sent);
+            self.count_unreliable(sent);
         }
     }
 
-    /// Returns the error for what may be lost of a player of whom much waits for the other's line already: nothing would
-    /// tell what else that takes.
-    fn is_behind(&self, from: PeerId, to: PeerId) -> Option<SendError> {
-        if !self.waiting {
+    /// Returns an error if the receiver's queue has a backlog of the sender.
+    ///
+    /// Unreliable messages would add to it, and they give no feedback about the link.
+    fn backlog_error(&self, from: PeerId, to: PeerId) -> Option<SendError> {
+        if !self.has_ack_waiters {
             return None;
         }
-        let line = self.member(to)?.line.as_ref()?;
-        line.is_behind(self.source(from)).then(|| line.full())
+        let queue = self.member(to)?.send_queue.as_ref()?;
+        queue.has_backlog(self.source_of(from)).then(|| queue.full_error())
     }
 
     #[cold]
-    fn note_outdated(&mut self, to: PeerId, dropped: u64) {
-        self.counters.outdated += dropped;
+    fn count_superseded(&mut self, to: PeerId, dropped: u64) {
+        self.counters.superseded += dropped;
         if let Some(member) = self.member_mut(to) {
-            member.outdated += dropped;
+            member.superseded += dropped;
         }
     }
 
-    /// What may be lost is lost where too much waits already.
-    fn note_loose(&mut self, sent: Result<(), SendError>) {
+    /// Counts an unreliable copy as relayed or dropped.
+    fn count_unreliable(&mut self, sent: Result<(), SendError>) {
         match sent {
             Ok(()) => self.counters.relayed += 1,
             Err(SendError::QueueFull { .. }) => self.counters.not_queued += 1,
@@ -92,125 +94,134 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Queues a message for a client. It waits here while the client must learn a name first (S-28), and unless it goes
-    /// first, while the client's line is full.
+    /// Queues a message for a client, in the transport or in the client's send queue.
+    ///
+    /// The send queue takes it while the client lacks a name (S-28), or while its link is full and the message is not
+    /// urgent.
     #[inline]
-    pub(super) fn deliver(&mut self, to: PeerId, said: Said<'_>, now: Time) -> Result<(), SendError> {
+    pub(super) fn deliver(&mut self, to: PeerId, outgoing: Outgoing<'_>, now: Time) -> Result<(), SendError> {
         let Some(member) = self.member(to) else { return Err(SendError::UnknownPeer(to)) };
-        if member.line.is_none() {
-            let max = member.window.allowance();
-            if self.send_ranked(to, said.rank, said.payload, max, now)? == Room::Some {
+        if member.send_queue.is_none() {
+            let limit = member.window.allowance();
+            if self.send_prioritized(to, outgoing.priority, outgoing.payload, limit, now)?
+                == Capacity::Available
+            {
                 return Ok(());
             }
         }
-        self.wait_in_line(to, said, now)
+        self.enqueue(to, outgoing, now)
     }
 
-    /// Hands a message to the transport, if its rank lets it or there is room for it.
+    /// Passes a message to the transport, if its priority allows that or there is capacity.
     #[inline]
-    fn send_ranked(
+    fn send_prioritized(
         &mut self,
         to: PeerId,
-        rank: Rank,
+        priority: Priority,
         payload: &[u8],
-        max: Allowance,
+        limit: InFlightLimit,
         now: Time,
-    ) -> Result<Room, SendError> {
-        match rank {
-            Rank::Bulk | Rank::BulkObject => self.endpoint.send_if_room(to, payload, max, now),
-            Rank::Word if self.has_many(to) => Ok(Room::None),
-            Rank::Word | Rank::First | Rank::FirstObject => {
-                self.endpoint.send(to, payload, Quality::Reliable, now).map(|()| Room::Some)
+    ) -> Result<Capacity, SendError> {
+        match priority {
+            Priority::Bulk | Priority::BulkObject => self.endpoint.send_if_capacity(to, payload, limit, now),
+            Priority::Chat if self.has_many_in_flight(to) => Ok(Capacity::Full),
+            Priority::Chat | Priority::Urgent | Priority::UrgentObject => {
+                self.endpoint.send(to, payload, DeliveryMode::Reliable, now).map(|()| Capacity::Available)
             }
         }
     }
 
-    /// Returns whether so much is under way to a player that words would only fill what is kept for the server's own.
-    fn has_many(&self, peer: PeerId) -> bool {
-        let awaited = self.endpoint.awaited(peer, Channel::Game);
-        awaited.is_some_and(|awaited| {
-            awaited.end.distance_from(awaited.start).cast_unsigned() >= MAX_BEFORE_WORD
+    /// Returns whether too many messages are in flight to a player for chat to bypass the send queue.
+    ///
+    /// The remaining capacity is reserved for messages of the server.
+    fn has_many_in_flight(&self, peer: PeerId) -> bool {
+        let range = self.endpoint.unacked_range(peer, Channel::Game);
+        range.is_some_and(|range| {
+            range.end.distance_from(range.start).cast_unsigned() >= MAX_IN_FLIGHT_BEFORE_CHAT
         })
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_in_line(&mut self, to: PeerId, said: Said<'_>, now: Time) -> Result<(), SendError> {
-        let passes =
-            self.member(to).and_then(|member| member.line.as_ref()).is_some_and(|line| line.lets_pass(said));
+    fn enqueue(&mut self, to: PeerId, outgoing: Outgoing<'_>, now: Time) -> Result<(), SendError> {
+        let can_bypass = self
+            .member(to)
+            .and_then(|member| member.send_queue.as_ref())
+            .is_some_and(|queue| queue.can_bypass(outgoing));
         let (queue_messages, queue_bytes) =
-            (self.config.transport.queue_messages, self.config.transport.queue_bytes);
-        let of_one = self.config.relay_rate.into();
-        if passes && !(said.rank == Rank::Word && self.has_many(to)) {
-            return self.endpoint.send(to, said.payload, Quality::Reliable, now);
+            (self.config.transport.max_queued_messages, self.config.transport.max_queued_bytes);
+        let per_source = self.config.relay_rate.into();
+        if can_bypass && !(outgoing.priority == Priority::Chat && self.has_many_in_flight(to)) {
+            return self.endpoint.send(to, outgoing.payload, DeliveryMode::Reliable, now);
         }
-        let heard = self.endpoint.counters(to).unwrap_or_default().into();
+        let ack_counters = self.endpoint.counters(to).unwrap_or_default().into();
         let Some(member) = self.member_mut(to) else { return Err(SendError::UnknownPeer(to)) };
-        if member.line.is_none() {
-            member.window.start(heard);
+        if member.send_queue.is_none() {
+            member.window.set_baseline(ack_counters);
         }
         let before_object = member.window.allowance().bytes as u64;
-        let limits = Limits { messages: queue_messages, bytes: queue_bytes, of_one, before_object };
-        let left_out = member.line.get_or_insert_default().push(said, limits)?;
-        self.waiting = true;
-        self.counters.waited += 1;
-        self.counters.not_queued += left_out;
+        let limits = QueueLimits { messages: queue_messages, bytes: queue_bytes, per_source, before_object };
+        let dropped = member.send_queue.get_or_insert_default().push(outgoing, limits)?;
+        self.has_ack_waiters = true;
+        self.counters.queued += 1;
+        self.counters.not_queued += dropped;
         Ok(())
     }
 
-    /// S-28: a player gets nothing more until its control channel has reached this number.
-    pub(super) fn hold_line(&mut self, peer: PeerId, until: Seq) {
+    /// S-28: holds a player's queue until its control channel has reached this sequence number.
+    pub(super) fn hold_queue(&mut self, peer: PeerId, until: Seq) {
         let counters = self.endpoint.counters(peer).unwrap_or_default();
         let Some(member) = self.member_mut(peer) else { return };
-        if member.line.is_none() {
-            member.window.start(counters.into());
+        if member.send_queue.is_none() {
+            member.window.set_baseline(counters.into());
         }
-        let line = member.line.get_or_insert_default();
-        // Numbers only grow, so the newest name is the last to wait for.
-        if line.until.is_none_or(|before| until.distance_from(before) > 0) {
-            line.until = Some(until);
+        let queue = member.send_queue.get_or_insert_default();
+        // Sequence numbers only grow, so the newest name is acknowledged last.
+        if queue.hold_until.is_none_or(|before| until.distance_from(before) > 0) {
+            queue.hold_until = Some(until);
         }
-        self.waiting = true;
+        self.has_ack_waiters = true;
     }
 
-    /// Sends what waits for a player, as far as its line has room.
-    pub(super) fn serve_line(&mut self, peer: PeerId, now: Time) {
-        let Some(reached) = self.endpoint.awaited(peer, Channel::Control).map(|awaited| awaited.start) else {
+    /// Sends the queued messages of a player as far as its link has capacity.
+    pub(super) fn flush_queue(&mut self, peer: PeerId, now: Time) {
+        let Some(reached) = self.endpoint.unacked_range(peer, Channel::Control).map(|range| range.start)
+        else {
             return;
         };
         let counters = self.endpoint.counters(peer).unwrap_or_default();
         let Some(member) = self.member_mut(peer) else { return };
-        let Some(mut line) = member.line.take() else { return };
-        line.until.take_if(|until| until.distance_from(reached) <= 0);
-        member.window.learn(counters.into());
-        let max = member.window.allowance();
-        let mut room = Room::Some;
-        while let Some((source, rank, payload)) = line.front() {
-            room = match self.send_ranked(peer, rank, payload, max, now) {
-                Ok(room) => room,
-                Err(error) => return self.note_sent(peer, Err(error), now),
+        let Some(mut queue) = member.send_queue.take() else { return };
+        queue.hold_until.take_if(|until| until.distance_from(reached) <= 0);
+        member.window.update(counters.into());
+        let limit = member.window.allowance();
+        let mut capacity = Capacity::Available;
+        while let Some((source, priority, payload)) = queue.front() {
+            capacity = match self.send_prioritized(peer, priority, payload, limit, now) {
+                Ok(capacity) => capacity,
+                Err(error) => return self.boot_if_queue_full(peer, Err(error), now),
             };
-            if room != Room::Some {
+            if capacity != Capacity::Available {
                 break;
             }
-            line.pop(source);
+            queue.pop(source);
         }
         let Some(member) = self.member_mut(peer) else { return };
-        if room == Room::Queueing {
-            member.window.note_queue();
+        if capacity == Capacity::Congested {
+            member.window.note_queueing_delay();
         }
-        if !line.is_empty() {
-            member.line = Some(line);
+        if !queue.is_empty() {
+            member.send_queue = Some(queue);
         }
     }
 
-    /// S-61: what waits of a round that is over would only confuse the next.
-    pub(super) fn forget_lines(&mut self) {
-        for line in self.members.iter_mut().flatten().filter_map(|member| member.line.as_deref_mut()) {
-            self.counters.not_queued += line.forget_bulk();
+    /// S-61: drops queued messages of the last round, which would confuse the players of the next.
+    pub(super) fn drop_queued_bulk(&mut self) {
+        for queue in self.members.iter_mut().flatten().filter_map(|member| member.send_queue.as_deref_mut()) {
+            self.counters.not_queued += queue.drop_bulk();
         }
     }
 }
 
-/// How many messages may be under way in front of a word.
-const MAX_BEFORE_WORD: u16 = 256;
+/// The most messages in flight before a line of chat.
+const MAX_IN_FLIGHT_BEFORE_CHAT: u16 = 256;

@@ -1,4 +1,4 @@
-//! Rounds: their clock, their end, the next one, and the scores.
+//! Rounds: clock, time limit, rotation of systems, scores and summaries (S-27, S-30, S-60 to S-63).
 
 use std::time::Duration;
 
@@ -7,172 +7,181 @@ use bcnet_transport::{Engine, Time};
 
 use super::Session;
 use crate::config::{Config, System};
-use crate::event::{EndReason, Event, Summary};
+use crate::event::{EndReason, Event, RoundSummary};
 use crate::game::{EndCode, TimeLimit};
-use crate::line::Source;
-use crate::member::{Member, State};
+use crate::member::{Member, MemberState};
 use crate::message::{self, Score};
+use crate::send_queue::MessageSource;
 
-/// The round that is played, or was just played.
+/// The current round, or the last one until the next begins.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct RoundState {
     pub(super) number: u32,
     pub(super) system: System,
-    /// The system of the settings that the rotation has begun with.
-    first: System,
-    /// Where the rotation stands.
-    turn: usize,
-    /// When the first player entered; the clock runs from then on.
+    /// The system in the settings when the rotation began.
+    rotation_start: System,
+    /// The index of the next system in the rotation.
+    rotation_index: usize,
+    /// The time at which the first player entered; the round's clock runs from then on.
     started: Option<Time>,
-    /// Its time limit in minutes, and when that is up.
-    limit: Option<(u8, Time)>,
-    /// When it was over.
-    over: Option<Time>,
+    /// The time limit in minutes, and the time at which it is reached.
+    time_limit: Option<(u8, Time)>,
+    /// The time at which the round ended.
+    ended: Option<Time>,
 }
 
-impl Round {
+impl RoundState {
     pub(super) const fn new(system: System) -> Self {
-        Self { number: 1, system, first: system, turn: 0, started: None, limit: None, over: None }
+        Self {
+            number: 1,
+            system,
+            rotation_start: system,
+            rotation_index: 0,
+            started: None,
+            time_limit: None,
+            ended: None,
+        }
     }
 
     pub(super) const fn is_over(&self) -> bool {
-        self.over.is_some()
+        self.ended.is_some()
     }
 
-    /// Returns when its time is up.
-    pub(super) fn ends(&self) -> Option<Time> {
-        self.limit.map(|(_, ends)| ends)
+    /// Returns the time at which the time limit is reached.
+    pub(super) fn ends_at(&self) -> Option<Time> {
+        self.time_limit.map(|(_, ends)| ends)
     }
 
-    /// S-63: begins the rotation anew if the settings have another system than before. `false` if they have not.
-    fn follow(&mut self, system: System) -> bool {
-        let is_new = self.first != system;
+    /// S-63: restarts the rotation if the system in the settings has changed. Returns whether it has.
+    fn reset_rotation(&mut self, system: System) -> bool {
+        let is_new = self.rotation_start != system;
         if is_new {
-            (self.system, self.first, self.turn) = (system, system, 0);
+            (self.system, self.rotation_start, self.rotation_index) = (system, system, 0);
         }
         is_new
     }
 
-    /// Returns when its end, or the next round, is due.
-    pub(super) fn due(&self, config: &Config) -> Option<Time> {
-        match self.over {
+    /// Returns the time of the round's end, or of the next round if it has ended.
+    pub(super) fn next_deadline(&self, config: &Config) -> Option<Time> {
+        match self.ended {
             Some(over) => config.intermission.map(|pause| over + pause),
-            None => self.ends(),
+            None => self.ends_at(),
         }
     }
 
-    fn next_system(&mut self, config: &Config) {
-        if self.follow(config.system) {
+    fn advance_system(&mut self, config: &Config) {
+        if self.reset_rotation(config.system) {
             return;
         }
-        if let Some(system) = config.rotation.get(self.turn % config.rotation.len().max(1)) {
+        if let Some(system) = config.rotation.get(self.rotation_index % config.rotation.len().max(1)) {
             self.system = *system;
-            self.turn = (self.turn + 1) % config.rotation.len();
+            self.rotation_index = (self.rotation_index + 1) % config.rotation.len();
         }
     }
 }
 
 impl<E: Engine> Session<E> {
-    /// The first player enters: time begins to count.
-    pub(super) fn start_clock(&mut self, now: Time) {
+    /// Starts the round's clock when the first player enters.
+    pub(super) fn start_round_clock(&mut self, now: Time) {
         if self.round.started.is_none() {
             self.round.started = Some(now);
-            self.round.limit = self
+            self.round.time_limit = self
                 .config
-                .minutes()
+                .valid_time_limit()
                 .map(|minutes| (minutes, now + Duration::from_secs(60 * u64::from(minutes))));
-            self.tell(Event::RoundStarted { round: self.round.number, system: self.round.system });
-            self.rearm();
+            self.emit(Event::RoundStarted { round: self.round.number, system: self.round.system });
+            self.reschedule();
         }
     }
 
-    /// S-60: nobody is left. The round is over, and one that was so already keeps nobody out any longer.
-    pub(super) fn stand_still(&mut self, now: Time) {
+    /// S-60: ends the round when all players have left. A round that was over makes way for the next one.
+    pub(super) fn on_session_empty(&mut self, now: Time) {
         if self.round.is_over() {
             self.next_round(now);
         } else if self.round.started.is_some() {
-            self.summarise(EndReason::Empty, now);
+            self.emit_summary(EndReason::Empty, now);
             self.round.number = self.round.number.wrapping_add(1);
-            self.remembered.clear();
+            self.departed.clear();
         }
-        (self.round.started, self.round.limit) = (None, None);
+        (self.round.started, self.round.time_limit) = (None, None);
     }
 
-    /// S-63: new settings that those who are here would not hear of are taken over when nobody is.
-    pub(super) fn take_over(&mut self) {
-        let has_heard = |member: &Member| matches!(member.state, State::Loading { .. } | State::InGame);
-        if !self.members.iter().flatten().any(|member| has_heard(member)) {
+    /// S-63: applies changed settings when no player is left that has the old ones.
+    pub(super) fn apply_pending_settings(&mut self) {
+        let knows_rules =
+            |member: &Member| matches!(member.state, MemberState::Loading { .. } | MemberState::InGame);
+        if !self.members.iter().flatten().any(|member| knows_rules(member)) {
             self.rules = self.config.rules();
-            self.round.follow(self.config.system);
+            self.round.reset_rotation(self.config.system);
         }
     }
 
-    pub(super) fn serve_round(&mut self, now: Time) {
-        if self.round.due(&self.config).is_none_or(|due| due > now) {
+    pub(super) fn check_round_deadline(&mut self, now: Time) {
+        if self.round.next_deadline(&self.config).is_none_or(|due| due > now) {
             return;
         }
         if self.round.is_over() { self.next_round(now) } else { self.end_round(now) }
     }
 
-    /// S-60: the time is up. Nobody is let in until the next round.
+    /// S-60: ends the round at its time limit. No client is admitted until the next round.
     fn end_round(&mut self, now: Time) {
-        self.summarise(EndReason::Time, now);
-        self.send_all(Source::HOST, None, &message::end(EndCode::TIME), now);
-        self.round.over = Some(now);
-        self.forget_ships();
-        self.rearm();
+        self.emit_summary(EndReason::Time, now);
+        self.send_all(MessageSource::HOST, None, &message::end_game(EndCode::TIME), now);
+        self.round.ended = Some(now);
+        self.clear_ships();
+        self.reschedule();
     }
 
-    /// S-61: everyone starts anew, in the next system.
+    /// S-61: starts the next round, in the next system and with new scores.
     pub(super) fn next_round(&mut self, now: Time) {
         if self.round.started.is_some() && !self.round.is_over() {
-            self.summarise(EndReason::Restart, now);
+            self.emit_summary(EndReason::Restart, now);
         }
         let before = self.round.system;
-        self.round.next_system(&self.config);
+        self.round.advance_system(&self.config);
         self.round.number = self.round.number.wrapping_add(1);
-        (self.round.over, self.round.started, self.round.limit) = (None, None, None);
-        self.forget_ships();
-        self.remembered.clear();
+        (self.round.ended, self.round.started, self.round.time_limit) = (None, None, None);
+        self.clear_ships();
+        self.departed.clear();
         for member in self.members.iter_mut().flatten() {
             member.score = Score::default();
             member.played = Duration::ZERO;
             member.entered = member.entered.map(|_| now);
         }
-        self.forget_lines();
-        self.send_all(Source::HOST, None, &message::RESTART, now);
+        self.drop_queued_bulk();
+        self.send_all(MessageSource::HOST, None, &message::RESTART_GAME, now);
         if self.in_game.len() > 0 {
-            self.start_clock(now);
+            self.start_round_clock(now);
         }
-        // S-62: those who are here learn a new place and a new end; without them nothing has changed.
-        if self.round.system != before || self.round.limit.is_some() {
+        // S-62: players get the mission again only if the system is another or the round has an end.
+        if self.round.system != before || self.round.time_limit.is_some() {
             for peer in self.in_game.iter() {
                 self.send_mission(peer, now);
             }
         }
-        self.rearm();
+        self.reschedule();
     }
 
-    fn forget_ships(&mut self) {
+    fn clear_ships(&mut self) {
         for member in self.members.iter_mut().flatten() {
-            member.ship.forget();
+            member.ship.mark_destroyed();
         }
     }
 
-    fn summarise(&mut self, reason: EndReason, now: Time) {
+    fn emit_summary(&mut self, reason: EndReason, now: Time) {
         let mut present: Vec<_> =
             self.members.iter().flatten().filter(|member| member.slot.is_some()).collect();
         present.sort_by_key(|member| member.slot);
         let mut players: Vec<_> = present.iter().filter_map(|member| member.participant(now)).collect();
-        players.extend(self.remembered.iter().cloned());
+        players.extend(self.departed.iter().cloned());
         let (round, system) = (self.round.number, self.round.system);
         let duration = self.round.started.map_or(Duration::ZERO, |started| now.since(started));
-        self.tell(Event::RoundEnded { summary: Summary { round, system, duration, reason, players } });
+        self.emit(Event::RoundEnded { summary: RoundSummary { round, system, duration, reason, players } });
     }
 
-    /// S-30: what is played, where, and until when.
+    /// S-30: sends the mission, its system and its end.
     pub(super) fn send_mission(&mut self, peer: PeerId, now: Time) {
-        let time = self.round.limit.map(|(minutes, ends)| {
+        let time = self.round.time_limit.map(|(minutes, ends)| {
             let end_time = i32::try_from(ends.since(self.epoch).as_secs()).unwrap_or(i32::MAX);
             TimeLimit { minutes, end_time }
         });
@@ -180,14 +189,14 @@ impl<E: Engine> Session<E> {
         self.send(peer, &message::mission_init(&self.config, system, time), now);
     }
 
-    /// S-30: a newcomer learns all scores, its own too, and the others its.
+    /// S-30: sends all scores to a newcomer, and the newcomer's score to the others.
     pub(super) fn send_scores(&mut self, newcomer: PeerId, now: Time) {
         for other in self.in_game.iter() {
             self.send_score(newcomer, other, now);
         }
         self.send_score(newcomer, newcomer, now);
         if self.rules.mission.teams {
-            for team in 0..TEAMS {
+            for team in 0..TEAM_COUNT {
                 let score = self.team_score(team);
                 self.send(newcomer, &message::team_score(team, score), now);
             }
@@ -202,7 +211,7 @@ impl<E: Engine> Session<E> {
         match team {
             _ if !self.rules.mission.teams => self.send_about(of, to, &message::score(of.0, score), now),
             Some(team) => self.send_about(of, to, &message::team_player_score(of.0, score, team), now),
-            // Whoever has no team yet will tell it.
+            // A player without a team gets its score when it has chosen one.
             None => {}
         }
     }
@@ -217,4 +226,4 @@ impl<E: Engine> Session<E> {
     }
 }
 
-const TEAMS: u8 = 2;
+const TEAM_COUNT: u8 = 2;

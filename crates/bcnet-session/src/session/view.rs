@@ -1,4 +1,4 @@
-//! A session as consoles and logs see it.
+//! Read-only views of a session for consoles, logs and metrics.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -8,176 +8,175 @@ use bcnet_transport::{self as transport, Engine, Snapshot, Time};
 
 use super::Session;
 use crate::config::System;
-use crate::member::{Member, State};
+use crate::member::{Member, MemberState};
 use crate::message::Score;
 use crate::stats::{Anomalies, Counters};
 
-/// Where a player stands.
+/// The state of a player in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlayerState {
-    /// Let in, has not answered yet.
+    /// The client is admitted and has sent no message yet.
     Connecting,
-    /// Its files are checked: the round, 0 to 4.
+    /// The client's files are checked; the value is the round, 0 to 4.
     Checking(usize),
-    /// It loads the mission.
+    /// The client loads the mission.
     Loading,
-    /// It takes part.
+    /// The player takes part in the game.
     InGame,
-    /// Its files differ and it is about to be thrown out.
+    /// The client's files differ. It is booted when it has acknowledged the notice.
     Refused,
-    /// It is about to be thrown out, when it has read why.
-    Dismissed,
+    /// The player is kicked with a reason. It is booted when it has acknowledged the reason.
+    KickPending,
 }
 
-/// One client, as consoles show it.
+/// The status of one client, as consoles show it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Player {
-    /// Its peer id.
+pub struct PlayerStatus {
+    /// The peer id.
     pub id: PeerId,
-    /// Its slot, once it has answered.
+    /// The slot, once the client has sent a message.
     pub slot: Option<u8>,
-    /// Its name; empty until it has told it.
+    /// The player's name; empty until the client has sent it.
     pub name: String,
-    /// From where.
+    /// The client's address.
     pub address: SocketAddrV4,
-    /// Where it stands.
+    /// The state of the player.
     pub state: PlayerState,
     /// Points, kills and deaths, as far as the server knows them.
     pub score: Score,
-    /// The number of its ship's class, while it has one.
+    /// The species number of the player's ship, if it has one.
     pub ship: Option<u8>,
-    /// Its team, in missions that have them.
+    /// The team, in missions with teams.
     pub team: Option<u8>,
-    /// When it was let in.
-    pub joined: Time,
-    /// The round trip to it, once measured.
-    pub round_trip: Option<Duration>,
-    /// Nobody hears its chat (S-44).
+    /// The time of admission.
+    pub joined_at: Time,
+    /// The smoothed round-trip time, once measured.
+    pub rtt: Option<Duration>,
+    /// Whether the player is muted (S-44).
     pub muted: bool,
-    /// What it did wrong.
+    /// The anomalies of the client.
     pub anomalies: Anomalies,
-    /// State updates for it that were dropped before they left, because newer ones of the same ship replace them: its line
-    /// is too thin.
-    pub outdated: u64,
+    /// The superseded state updates for this player that were dropped before they were sent. The link is too slow.
+    pub superseded: u64,
 }
 
-/// A session at one moment.
+/// The status of a session at one instant.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
-    /// Players that have answered.
+pub struct SessionStatus {
+    /// The number of players with a slot.
     pub players: usize,
-    /// Those that take part.
+    /// The number of players in the game.
     pub in_game: usize,
-    /// How many there can be.
+    /// The highest number of players.
     pub player_limit: usize,
-    /// Where the round is.
+    /// The system of the round.
     pub system: System,
-    /// Its number, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// Whether it is over.
+    /// Whether the round is over.
     pub ended: bool,
     /// The game clock.
     pub game_time: Duration,
-    /// What is left of the round, if its time is limited and has begun.
+    /// The remaining time of the round, if it has a time limit and has begun.
     pub time_left: Option<Duration>,
-    /// Each list server, and how long ago it was heard of.
+    /// Each list server, and how long ago its last datagram arrived.
     pub masters: Vec<(SocketAddrV4, Option<Duration>)>,
-    /// What happened so far.
+    /// The counters of the session.
     pub counters: Counters,
 }
 
 impl<E: Engine> Session<E> {
-    /// Everyone who was let in, by peer id.
-    pub fn players(&self) -> impl Iterator<Item = Player> {
-        self.members.iter().flatten().map(|member| self.player(member))
+    /// Returns the status of all members, by peer id.
+    pub fn players(&self) -> impl Iterator<Item = PlayerStatus> {
+        self.members.iter().flatten().map(|member| self.player_status(member))
     }
 
-    fn player(&self, member: &Member) -> Player {
+    fn player_status(&self, member: &Member) -> PlayerStatus {
         let state = match member.state {
-            State::Refused { .. } => PlayerState::Refused,
-            State::Dismissed { .. } => PlayerState::Dismissed,
+            MemberState::Refused { .. } => PlayerState::Refused,
+            MemberState::KickPending { .. } => PlayerState::KickPending,
             _ if member.slot.is_none() => PlayerState::Connecting,
-            State::Checking { round, .. } => PlayerState::Checking(round),
-            State::Loading { .. } => PlayerState::Loading,
-            State::InGame => PlayerState::InGame,
+            MemberState::Checking { round, .. } => PlayerState::Checking(round),
+            MemberState::Loading { .. } => PlayerState::Loading,
+            MemberState::InGame => PlayerState::InGame,
         };
-        Player {
+        PlayerStatus {
             id: member.id,
             slot: member.slot,
-            name: member.shown_name(),
+            name: member.display_name(),
             address: member.address,
             state,
             score: member.score,
             ship: member.ship.alive.then_some(member.ship.species.0),
             team: member.team,
-            joined: member.joined,
-            round_trip: self.endpoint.round_trip(member.id),
+            joined_at: member.joined_at,
+            rtt: self.endpoint.rtt(member.id),
             muted: member.is_muted,
             anomalies: member.anomalies,
-            outdated: member.outdated,
+            superseded: member.superseded,
         }
     }
 
-    /// Returns how many take part.
+    /// Returns the number of players in the game.
     #[must_use]
     pub fn players_in_game(&self) -> usize {
         self.in_game.len()
     }
 
-    /// Returns the round trips to those in the game, as far as they were measured.
-    pub fn round_trips(&self) -> impl Iterator<Item = (PeerId, Duration)> {
-        self.in_game.iter().filter_map(|peer| Some((peer, self.endpoint.round_trip(peer)?)))
+    /// Returns the round-trip times of the players in the game, as far as measured.
+    pub fn rtts(&self) -> impl Iterator<Item = (PeerId, Duration)> {
+        self.in_game.iter().filter_map(|peer| Some((peer, self.endpoint.rtt(peer)?)))
     }
 
-    /// Returns whether a datagram is from a player in the game, as its address and the id in it tell.
+    /// Returns whether a datagram is from a player in the game, judged by its address and its peer id.
     #[must_use]
-    pub fn is_in_game(&self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+    pub fn is_from_player_in_game(&self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         let sender = bytes.first().and_then(|id| self.member(PeerId(*id)));
-        sender.is_some_and(|member| member.address == from && member.state == State::InGame)
+        sender.is_some_and(|member| member.address == from && member.state == MemberState::InGame)
     }
 
-    /// Returns the session at this moment.
+    /// Returns the status of the session at `now`.
     #[must_use]
-    pub fn status(&self, now: Time) -> Status {
-        Status {
+    pub fn status(&self, now: Time) -> SessionStatus {
+        SessionStatus {
             players: self.taken_slots().count(),
             in_game: self.in_game.len(),
-            player_limit: self.config.places(),
+            player_limit: self.config.max_players(),
             system: self.round.system,
             round: self.round.number,
             ended: self.round.is_over(),
             game_time: now.since(self.epoch),
-            time_left: self.round.ends().map(|ends| ends.since(now)),
+            time_left: self.round.ends_at().map(|ends| ends.since(now)),
             masters: self.masters.last_seen(now).collect(),
             counters: self.counters,
         }
     }
 
-    /// Returns what happened so far.
+    /// Returns the counters of the session.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Returns what the transport could not use, from nobody in particular.
+    /// Returns the counters of rejected datagrams that belong to no peer.
     #[must_use]
-    pub fn rejected(&self) -> transport::Rejected {
+    pub fn rejected(&self) -> transport::RejectCounters {
         self.endpoint.rejected()
     }
 
     /// Returns the transport's counters of one client.
     #[must_use]
-    pub fn peer_counters(&self, peer: PeerId) -> Option<transport::Counters> {
+    pub fn peer_counters(&self, peer: PeerId) -> Option<transport::PeerCounters> {
         self.endpoint.counters(peer)
     }
 
-    /// Returns the engine below, for what it knows.
+    /// Returns the engine below, for its statistics.
     #[must_use]
     pub const fn engine(&self) -> &E {
         &self.endpoint
     }
 
-    /// Every queue of one client.
+    /// Returns a snapshot of all queues of one client.
     #[must_use]
     pub fn snapshot(&self, peer: PeerId, now: Time) -> Option<Snapshot> {
         self.endpoint.snapshot(peer, now)

@@ -4,23 +4,23 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::{Config, Network, PlayerState};
-use bcnet_transport::{Ids, Prove, cipher};
+use bcnet_transport::{IdPolicy, ProofPolicy, cipher};
 
-use crate::hostile::{UNDISTURBED, delay_during};
-use crate::play::playing;
-use crate::world::World;
+use crate::hostile::{BASELINE_DELAY, max_delay_during};
+use crate::play::world_with_players;
+use crate::world::TestWorld;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// Makes the `n`th datagram of an attack.
-type Make = fn(u32) -> Vec<u8>;
+type DatagramMaker = fn(u32) -> Vec<u8>;
 /// Returns where the `n`th player is.
-type Place = fn(u16) -> SocketAddrV4;
+type PlayerAddress = fn(u16) -> SocketAddrV4;
 
 /// What an attack may add to the way of a line.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// The captured connect request, with this nonce.
-pub(crate) fn connect(nonce: u32) -> Vec<u8> {
+pub(crate) fn connect_request(nonce: u32) -> Vec<u8> {
     let mut bytes = [0xFF, 1, 0x03, 0x0F, 0xC0, 0, 0, 10, 10, 10, 239, 0, 0, 0, 0, 0, 0].to_vec();
     bytes[11..15].copy_from_slice(&nonce.to_le_bytes());
     cipher::encrypt(&mut bytes);
@@ -28,7 +28,7 @@ pub(crate) fn connect(nonce: u32) -> Vec<u8> {
 }
 
 /// What a client says that has heard an id and a cookie: the ACKs, and whatever follows.
-fn thanks(id: u8, cookie: u16, more: &[u8]) -> Vec<u8> {
+fn ack_datagram(id: u8, cookie: u16, more: &[u8]) -> Vec<u8> {
     let [low, high] = cookie.to_le_bytes();
     let count = if more.is_empty() { 2 } else { 3 };
     let mut bytes = [&[id, count, 0x01, 0, 0, 0x02, 0x01, low, high, 0][..], more].concat();
@@ -37,42 +37,42 @@ fn thanks(id: u8, cookie: u16, more: &[u8]) -> Vec<u8> {
 }
 
 /// An identity, control message 1.
-fn identity(id: u8) -> Vec<u8> {
+fn identity_message(id: u8) -> Vec<u8> {
     [&[0x00, 0x0E, 0xC0, 1, 0, id, 10, 0, 0, 1][..], &[0x51, 0, 0, 0]].concat()
 }
 
-pub(crate) fn forged(n: u32) -> SocketAddrV4 {
+pub(crate) fn forged_address(n: u32) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(n), 22101)
 }
 
 /// Forged addresses of 65,536 networks, in turns.
-pub(crate) fn network(n: u32) -> SocketAddrV4 {
-    forged(0x0B00_0001 + ((n % 0x1_0000) << 8))
+pub(crate) fn network_address(n: u32) -> SocketAddrV4 {
+    forged_address(0x0B00_0001 + ((n % 0x1_0000) << 8))
 }
 
-pub(crate) fn strict() -> Config {
+pub(crate) fn strict_config() -> Config {
     let mut config = Config::default();
-    config.transport.prove = Prove::Ack;
+    config.transport.proof_policy = ProofPolicy::Ack;
     config
 }
 
-fn check_unharmed(world: &World, players: usize) {
+fn check_unharmed(world: &TestWorld, players: usize) {
     assert_eq!(world.session.status(world.now).in_game, players);
     assert!(!world.event_names().contains(&"left"), "{:?}", world.events.last());
 }
 
 /// T-53, T-75, S-13: 20,000 requests a second with a new nonce each time, all of one address.
 #[test]
-fn requests_with_changing_nonces_disturb_nobody() {
-    for config in [Config::default(), strict()] {
-        let mut world = playing(config, 2);
+fn changing_nonces_do_not_delay_players() {
+    for config in [Config::default(), strict_config()] {
+        let mut world = world_with_players(config, 2);
         let before = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
-        let longest = delay_during(&mut world, |world, step| {
+        let longest = max_delay_during(&mut world, |world, step| {
             for n in 0..100 {
-                world.inject(forged(0x0B00_0001), &connect(step * 100 + n));
+                world.inject(forged_address(0x0B00_0001), &connect_request(step * 100 + n));
             }
         });
-        assert!(longest <= UNDISTURBED + MARGIN, "{longest:?}");
+        assert!(longest <= BASELINE_DELAY + MARGIN, "{longest:?}");
         check_unharmed(&world, 2);
         // A hundred lines of twelve bytes and their ACKs.
         let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;
@@ -83,25 +83,25 @@ fn requests_with_changing_nonces_disturb_nobody() {
 
 /// T-53: one forged request at each player's address, and at each port of it, with the right password and without.
 #[test]
-fn forged_requests_at_the_addresses_of_players_throw_nobody_out() {
+fn forged_requests_do_not_disconnect_players() {
     let locked = Config { password: Some("engage".into()), ..Config::default() };
     for (is_locked, config) in [(false, Config::default()), (true, locked)] {
-        let mut world = playing(Config { password: None, ..config.clone() }, 3);
+        let mut world = world_with_players(Config { password: None, ..config.clone() }, 3);
         if is_locked {
             let config = Config { password: config.password.clone(), ..world.session.config().clone() };
             world.session.reconfigure(config, world.now);
         }
         let victims: Vec<SocketAddrV4> = world.clients.iter().map(|client| client.address).collect();
-        let longest = delay_during(&mut world, |world, step| {
+        let longest = max_delay_during(&mut world, |world, step| {
             for victim in &victims {
-                world.inject(*victim, &connect(1000 + step));
+                world.inject(*victim, &connect_request(1000 + step));
                 for n in 0..33 {
                     let port = u16::try_from((step * 33 + n) % 0x1_0000).expect("a port");
-                    world.inject(SocketAddrV4::new(*victim.ip(), port), &connect(step));
+                    world.inject(SocketAddrV4::new(*victim.ip(), port), &connect_request(step));
                 }
             }
         });
-        assert!(longest <= UNDISTURBED + MARGIN, "{longest:?}");
+        assert!(longest <= BASELINE_DELAY + MARGIN, "{longest:?}");
         check_unharmed(&world, 3);
         world.run(60 * SECOND);
         check_unharmed(&world, 3);
@@ -110,34 +110,34 @@ fn forged_requests_at_the_addresses_of_players_throw_nobody_out() {
 
 /// T-77: an idle player is asked for a sign of life, once in two seconds at most; a line for it waits that long at most.
 #[test]
-fn forged_requests_at_an_idle_player_hold_a_line_up_for_a_round_trip() {
-    let mut world = playing(strict(), 2);
+fn forged_requests_delay_an_idle_player_by_one_rtt() {
+    let mut world = world_with_players(strict_config(), 2);
     let victim = world.clients[1].address;
     let line = b"\xCDa line";
     for round in 0..20_u32 {
         world.run(3 * SECOND);
-        world.take(1);
+        world.take_received(1);
         for n in 0..100 {
-            world.inject(victim, &connect(1000 * round + n));
+            world.inject(victim, &connect_request(1000 * round + n));
         }
         world.send(0, line);
         let sent = world.now;
         world.run_until(SECOND, |world| world.clients[1].received.iter().any(|(_, payload)| payload == line));
         let took = world.now.since(sent);
-        assert!(took <= UNDISTURBED + 2 * UNDISTURBED, "{took:?}");
+        assert!(took <= BASELINE_DELAY + 2 * BASELINE_DELAY, "{took:?}");
     }
     check_unharmed(&world, 2);
 }
 
 /// T-53: whoever was thrown off the net comes back while somebody forges requests at its address.
 #[test]
-fn a_player_that_was_started_anew_comes_back_during_an_attack() {
-    let mut world = playing(strict(), 2);
+fn restarted_player_rejoins_during_an_attack() {
+    let mut world = world_with_players(strict_config(), 2);
     let victim = world.clients[1].address;
     world.reconnect(1);
     let (start, mut in_game) = (world.now, false);
     for step in 0..2000 {
-        world.inject(victim, &connect(step));
+        world.inject(victim, &connect_request(step));
         world.tick();
         in_game |= step > 100 && world.is_in_game(1) && world.session.status(world.now).in_game == 2;
         if in_game {
@@ -151,8 +151,8 @@ fn a_player_that_was_started_anew_comes_back_during_an_attack() {
 
 /// T-75: bytes to addresses that have proved nothing, for those sent in their names, by kind; with long names to tell.
 #[test]
-fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
-    let mut world = World::new(strict());
+fn replies_never_amplify_unverified_datagrams() {
+    let mut world = TestWorld::new(strict_config());
     for n in 0..7 {
         let name = format!("{n}{}", "x".repeat(99));
         world.join(&name);
@@ -162,27 +162,31 @@ fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
         cipher::encrypt(&mut bytes);
         bytes
     };
-    let kinds: [(&str, Make); 5] = [
-        ("requests", connect),
-        ("one request, again and again", |_| connect(7)),
-        ("guesses", |n| thanks(2 + (n % 120).to_le_bytes()[0], 0x4000 + (n % 0x8000) as u16, &[])),
-        ("names", |n| thanks(2 + (n % 120).to_le_bytes()[0], 0, &identity(2 + (n % 120).to_le_bytes()[0]))),
-        ("requests and names", |n| if n % 4 == 0 { connect(n) } else { thanks(9, 0, &identity(9)) }),
+    let kinds: [(&str, DatagramMaker); 5] = [
+        ("requests", connect_request),
+        ("one request, again and again", |_| connect_request(7)),
+        ("guesses", |n| ack_datagram(2 + (n % 120).to_le_bytes()[0], 0x4000 + (n % 0x8000) as u16, &[])),
+        ("names", |n| {
+            ack_datagram(2 + (n % 120).to_le_bytes()[0], 0, &identity_message(2 + (n % 120).to_le_bytes()[0]))
+        }),
+        ("requests and names", |n| {
+            if n % 4 == 0 { connect_request(n) } else { ack_datagram(9, 0, &identity_message(9)) }
+        }),
     ];
     for (kind, make) in kinds {
         for addresses in [1, 16, 100_000] {
             let (mut sent, mut got) = (0, 0);
-            world.elsewhere.clear();
+            world.sent_elsewhere.clear();
             for n in 0..10_000_u32 {
                 let bytes = make(n);
                 sent += bytes.len();
-                world.inject(forged(0x0B00_0001 + n % addresses), &bytes);
+                world.inject(forged_address(0x0B00_0001 + n % addresses), &bytes);
                 if n % 5 == 0 {
                     world.tick();
                 }
             }
             world.run(5 * SECOND);
-            got += world.elsewhere.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            got += world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
             assert!(got <= sent, "{kind} of {addresses}: {got} bytes for {sent}");
             world.sent.clear();
         }
@@ -192,10 +196,10 @@ fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
         &[0xFF, 1, 0x02],
         &[0xFF, 1, 0x01, 0, 0, 2],
     ] {
-        world.elsewhere.clear();
-        world.inject(forged(0x0C00_0001), &junk(bytes));
+        world.sent_elsewhere.clear();
+        world.inject(forged_address(0x0C00_0001), &junk(bytes));
         world.run(20 * SECOND);
-        let got: usize = world.elsewhere.iter().map(|(_, bytes)| bytes.len()).sum();
+        let got: usize = world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum();
         assert!(got <= bytes.len(), "{got} bytes for {}", bytes.len());
     }
     assert_eq!(world.session.players().count(), 7);
@@ -204,18 +208,18 @@ fn no_kind_of_datagram_is_answered_with_more_bytes_than_it_has() {
 /// T-76: forged addresses that say all that a client would say. Ids go upward here, so that they are known.
 #[test]
 fn forged_addresses_take_no_slot() {
-    let mut world = World::new(strict());
+    let mut world = TestWorld::new(strict_config());
     let mut number = 0x4000_u16;
     for n in 0..60_000_u32 {
-        let from = forged(0x0B00_0001 + n);
-        world.inject(from, &connect(n));
+        let from = forged_address(0x0B00_0001 + n);
+        world.inject(from, &connect_request(n));
         for id in [2 + (n % 124).to_le_bytes()[0], 3, 4] {
             number = if number >= 0xBFFF { 0x4000 } else { number + 1 };
-            world.inject(from, &thanks(id, number, &identity(id)));
+            world.inject(from, &ack_datagram(id, number, &identity_message(id)));
         }
         if n % 10 == 0 {
             world.tick();
-            world.elsewhere.clear();
+            world.sent_elsewhere.clear();
             world.sent.clear();
             let slots = world.session.players().filter(|player| player.slot.is_some()).count();
             assert_eq!(slots, 0, "after {n} addresses");
@@ -228,77 +232,77 @@ fn forged_addresses_take_no_slot() {
 
 /// T-76: a host under attack need not start again to ask for more.
 #[test]
-fn what_newcomers_must_prove_can_change() {
-    for (prove, players) in [(Prove::Id, 1), (Prove::Ack, 0)] {
+fn required_proof_can_be_reconfigured() {
+    for (prove, players) in [(ProofPolicy::Id, 1), (ProofPolicy::Ack, 0)] {
         let mut config = Config::default();
-        (config.transport.prove, config.transport.ids) = (Prove::Id, Ids::Sequential);
-        let mut world = World::new(config.clone());
-        config.transport.prove = prove;
+        (config.transport.proof_policy, config.transport.id_policy) = (ProofPolicy::Id, IdPolicy::Sequential);
+        let mut world = TestWorld::new(config.clone());
+        config.transport.proof_policy = prove;
         world.session.reconfigure(config, world.now);
-        let from = forged(0x0B00_0001);
-        world.inject(from, &connect(7));
-        world.inject(from, &thanks(2, 0, &identity(2)));
+        let from = forged_address(0x0B00_0001);
+        world.inject(from, &connect_request(7));
+        world.inject(from, &ack_datagram(2, 0, &identity_message(2)));
         assert_eq!(world.session.players().count(), players, "{prove:?}");
     }
 }
 
 /// S-10: who is banned between the answer and its proof does not come in.
 #[test]
-fn a_ban_holds_for_who_was_answered_before() {
+fn ban_applies_to_pending_admissions() {
     for (banned, players) in [(Ipv4Addr::new(9, 9, 9, 9), 1), (Ipv4Addr::new(11, 0, 0, 1), 0)] {
         let mut config = Config::default();
-        (config.transport.prove, config.transport.ids) = (Prove::Id, Ids::Sequential);
-        let mut world = World::new(config);
-        let from = forged(0x0B00_0001);
-        world.inject(from, &connect(7));
-        world.session.set_bans(vec![Network::around(banned, 24)], world.now);
-        world.inject(from, &thanks(2, 0, &identity(2)));
+        (config.transport.proof_policy, config.transport.id_policy) = (ProofPolicy::Id, IdPolicy::Sequential);
+        let mut world = TestWorld::new(config);
+        let from = forged_address(0x0B00_0001);
+        world.inject(from, &connect_request(7));
+        world.session.set_bans(vec![Network::containing(banned, 24)], world.now);
+        world.inject(from, &ack_datagram(2, 0, &identity_message(2)));
         assert_eq!(world.session.players().count(), players, "{banned}");
     }
 }
 
 /// S-11: a password that was set or changed holds for who was answered before; one that stays the same changes nothing.
 #[test]
-fn a_new_password_holds_for_who_was_answered_before() {
+fn new_password_applies_to_pending_admissions() {
     for (before, after, players) in [(None, None, 1), (None, Some("new"), 0), (Some(""), Some("new"), 0)] {
         let mut config = Config { password: before.map(Into::into), ..Config::default() };
-        config.transport.ids = Ids::Sequential;
-        config.transport.prove = Prove::Id;
-        let mut world = World::new(config.clone());
-        let from = forged(0x0B00_0001);
-        world.inject(from, &connect(7));
+        config.transport.id_policy = IdPolicy::Sequential;
+        config.transport.proof_policy = ProofPolicy::Id;
+        let mut world = TestWorld::new(config.clone());
+        let from = forged_address(0x0B00_0001);
+        world.inject(from, &connect_request(7));
         world.session.reconfigure(Config { password: after.map(Into::into), ..config }, world.now);
-        world.inject(from, &thanks(2, 0, &identity(2)));
+        world.inject(from, &ack_datagram(2, 0, &identity_message(2)));
         assert_eq!(world.session.players().count(), players, "{before:?} {after:?}");
     }
 }
 
 /// S-11, T-76: while an attack is seen who tries all cookies is answered, but without the password does not come in.
 #[test]
-fn a_password_is_not_replaced_by_guesses() {
+fn guessed_cookies_do_not_bypass_the_password() {
     for (password, answered) in [(None, true), (Some("engage"), false)] {
-        let mut world = World::new(Config { password: password.map(Into::into), ..strict() });
+        let mut world = TestWorld::new(Config { password: password.map(Into::into), ..strict_config() });
         // Somebody is answered, at a time without password, and guesses.
         let config = world.session.config().clone();
         world.session.reconfigure(Config { password: None, ..config.clone() }, world.now);
-        world.inject(network(1), &connect(1));
-        world.inject(network(1), &thanks(0x7E, 0x4000, &[]));
+        world.inject(network_address(1), &connect_request(1));
+        world.inject(network_address(1), &ack_datagram(0x7E, 0x4000, &[]));
         world.session.reconfigure(config, world.now);
         world.run(SECOND);
-        world.elsewhere.clear();
-        let from = forged(0x0C00_0001);
+        world.sent_elsewhere.clear();
+        let from = forged_address(0x0C00_0001);
         for number in 0x4000..0xC000 {
-            world.inject(from, &thanks(9, number, &identity(9)));
+            world.inject(from, &ack_datagram(9, number, &identity_message(9)));
         }
         world.tick();
-        assert_eq!(!world.elsewhere.is_empty(), answered, "{password:?}");
+        assert_eq!(!world.sent_elsewhere.is_empty(), answered, "{password:?}");
     }
 }
 
 /// S-13: whose router gives it another port takes the place of its own ghost, on a full server too, when that was silent for
 /// two and a half keepalives. Who comes from elsewhere does not, nor is anybody else touched.
 #[test]
-fn who_comes_back_from_another_port_takes_its_own_place() {
+fn player_on_a_new_port_replaces_its_stale_connection() {
     let house = |port| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), port);
     let elsewhere = SocketAddrV4::new(Ipv4Addr::new(82, 2, 3, 4), 2000);
     let crowded = Config { players_per_address: Some(1), ..Config::default() };
@@ -310,11 +314,11 @@ fn who_comes_back_from_another_port_takes_its_own_place() {
         (&crowded, 13, house(2000), 1),
         (&crowded, 12, house(2000), 0),
     ] {
-        let mut world = World::new(config.clone());
+        let mut world = TestWorld::new(config.clone());
         let [ghost, other] = ["Ghost", "Other"].map(|name| world.connect(name, ""));
         world.clients[ghost].address = house(1000);
         world.run_until(5 * SECOND, |world| world.is_in_game(ghost) && world.is_in_game(other));
-        world.clients[ghost].silent = true;
+        world.clients[ghost].drops_outgoing = true;
         world.run(silence * SECOND - SECOND / 4);
         let newcomer = world.connect("Ghost", "");
         world.clients[newcomer].address = from;
@@ -328,13 +332,13 @@ fn who_comes_back_from_another_port_takes_its_own_place() {
 
 /// S-13: a household and a LAN party do not notice the limits, and who is trusted has none.
 #[test]
-fn a_household_a_lan_and_the_trusted_do_not_notice_limits() {
+fn address_limits_spare_households_lans_and_trusted() {
     let house = |n: u16| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), 1000 + n);
     let lan = |n: u16| SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 10 + n.to_le_bytes()[0]), 22101);
     let loopback = |n: u16| SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1000 + n);
-    let cases: [(Place, u16); 3] = [(house, 6), (lan, 8), (loopback, 8)];
+    let cases: [(PlayerAddress, u16); 3] = [(house, 6), (lan, 8), (loopback, 8)];
     for (address, players) in cases {
-        let mut world = World::new(Config::default());
+        let mut world = TestWorld::new(Config::default());
         for n in 0..players {
             let at = world.connect(&format!("Player {n}"), "");
             world.clients[at].address = address(n);
@@ -343,7 +347,7 @@ fn a_household_a_lan_and_the_trusted_do_not_notice_limits() {
         assert_eq!(world.session.status(world.now).in_game, usize::from(players));
     }
     let limits = Config { players_per_address: Some(2), players_per_network: Some(3), ..Config::default() };
-    let mut world = World::new(limits);
+    let mut world = TestWorld::new(limits);
     for n in 0..8_u8 {
         let at = world.connect(&format!("Player {n}"), "");
         world.clients[at].address = SocketAddrV4::new(Ipv4Addr::new(81, 2, n / 4, 4), 1000 + u16::from(n));

@@ -4,41 +4,41 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_session::client::{Client, CommandError, End, Event, Options, State};
+use bcnet_session::client::{Client, ClientOptions, ClientState, CommandError, DisconnectReason, Event};
 use bcnet_session::game::{ObjectId, Ship, Species, StateUpdate, Text8};
 use bcnet_session::{Checksums, Config, Manifest, Score};
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{self as transport, Connect, Endpoint, Engine, Quality, Time};
+use bcnet_transport::{self as transport, Connect, DeliveryMode, Endpoint, Engine, Time};
 
 use crate::vectors::{bytes, hex};
-use crate::world::{HOST, World};
+use crate::world::{HOST, TestWorld};
 
 const SECOND: Duration = Duration::from_secs(1);
-const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
+const CLIENT_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
 /// A client, and a server that says what the test says.
-struct Duo {
+struct ClientWithHost {
     now: Time,
     host: Endpoint,
     client: Client,
     /// What the client has told.
     events: Vec<Event>,
     /// What the server has heard.
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
     /// Whether the server lets anyone in.
     admits: bool,
 }
 
-impl Duo {
+impl ClientWithHost {
     fn new(handshake_timeout: Option<Duration>) -> Self {
         let connect = Connect { host: HOST, nonce: 1, password: "" };
-        let options = Options { name: "Kirk".into(), handshake_timeout };
+        let options = ClientOptions { name: "Kirk".into(), handshake_timeout };
         Self {
             now: Time::ZERO,
             host: Endpoint::host(transport::Config::default()),
             client: Client::connect(transport::Config::default(), connect, options, Time::ZERO),
             events: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             admits: true,
         }
     }
@@ -47,25 +47,25 @@ impl Duo {
     fn connected() -> Self {
         let mut duo = Self::new(None);
         duo.run(SECOND);
-        assert_eq!(duo.client.state(), State::Checking);
+        assert_eq!(duo.client.state(), ClientState::Checking);
         duo
     }
 
     /// A client that has got all the way in.
     fn entered() -> Self {
         let mut duo = Self::connected();
-        duo.say_all(&[&settings(0), &[0x01]]);
+        duo.send_all(&[&settings(0), &[0x01]]);
         duo.client.enter(duo.now).expect("it may load");
-        duo.say_all(&[&listed(2)]);
-        assert_eq!(duo.client.state(), State::Lobby);
+        duo.send_all(&[&listed_event(2)]);
+        assert_eq!(duo.client.state(), ClientState::Lobby);
         duo.events.clear();
         duo
     }
 
     /// The server says something, and the client hears it.
-    fn say_all(&mut self, payloads: &[&[u8]]) {
+    fn send_all(&mut self, payloads: &[&[u8]]) {
         for payload in payloads {
-            self.host.send(PeerId(2), payload, Quality::Reliable, self.now).expect("room");
+            self.host.send(PeerId(2), payload, DeliveryMode::Reliable, self.now).expect("room");
         }
         self.run(SECOND / 10);
     }
@@ -84,7 +84,7 @@ impl Duo {
         while let Some(event) = self.host.poll_event(&mut payload) {
             match event {
                 transport::Event::Request { from, .. } if self.admits => drop(self.host.admit(from, now)),
-                transport::Event::Received { .. } => self.heard.push(payload.clone()),
+                transport::Event::Received { .. } => self.received.push(payload.clone()),
                 _ => {}
             }
         }
@@ -96,12 +96,12 @@ impl Duo {
             self.client.handle_datagram(HOST, &mut buffer[..transmit.len], now);
         }
         while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
-            self.host.handle_datagram(OWN, &mut buffer[..transmit.len], now);
+            self.host.handle_datagram(CLIENT_ADDRESS, &mut buffer[..transmit.len], now);
         }
     }
 
     /// What the client has told since the last time.
-    fn told(&mut self) -> Vec<&'static str> {
+    fn event_names(&mut self) -> Vec<&'static str> {
         self.events.drain(..).map(|event| event.name()).collect()
     }
 }
@@ -112,7 +112,7 @@ fn settings(slot: u8) -> Vec<u8> {
 }
 
 /// A player takes part.
-fn listed(peer: u8) -> Vec<u8> {
+fn listed_event(peer: u8) -> Vec<u8> {
     [&hex("17 66080000 F1008000 00000000 00000000")[..], &[peer]].concat()
 }
 
@@ -130,10 +130,10 @@ fn sovereign() -> Ship<'static> {
 
 /// S-80
 #[test]
-fn a_client_is_told_each_step_into_the_game() {
-    let mut duo = Duo::connected();
+fn client_reports_each_join_step() {
+    let mut duo = ClientWithHost::connected();
     let request = bytes("pl-settings-a");
-    duo.say_all(&[
+    duo.send_all(&[
         &hex("20 02 0D00 736372697074732F7368697073 0500 2A2E707963 21"),
         &[0x28],
         &request,
@@ -146,17 +146,17 @@ fn a_client_is_told_each_step_into_the_game() {
     assert_eq!(settings.mission, "Multiplayer.Episode.Mission1.Mission1");
     assert!(settings.collisions && !settings.friendly_fire);
     let expected = ["connected", "named", "file_check", "files_passed", "settings", "load"];
-    assert_eq!((duo.told().as_slice(), duo.client.state()), (&expected[..], State::Loading));
-    duo.client.answer_from(&Manifest::stand_in(), duo.now).expect("it was asked");
+    assert_eq!((duo.event_names().as_slice(), duo.client.state()), (&expected[..], ClientState::Loading));
+    duo.client.answer_from_manifest(&Manifest::placeholder(), duo.now).expect("it was asked");
     duo.client.enter(duo.now).expect("it may load");
-    duo.say_all(&[
+    duo.send_all(&[
         &hex("35 08 03 14 B0040000 FF"),
         &hex("37 02000000 01000000 02000000 03000000"),
-        &listed(2),
+        &listed_event(2),
     ]);
-    assert_eq!(duo.told(), ["mission", "score", "entered"]);
-    assert_eq!((duo.client.state(), duo.client.slot()), (State::Lobby, Some(settings_slot())));
-    assert_eq!((duo.heard[0].len(), duo.heard[1].clone()), (832, vec![0x2A, 0x20]));
+    assert_eq!(duo.event_names(), ["mission", "score", "entered"]);
+    assert_eq!((duo.client.state(), duo.client.slot()), (ClientState::Lobby, Some(settings_slot())));
+    assert_eq!((duo.received[0].len(), duo.received[1].clone()), (832, vec![0x2A, 0x20]));
     let (id, player) = duo.client.players().next().expect("itself");
     assert_eq!((id, player.name.as_str(), player.listed), (PeerId(2), "Kirk", true));
     assert_eq!(player.score, Score { kills: 1, deaths: 2, points: 3 });
@@ -164,11 +164,11 @@ fn a_client_is_told_each_step_into_the_game() {
 
 /// S-25: the game clock goes on from what the settings say, which is 3.5 s.
 #[test]
-fn a_client_knows_what_the_game_clock_shows() {
-    let mut duo = Duo::connected();
+fn client_tracks_the_game_clock() {
+    let mut duo = ClientWithHost::connected();
     assert_eq!(duo.client.game_time(duo.now), None);
     let before = duo.now;
-    duo.say_all(&[&settings(0)]);
+    duo.send_all(&[&settings(0)]);
     let shown = duo.client.game_time(before).expect("it was told");
     assert_eq!(shown, 3.5);
     let at = |later| duo.client.game_time(duo.now + later).expect("it was told");
@@ -183,10 +183,13 @@ fn settings_slot() -> u8 {
 
 /// S-82
 #[test]
-fn a_client_with_a_ship_is_in_the_game_and_without_in_the_lobby() {
-    let mut duo = Duo::entered();
+fn client_is_in_game_only_with_a_ship() {
+    let mut duo = ClientWithHost::entered();
     let update = StateUpdate { object: ObjectId::new(0, 34), time: 1.5, ..StateUpdate::default() };
-    assert_eq!(duo.client.update(update.clone(), duo.now), Err(CommandError::State(State::Lobby)));
+    assert_eq!(
+        duo.client.send_state_update(update.clone(), duo.now),
+        Err(CommandError::WrongState(ClientState::Lobby))
+    );
     let own = ObjectId::new(0, 34);
     let exploding =
         [&hex("06 29810000 4E008000 00000000")[..], &own.0.to_le_bytes(), &hex("00000000 00001841")].concat();
@@ -198,23 +201,23 @@ fn a_client_with_a_ship_is_in_the_game_and_without_in_the_lobby() {
         (hex("39"), "round_started"),
     ] {
         assert_eq!(duo.client.create_ship(34, sovereign(), duo.now), Ok(own));
-        duo.client.update(update.clone(), duo.now).expect("it has a ship");
-        assert_eq!(duo.client.state(), State::InGame);
-        duo.say_all(&[&end]);
-        assert_eq!((duo.told(), duo.client.state()), (vec![told], State::Lobby));
+        duo.client.send_state_update(update.clone(), duo.now).expect("it has a ship");
+        assert_eq!(duo.client.state(), ClientState::InGame);
+        duo.send_all(&[&end]);
+        assert_eq!((duo.event_names(), duo.client.state()), (vec![told], ClientState::Lobby));
     }
-    let created = duo.heard.iter().find(|payload| payload[0] == 0x03).expect("a ship");
+    let created = duo.received.iter().find(|payload| payload[0] == 0x03).expect("a ship");
     assert_eq!(created[..11], [&hex("03 00 02 08800000")[..], &own.0.to_le_bytes()].concat());
 }
 
 /// S-81: who is there, what they say, have and lose.
 #[test]
-fn a_client_knows_who_takes_part() {
-    let mut duo = Duo::entered();
+fn client_tracks_the_players() {
+    let mut duo = ClientWithHost::entered();
     let ship = bytes("pl-03-sovereign");
-    duo.say_all(&[
-        &listed(3),
-        &listed(3),
+    duo.send_all(&[
+        &listed_event(3),
+        &listed_event(3),
         &hex("2C 03000000 0300 681B69"),
         &hex("36 03000000 05000000 06000000 02000000 07000000 01 09000000 08000000"),
         &hex("3F 03000000 01000000 02000000 03000000 01"),
@@ -228,7 +231,7 @@ fn a_client_knows_who_takes_part() {
     assert_eq!(duo.events[2], chat);
     assert_eq!(duo.events[3], Event::Died { victim: PeerId(2), killer: Some(PeerId(3)) });
     let expected = ["joined", "received", "chat", "died", "score", "received", "ship_created", "left"];
-    assert_eq!(duo.told(), [&expected[..], &["received", "received"]].concat());
+    assert_eq!(duo.event_names(), [&expected[..], &["received", "received"]].concat());
     let scores: Vec<(u8, i32, i32, i32)> = duo
         .client
         .players()
@@ -242,26 +245,29 @@ fn a_client_knows_who_takes_part() {
 
 /// S-26, S-80: wherever the server stops, the client says so when its time is up, and not before.
 #[test]
-fn a_server_that_stops_is_told_with_the_step_at_which_it_stopped() {
-    let steps: [(State, &[&[u8]]); 4] = [
-        (State::Connecting, &[]),
-        (State::Checking, &[&[0x28]]),
-        (State::Loading, &[&settings(0), &[0x01]]),
-        (State::Entering, &[&settings(0), &[0x01]]),
+fn stalled_handshake_reports_its_last_state() {
+    let steps: [(ClientState, &[&[u8]]); 4] = [
+        (ClientState::Connecting, &[]),
+        (ClientState::Checking, &[&[0x28]]),
+        (ClientState::Loading, &[&settings(0), &[0x01]]),
+        (ClientState::Entering, &[&settings(0), &[0x01]]),
     ];
     for (step, said) in steps {
-        let mut duo = Duo::new(Some(30 * SECOND));
-        duo.admits = step != State::Connecting;
+        let mut duo = ClientWithHost::new(Some(30 * SECOND));
+        duo.admits = step != ClientState::Connecting;
         duo.run(SECOND);
-        duo.say_all_if_in(said);
-        if step == State::Entering {
+        duo.send_all_if_connected(said);
+        if step == ClientState::Entering {
             duo.client.enter(duo.now).expect("it may load");
         }
         duo.run(Duration::from_millis(29_990) - duo.now.since(Time::ZERO));
         assert_eq!(duo.client.state(), step);
         assert!(duo.client.next_timeout() <= Some(Time::ZERO + 30 * SECOND));
         duo.run(Duration::from_millis(10));
-        assert_eq!(duo.events.last(), Some(&Event::Gone { step, end: End::Stalled }));
+        assert_eq!(
+            duo.events.last(),
+            Some(&Event::Gone { state: step, reason: DisconnectReason::HandshakeTimedOut })
+        );
         // It leaves by itself, and nothing more is told.
         duo.events.clear();
         duo.run(20 * SECOND);
@@ -269,31 +275,31 @@ fn a_server_that_stops_is_told_with_the_step_at_which_it_stopped() {
     }
 }
 
-impl Duo {
-    fn say_all_if_in(&mut self, payloads: &[&[u8]]) {
+impl ClientWithHost {
+    fn send_all_if_connected(&mut self, payloads: &[&[u8]]) {
         if self.client.id() != PeerId::UNASSIGNED {
-            self.say_all(payloads);
+            self.send_all(payloads);
         }
     }
 }
 
 /// S-83
 #[test]
-fn the_end_is_told_once_with_its_reason() {
-    let booted = |reason| Event::Gone { step: State::Lobby, end: End::Booted(reason) };
-    let mut kicked = Duo::entered();
+fn disconnect_is_reported_once_with_its_reason() {
+    let booted = |reason| Event::Gone { state: ClientState::Lobby, reason: DisconnectReason::Booted(reason) };
+    let mut kicked = ClientWithHost::entered();
     kicked.host.boot(PeerId(2), BootReason::KICKED, kicked.now).expect("it is there");
     kicked.run(SECOND);
     assert_eq!(kicked.events, [booted(BootReason::KICKED)]);
-    let mut ended = Duo::entered();
+    let mut ended = ClientWithHost::entered();
     ended.host.leave(ended.now);
     ended.run(SECOND);
-    assert_eq!(ended.events, [Event::Gone { step: State::Lobby, end: End::HostLeft }]);
-    let mut left = Duo::entered();
+    assert_eq!(ended.events, [Event::Gone { state: ClientState::Lobby, reason: DisconnectReason::HostLeft }]);
+    let mut left = ClientWithHost::entered();
     left.client.leave(left.now);
     left.run(SECOND);
-    assert!(left.events.is_empty() && left.client.is_closed() && left.client.state() == State::Gone);
-    let mut silent = Duo::entered();
+    assert!(left.events.is_empty() && left.client.is_closed() && left.client.state() == ClientState::Gone);
+    let mut silent = ClientWithHost::entered();
     for _ in 0..100 {
         silent.now = silent.now + SECOND;
         let (mut payload, mut buffer) = (Vec::new(), [0; 2048]);
@@ -301,39 +307,51 @@ fn the_end_is_told_once_with_its_reason() {
         while silent.client.poll_transmit(&mut buffer, silent.now).is_some() {}
         silent.events.extend(std::iter::from_fn(|| silent.client.poll_event(&mut payload, silent.now)));
     }
-    assert_eq!(silent.events, [Event::Gone { step: State::Lobby, end: End::HostSilent }]);
+    assert_eq!(
+        silent.events,
+        [Event::Gone { state: ClientState::Lobby, reason: DisconnectReason::HostTimedOut }]
+    );
 }
 
 /// S-80: commands out of turn are refused and send nothing.
 #[test]
-fn what_makes_no_sense_yet_is_not_said() {
-    let mut duo = Duo::connected();
+fn commands_in_the_wrong_state_send_nothing() {
+    let mut duo = ClientWithHost::connected();
     let now = duo.now;
-    assert_eq!(duo.client.chat("hi", now), Err(CommandError::State(State::Checking)));
-    assert_eq!(duo.client.team_chat("hi", now), Err(CommandError::State(State::Checking)));
-    assert_eq!(duo.client.enter(now), Err(CommandError::State(State::Checking)));
-    assert_eq!(duo.client.create_ship(0, sovereign(), now), Err(CommandError::State(State::Checking)));
-    assert_eq!(duo.client.answer_from(&Manifest::stand_in(), now), Err(CommandError::NoAnswer));
-    duo.say_all(&[&hex("20 07 0000 0000 20")]);
-    assert_eq!(duo.client.answer_from(&Manifest::stand_in(), duo.now), Err(CommandError::NoAnswer));
+    assert_eq!(duo.client.chat("hi", now), Err(CommandError::WrongState(ClientState::Checking)));
+    assert_eq!(duo.client.team_chat("hi", now), Err(CommandError::WrongState(ClientState::Checking)));
+    assert_eq!(duo.client.enter(now), Err(CommandError::WrongState(ClientState::Checking)));
+    assert_eq!(
+        duo.client.create_ship(0, sovereign(), now),
+        Err(CommandError::WrongState(ClientState::Checking))
+    );
+    assert_eq!(duo.client.answer_from_manifest(&Manifest::placeholder(), now), Err(CommandError::NoAnswer));
+    duo.send_all(&[&hex("20 07 0000 0000 20")]);
+    assert_eq!(
+        duo.client.answer_from_manifest(&Manifest::placeholder(), duo.now),
+        Err(CommandError::NoAnswer)
+    );
     duo.run(SECOND);
-    assert_eq!(duo.heard, [] as [Vec<u8>; 0]);
+    assert_eq!(duo.received, [] as [Vec<u8>; 0]);
     // A mission before its settings, an own entry that nobody asked for: no step.
-    duo.told();
-    duo.say_all(&[&[0x01], &listed(2)]);
-    assert_eq!((duo.told(), duo.client.state()), (vec!["nonsense", "received"], State::Checking));
+    duo.event_names();
+    duo.send_all(&[&[0x01], &listed_event(2)]);
+    assert_eq!(
+        (duo.event_names(), duo.client.state()),
+        (vec!["nonsense", "received"], ClientState::Checking)
+    );
 }
 
 /// S-84: every message that a client reads, cut anywhere or with impossible numbers.
 #[test]
-fn nonsense_is_counted_and_changes_nothing() {
-    let mut duo = Duo::entered();
+fn server_anomalies_are_counted_and_ignored() {
+    let mut duo = ClientWithHost::entered();
     let whole: [&[u8]; 10] = [
         &hex("20 02 0D00 736372697074732F7368697073 0500 2A2E707963 21"),
         &hex("22 0700 4170702E707963"),
         &settings(0),
         &hex("35 08 03 14 B0040000 FF"),
-        &listed(3),
+        &listed_event(3),
         &hex("2C 03000000 0200 6869"),
         &hex("36 03000000 05000000 06000000 02000000 07000000 01 09000000 08000000"),
         &hex("37 02000000 01000000 02000000 03000000"),
@@ -344,7 +362,7 @@ fn nonsense_is_counted_and_changes_nothing() {
     let mut said = 0;
     for message in whole {
         for len in 1..message.len() {
-            duo.say_all(&[&message[..len]]);
+            duo.send_all(&[&message[..len]]);
             said += 1;
         }
     }
@@ -357,68 +375,69 @@ fn nonsense_is_counted_and_changes_nothing() {
         Vec::new(),
     ];
     for message in &impossible {
-        duo.say_all(&[message]);
+        duo.send_all(&[message]);
         said += 1;
     }
-    assert_eq!(duo.client.nonsense(), said);
-    assert!(duo.events.iter().all(|event| matches!(event, Event::Nonsense { .. })), "{:?}", duo.events);
+    assert_eq!(duo.client.anomalies(), said);
+    assert!(duo.events.iter().all(|event| matches!(event, Event::Anomaly { .. })), "{:?}", duo.events);
     assert_eq!(duo.events.len() as u32, said.ilog2() + 1);
     let after: Vec<_> = duo.client.players().map(|(id, player)| (id, player.clone())).collect();
-    assert_eq!((before, State::Lobby), (after, duo.client.state()));
+    assert_eq!((before, ClientState::Lobby), (after, duo.client.state()));
 }
 
 /// S-84
 #[test]
-fn no_server_makes_a_client_panic_or_grow() {
+fn arbitrary_server_data_is_harmless_to_a_client() {
     let mut rng = Rng::new(7);
     for entered in [false, true] {
-        let mut duo = if entered { Duo::entered() } else { Duo::connected() };
+        let mut duo = if entered { ClientWithHost::entered() } else { ClientWithHost::connected() };
         for round in 0..3000_u32 {
-            let mut payload = vec![0; rng.size(60)];
+            let mut payload = vec![0; rng.index(60)];
             rng.fill(&mut payload);
             if let Some(first) = payload.first_mut() {
                 *first = round.to_le_bytes()[0];
             }
-            duo.host.send(PeerId(2), &payload, Quality::Unreliable, duo.now).expect("room");
+            duo.host.send(PeerId(2), &payload, DeliveryMode::Unreliable, duo.now).expect("room");
             duo.run(Duration::from_millis(10));
         }
         duo.run(SECOND);
         assert!(duo.client.players().count() <= 256 && duo.client.ships().count() <= 16);
-        let told = duo.events.iter().filter(|event| matches!(event, Event::Nonsense { .. })).count();
-        assert!(duo.client.nonsense() > 100 && told <= 12, "{told} of {}", duo.client.nonsense());
+        let told = duo.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
+        assert!(duo.client.anomalies() > 100 && told <= 12, "{told} of {}", duo.client.anomalies());
         // It still works.
         if entered {
             duo.events.clear();
-            duo.say_all(&[&hex("2C 02000000 0200 6869")]);
-            assert_eq!(duo.told(), ["chat"]);
+            duo.send_all(&[&hex("2C 02000000 0200 6869")]);
+            assert_eq!(duo.event_names(), ["chat"]);
         } else {
-            assert_eq!(duo.client.state(), State::Checking);
+            assert_eq!(duo.client.state(), ClientState::Checking);
         }
     }
 }
 
 /// S-84: datagrams of no sense, before anything else.
 #[test]
-fn a_server_of_another_language_is_told_apart_from_a_silent_one() {
-    let mut duo = Duo::new(Some(SECOND));
+fn malformed_server_is_distinguished_from_a_silent_one() {
+    let mut duo = ClientWithHost::new(Some(SECOND));
     duo.admits = false;
     for n in 0..5 {
         duo.client.handle_datagram(HOST, &mut [n; 40], duo.now);
     }
     duo.run(2 * SECOND);
-    assert_eq!(duo.told(), ["nonsense", "nonsense", "nonsense", "gone"]);
+    assert_eq!(duo.event_names(), ["nonsense", "nonsense", "nonsense", "gone"]);
 }
 
 /// S-21, S-23, S-24: what a strict server has learned from a client fits that client, and no other.
 #[test]
-fn a_manifest_answers_as_the_installation_that_it_was_learned_from() {
-    let checksums = Checksums::Strict(vec![Manifest::stand_in()]);
-    let mut world = World::new(Config { checksums, ..Config::default() });
+fn learned_manifest_answers_like_its_installation() {
+    let checksums = Checksums::Strict(vec![Manifest::placeholder()]);
+    let mut world = TestWorld::new(Config { checksums, ..Config::default() });
     let [good, other] = ["Good", "Other"].map(|name| world.connect(name, ""));
-    world.clients[good].files = Some(Manifest::stand_in());
+    world.clients[good].files = Some(Manifest::placeholder());
     world.run(3 * SECOND);
     assert!(world.is_in_game(good) && !world.is_in_game(other));
     assert_eq!(world.session.counters().anomalies.total(), 0);
-    let told = world.clients[other].told.iter().any(|event| matches!(event, Event::FilesDiffer { .. }));
-    assert!(told, "{:?}", world.clients[other].told);
+    let told =
+        world.clients[other].client_events.iter().any(|event| matches!(event, Event::FilesDiffer { .. }));
+    assert!(told, "{:?}", world.clients[other].client_events);
 }

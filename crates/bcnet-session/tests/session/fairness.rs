@@ -3,49 +3,49 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::stock::{Params, StockEngine};
 use bcnet_lab::{Faults, Link};
-use bcnet_session::client::{Client, Event, Options};
+use bcnet_session::client::{Client, ClientOptions, Event};
 use bcnet_session::{Anomaly, Config, Session};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Connect, Engine, Quality, Time, Transmit};
+use bcnet_transport::{Connect, DeliveryMode, Engine, Time, Transmit};
 
 use crate::play::ship;
-use crate::world::{HOST, reply};
+use crate::world::{HOST, file_check_reply};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(1);
 /// What one player may add to the delay of others' words.
-const MAX_ADDED: Duration = Duration::from_millis(250);
+const MAX_ADDED_DELAY: Duration = Duration::from_millis(250);
 
 /// A client on any engine.
-trait Game {
-    fn take(&mut self, bytes: &mut [u8], now: Time);
-    fn serve(&mut self, heard: &mut Vec<(Time, Vec<u8>)>, now: Time);
+trait GameClient {
+    fn receive(&mut self, bytes: &mut [u8], now: Time);
+    fn poll(&mut self, received: &mut Vec<(Time, Vec<u8>)>, now: Time);
     fn transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
-    fn say(&mut self, payload: &[u8], quality: Quality, now: Time);
+    fn send_payload(&mut self, payload: &[u8], quality: DeliveryMode, now: Time);
     fn id(&self) -> PeerId;
 }
 
-impl<E: Engine> Game for Client<E> {
-    fn take(&mut self, bytes: &mut [u8], now: Time) {
+impl<E: Engine> GameClient for Client<E> {
+    fn receive(&mut self, bytes: &mut [u8], now: Time) {
         self.handle_datagram(HOST, bytes, now);
     }
 
-    fn serve(&mut self, heard: &mut Vec<(Time, Vec<u8>)>, now: Time) {
+    fn poll(&mut self, received: &mut Vec<(Time, Vec<u8>)>, now: Time) {
         self.handle_timeout(now);
         let mut payload = Vec::new();
         while let Some(event) = self.poll_event(&mut payload, now) {
             match event {
                 Event::FileCheck(check) => {
                     let round = if check.index == 0xFF { 4 } else { check.index.into() };
-                    self.answer(&reply(round), now).expect("room");
+                    self.answer_file_check(&file_check_reply(round), now).expect("room");
                 }
                 Event::Load => self.enter(now).expect("room"),
-                Event::Gone { end, .. } => panic!("thrown out: {end}"),
-                Event::Nonsense { what, .. } => panic!("{what}"),
+                Event::Gone { reason: end, .. } => panic!("thrown out: {end}"),
+                Event::Anomaly { kind: what, .. } => panic!("{what}"),
                 Event::Named { .. } => {}
-                _ => heard.push((now, payload.clone())),
+                _ => received.push((now, payload.clone())),
             }
         }
     }
@@ -54,7 +54,7 @@ impl<E: Engine> Game for Client<E> {
         self.poll_transmit(buffer, now)
     }
 
-    fn say(&mut self, payload: &[u8], quality: Quality, now: Time) {
+    fn send_payload(&mut self, payload: &[u8], quality: DeliveryMode, now: Time) {
         let _ = self.send(payload, quality, now);
     }
 
@@ -63,49 +63,50 @@ impl<E: Engine> Game for Client<E> {
     }
 }
 
-struct Player {
-    game: Box<dyn Game>,
+struct ArenaPlayer {
+    game: Box<dyn GameClient>,
     address: SocketAddrV4,
     frame: Duration,
     next: Time,
-    heard: Vec<(Time, Vec<u8>)>,
+    received: Vec<(Time, Vec<u8>)>,
     links: [Link; 2],
 }
 
-struct Arena {
+struct FairnessArena {
     now: Time,
     session: Session,
-    players: Vec<Player>,
-    flying: Vec<(Time, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
+    players: Vec<ArenaPlayer>,
+    in_flight: Vec<(Time, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
 }
 
 /// What a player plays on.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum PlayerEngine {
     Bcnet,
     /// The original engine, with so many frames a second.
     Stock(u32),
 }
 
-const KINDS: [Kind; 3] = [Kind::Bcnet, Kind::Stock(60), Kind::Stock(30)];
+const PLAYER_ENGINES: [PlayerEngine; 3] =
+    [PlayerEngine::Bcnet, PlayerEngine::Stock(60), PlayerEngine::Stock(30)];
 
-impl Arena {
+impl FairnessArena {
     /// Players in the game; the first has a good line, the others have these faults.
-    fn new(kinds: &[Kind], faults: &Faults, seed: u64) -> Self {
+    fn new(kinds: &[PlayerEngine], faults: &Faults, seed: u64) -> Self {
         let good = Faults { delay: faults.delay, ..Faults::default() };
         let mut arena = Self {
             now: Time::ZERO,
             session: Session::new(Config::default(), seed),
             players: Vec::new(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
         };
         for (n, kind) in (1..).zip(kinds) {
             let address = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, n), 22101);
-            let options = Options::named(&format!("Player {n}"));
+            let options = ClientOptions::with_name(&format!("Player {n}"));
             let nonce = u32::from(n);
             let now = arena.now;
-            let (game, frame): (Box<dyn Game>, Duration) = match *kind {
-                Kind::Bcnet => {
+            let (game, frame): (Box<dyn GameClient>, Duration) = match *kind {
+                PlayerEngine::Bcnet => {
                     let connect = Connect { host: HOST, nonce, password: "" };
                     let config = bcnet_transport::Config {
                         address: *address.ip(),
@@ -113,14 +114,15 @@ impl Arena {
                     };
                     (Box::new(Client::connect(config, connect, options, now)), TICK)
                 }
-                Kind::Stock(frames) => {
-                    let engine = Stock::connect(Params::default(), HOST, *address.ip(), nonce, &[], now);
+                PlayerEngine::Stock(frames) => {
+                    let engine =
+                        StockEngine::connect(Params::default(), HOST, *address.ip(), nonce, &[], now);
                     (Box::new(Client::new(engine, options, now)), SECOND / frames)
                 }
             };
             let faults = if n == 1 { &good } else { faults };
             let links = [0, 1].map(|way| Link::new(faults.clone(), seed + 2 * u64::from(n) + way));
-            arena.players.push(Player { game, address, frame, next: now, heard: Vec::new(), links });
+            arena.players.push(ArenaPlayer { game, address, frame, next: now, received: Vec::new(), links });
         }
         arena.run(4 * SECOND, |_, _| {});
         assert_eq!(arena.session.status(arena.now).in_game, kinds.len());
@@ -140,14 +142,14 @@ impl Arena {
     fn tick(&mut self) {
         self.now = self.now + TICK;
         let now = self.now;
-        let (mut due, flying): (Vec<_>, Vec<_>) = self.flying.drain(..).partition(|(at, ..)| *at <= now);
-        self.flying = flying;
+        let (mut due, flying): (Vec<_>, Vec<_>) = self.in_flight.drain(..).partition(|(at, ..)| *at <= now);
+        self.in_flight = flying;
         due.sort_by_key(|(at, ..)| *at);
         for (_, from, to, mut bytes) in due {
             if to == HOST {
                 self.session.handle_datagram(from, &mut bytes, now);
             } else if let Some(player) = self.players.iter_mut().find(|player| player.address == to) {
-                player.game.take(&mut bytes, now);
+                player.game.receive(&mut bytes, now);
             }
         }
         self.session.handle_timeout(now);
@@ -155,27 +157,27 @@ impl Arena {
         let mut buffer = [0; 2048];
         while let Some(Transmit { to, len }) = self.session.poll_transmit(&mut buffer, now) {
             let Some(player) = self.players.iter_mut().find(|player| player.address == to) else { continue };
-            for passage in player.links[0].pass(len, now).into_iter().flatten() {
-                self.flying.push((passage.at, HOST, to, buffer[..len].to_vec()));
+            for passage in player.links[0].transmit(len, now).into_iter().flatten() {
+                self.in_flight.push((passage.at, HOST, to, buffer[..len].to_vec()));
             }
         }
         for player in self.players.iter_mut().filter(|player| player.next <= now) {
             player.next = player.next + player.frame;
-            player.game.serve(&mut player.heard, now);
+            player.game.poll(&mut player.received, now);
             while let Some(Transmit { to, len }) = player.game.transmit(&mut buffer, now) {
-                for passage in player.links[1].pass(len, now).into_iter().flatten() {
-                    self.flying.push((passage.at, player.address, to, buffer[..len].to_vec()));
+                for passage in player.links[1].transmit(len, now).into_iter().flatten() {
+                    self.in_flight.push((passage.at, player.address, to, buffer[..len].to_vec()));
                 }
             }
         }
     }
 
-    fn say(&mut self, at: usize, payload: &[u8], quality: Quality) {
-        self.players[at].game.say(payload, quality, self.now);
+    fn send(&mut self, at: usize, payload: &[u8], quality: DeliveryMode) {
+        self.players[at].game.send_payload(payload, quality, self.now);
     }
 }
 
-fn chat(arena: &Arena, at: usize, number: usize) -> Vec<u8> {
+fn chat(arena: &FairnessArena, at: usize, number: usize) -> Vec<u8> {
     let text = format!("line {number:05}");
     let len = u8::try_from(text.len()).expect("short");
     [&[0x2C, arena.players[at].game.id().0, 0, 0, 0, len, 0][..], text.as_bytes()].concat()
@@ -184,57 +186,57 @@ fn chat(arena: &Arena, at: usize, number: usize) -> Vec<u8> {
 /// Says something so often per second.
 struct Flood {
     payloads: Vec<Vec<u8>>,
-    quality: Quality,
+    quality: DeliveryMode,
     per_second: u64,
 }
 
 impl Flood {
-    fn new(payload: &[u8], quality: Quality, per_second: u64) -> Self {
+    fn new(payload: &[u8], quality: DeliveryMode, per_second: u64) -> Self {
         Self { payloads: vec![payload.to_vec()], quality, per_second }
     }
 
     fn none() -> Self {
-        Self::new(&[], Quality::Reliable, 0)
+        Self::new(&[], DeliveryMode::Reliable, 0)
     }
 
-    fn step(&self, arena: &mut Arena, step: u64) {
-        let said = |step: u64| step * self.per_second / 1000;
-        for n in said(step)..said(step + 1) {
+    fn step(&self, arena: &mut FairnessArena, step: u64) {
+        let sent = |step: u64| step * self.per_second / 1000;
+        for n in sent(step)..sent(step + 1) {
             let payload = &self.payloads[usize::try_from(n).expect("few") % self.payloads.len()];
-            arena.say(0, payload, self.quality);
+            arena.send(0, payload, self.quality);
         }
     }
 }
 
 /// Delays of what player 1 chats to player 2 in twenty seconds, while player 0 does something each millisecond; the
 /// shortest first. All of it must arrive, and in its order.
-fn delays(arena: &mut Arena, flood: &Flood) -> Vec<Duration> {
-    delays_after(arena, flood, &[])
+fn chat_delays(arena: &mut FairnessArena, flood: &Flood) -> Vec<Duration> {
+    chat_delays_after(arena, flood, &[])
 }
 
 /// The same, if player 1 says something else before each line.
-fn delays_after(arena: &mut Arena, flood: &Flood, before: &[u8]) -> Vec<Duration> {
-    let mut said = Vec::new();
+fn chat_delays_after(arena: &mut FairnessArena, flood: &Flood, before: &[u8]) -> Vec<Duration> {
+    let mut sent = Vec::new();
     arena.run(20 * SECOND, |arena, step| {
         flood.step(arena, step);
         if step % 400 == 100 {
             if !before.is_empty() {
-                arena.say(1, before, Quality::Reliable);
+                arena.send(1, before, DeliveryMode::Reliable);
             }
-            let line = chat(arena, 1, said.len());
-            arena.say(1, &line, Quality::Reliable);
-            said.push((arena.now, line));
+            let line = chat(arena, 1, sent.len());
+            arena.send(1, &line, DeliveryMode::Reliable);
+            sent.push((arena.now, line));
         }
     });
     arena.run(5 * SECOND, |_, _| {});
-    let heard = &arena.players[2].heard;
-    let lines: Vec<_> = heard.iter().filter(|(_, payload)| payload.first() == Some(&0x2C)).collect();
+    let received = &arena.players[2].received;
+    let lines: Vec<_> = received.iter().filter(|(_, payload)| payload.first() == Some(&0x2C)).collect();
     assert!(
-        lines.iter().map(|(_, line)| line).eq(said.iter().map(|(_, line)| line)),
+        lines.iter().map(|(_, line)| line).eq(sent.iter().map(|(_, line)| line)),
         "{} lines",
         lines.len()
     );
-    let mut delays: Vec<_> = lines.iter().zip(&said).map(|((at, _), (since, _))| at.since(*since)).collect();
+    let mut delays: Vec<_> = lines.iter().zip(&sent).map(|((at, _), (since, _))| at.since(*since)).collect();
     delays.sort();
     delays
 }
@@ -251,7 +253,7 @@ fn floods() -> Vec<(&'static str, Flood)> {
     reborn.insert(1, vec![0x13]);
     let mut torpedo = ship(0, 2, 0x4000_0040);
     torpedo[3..7].copy_from_slice(&0x8009_u32.to_le_bytes());
-    let (reliable, unreliable) = (Quality::Reliable, Quality::Unreliable);
+    let (reliable, unreliable) = (DeliveryMode::Reliable, DeliveryMode::Unreliable);
     vec![
         ("small", Flood::new(&[0xCD], reliable, 1_985)),
         ("small, too many", Flood::new(&[0xCD], reliable, 3_000)),
@@ -269,17 +271,24 @@ fn floods() -> Vec<(&'static str, Flood)> {
 
 /// S-43: the clients of others acknowledge what they get, stock ones three times and ahead of what they have to say.
 #[test]
-fn one_player_cannot_delay_what_others_say() {
+fn flood_does_not_delay_chat_of_others() {
     let faults = Faults { delay: Duration::from_millis(20), ..Faults::default() };
-    for kind in KINDS {
-        let undisturbed = delays(&mut Arena::new(&[Kind::Bcnet, kind, kind], &faults, 1), &Flood::none());
+    for kind in PLAYER_ENGINES {
+        let undisturbed = chat_delays(
+            &mut FairnessArena::new(&[PlayerEngine::Bcnet, kind, kind], &faults, 1),
+            &Flood::none(),
+        );
         for (name, flood) in floods() {
-            let mut arena = Arena::new(&[Kind::Bcnet, kind, kind], &faults, 1);
-            let delays = delays(&mut arena, &flood);
+            let mut arena = FairnessArena::new(&[PlayerEngine::Bcnet, kind, kind], &faults, 1);
+            let delays = chat_delays(&mut arena, &flood);
             let (added, counters) =
                 (percentile(&delays, 99) - percentile(&undisturbed, 99), arena.session.counters());
             println!("{kind:?}, {name}: {added:?} more at 99 %, {counters:?}");
-            assert!(added <= MAX_ADDED, "{kind:?}, {name}: {:?} of {delays:?}", percentile(&delays, 99));
+            assert!(
+                added <= MAX_ADDED_DELAY,
+                "{kind:?}, {name}: {:?} of {delays:?}",
+                percentile(&delays, 99)
+            );
             assert_eq!(arena.session.status(arena.now).in_game, 3);
             assert!(counters.messages_in > 300, "there was a flood: {counters:?}");
         }
@@ -288,17 +297,23 @@ fn one_player_cannot_delay_what_others_say() {
 
 /// S-43: a line of 256 kbit/s takes half of what the flood has. What was under way before that is known may be late.
 #[test]
-fn one_player_cannot_delay_what_others_say_on_a_slow_line() {
+fn flood_does_not_delay_chat_of_others_on_a_slow_link() {
     let slow =
         Faults { delay: Duration::from_millis(20), bandwidth: 256_000, queue: 64, ..Faults::default() };
-    for kind in KINDS {
-        let undisturbed = delays(&mut Arena::new(&[Kind::Bcnet, kind, kind], &slow, 1), &Flood::none());
+    for kind in PLAYER_ENGINES {
+        let undisturbed = chat_delays(
+            &mut FairnessArena::new(&[PlayerEngine::Bcnet, kind, kind], &slow, 1),
+            &Flood::none(),
+        );
         for (name, flood) in floods() {
-            let mut arena = Arena::new(&[Kind::Bcnet, kind, kind], &slow, 1);
-            let delays = delays(&mut arena, &flood);
+            let mut arena = FairnessArena::new(&[PlayerEngine::Bcnet, kind, kind], &slow, 1);
+            let delays = chat_delays(&mut arena, &flood);
             let added = |share| percentile(&delays, share) - percentile(&undisturbed, share);
             println!("{kind:?}, {name}: {:?} more at 95 %, {:?} at most", added(95), added(100));
-            assert!(added(95) <= MAX_ADDED && added(100) <= 4 * MAX_ADDED, "{kind:?}, {name}: {delays:?}");
+            assert!(
+                added(95) <= MAX_ADDED_DELAY && added(100) <= 4 * MAX_ADDED_DELAY,
+                "{kind:?}, {name}: {delays:?}"
+            );
         }
     }
 }
@@ -306,16 +321,23 @@ fn one_player_cannot_delay_what_others_say_on_a_slow_line() {
 /// S-43: a line of 96 kbit/s takes a fifth of what the flood has. One message of 4,000 bytes is under way for 360 ms there. Its
 /// queue has room for twelve datagrams; where tiny messages fill that, a line is lost with them and comes again.
 #[test]
-fn one_player_cannot_delay_what_others_say_on_a_thin_line() {
-    for kind in KINDS {
-        let undisturbed = delays(&mut Arena::new(&[Kind::Bcnet, kind, kind], &thin(), 1), &Flood::none());
+fn flood_does_not_delay_chat_of_others_on_a_thin_link() {
+    for kind in PLAYER_ENGINES {
+        let undisturbed = chat_delays(
+            &mut FairnessArena::new(&[PlayerEngine::Bcnet, kind, kind], &thin_link(), 1),
+            &Flood::none(),
+        );
         for (name, flood) in floods() {
-            let mut arena = Arena::new(&[Kind::Bcnet, kind, kind], &thin(), 1);
-            let delays = delays(&mut arena, &flood);
+            let mut arena = FairnessArena::new(&[PlayerEngine::Bcnet, kind, kind], &thin_link(), 1);
+            let delays = chat_delays(&mut arena, &flood);
             let added = |share| percentile(&delays, share) - percentile(&undisturbed, share);
             println!("{kind:?}, {name}: {:?} more at 95 %, {:?} at most", added(95), added(100));
-            let longest = if name == "in parts" { MAX_ADDED + MAX_ADDED / 2 } else { MAX_ADDED };
-            assert!(added(95) <= longest && added(100) <= 2 * MAX_ADDED, "{kind:?}, {name}: {delays:?}");
+            let longest =
+                if name == "in parts" { MAX_ADDED_DELAY + MAX_ADDED_DELAY / 2 } else { MAX_ADDED_DELAY };
+            assert!(
+                added(95) <= longest && added(100) <= 2 * MAX_ADDED_DELAY,
+                "{kind:?}, {name}: {delays:?}"
+            );
             assert_eq!(arena.session.status(arena.now).in_game, 3);
         }
     }
@@ -324,64 +346,69 @@ fn one_player_cannot_delay_what_others_say_on_a_thin_line() {
 /// S-43: who fires at a player that creates one large torpedo after the other is heard in time, all the same: when the one
 /// under way has arrived and the one that waits is on its way.
 #[test]
-fn creations_do_not_delay_who_names_their_owner() {
+fn object_creations_do_not_delay_messages_about_their_owner() {
     let (own, other) = (0x4003_FFFF_u32.to_le_bytes(), 0x3FFF_FFFF_u32.to_le_bytes());
     let fire = [&[0x0C, 0x0C, 1, 0, 0, 1, 0, 0x80, 0, 0, 0, 0, 0][..], &own, &other].concat();
     let mut torpedo = ship(0, 2, 0x4000_0040);
     torpedo[3..7].copy_from_slice(&0x8009_u32.to_le_bytes());
     torpedo.resize(1_000, 0);
-    for kind in KINDS {
-        let players = [Kind::Bcnet, kind, kind];
-        let undisturbed = delays_after(&mut Arena::new(&players, &thin(), 1), &Flood::none(), &fire);
-        let mut arena = Arena::new(&players, &thin(), 1);
-        let delays = delays_after(&mut arena, &Flood::new(&torpedo, Quality::Reliable, 60), &fire);
+    for kind in PLAYER_ENGINES {
+        let players = [PlayerEngine::Bcnet, kind, kind];
+        let undisturbed =
+            chat_delays_after(&mut FairnessArena::new(&players, &thin_link(), 1), &Flood::none(), &fire);
+        let mut arena = FairnessArena::new(&players, &thin_link(), 1);
+        let delays = chat_delays_after(&mut arena, &Flood::new(&torpedo, DeliveryMode::Reliable, 60), &fire);
         let added = |share| percentile(&delays, share) - percentile(&undisturbed, share);
         println!("{kind:?}, creations: {:?} more at 95 %, {:?} at most", added(95), added(100));
-        assert!(added(100) <= MAX_ADDED + MAX_ADDED / 4, "{kind:?}: {delays:?}");
+        assert!(added(100) <= MAX_ADDED_DELAY + MAX_ADDED_DELAY / 4, "{kind:?}: {delays:?}");
         let counters = arena.session.counters();
         assert!(counters.anomalies.count(Anomaly::Backlog) > 500, "there was a flood: {counters:?}");
-        let torpedoes = arena.players[2].heard.iter().filter(|(_, payload)| *payload == torpedo).count();
+        let torpedoes = arena.players[2].received.iter().filter(|(_, payload)| *payload == torpedo).count();
         assert!(torpedoes > 50, "{torpedoes} of them are heard");
     }
 }
 
 /// 96 kbit/s, 40 ms long, with half a second of queue in front of it.
-fn thin() -> Faults {
+fn thin_link() -> Faults {
     Faults { delay: Duration::from_millis(40), bandwidth: 96_000, queue: 12, ..Faults::default() }
 }
 
 /// S-43: who says little is heard at once by a player for whom much of another waits, and that other in its order.
 #[test]
-fn a_flood_waits_for_itself_only() {
+fn flood_delays_only_its_own_source() {
     let faults = Faults { delay: Duration::from_millis(20), ..Faults::default() };
-    let mut arena = Arena::new(&[Kind::Bcnet, Kind::Bcnet, Kind::Stock(30)], &faults, 1);
-    let mut said = Vec::new();
+    let mut arena =
+        FairnessArena::new(&[PlayerEngine::Bcnet, PlayerEngine::Bcnet, PlayerEngine::Stock(30)], &faults, 1);
+    let mut sent = Vec::new();
     let (mut number, mut floods) = (0_u32, Vec::new());
     arena.run(10 * SECOND, |arena, step| {
         for _ in 0..2 {
             floods.push([&[0xCD][..], &number.to_le_bytes()].concat());
-            arena.say(0, floods.last().expect("one"), Quality::Reliable);
+            arena.send(0, floods.last().expect("one"), DeliveryMode::Reliable);
             number += 1;
         }
         if step % 50 == 0 {
             let shot = [&[0xCE][..], &step.to_le_bytes()].concat();
-            arena.say(1, &shot, Quality::Reliable);
-            said.push((arena.now, shot));
+            arena.send(1, &shot, DeliveryMode::Reliable);
+            sent.push((arena.now, shot));
         }
     });
     arena.run(5 * SECOND, |_, _| {});
-    let heard = &arena.players[2].heard;
-    let shots: Vec<_> = heard.iter().filter(|(_, payload)| payload.first() == Some(&0xCE)).collect();
+    let received = &arena.players[2].received;
+    let shots: Vec<_> = received.iter().filter(|(_, payload)| payload.first() == Some(&0xCE)).collect();
     assert!(
-        shots.iter().map(|(_, shot)| shot).eq(said.iter().map(|(_, shot)| shot)),
+        shots.iter().map(|(_, shot)| shot).eq(sent.iter().map(|(_, shot)| shot)),
         "{} shots",
         shots.len()
     );
-    let longest = shots.iter().zip(&said).map(|((at, _), (since, _))| at.since(*since)).max();
-    assert!(longest <= Some(MAX_ADDED), "{longest:?}");
-    let flood: Vec<_> =
-        heard.iter().map(|(_, payload)| payload).filter(|payload| payload.first() == Some(&0xCD)).collect();
-    assert!(flood.is_sorted_by(|one, next| floods_place(one) < floods_place(next)), "out of order, or twice");
+    let longest = shots.iter().zip(&sent).map(|((at, _), (since, _))| at.since(*since)).max();
+    assert!(longest <= Some(MAX_ADDED_DELAY), "{longest:?}");
+    let flood: Vec<_> = received
+        .iter()
+        .map(|(_, payload)| payload)
+        .filter(|payload| payload.first() == Some(&0xCD))
+        .collect();
+    assert!(flood.is_sorted_by(|one, next| flood_number(one) < flood_number(next)), "out of order, or twice");
     let counters = arena.session.counters();
     let left_out = counters.anomalies.count(Anomaly::Backlog);
     assert!(
@@ -393,6 +420,6 @@ fn a_flood_waits_for_itself_only() {
     assert_eq!((counters.anomalies.total(), counters.not_queued), (left_out, left_out));
 }
 
-fn floods_place(payload: &[u8]) -> u32 {
+fn flood_number(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload[1..5].try_into().expect("a number"))
 }

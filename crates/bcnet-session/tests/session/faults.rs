@@ -6,9 +6,9 @@ use bcnet_lab::{Faults, Rng};
 use bcnet_session::{Config, Event};
 use bcnet_transport::Time;
 
-use crate::play::{playing, ship};
+use crate::play::{ship, world_with_players};
 use crate::vectors::bytes;
-use crate::world::World;
+use crate::world::TestWorld;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -26,13 +26,13 @@ fn bad_network() -> Faults {
 }
 
 /// A message of a mod that tells who says it, and the how many-th it is.
-fn numbered(player: usize, number: u32) -> Vec<u8> {
+fn numbered_payload(player: usize, number: u32) -> Vec<u8> {
     let player = u8::try_from(player).expect("few players");
     [&[0xCD, player][..], &number.to_le_bytes(), &[0x5A; 14]].concat()
 }
 
 /// What `at` heard of `from`, in numbers.
-fn heard(world: &World, at: usize, from: usize) -> Vec<u32> {
+fn received_numbers(world: &TestWorld, at: usize, from: usize) -> Vec<u32> {
     let payloads = world.clients[at].received.iter().map(|(_, payload)| payload);
     let of = payloads.filter(|payload| payload[0] == 0xCD && usize::from(payload[1]) == from);
     of.map(|payload| u32::from_le_bytes(payload[2..6].try_into().expect("four bytes"))).collect()
@@ -40,9 +40,9 @@ fn heard(world: &World, at: usize, from: usize) -> Vec<u32> {
 
 /// S-33: eight players, 20 % loss, doubles, reordering: everything once and in order.
 #[test]
-fn eight_players_on_a_bad_network_hear_everything_once_and_in_order() {
+fn eight_players_receive_all_in_order_on_a_bad_network() {
     for seed in [11, 2_000, 900_000] {
-        let mut world = World::with_faults(Config::default(), bad_network(), seed);
+        let mut world = TestWorld::with_faults(Config::default(), bad_network(), seed);
         let players: Vec<usize> = (0..8).map(|n| world.connect(&format!("Player {n}"), "")).collect();
         world.run_until(60 * SECOND, |world| world.session.status(world.now).in_game == 8);
         let mut slots: Vec<u8> = world.session.players().map(|player| player.slot.expect("a slot")).collect();
@@ -51,7 +51,7 @@ fn eight_players_on_a_bad_network_hear_everything_once_and_in_order() {
         let mut rng = Rng::new(seed);
         for number in 0..150 {
             for &player in &players {
-                let payload = numbered(player, number);
+                let payload = numbered_payload(player, number);
                 world.send(player, &payload);
                 world.run(Duration::from_millis(rng.below(3) * 5));
             }
@@ -60,7 +60,7 @@ fn eight_players_on_a_bad_network_hear_everything_once_and_in_order() {
         for &at in &players {
             for &from in players.iter().filter(|from| **from != at) {
                 assert_eq!(
-                    heard(&world, at, from),
+                    received_numbers(&world, at, from),
                     (0..150).collect::<Vec<u32>>(),
                     "seed {seed}: {at} of {from}"
                 );
@@ -76,7 +76,7 @@ fn eight_players_on_a_bad_network_hear_everything_once_and_in_order() {
 fn late_joiners_see_exactly_the_living_ships_on_a_bad_network() {
     for seed in [5, 77_000, 123_456] {
         let mut world =
-            World::with_faults(Config { player_limit: 16, ..Config::default() }, bad_network(), seed);
+            TestWorld::with_faults(Config { player_limit: 16, ..Config::default() }, bad_network(), seed);
         let mut rng = Rng::new(seed);
         for n in 0..12 {
             let at = world.join(&format!("Player {n}"));
@@ -99,14 +99,18 @@ fn late_joiners_see_exactly_the_living_ships_on_a_bad_network() {
             .map(|player| player.id.0)
             .collect();
         living.sort_unstable();
-        let mut seen: Vec<u8> =
-            world.take(last).iter().filter(|payload| payload[0] == 3).map(|payload| payload[2]).collect();
+        let mut seen: Vec<u8> = world
+            .take_received(last)
+            .iter()
+            .filter(|payload| payload[0] == 3)
+            .map(|payload| payload[2])
+            .collect();
         seen.sort_unstable();
         assert_eq!(seen, living, "seed {seed}");
     }
 }
 
-fn slot(world: &World, at: usize) -> u8 {
+fn slot(world: &TestWorld, at: usize) -> u8 {
     let id = world.id(at);
     let player = world.session.players().find(|player| player.id == id);
     player.and_then(|player| player.slot).expect("a slot")
@@ -114,15 +118,15 @@ fn slot(world: &World, at: usize) -> u8 {
 
 /// The same seed gives the same datagrams at the same times.
 #[test]
-fn a_session_can_be_repeated() {
+fn session_is_deterministic() {
     let run = |seed| {
-        let mut world = World::with_faults(Config::default(), bad_network(), seed);
+        let mut world = TestWorld::with_faults(Config::default(), bad_network(), seed);
         for n in 0..4 {
             world.connect(&format!("Player {n}"), "");
             world.run(5 * SECOND);
         }
         for number in 0..50 {
-            let payload = numbered(1, number);
+            let payload = numbered_payload(1, number);
             world.send(1, &payload);
             world.run(SECOND / 20);
         }
@@ -135,17 +139,17 @@ fn a_session_can_be_repeated() {
 /// S-33: more messages to one client than there are sequence numbers.
 #[test]
 fn sixty_six_thousand_messages_reach_one_client() {
-    let mut world = playing(Config { relay_rate: 10 << 20, ..Config::default() }, 2);
-    world.keep = false;
+    let mut world = world_with_players(Config { relay_rate: 10 << 20, ..Config::default() }, 2);
+    world.record = false;
     let mut expected = 0_u32;
     let mut number = 0_u32;
     while number < 66_000 {
         for _ in 0..100 {
-            let payload = numbered(0, number);
+            let payload = numbered_payload(0, number);
             world.send(0, &payload);
             number += 1;
         }
-        world.keep = true;
+        world.record = true;
         world.tick();
         world.sent.clear();
         expected = check_next(&mut world, expected);
@@ -159,9 +163,9 @@ fn sixty_six_thousand_messages_reach_one_client() {
     assert_eq!(expected, 66_000);
 }
 
-fn check_next(world: &mut World, mut expected: u32) -> u32 {
-    for payload in world.take(1) {
-        assert_eq!(payload, numbered(0, expected));
+fn check_next(world: &mut TestWorld, mut expected: u32) -> u32 {
+    for payload in world.take_received(1) {
+        assert_eq!(payload, numbered_payload(0, expected));
         expected += 1;
     }
     expected
@@ -169,10 +173,10 @@ fn check_next(world: &mut World, mut expected: u32) -> u32 {
 
 /// S-33: how long a copy is under way, without faults: two ways of 20 ms, and what ticks cost.
 #[test]
-fn copies_leave_at_once() {
-    let mut world = playing(Config::default(), 8);
+fn relayed_messages_are_sent_immediately() {
+    let mut world = world_with_players(Config::default(), 8);
     let sent = world.now;
-    world.send(0, &numbered(0, 1));
+    world.send(0, &numbered_payload(0, 1));
     world.run(SECOND);
     let arrived: Vec<Time> = world.clients[1..].iter().map(|client| client.received[0].0).collect();
     assert!(arrived.iter().all(|at| at.since(sent) <= Duration::from_millis(60)), "{arrived:?}");
@@ -180,18 +184,18 @@ fn copies_leave_at_once() {
 
 /// S-04, S-50: a server that players join and leave for a long time forgets them.
 #[test]
-fn a_thousand_players_come_and_go() {
-    let mut world = World::new(Config::default());
-    world.keep = false;
+fn thousand_joins_and_leaves_free_all_state() {
+    let mut world = TestWorld::new(Config::default());
+    world.record = false;
     for round in 0..125 {
         let players: Vec<usize> = (0..8).map(|n| world.connect(&format!("P{round}.{n}"), "")).collect();
         world.run_until(10 * SECOND, |world| world.session.status(world.now).in_game == 8);
         for (n, player) in players.into_iter().enumerate() {
-            if n % 4 == 0 { world.clients[player].silent = true } else { world.leave(player) }
+            if n % 4 == 0 { world.clients[player].drops_outgoing = true } else { world.leave(player) }
         }
         world.run_until(60 * SECOND, |world| world.session.status(world.now).players == 0);
         world.clients.clear();
-        world.elsewhere.clear();
+        world.sent_elsewhere.clear();
         let left = world.events.drain(..).filter(|event| matches!(event, Event::Left { .. })).count();
         assert_eq!(left, 8, "round {round}");
     }
@@ -200,26 +204,26 @@ fn a_thousand_players_come_and_go() {
 
 /// S-33, T-62: a copy that is lost is repeated after the measured round trip, whatever else leaves or waits.
 #[test]
-fn a_lost_copy_is_repeated_after_the_measured_round_trip() {
-    let mut world = playing(Config::default(), 2);
+fn lost_relay_is_retransmitted_after_the_measured_rtt() {
+    let mut world = world_with_players(Config::default(), 2);
     for number in 0..20 {
-        world.send(0, &numbered(0, number));
+        world.send(0, &numbered_payload(0, number));
         world.run(SECOND / 10);
     }
-    let measured = world.session.players().find_map(|player| player.round_trip.filter(|_| player.id.0 == 3));
+    let measured = world.session.players().find_map(|player| player.rtt.filter(|_| player.id.0 == 3));
     let measured = measured.expect("measured");
     assert!(
         (40..=65).contains(&measured.as_millis()),
         "two ways of 20 ms, and the ACK's delay: {measured:?}"
     );
-    world.clients[1].deaf = true;
+    world.clients[1].drops_incoming = true;
     let sent = world.now;
-    world.send(0, &numbered(0, 20));
+    world.send(0, &numbered_payload(0, 20));
     world.run(Duration::from_millis(50));
-    world.clients[1].deaf = false;
+    world.clients[1].drops_incoming = false;
     world.run(SECOND);
     let arrived = world.clients[1].received.last().expect("repeated");
-    assert_eq!(arrived.1, numbered(0, 20));
+    assert_eq!(arrived.1, numbered_payload(0, 20));
     // The way here, the wait, the way there.
     let most = Duration::from_millis(40) + 2 * measured;
     assert!(arrived.0.since(sent) <= most, "{:?} of {most:?}", arrived.0.since(sent));
@@ -227,37 +231,37 @@ fn a_lost_copy_is_repeated_after_the_measured_round_trip() {
 
 /// S-33: behind a full line a ship's newest state takes the place of older ones; subsystems and others' states stay.
 #[test]
-fn states_do_not_queue_up_behind_a_full_line() {
-    let mut world = playing(Config::default(), 3);
+fn superseded_state_updates_do_not_queue_up() {
+    let mut world = world_with_players(Config::default(), 3);
     let state = |slot: u32, time: f32| {
         let object = 0x3FFF_FFFF + slot * 0x4_0000;
         [&[0x1C][..], &object.to_le_bytes(), &time.to_le_bytes(), &bytes("pl-1C-9D")[9..]].concat()
     };
-    world.clients[2].deaf = true;
+    world.clients[2].drops_incoming = true;
     let deaf = world.id(2);
     for _ in 0..60 {
         world.session.say_to(deaf, &"x".repeat(200), world.now);
     }
     world.run(SECOND);
     let subsystems = bytes("pl-1C-20");
-    world.send_loose(0, &subsystems);
+    world.send_unreliable(0, &subsystems);
     for n in 0..20_u8 {
-        world.send_loose(0, &state(0, f32::from(n)));
-        world.send_loose(1, &state(1, f32::from(n)));
+        world.send_unreliable(0, &state(0, f32::from(n)));
+        world.send_unreliable(1, &state(1, f32::from(n)));
         world.run(SECOND / 10);
     }
-    world.clients[2].deaf = false;
+    world.clients[2].drops_incoming = false;
     world.run(10 * SECOND);
     let without_hash = |mut state: Vec<u8>| {
         state[22] &= !1;
         state.drain(23..25);
         state
     };
-    let states: Vec<_> = world.take(2).into_iter().filter(|payload| payload[0] == 0x1C).collect();
+    let states: Vec<_> = world.take_received(2).into_iter().filter(|payload| payload[0] == 0x1C).collect();
     assert_eq!(states, [subsystems, without_hash(state(0, 19.0)), without_hash(state(1, 19.0))]);
-    let others = world.take(1).into_iter().filter(|payload| payload[0] == 0x1C).count();
+    let others = world.take_received(1).into_iter().filter(|payload| payload[0] == 0x1C).count();
     assert_eq!(others, 21, "whose line is free gets all");
     // What was dropped is counted, in all and for whom.
-    let outdated: Vec<_> = world.session.players().map(|player| player.outdated).collect();
-    assert_eq!((world.session.counters().outdated, outdated), (38, vec![0, 0, 38]));
+    let outdated: Vec<_> = world.session.players().map(|player| player.superseded).collect();
+    assert_eq!((world.session.counters().superseded, outdated), (38, vec![0, 0, 38]));
 }

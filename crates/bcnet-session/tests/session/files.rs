@@ -5,18 +5,18 @@ use std::time::Duration;
 use bcnet_session::game::Opcode;
 use bcnet_session::{Anomaly, Checksums, Config, Event, Manifest};
 use bcnet_transport::wire::{BootReason, Datagram, PeerId};
-use bcnet_transport::{Leave, Time};
+use bcnet_transport::{LeaveReason, Time};
 
-use crate::world::{World, reply, ships};
+use crate::world::{TestWorld, file_check_reply, ships_reply};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// S-22, S-26
 #[test]
-fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
-    let mut world = World::new(Config::default());
+fn unanswered_file_checks_end_with_the_handshake_timeout() {
+    let mut world = TestWorld::new(Config::default());
     let kirk = world.connect("Kirk", "");
-    world.clients[kirk].answers = false;
+    world.clients[kirk].answers_file_check = false;
     world.run(70 * SECOND);
     let requests: Vec<(Time, u8)> =
         world.clients[kirk].received.iter().map(|(at, payload)| (*at, payload[1])).collect();
@@ -29,14 +29,14 @@ fn without_answers_the_check_goes_on_until_the_handshake_takes_too_long() {
         pauses.collect::<Vec<_>>()
     );
     let id = PeerId(2);
-    assert_eq!(world.clients[kirk].gone, [(id, Leave::Booted(BootReason::TIMED_OUT))]);
+    assert_eq!(world.clients[kirk].disconnects, [(id, LeaveReason::Booted(BootReason::TIMED_OUT))]);
     let anomalies = world.session.counters().anomalies;
     assert_eq!((anomalies.count(Anomaly::NoReply), anomalies.total()), (2, 2));
     assert_eq!(world.session.players().count(), 0);
 }
 
-fn learned() -> Manifest {
-    let mut world = World::new(Config { learn: true, ..Config::default() });
+fn learned_manifest() -> Manifest {
+    let mut world = TestWorld::new(Config { learn_manifests: true, ..Config::default() });
     world.join("Good");
     let learned = world.events.into_iter().find_map(|event| match event {
         Event::ManifestLearned { manifest, .. } => Some(*manifest),
@@ -47,8 +47,8 @@ fn learned() -> Manifest {
 
 /// S-23
 #[test]
-fn a_manifest_is_learned_written_and_read() {
-    let manifest = learned();
+fn learned_manifest_roundtrips_through_text() {
+    let manifest = learned_manifest();
     assert!(manifest.is_complete());
     assert_eq!(manifest.name, "Good");
     let text = manifest.to_string();
@@ -68,17 +68,17 @@ fn a_manifest_is_learned_written_and_read() {
 
 /// S-23, S-24
 #[test]
-fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
+fn strict_check_names_the_mismatching_file() {
     let other = Manifest::parse("bcnet-manifest 1\nname other\nround 0\n").expect("short");
-    let checksums = Checksums::Strict(vec![other, learned()]);
-    let mut world = World::new(Config { checksums, ..Config::default() });
+    let checksums = Checksums::Strict(vec![other, learned_manifest()]);
+    let mut world = TestWorld::new(Config { checksums, ..Config::default() });
     world.join("Same");
-    let mut changed = ships(51, 0x3EB2_3EBA);
+    let mut changed = ships_reply(51, 0x3EB2_3EBA);
     changed[12] ^= 1;
     for (files, entry) in [
         (changed, "round 2: scripts/ships/Akira.pyc: other content"),
-        (ships(50, 0x3EB2_3EBA), "round 2: scripts/ships/3EB23EEC: missing"),
-        (ships(52, 0x3EB2_3EBA), "round 2: scripts/ships/3EB23EED: not in the manifest"),
+        (ships_reply(50, 0x3EB2_3EBA), "round 2: scripts/ships/3EB23EEC: missing"),
+        (ships_reply(52, 0x3EB2_3EBA), "round 2: scripts/ships/3EB23EED: not in the manifest"),
     ] {
         let client = world.connect("Modder", "");
         world.clients[client].ships_reply = files;
@@ -89,8 +89,8 @@ fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
         });
         assert_eq!(mismatch.as_deref(), Some(entry));
         let id = world.id(client);
-        assert_eq!(world.clients[client].gone, [(id, Leave::Booted(BootReason::KICKED))]);
-        let last = world.take(client).pop().expect("a refusal");
+        assert_eq!(world.clients[client].disconnects, [(id, LeaveReason::Booted(BootReason::KICKED))]);
+        let last = world.take_received(client).pop().expect("a refusal");
         assert_eq!((last[0], last[1] as usize), (0x22, last.len() - 3));
         let (file, advice) = std::str::from_utf8(&last[3..]).expect("ASCII").split_once(" - ").expect("both");
         assert!(entry.contains(file), "{file}");
@@ -112,8 +112,8 @@ fn with_manifests_only_the_same_files_get_in_and_a_mismatch_is_named() {
 
 /// S-23: the manifests that are in force at the end of the check count, for all that was answered.
 #[test]
-fn manifests_that_change_during_the_check_count_from_its_beginning() {
-    let good = learned();
+fn changed_manifests_apply_to_a_running_check() {
+    let good = learned_manifest();
     let other = Manifest::parse(&good.to_string().replace("version 7E0CE243", "version 11111111"));
     let other = other.expect("well formed");
     assert_ne!(other, good);
@@ -132,16 +132,16 @@ fn manifests_that_change_during_the_check_count_from_its_beginning() {
         (strict(&[&good]), strict(&[&Manifest::default()]), nothing),
     ] {
         let config = Config { checksums: before, ..Config::default() };
-        let mut world = World::new(config.clone());
+        let mut world = TestWorld::new(config.clone());
         let kirk = world.connect("Kirk", "");
-        world.clients[kirk].answers = false;
+        world.clients[kirk].answers_file_check = false;
         world.run(SECOND);
-        world.send(kirk, &reply(0));
+        world.send(kirk, &file_check_reply(0));
         world.run(SECOND);
-        assert_eq!(world.take(kirk).len(), 2, "asked again");
+        assert_eq!(world.take_received(kirk).len(), 2, "asked again");
         world.session.reconfigure(Config { checksums: after, ..config }, world.now);
-        world.clients[kirk].answers = true;
-        world.send(kirk, &reply(1));
+        world.clients[kirk].answers_file_check = true;
+        world.send(kirk, &file_check_reply(1));
         world.run(2 * SECOND);
         let mismatch = world.events.iter().find_map(|event| match event {
             Event::ChecksumMismatch { mismatch, .. } => Some(mismatch.to_string()),
@@ -153,15 +153,15 @@ fn manifests_that_change_during_the_check_count_from_its_beginning() {
 
 /// S-23: files that the manifest does not know can be allowed; silence cannot.
 #[test]
-fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {
-    let checksums = Checksums::Strict(vec![learned()]);
-    let mut world = World::new(Config { checksums, extra_files: true, ..Config::default() });
+fn extra_files_can_be_allowed_and_no_reply_is_a_mismatch() {
+    let checksums = Checksums::Strict(vec![learned_manifest()]);
+    let mut world = TestWorld::new(Config { checksums, extra_files: true, ..Config::default() });
     let modder = world.connect("Modder", "");
-    world.clients[modder].ships_reply = ships(52, 0x3EB2_3EBA);
+    world.clients[modder].ships_reply = ships_reply(52, 0x3EB2_3EBA);
     world.run(2 * SECOND);
     assert!(world.is_in_game(modder));
     let mute = world.connect("Mute", "");
-    world.clients[mute].answers = false;
+    world.clients[mute].answers_file_check = false;
     world.run(25 * SECOND);
     assert!(world.event_names().contains(&"checksum_mismatch"));
     assert_eq!(world.session.players().count(), 1);
@@ -169,12 +169,12 @@ fn extra_files_can_be_allowed_and_silence_is_a_mismatch() {
 
 /// S-24
 #[test]
-fn the_refusal_can_have_the_other_opcode() {
-    let checksums = Checksums::Strict(vec![learned()]);
+fn refusal_opcode_is_configurable() {
+    let checksums = Checksums::Strict(vec![learned_manifest()]);
     let mut world =
-        World::new(Config { checksums, refusal_opcode: Opcode::VERSION_DIFFERENT, ..Config::default() });
+        TestWorld::new(Config { checksums, refusal_opcode: Opcode::VERSION_DIFFERENT, ..Config::default() });
     let modder = world.connect("Modder", "");
-    world.clients[modder].ships_reply = ships(3, 1);
+    world.clients[modder].ships_reply = ships_reply(3, 1);
     world.run(2 * SECOND);
-    assert_eq!(world.take(modder).pop().expect("a refusal")[0], 0x23);
+    assert_eq!(world.take_received(modder).pop().expect("a refusal")[0], 0x23);
 }

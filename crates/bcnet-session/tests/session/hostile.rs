@@ -5,32 +5,35 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_session::{Anomaly, Config, Event};
-use bcnet_transport::{Cause, Time, cipher};
+use bcnet_transport::{RejectCause, Time, cipher};
 
-use crate::play::{playing, ship};
+use crate::play::{ship, world_with_players};
 use crate::vectors::bytes;
-use crate::world::World;
+use crate::world::TestWorld;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Ten seconds in which player 0 speaks to player 1 while `attack` is called 200 times a second. The longest that a
 /// line is under way; without an attack it is 45 ms, two ways of 20 and a tick.
-pub(crate) fn delay_during(world: &mut World, mut attack: impl FnMut(&mut World, u32)) -> Duration {
-    world.take(1);
+pub(crate) fn max_delay_during(
+    world: &mut TestWorld,
+    mut attack: impl FnMut(&mut TestWorld, u32),
+) -> Duration {
+    world.take_received(1);
     let mut sent: Vec<Time> = Vec::new();
     for step in 0..2000_u32 {
         attack(world, step);
         if step % 20 == 0 {
             let number = u32::try_from(sent.len()).expect("few").to_le_bytes();
-            world.send(0, &[&LINE[..], &number].concat());
+            world.send(0, &[&TEST_PAYLOAD[..], &number].concat());
             sent.push(world.now);
         }
         world.tick();
-        world.elsewhere.clear();
+        world.sent_elsewhere.clear();
         world.sent.clear();
     }
     world.run(SECOND);
-    let received = world.clients[1].received.iter().filter(|(_, payload)| payload.starts_with(&LINE));
+    let received = world.clients[1].received.iter().filter(|(_, payload)| payload.starts_with(&TEST_PAYLOAD));
     let arrived: Vec<Time> = received.map(|(at, _)| *at).collect();
     assert_eq!(arrived.len(), sent.len(), "every line arrives, once");
     let longest = arrived.iter().zip(&sent).map(|(arrived, sent)| arrived.since(*sent)).max();
@@ -38,21 +41,21 @@ pub(crate) fn delay_during(world: &mut World, mut attack: impl FnMut(&mut World,
 }
 
 /// What a line of the test begins with.
-const LINE: [u8; 8] = *b"\xCDa line ";
-pub(crate) const UNDISTURBED: Duration = Duration::from_millis(50);
+const TEST_PAYLOAD: [u8; 8] = *b"\xCDa line ";
+pub(crate) const BASELINE_DELAY: Duration = Duration::from_millis(50);
 
 #[test]
-fn without_an_attack_lines_take_their_way_and_no_more() {
-    let longest = delay_during(&mut playing(Config::default(), 2), |_, _| {});
-    assert!(longest <= UNDISTURBED, "{longest:?}");
+fn delay_without_an_attack_is_the_baseline() {
+    let longest = max_delay_during(&mut world_with_players(Config::default(), 2), |_, _| {});
+    assert!(longest <= BASELINE_DELAY, "{longest:?}");
 }
 
 /// S-07
 #[test]
-fn query_floods_are_answered_in_measure() {
-    let mut world = playing(Config::default(), 2);
+fn query_flood_is_rate_limited() {
+    let mut world = world_with_players(Config::default(), 2);
     let one = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 1), 999);
-    let longest = delay_during(&mut world, |world, step| {
+    let longest = max_delay_during(&mut world, |world, step| {
         for n in 0..50 {
             world.inject(one, b"\\status\\");
             // None of this machine, which nobody can forge from elsewhere.
@@ -60,7 +63,7 @@ fn query_floods_are_answered_in_measure() {
             world.inject(SocketAddrV4::new(spoofed, 1), b"\\status\\xserverquery");
         }
     });
-    assert!(longest <= UNDISTURBED, "{longest:?}");
+    assert!(longest <= BASELINE_DELAY, "{longest:?}");
     let counters = world.session.counters();
     assert_eq!(counters.queries, 200_000);
     // 100 per second and as many at once, of all networks together, and a few that seem to ask again.
@@ -70,35 +73,35 @@ fn query_floods_are_answered_in_measure() {
 
 /// S-07: a network is answered less in five seconds than it may be in ten.
 #[test]
-fn one_network_gets_few_replies_from_all_its_addresses_together() {
-    let mut world = playing(Config::default(), 2);
+fn query_quota_covers_a_whole_network() {
+    let mut world = world_with_players(Config::default(), 2);
     let mut bytes = 0;
     for step in 0..1000_u32 {
         let from = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, step.to_le_bytes()[0]), 7);
         world.inject(from, b"\\status\\");
         world.tick();
-        bytes += world.elsewhere.drain(..).map(|(_, reply)| reply.len()).sum::<usize>();
+        bytes += world.sent_elsewhere.drain(..).map(|(_, reply)| reply.len()).sum::<usize>();
     }
     assert!((1_600..=2_000).contains(&bytes), "{bytes} in five seconds");
 }
 
-fn outsider(n: u8) -> SocketAddrV4 {
+fn outside_address(n: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, n), 5)
 }
 
 /// T-06
 #[test]
-fn malformed_datagrams_disturb_nobody() {
-    let mut world = playing(Config::default(), 2);
+fn malformed_datagrams_do_not_delay_players() {
+    let mut world = world_with_players(Config::default(), 2);
     let mut rng = Rng::new(3);
-    let longest = delay_during(&mut world, |world, _| {
+    let longest = max_delay_during(&mut world, |world, _| {
         for n in 0..50_u8 {
-            let mut bytes = vec![0; rng.size(1400)];
+            let mut bytes = vec![0; rng.index(1400)];
             rng.fill(&mut bytes);
-            world.inject(outsider(n), &bytes);
+            world.inject(outside_address(n), &bytes);
         }
     });
-    assert!(longest <= UNDISTURBED, "{longest:?}");
+    assert!(longest <= BASELINE_DELAY, "{longest:?}");
     let counters = world.session.counters();
     let counted = world.session.rejected().total() + counters.queries + counters.ignored;
     assert!(counted >= 99_000, "{counted}");
@@ -106,46 +109,46 @@ fn malformed_datagrams_disturb_nobody() {
 
 /// T-58: the ids of players, from elsewhere.
 #[test]
-fn spoofed_ids_disturb_nobody() {
-    let mut world = playing(Config::default(), 2);
+fn spoofed_ids_do_not_delay_players() {
+    let mut world = world_with_players(Config::default(), 2);
     let chat = bytes("ex-chat");
-    let longest = delay_during(&mut world, |world, _| {
+    let longest = max_delay_during(&mut world, |world, _| {
         for n in 0..50_u8 {
             let mut spoofed = [&[2 + n % 2, 1, 0x32, 0x11, 0x80, n, 0][..], &chat].concat();
             cipher::encrypt(&mut spoofed);
-            world.inject(outsider(n), &spoofed);
+            world.inject(outside_address(n), &spoofed);
         }
     });
-    assert!(longest <= UNDISTURBED, "{longest:?}");
-    assert_eq!(world.session.rejected().count(Cause::WrongAddress), 100_000);
+    assert!(longest <= BASELINE_DELAY, "{longest:?}");
+    assert_eq!(world.session.rejected().count(RejectCause::WrongAddress), 100_000);
     assert!(world.events.iter().all(|event| event.name() != "chat"));
 }
 
 /// T-06: datagrams of no byte, one, and two.
 #[test]
-fn empty_datagrams_disturb_nobody() {
-    let mut world = playing(Config::default(), 2);
+fn empty_datagrams_do_not_delay_players() {
+    let mut world = world_with_players(Config::default(), 2);
     let (player, told) = (world.clients[0].address, world.events.len());
-    let longest = delay_during(&mut world, |world, step| {
+    let longest = max_delay_during(&mut world, |world, step| {
         for n in 0..50_u8 {
             let bytes = [&[][..], &[2], &[2, 0], b"\\"][usize::from(n % 4)];
-            world.inject(if step % 2 == 0 { outsider(n) } else { player }, bytes);
+            world.inject(if step % 2 == 0 { outside_address(n) } else { player }, bytes);
         }
     });
-    assert!(longest <= UNDISTURBED, "{longest:?}");
+    assert!(longest <= BASELINE_DELAY, "{longest:?}");
     assert_eq!(world.session.status(world.now).in_game, 2);
     assert_eq!(world.events.len(), told, "nothing is told of it");
 }
 
 /// T-06, T-67, T-69: whatever a player's datagrams claim about sizes, parts and sequence numbers.
 #[test]
-fn hostile_sizes_and_parts_disturb_nobody() {
-    let mut world = playing(Config::default(), 3);
+fn hostile_sizes_and_fragments_do_not_delay_players() {
+    let mut world = world_with_players(Config::default(), 3);
     let (hostile, id) = (world.clients[2].address, world.id(2).0);
     let mut rng = Rng::new(17);
-    let longest = delay_during(&mut world, |world, _| {
+    let longest = max_delay_during(&mut world, |world, _| {
         for _ in 0..20 {
-            let mut datagram = vec![0; 7 + rng.size(500)];
+            let mut datagram = vec![0; 7 + rng.index(500)];
             rng.fill(&mut datagram);
             datagram[..3].copy_from_slice(&[id, 1, 0x32]);
             if rng.chance(0.8) {
@@ -158,24 +161,24 @@ fn hostile_sizes_and_parts_disturb_nobody() {
             world.inject(hostile, &datagram);
         }
     });
-    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
     assert_eq!(world.session.status(world.now).in_game, 3, "{:?}", world.events.last());
 }
 
 /// S-40: control characters, sequences for terminals, wrong lengths.
 #[test]
-fn hostile_chat_disturbs_nobody() {
-    let mut world = playing(Config::default(), 3);
+fn hostile_chat_does_not_delay_players() {
+    let mut world = world_with_players(Config::default(), 3);
     let mut rng = Rng::new(5);
-    let longest = delay_during(&mut world, |world, _| {
-        let mut text = vec![0; rng.size(600)];
+    let longest = max_delay_during(&mut world, |world, _| {
+        let mut text = vec![0; rng.index(600)];
         rng.fill(&mut text);
         text.extend_from_slice(b"\x1b[2J\r\n\x00\x07\x9b31m");
-        let claimed = if rng.chance(0.2) { rng.size(60_000) } else { text.len() };
+        let claimed = if rng.chance(0.2) { rng.index(60_000) } else { text.len() };
         let [low, high] = u16::try_from(claimed).expect("short").to_le_bytes();
         world.send(2, &[&[0x2C, 1, 0, 0, 0, low, high][..], &text].concat());
     });
-    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
     let anomalies = world.session.counters().anomalies;
     assert!(
         anomalies.count(Anomaly::BadChat) > 100 && anomalies.count(Anomaly::Flood) > 100,
@@ -190,27 +193,27 @@ fn hostile_chat_disturbs_nobody() {
     assert!((10..=45).contains(&chats.len()), "{}", chats.len());
     assert!(chats.iter().all(|text| !text.contains(char::is_control)));
     let copies: Vec<Vec<u8>> =
-        world.take(1).into_iter().filter(|payload| payload.first() == Some(&0x2C)).collect();
+        world.take_received(1).into_iter().filter(|payload| payload.first() == Some(&0x2C)).collect();
     assert_eq!(copies.len(), chats.len());
     assert!(copies.iter().flat_map(|copy| &copy[7..]).all(|byte| *byte >= b' '));
 }
 
 /// S-33, S-42: a player that says far too much.
 #[test]
-fn a_flooding_player_is_held_back() {
-    let mut world = playing(Config::default(), 3);
+fn flooding_player_is_rate_limited() {
+    let mut world = world_with_players(Config::default(), 3);
     let mut big = vec![0xEE; 1500];
     big[0] = 0x99;
-    let longest = delay_during(&mut world, |world, step| {
+    let longest = max_delay_during(&mut world, |world, step| {
         for _ in 0..4 {
             let _ = world.clients[2].client.send(
                 if step % 2 == 0 { &big } else { b"\x2C\x02\x00\x00\x00\x01\x00!" },
-                bcnet_transport::Quality::Reliable,
+                bcnet_transport::DeliveryMode::Reliable,
                 world.now,
             );
         }
     });
-    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
     let counters = world.session.counters();
     assert!(counters.anomalies.count(Anomaly::Flood) > 1000, "{counters:?}");
     let to_player = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
@@ -222,15 +225,15 @@ fn a_flooding_player_is_held_back() {
 
 /// S-32: payloads of every size and any content, from a player.
 #[test]
-fn no_payload_of_a_player_breaks_anything() {
-    let mut world = playing(Config { relay_rate: 100 << 20, ..Config::default() }, 2);
+fn arbitrary_player_payloads_are_harmless() {
+    let mut world = world_with_players(Config { relay_rate: 100 << 20, ..Config::default() }, 2);
     let hostile = world.join("Hostile");
     world.send(hostile, &ship(2, 4, 0x4007_FFFF));
     world.run(SECOND);
     let mut rng = Rng::new(99);
-    let longest = delay_during(&mut world, |world, step| {
+    let longest = max_delay_during(&mut world, |world, step| {
         let opcode = step.to_le_bytes()[0];
-        let len = if step % 50 == 0 { rng.size(8000) } else { rng.size(60) };
+        let len = if step % 50 == 0 { rng.index(8000) } else { rng.index(60) };
         let mut payload = vec![0; len];
         rng.fill(&mut payload);
         if let Some(first) = payload.first_mut() {
@@ -243,30 +246,30 @@ fn no_payload_of_a_player_breaks_anything() {
         }
         world.send(hostile, &payload);
     });
-    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
     assert!(world.session.counters().anomalies.total() > 300);
     assert_eq!(world.session.status(world.now).in_game, 3);
 }
 
 /// S-03: a player that changes its name all the time, to names of any length.
 #[test]
-fn hostile_names_disturb_nobody() {
-    let mut world = playing(Config::default(), 3);
+fn hostile_names_do_not_delay_players() {
+    let mut world = world_with_players(Config::default(), 3);
     let before = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
-    let longest = delay_during(&mut world, |world, step| {
+    let longest = max_delay_during(&mut world, |world, step| {
         let (now, client) = (world.now, &mut world.clients[2]);
         let name = "\u{1b}x".repeat(1 + step as usize % 300);
         client.client.rename(&name, now).expect("it has joined");
     });
-    assert!(longest <= 2 * UNDISTURBED, "{longest:?}");
+    assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
     let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;
     assert!(bytes < 30_000, "{bytes} bytes to a player in eleven seconds");
 }
 
 /// S-03, T-71: names of any length and content. Their players get into the game, and everyone hears the same.
 #[test]
-fn oversized_and_odd_names_are_cut_or_cleaned() {
-    let mut world = playing(Config::default(), 1);
+fn oversized_and_unprintable_names_are_cleaned() {
+    let mut world = world_with_players(Config::default(), 1);
     world.join(&"x".repeat(2000));
     world.join("a\u{1b}[31m\r\n\\b\u{202E}");
     world.join("\u{200B} \u{3164}");
@@ -279,14 +282,14 @@ fn oversized_and_odd_names_are_cut_or_cleaned() {
         assert_eq!(heard, expected);
     }
     let told =
-        world.events.iter().filter(|event| matches!(event, Event::Anomaly { kind: Anomaly::OddName, .. }));
+        world.events.iter().filter(|event| matches!(event, Event::Anomaly { kind: Anomaly::BadName, .. }));
     assert_eq!(told.count(), 2, "the client has cut the long one itself");
 }
 
 /// Nobody polls: what waits is bounded.
 #[test]
-fn events_that_nobody_takes_are_counted_and_dropped() {
-    let mut world = playing(Config::default(), 1);
+fn unpolled_events_are_counted_and_dropped() {
+    let mut world = world_with_players(Config::default(), 1);
     let locked = Config { password: Some("engage".into()), ..world.session.config().clone() };
     world.session.reconfigure(locked, world.now);
     let mut connect = bytes("dg-connect");
@@ -301,5 +304,5 @@ fn events_that_nobody_takes_are_counted_and_dropped() {
     }
     let waiting = std::iter::from_fn(|| world.session.poll_event()).count();
     assert_eq!(waiting, 4096);
-    assert!(world.session.counters().events_lost > 1_000);
+    assert!(world.session.counters().events_dropped > 1_000);
 }

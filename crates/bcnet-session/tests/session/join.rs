@@ -5,23 +5,23 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::{Anomaly, Config, Network, PlayerState};
-use bcnet_transport::Leave;
+use bcnet_transport::LeaveReason;
 use bcnet_transport::wire::{Body, BootReason, Control, Datagram, Message, PeerId, Role};
 
-use crate::play::playing;
+use crate::play::world_with_players;
 use crate::vectors::{bytes, hex, payload};
-use crate::world::{World, everyone, reply};
+use crate::world::{TestWorld, all_networks, file_check_reply};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// S-01, S-20, S-25, S-30, S-31
 #[test]
-fn one_player_gets_what_a_stock_server_sends() {
-    let mut world = World::new(Config::default());
+fn joining_player_receives_the_stock_messages() {
+    let mut world = TestWorld::new(Config::default());
     let cady = world.join("Cady2");
     assert_eq!(world.id(cady), PeerId(2));
     world.run(SECOND);
-    let received = world.take(cady);
+    let received = world.take_received(cady);
     let requests = ["dg-connect-reply-plus-req0", "dg-req1", "dg-req2", "dg-req3", "dg-reqFF"].map(payload);
     assert_eq!(received[..5], requests);
     assert_eq!(received[5], [0x28]);
@@ -47,9 +47,9 @@ pub(crate) fn join_event(peer: u8) -> Vec<u8> {
 
 /// S-20, S-25: what belongs together leaves together.
 #[test]
-fn the_first_request_and_the_settings_leave_in_the_datagrams_of_the_stock_server() {
+fn join_messages_are_batched_like_the_stock_server() {
     // What a stock server sends at once waits for a proof, unless the client is trusted.
-    let mut world = World::new(Config { trusted: everyone(), ..Config::default() });
+    let mut world = TestWorld::new(Config { trusted: all_networks(), ..Config::default() });
     world.join("Cady2");
     let opcodes = |plain: &[u8]| -> Vec<u8> {
         let datagram = Datagram::parse(plain, None).expect("well formed");
@@ -82,10 +82,10 @@ fn the_first_request_and_the_settings_leave_in_the_datagrams_of_the_stock_server
 
 /// S-04
 #[test]
-fn slots_are_the_lowest_free_ones_and_ids_move_on() {
-    let mut world = World::new(Config::default());
+fn lowest_free_slot_is_assigned_and_ids_advance() {
+    let mut world = TestWorld::new(Config::default());
     let players = ["Kirk", "Spock", "Uhura"].map(|name| world.join(name));
-    let slots = |world: &World| -> Vec<(u8, u8)> {
+    let slots = |world: &TestWorld| -> Vec<(u8, u8)> {
         world.session.players().map(|player| (player.id.0, player.slot.expect("a slot"))).collect()
     };
     assert_eq!(slots(&world), [(2, 0), (3, 1), (4, 2)]);
@@ -99,35 +99,38 @@ fn slots_are_the_lowest_free_ones_and_ids_move_on() {
 
 /// S-10
 #[test]
-fn the_banned_are_refused_and_thrown_out() {
-    let mut world = World::new(Config::default());
+fn banned_address_is_refused_and_kicked() {
+    let mut world = TestWorld::new(Config::default());
     let (kirk, spock) = (world.join("Kirk"), world.join("Spock"));
     let network = *world.clients[kirk].address.ip();
     world.session.set_bans(
-        vec![Network::around(network, 32), Network::around(Ipv4Addr::new(10, 9, 0, 0), 16)],
+        vec![Network::containing(network, 32), Network::containing(Ipv4Addr::new(10, 9, 0, 0), 16)],
         world.now,
     );
     world.run(SECOND);
-    let booted = (world.id(kirk), Leave::Booted(BootReason::BANNED));
-    assert!(world.clients[kirk].gone.contains(&booted), "{:?}", world.clients[kirk].gone);
-    assert!(world.clients[spock].gone.contains(&booted));
+    let booted = (world.id(kirk), LeaveReason::Booted(BootReason::BANNED));
+    assert!(world.clients[kirk].disconnects.contains(&booted), "{:?}", world.clients[kirk].disconnects);
+    assert!(world.clients[spock].disconnects.contains(&booted));
     world.run(20 * SECOND);
     world.reconnect(kirk);
     world.run(SECOND);
-    assert_eq!(world.clients[kirk].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::BANNED))]);
+    assert_eq!(
+        world.clients[kirk].disconnects,
+        [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::BANNED))]
+    );
     assert_eq!(world.session.status(world.now).players, 1);
     assert_eq!(world.session.counters().refused, 1);
 }
 
 /// S-11
 #[test]
-fn only_the_password_opens_a_protected_server() {
-    let mut world = World::new(Config { password: Some("Geheim7".into()), ..Config::default() });
+fn password_is_required_to_join() {
+    let mut world = TestWorld::new(Config { password: Some("Geheim7".into()), ..Config::default() });
     let clients = ["", "geheim7", "Geheim77", "Geheim7"].map(|password| world.connect("Kirk", password));
     world.run(2 * SECOND);
     for wrong in &clients[..3] {
-        let refused = [(PeerId::UNASSIGNED, Leave::Booted(BootReason::WRONG_PASSWORD))];
-        assert_eq!(world.clients[*wrong].gone, refused);
+        let refused = [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::WRONG_PASSWORD))];
+        assert_eq!(world.clients[*wrong].disconnects, refused);
     }
     assert!(world.is_in_game(clients[3]));
     let refused = world.event_names().iter().filter(|name| **name == "refused").count();
@@ -136,15 +139,18 @@ fn only_the_password_opens_a_protected_server() {
 
 /// S-04, S-12
 #[test]
-fn a_full_server_refuses() {
+fn full_server_refuses_clients() {
     for (limit, places) in [(2, 2), (200, 16)] {
-        let mut world = World::new(Config { player_limit: limit, ..Config::default() });
+        let mut world = TestWorld::new(Config { player_limit: limit, ..Config::default() });
         for n in 0..places {
             world.join(&format!("Player {n}"));
         }
         let late = world.connect("Late", "");
         world.run(SECOND);
-        assert_eq!(world.clients[late].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::FULL))]);
+        assert_eq!(
+            world.clients[late].disconnects,
+            [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::FULL))]
+        );
         assert_eq!(world.session.status(world.now).players, places);
         world.leave(0);
         world.run(12 * SECOND);
@@ -156,26 +162,30 @@ fn a_full_server_refuses() {
 
 /// S-12: two that ask for the last place at the same time.
 #[test]
-fn the_last_place_is_given_once() {
-    let mut world = World::new(Config { player_limit: 1, ..Config::default() });
+fn last_slot_is_assigned_once() {
+    let mut world = TestWorld::new(Config { player_limit: 1, ..Config::default() });
     let both = [world.connect("Kirk", ""), world.connect("Spock", "")];
     world.run(3 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 1);
     let refused = both.iter().filter(|at| {
         let own = world.id(**at);
-        world.clients[**at].gone.contains(&(own, Leave::Booted(BootReason::FULL)))
+        world.clients[**at].disconnects.contains(&(own, LeaveReason::Booted(BootReason::FULL)))
     });
     assert_eq!(refused.count(), 1);
 }
 
 /// S-12
 #[test]
-fn nobody_is_let_in_when_the_round_is_over() {
-    let mut world = playing(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
+fn clients_are_refused_after_the_round_ends() {
+    let mut world =
+        world_with_players(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
     world.run(60 * SECOND);
     let late = world.connect("Late", "");
     world.run(SECOND);
-    assert_eq!(world.clients[late].gone, [(PeerId::UNASSIGNED, Leave::Booted(BootReason::DEFAULT))]);
+    assert_eq!(
+        world.clients[late].disconnects,
+        [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::DEFAULT))]
+    );
     world.session.restart(world.now);
     world.run(15 * SECOND);
     world.reconnect(late);
@@ -185,9 +195,9 @@ fn nobody_is_let_in_when_the_round_is_over() {
 
 /// S-13
 #[test]
-fn spoofed_requests_take_no_place_and_give_way() {
-    let mut world = World::new(Config { player_limit: 2, ..Config::default() });
-    world.keep = false;
+fn spoofed_requests_take_no_slot_and_expire() {
+    let mut world = TestWorld::new(Config { player_limit: 2, ..Config::default() });
+    world.record = false;
     world.join("Kirk");
     let mut connect = bytes("dg-connect");
     bcnet_transport::cipher::encrypt(&mut connect);
@@ -196,7 +206,7 @@ fn spoofed_requests_take_no_place_and_give_way() {
         world.inject(from, &connect);
         if n % 10 == 0 {
             world.tick();
-            world.elsewhere.clear();
+            world.sent_elsewhere.clear();
             assert!(world.session.players().count() <= 17 + 1);
         }
     }
@@ -209,22 +219,22 @@ fn spoofed_requests_take_no_place_and_give_way() {
 
 /// S-14
 #[test]
-fn who_is_not_in_the_game_yet_is_not_passed_on_and_gets_nothing() {
-    let mut world = World::new(Config::default());
+fn joining_client_neither_sends_nor_receives_relays() {
+    let mut world = TestWorld::new(Config::default());
     let kirk = world.join("Kirk");
     let late = world.connect("Late", "");
-    world.clients[late].answers = false;
+    world.clients[late].answers_file_check = false;
     world.run(SECOND);
-    world.take(kirk);
-    world.take(late);
+    world.take_received(kirk);
+    world.take_received(late);
     world.send(late, &bytes("chat-real"));
     world.send(late, &bytes("pl-07"));
     world.send(late, &[0x27]);
     world.send(kirk, &bytes("chat-real"));
     world.send(kirk, &bytes("pl-07"));
     world.run(SECOND);
-    assert_eq!(world.take(late), [] as [Vec<u8>; 0]);
-    assert_eq!(world.take(kirk).len(), 1, "only its own chat");
+    assert_eq!(world.take_received(late), [] as [Vec<u8>; 0]);
+    assert_eq!(world.take_received(kirk).len(), 1, "only its own chat");
     assert_eq!(world.session.counters().anomalies.count(Anomaly::TooEarly), 2);
     let states: Vec<PlayerState> = world.session.players().map(|player| player.state).collect();
     assert_eq!(states, [PlayerState::InGame, PlayerState::Checking(0)]);
@@ -232,38 +242,38 @@ fn who_is_not_in_the_game_yet_is_not_passed_on_and_gets_nothing() {
 
 /// S-21
 #[test]
-fn answers_that_make_no_sense_are_counted_and_change_nothing() {
-    let mut world = World::new(Config::default());
+fn malformed_answers_are_counted_and_ignored() {
+    let mut world = TestWorld::new(Config::default());
     let kirk = world.connect("Kirk", "");
-    world.clients[kirk].answers = false;
+    world.clients[kirk].answers_file_check = false;
     world.run(SECOND);
-    let good = reply(0);
+    let good = file_check_reply(0);
     let longer = [&good[..], &[0]].concat();
     let mut deep = hex("21 00 43E20C7E 2FCBAF4D");
     for _ in 0..40 {
         deep.extend(hex("0000 01 11223344"));
     }
     let huge = hex("21 00 43E20C7E 2FCBAF4D FFFF 00");
-    let bad: [&[u8]; 6] = [&good[..good.len() - 1], &longer, &reply(1), &deep, &huge, &[0x21]];
+    let bad: [&[u8]; 6] = [&good[..good.len() - 1], &longer, &file_check_reply(1), &deep, &huge, &[0x21]];
     for payload in bad {
         world.send(kirk, payload);
     }
     world.run(SECOND);
     assert_eq!(world.session.counters().anomalies.count(Anomaly::BadReply), 6);
-    assert_eq!(world.take(kirk).len(), 1, "no second request");
+    assert_eq!(world.take_received(kirk).len(), 1, "no second request");
     world.send(kirk, &good);
     world.run(SECOND);
-    assert_eq!(world.take(kirk), [payload("dg-req1")]);
+    assert_eq!(world.take_received(kirk), [payload("dg-req1")]);
 }
 
 /// S-03: what clients say of their own addresses is passed on, in names and goodbyes, or not.
 #[test]
-fn addresses_are_passed_on_unless_they_are_masked() {
+fn addresses_are_relayed_unless_masked() {
     let told = |mask_addresses| {
-        let mut world = playing(Config { mask_addresses, ..Config::default() }, 3);
+        let mut world = world_with_players(Config { mask_addresses, ..Config::default() }, 3);
         world.leave(0);
         world.run(SECOND);
-        assert_eq!(world.clients[1].gone, [(PeerId(2), Leave::Disconnected)]);
+        assert_eq!(world.clients[1].disconnects, [(PeerId(2), LeaveReason::Disconnected)]);
         let mut told = BTreeSet::new();
         for (_, _, datagram) in &world.sent {
             for message in Datagram::parse(datagram, Some(Role::Host)).expect("ours").messages() {
@@ -285,10 +295,11 @@ fn addresses_are_passed_on_unless_they_are_masked() {
 
 /// S-27
 #[test]
-fn the_game_clock_starts_when_a_player_comes_to_an_empty_server() {
-    let mut world = World::new(Config::default());
-    let time = |world: &mut World, at: usize| {
-        let settings = world.take(at).into_iter().find(|payload| payload[0] == 0x00).expect("settings");
+fn game_clock_starts_with_the_first_player() {
+    let mut world = TestWorld::new(Config::default());
+    let time = |world: &mut TestWorld, at: usize| {
+        let settings =
+            world.take_received(at).into_iter().find(|payload| payload[0] == 0x00).expect("settings");
         f32::from_le_bytes(settings[1..5].try_into().expect("four bytes"))
     };
     world.run(100 * SECOND);

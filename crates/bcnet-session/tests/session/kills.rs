@@ -4,30 +4,30 @@ use std::time::Duration;
 
 use bcnet_session::{Anomaly, Config, Event, Mission, Score};
 
-use crate::play::{playing, ship};
+use crate::play::{ship, world_with_players};
 use crate::vectors::{bytes, hex};
-use crate::world::{TICK, World, everyone};
+use crate::world::{TICK, TestWorld, all_networks};
 
 const SECOND: Duration = Duration::from_secs(1);
-const NOTHING: [Vec<u8>; 0] = [];
+const NO_MESSAGES: [Vec<u8>; 0] = [];
 /// The ships of slots 0, 1 and 2, whose players are peers 2, 3 and 4.
 const SHIPS: [u32; 3] = [0x3FFF_FFFF, 0x4003_FFFF, 0x4007_FFFF];
 /// How far the first weapon is behind its ship.
-const WEAPON: u32 = 14;
+const WEAPON_OFFSET: u32 = 14;
 /// How far the next ship is.
-const NEXT: u32 = 34;
+const NEXT_SHIP_OFFSET: u32 = 34;
 
 /// Three players with ships in a world where the last shot counts.
-fn fighting(config: Config) -> World {
-    let mut world = playing(Config { credit_last_shot: true, ..config }, 3);
+fn world_with_ships(config: Config) -> TestWorld {
+    let mut world = world_with_players(Config { credit_last_shot: true, ..config }, 3);
     for (at, object) in SHIPS.into_iter().enumerate() {
         take_ship(&mut world, at, object);
     }
-    told(&mut world);
+    score_messages(&mut world);
     world
 }
 
-fn take_ship(world: &mut World, at: usize, object: u32) {
+fn take_ship(world: &mut TestWorld, at: usize, object: u32) {
     let payload = new_ship(at, object);
     world.send(at, &payload);
 }
@@ -50,48 +50,50 @@ fn pulse(weapon: u32, target: u32) -> Vec<u8> {
 }
 
 /// A player fires at a ship.
-fn fire(world: &mut World, at: usize, target: u32) {
-    let payload = torpedo(SHIPS[at] + WEAPON, target);
+fn fire(world: &mut TestWorld, at: usize, target: u32) {
+    let payload = torpedo(SHIPS[at] + WEAPON_OFFSET, target);
     world.send(at, &payload);
-    told(world);
+    score_messages(world);
 }
 
 /// What each player was told of scores.
-fn told(world: &mut World) -> Vec<Vec<Vec<u8>>> {
+fn score_messages(world: &mut TestWorld) -> Vec<Vec<Vec<u8>>> {
     world.run(SECOND / 5);
     let is_score = |payload: &Vec<u8>| matches!(payload[0], 0x36 | 0x40);
-    (0..world.clients.len()).map(|at| world.take(at).into_iter().filter(is_score).collect()).collect()
+    (0..world.clients.len())
+        .map(|at| world.take_received(at).into_iter().filter(is_score).collect())
+        .collect()
 }
 
 /// Kills and deaths of each player.
-fn scores(world: &World) -> Vec<(i32, i32)> {
+fn scores(world: &TestWorld) -> Vec<(i32, i32)> {
     world.session.players().map(|player| (player.score.kills, player.score.deaths)).collect()
 }
 
 /// S-30, S-36, S-45: the last of two who fired at it; everyone is told, newcomers and who asks for the round too.
 #[test]
-fn a_ship_that_is_replaced_was_destroyed_by_who_fired_at_it_last() {
-    let mut world = fighting(Config::default());
+fn replaced_ship_is_credited_to_the_last_shooter() {
+    let mut world = world_with_ships(Config::default());
     fire(&mut world, 0, SHIPS[1]);
-    world.send(2, &pulse(SHIPS[2] + WEAPON, SHIPS[1]));
-    assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING], "nothing yet");
+    world.send(2, &pulse(SHIPS[2] + WEAPON_OFFSET, SHIPS[1]));
+    assert_eq!(score_messages(&mut world), [NO_MESSAGES, NO_MESSAGES, NO_MESSAGES], "nothing yet");
     world.run(14 * SECOND);
-    let next = new_ship(1, SHIPS[1] + NEXT);
+    let next = new_ship(1, SHIPS[1] + NEXT_SHIP_OFFSET);
     world.send(1, &next);
     world.run(SECOND / 5);
     let killed = hex("36 04000000 01000000 00000000 03000000 01000000 00");
     for other in [0, 2] {
-        assert_eq!(world.take(other), [hex("14 FFFF0340"), killed.clone(), next.clone()]);
+        assert_eq!(world.take_received(other), [hex("14 FFFF0340"), killed.clone(), next.clone()]);
     }
-    assert_eq!(world.take(1), [killed]);
+    assert_eq!(world.take_received(1), [killed]);
     let late = world.join("Late");
     world.run(SECOND);
-    let received = world.take(late);
+    let received = world.take_received(late);
     assert!(received.contains(&hex("37 04000000 01000000 00000000 00000000")));
     assert!(received.contains(&hex("37 03000000 00000000 01000000 00000000")));
     fire(&mut world, 2, SHIPS[0]);
-    take_ship(&mut world, 0, SHIPS[0] + NEXT);
-    assert_eq!(told(&mut world)[3], [hex("36 04000000 02000000 00000000 02000000 01000000 00")]);
+    take_ship(&mut world, 0, SHIPS[0] + NEXT_SHIP_OFFSET);
+    assert_eq!(score_messages(&mut world)[3], [hex("36 04000000 02000000 00000000 02000000 01000000 00")]);
     world.session.restart(world.now);
     world.run(SECOND);
     let summary = world.events.iter().find_map(|event| match event {
@@ -106,11 +108,11 @@ fn a_ship_that_is_replaced_was_destroyed_by_who_fired_at_it_last() {
 
 /// S-45: unless somebody wants it, from when the shot is fired to when it counts, what is sent is what was sent without it.
 #[test]
-fn nobody_is_credited_unless_the_settings_say_so() {
+fn kills_are_credited_only_when_configured() {
     assert!(!Config::default().credit_last_shot);
     for settings in [[false; 3], [false, true, true], [true, false, false], [true, false, true]] {
-        let mut world = fighting(Config::default());
-        let set = |world: &mut World, credit_last_shot| {
+        let mut world = world_with_ships(Config::default());
+        let set = |world: &mut TestWorld, credit_last_shot| {
             let config = Config { credit_last_shot, ..world.session.config().clone() };
             world.session.reconfigure(config, world.now);
         };
@@ -119,10 +121,13 @@ fn nobody_is_credited_unless_the_settings_say_so() {
         fire(&mut world, 0, SHIPS[1]);
         set(&mut world, later);
         set(&mut world, at_end);
-        let next = new_ship(1, SHIPS[1] + NEXT);
+        let next = new_ship(1, SHIPS[1] + NEXT_SHIP_OFFSET);
         world.send(1, &next);
         world.run(SECOND / 5);
-        assert_eq!((world.take(0), world.take(1)), (vec![hex("14 FFFF0340"), next], vec![]));
+        assert_eq!(
+            (world.take_received(0), world.take_received(1)),
+            (vec![hex("14 FFFF0340"), next], vec![])
+        );
         assert_eq!(scores(&world), [(0, 0); 3]);
     }
 }
@@ -131,39 +136,39 @@ fn nobody_is_credited_unless_the_settings_say_so() {
 #[test]
 fn a_shot_counts_for_thirty_seconds() {
     for (late, deaths) in [(Duration::ZERO, 1), (TICK, 0)] {
-        let mut world = fighting(Config::default());
-        world.send(0, &torpedo(SHIPS[0] + WEAPON, SHIPS[1]));
+        let mut world = world_with_ships(Config::default());
+        world.send(0, &torpedo(SHIPS[0] + WEAPON_OFFSET, SHIPS[1]));
         world.run(30 * SECOND + late);
-        take_ship(&mut world, 1, SHIPS[1] + NEXT);
-        told(&mut world);
+        take_ship(&mut world, 1, SHIPS[1] + NEXT_SHIP_OFFSET);
+        score_messages(&mut world);
         assert_eq!(scores(&world)[1], (0, deaths), "{late:?}");
     }
 }
 
 /// S-35, S-45: what is captured of that has no killer.
 #[test]
-fn who_destroys_its_own_ship_was_destroyed_by_nobody() {
-    let mut world = fighting(Config::default());
+fn self_destruction_credits_no_killer() {
+    let mut world = world_with_ships(Config::default());
     fire(&mut world, 0, SHIPS[1]);
     world.send(1, &[0x13]);
     let died = [hex("36 00000000 03000000 01000000 00")];
-    assert_eq!(told(&mut world), [died.clone(), died.clone(), died]);
+    assert_eq!(score_messages(&mut world), [died.clone(), died.clone(), died]);
     // Even if it is fired at while it explodes, and if the next ship has the id of the last.
     fire(&mut world, 0, SHIPS[1]);
-    for object in [SHIPS[1], SHIPS[1] + NEXT] {
+    for object in [SHIPS[1], SHIPS[1] + NEXT_SHIP_OFFSET] {
         take_ship(&mut world, 1, object);
-        assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING]);
+        assert_eq!(score_messages(&mut world), [NO_MESSAGES, NO_MESSAGES, NO_MESSAGES]);
     }
     assert_eq!(scores(&world), [(0, 0), (0, 1), (0, 0)]);
 }
 
 /// S-32, S-45: ids that are nobody's, somebody else's, too short, or one's own.
 #[test]
-fn forged_shots_credit_nobody() {
-    let (own, theirs) = (SHIPS[0] + WEAPON, SHIPS[1]);
+fn forged_shots_credit_no_kill() {
+    let (own, theirs) = (SHIPS[0] + WEAPON_OFFSET, SHIPS[1]);
     let shots = [
         torpedo(own, theirs + 1),
-        torpedo(own, theirs + NEXT),
+        torpedo(own, theirs + NEXT_SHIP_OFFSET),
         torpedo(own, 0),
         torpedo(own, u32::MAX),
         torpedo(own, SHIPS[2] + 0x4_0000),
@@ -171,22 +176,22 @@ fn forged_shots_credit_nobody() {
         torpedo(own, theirs)[..13].to_vec(),
         torpedo(own, theirs)[..10].to_vec(),
         pulse(own, theirs)[..13].to_vec(),
-        torpedo(SHIPS[2] + WEAPON, theirs),
+        torpedo(SHIPS[2] + WEAPON_OFFSET, theirs),
         torpedo(SHIPS[2], theirs),
         pulse(theirs, theirs),
         torpedo(0, theirs),
     ];
-    let mut world = fighting(Config::default());
+    let mut world = world_with_ships(Config::default());
     for (ships, shot) in (1..).zip(shots) {
         world.send(0, &shot);
-        told(&mut world);
+        score_messages(&mut world);
         for at in [0, 1] {
-            take_ship(&mut world, at, SHIPS[at] + NEXT * ships);
-            assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING], "{shot:02X?}");
+            take_ship(&mut world, at, SHIPS[at] + NEXT_SHIP_OFFSET * ships);
+            assert_eq!(score_messages(&mut world), [NO_MESSAGES, NO_MESSAGES, NO_MESSAGES], "{shot:02X?}");
             take_ship(&mut world, at, SHIPS[at]);
             world.run(2 * SECOND);
         }
-        told(&mut world);
+        score_messages(&mut world);
     }
     assert_eq!(scores(&world), [(0, 0); 3]);
     assert_eq!(world.session.counters().anomalies.count(Anomaly::NotOwner), 4);
@@ -194,35 +199,36 @@ fn forged_shots_credit_nobody() {
 
 /// S-45: who has no ship fires nothing.
 #[test]
-fn shots_of_those_without_a_ship_do_not_count() {
-    let mut world = fighting(Config::default());
+fn shots_without_a_ship_do_not_count() {
+    let mut world = world_with_ships(Config::default());
     world.send(0, &[0x13]);
     fire(&mut world, 0, SHIPS[1]);
     let late = world.join("Late");
     world.send(late, &torpedo(0x400B_FFFF, SHIPS[1]));
-    told(&mut world);
-    take_ship(&mut world, 1, SHIPS[1] + NEXT);
-    assert_eq!(told(&mut world), [NOTHING; 4]);
+    score_messages(&mut world);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT_SHIP_OFFSET);
+    assert_eq!(score_messages(&mut world), [NO_MESSAGES; 4]);
 }
 
 /// S-45: the same ship again is no new one, and what was fired at it still counts.
 #[test]
-fn a_ship_that_is_told_again_was_not_destroyed() {
-    let mut world = fighting(Config::default());
+fn recreating_the_same_ship_credits_no_kill() {
+    let mut world = world_with_ships(Config::default());
     fire(&mut world, 0, SHIPS[1]);
     take_ship(&mut world, 1, SHIPS[1]);
-    assert_eq!(told(&mut world)[0], NOTHING);
-    take_ship(&mut world, 1, SHIPS[1] + NEXT);
-    assert_eq!(told(&mut world)[0].len(), 1);
+    assert_eq!(score_messages(&mut world)[0], NO_MESSAGES);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT_SHIP_OFFSET);
+    assert_eq!(score_messages(&mut world)[0].len(), 1);
     // It was fired at the last ship, not at this one.
-    take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT);
-    assert_eq!(told(&mut world)[0], NOTHING);
+    take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT_SHIP_OFFSET);
+    assert_eq!(score_messages(&mut world)[0], NO_MESSAGES);
 }
 
 /// S-45: nor does the next player with its id, for ids go round.
 #[test]
-fn who_has_left_gets_nothing() {
-    let mut world = fighting(Config { player_limit: 16, trusted: everyone(), ..Config::default() });
+fn departed_shooter_gets_no_credit() {
+    let mut world =
+        world_with_ships(Config { player_limit: 16, trusted: all_networks(), ..Config::default() });
     fire(&mut world, 2, SHIPS[1]);
     let fired = world.now;
     let left = world.id(2);
@@ -239,35 +245,35 @@ fn who_has_left_gets_nothing() {
     }
     world.run(SECOND);
     assert!(world.session.players().any(|player| player.id == left && player.name == "Guest"));
-    take_ship(&mut world, 1, SHIPS[1] + NEXT);
-    assert_eq!(told(&mut world)[0], NOTHING);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT_SHIP_OFFSET);
+    assert_eq!(score_messages(&mut world)[0], NO_MESSAGES);
     assert!(world.now.since(fired) < 30 * SECOND, "{:?}", world.now.since(fired));
 }
 
-fn in_team(world: &mut World, at: usize, team: u8) {
+fn set_team(world: &mut TestWorld, at: usize, team: u8) {
     let id = world.id(at).0;
     world.send(at, &[0x41, id, 0, 0, 0, team]);
-    told(world);
+    score_messages(world);
 }
 
 /// S-45: a team mate takes nothing from who fired before it, and who has told no team is nobody's enemy.
 #[test]
-fn in_team_missions_only_the_other_team_is_credited_and_its_score_is_told() {
+fn team_mission_credits_only_the_enemy_team() {
     let mission = Mission { teams: true, ..Mission::default() };
-    let mut world = fighting(Config { mission, ..Config::default() });
+    let mut world = world_with_ships(Config { mission, ..Config::default() });
     fire(&mut world, 0, SHIPS[1]);
-    in_team(&mut world, 0, 0);
+    set_team(&mut world, 0, 0);
     fire(&mut world, 0, SHIPS[1]);
-    in_team(&mut world, 1, 0);
-    in_team(&mut world, 2, 1);
+    set_team(&mut world, 1, 0);
+    set_team(&mut world, 2, 1);
     fire(&mut world, 0, SHIPS[1]);
-    take_ship(&mut world, 1, SHIPS[1] + NEXT);
-    assert_eq!(told(&mut world), [NOTHING, NOTHING, NOTHING]);
-    fire(&mut world, 2, SHIPS[1] + NEXT);
-    fire(&mut world, 0, SHIPS[1] + NEXT);
-    take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT);
+    take_ship(&mut world, 1, SHIPS[1] + NEXT_SHIP_OFFSET);
+    assert_eq!(score_messages(&mut world), [NO_MESSAGES, NO_MESSAGES, NO_MESSAGES]);
+    fire(&mut world, 2, SHIPS[1] + NEXT_SHIP_OFFSET);
+    fire(&mut world, 0, SHIPS[1] + NEXT_SHIP_OFFSET);
+    take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT_SHIP_OFFSET);
     let expected =
         [hex("36 04000000 01000000 00000000 03000000 01000000 00"), hex("40 01 01000000 00000000")];
-    assert_eq!(told(&mut world), [expected.clone(), expected.clone(), expected]);
+    assert_eq!(score_messages(&mut world), [expected.clone(), expected.clone(), expected]);
     assert_eq!(scores(&world), [(0, 0), (0, 1), (1, 0)]);
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use bcnet_session::{Anomaly, Config, Event};
-use bcnet_transport::Leave;
+use bcnet_transport::LeaveReason;
 use bcnet_transport::wire::{BootReason, PeerId};
 
-use crate::play::{playing, ship};
+use crate::play::{ship, world_with_players};
 use crate::vectors::{bytes, hex};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What the others hear when peer 2, in its ship, is gone.
-fn farewell() -> [Vec<u8>; 3] {
+fn departure_messages() -> [Vec<u8>; 3] {
     [
         hex("14 FFFFFF3F"),
         hex("17 66080000 05000600 00000000 00000000 02"),
@@ -22,35 +22,35 @@ fn farewell() -> [Vec<u8>; 3] {
 
 /// S-50, S-51: leave, and back again.
 #[test]
-fn a_leaver_is_announced_and_comes_back_with_its_score() {
-    let mut world = playing(Config::default(), 3);
+fn leaving_player_is_announced_and_regains_its_score() {
+    let mut world = world_with_players(Config::default(), 3);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.send(0, &[0x13]);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.run(SECOND);
-    world.take(1);
+    world.take_received(1);
     world.leave(0);
     world.run(SECOND);
-    assert_eq!(world.take(1), farewell());
-    assert!(world.clients[2].gone.contains(&(PeerId(2), Leave::Disconnected)));
+    assert_eq!(world.take_received(1), departure_messages());
+    assert!(world.clients[2].disconnects.contains(&(PeerId(2), LeaveReason::Disconnected)));
     let left = world.events.iter().any(|event| {
-        matches!(event, Event::Left { peer: PeerId(2), name, reason: Leave::Disconnected, .. } if name == "Player 0")
+        matches!(event, Event::Left { peer: PeerId(2), name, reason: LeaveReason::Disconnected, .. } if name == "Player 0")
     });
     assert!(left);
     world.run(16 * SECOND);
-    world.take(1);
+    world.take_received(1);
     world.reconnect(0);
     world.run(2 * SECOND);
     assert_eq!(world.id(0), PeerId(5));
     let back: Vec<_> = world.session.players().filter(|player| player.name == "Player 0").collect();
     assert_eq!((back.len(), back[0].slot, back[0].score.deaths), (1, Some(0), 1));
-    assert!(world.take(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
+    assert!(world.take_received(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
 }
 
 /// S-51: a player with a score of its own who takes the name of somebody who has left.
 #[test]
-fn a_score_waits_for_its_owner() {
-    let mut world = playing(Config::default(), 2);
+fn stored_score_is_not_given_to_a_renamed_player() {
+    let mut world = world_with_players(Config::default(), 2);
     for at in [0, 1] {
         let id = world.id(at).0;
         for _ in 0..=at {
@@ -71,64 +71,64 @@ fn a_score_waits_for_its_owner() {
 
 /// S-50: nothing about a ship that is dead, or about somebody who was never in the game.
 #[test]
-fn only_what_the_others_know_of_is_taken_back() {
-    let mut world = playing(Config::default(), 2);
+fn departure_announces_only_known_ships_and_players() {
+    let mut world = world_with_players(Config::default(), 2);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.send(0, &[0x13]);
     world.run(SECOND);
-    world.take(1);
+    world.take_received(1);
     world.leave(0);
     world.run(SECOND);
-    assert_eq!(world.take(1), farewell()[1..]);
+    assert_eq!(world.take_received(1), departure_messages()[1..]);
     let loading = world.connect("Loading", "");
-    world.clients[loading].answers = false;
+    world.clients[loading].answers_file_check = false;
     world.run(SECOND);
     world.leave(loading);
     world.run(SECOND);
-    assert_eq!(world.take(1), [] as [Vec<u8>; 0]);
+    assert_eq!(world.take_received(1), [] as [Vec<u8>; 0]);
 }
 
 /// S-50: the silent, 45 seconds later.
 #[test]
-fn a_silent_player_is_announced_like_a_leaver() {
-    let mut world = playing(Config::default(), 2);
+fn timed_out_player_is_announced_as_left() {
+    let mut world = world_with_players(Config::default(), 2);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.run(SECOND);
-    world.take(1);
-    world.clients[0].silent = true;
+    world.take_received(1);
+    world.clients[0].drops_outgoing = true;
     world.run(40 * SECOND);
-    assert_eq!(world.take(1), [] as [Vec<u8>; 0]);
+    assert_eq!(world.take_received(1), [] as [Vec<u8>; 0]);
     world.run(10 * SECOND);
-    assert_eq!(world.take(1), farewell());
-    assert!(world.clients[1].gone.contains(&(PeerId(2), Leave::Booted(BootReason::TIMED_OUT))));
+    assert_eq!(world.take_received(1), departure_messages());
+    assert!(world.clients[1].disconnects.contains(&(PeerId(2), LeaveReason::Booted(BootReason::TIMED_OUT))));
     assert_eq!(world.session.status(world.now).players, 1);
 }
 
 /// S-50: an address that connects anew.
 #[test]
-fn a_player_whose_game_crashed_takes_its_own_place() {
-    let mut world = playing(Config::default(), 2);
+fn reconnecting_address_replaces_its_old_connection() {
+    let mut world = world_with_players(Config::default(), 2);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.run(SECOND);
-    world.take(1);
+    world.take_received(1);
     world.reconnect(0);
     world.run(2 * SECOND);
-    assert_eq!(world.take(1)[..3], farewell());
+    assert_eq!(world.take_received(1)[..3], departure_messages());
     let players: Vec<_> = world.session.players().map(|player| (player.id.0, player.slot)).collect();
     assert_eq!(players, [(3, Some(1)), (4, Some(0))]);
 }
 
 /// S-52
 #[test]
-fn a_kicked_player_is_told_and_announced() {
-    let mut world = playing(Config::default(), 2);
+fn kicked_player_gets_the_reason_and_is_announced() {
+    let mut world = world_with_players(Config::default(), 2);
     assert!(world.session.kick(PeerId(2), BootReason::KICKED, world.now));
     assert!(!world.session.kick(PeerId(2), BootReason::KICKED, world.now));
     world.run(SECOND);
-    let kicked = (PeerId(2), Leave::Booted(BootReason::KICKED));
-    assert_eq!(world.clients[0].gone, [kicked]);
-    assert_eq!(world.clients[1].gone, [kicked]);
-    assert_eq!(world.take(1), farewell()[1..]);
+    let kicked = (PeerId(2), LeaveReason::Booted(BootReason::KICKED));
+    assert_eq!(world.clients[0].disconnects, [kicked]);
+    assert_eq!(world.clients[1].disconnects, [kicked]);
+    assert_eq!(world.take_received(1), departure_messages()[1..]);
     // Not at once again, from no port.
     let address = world.clients[0].address;
     for port in [address.port(), 5000] {
@@ -136,8 +136,8 @@ fn a_kicked_player_is_told_and_announced() {
         world.reconnect(0);
         world.run(SECOND);
         assert_eq!(
-            world.clients[0].gone,
-            [(PeerId::UNASSIGNED, Leave::Booted(BootReason::KICKED))],
+            world.clients[0].disconnects,
+            [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::KICKED))],
             "{port}"
         );
     }
@@ -157,31 +157,31 @@ fn a_kicked_player_is_told_and_announced() {
 
 /// S-53
 #[test]
-fn a_server_that_ends_says_goodbye_and_lets_nobody_in() {
-    let mut world = playing(
+fn shutdown_disconnects_players_and_ignores_new_clients() {
+    let mut world = world_with_players(
         Config { masters: vec!["192.0.2.200:27900".parse().expect("an address")], ..Config::default() },
         2,
     );
-    world.elsewhere.clear();
+    world.sent_elsewhere.clear();
     world.session.shutdown(world.now);
     assert!(!world.session.is_closed());
     world.run(SECOND);
     for client in [0, 1] {
-        assert_eq!(world.clients[client].gone, [(PeerId::HOST, Leave::Disconnected)]);
+        assert_eq!(world.clients[client].disconnects, [(PeerId::HOST, LeaveReason::Disconnected)]);
     }
     assert!(world.session.is_closed());
     let late = world.connect("Late", "");
     world.inject("10.1.1.1:5000".parse().expect("an address"), &bytes("gs-status-query"));
     world.run(120 * SECOND);
     assert_eq!(world.id(late), PeerId::UNASSIGNED);
-    assert_eq!(world.elsewhere, []);
+    assert_eq!(world.sent_elsewhere, []);
 }
 
 /// S-53: a player that does not answer holds a server up for the linger time only.
 #[test]
-fn a_silent_player_does_not_hold_up_the_end() {
-    let mut world = playing(Config::default(), 2);
-    world.clients[0].silent = true;
+fn silent_player_does_not_block_shutdown() {
+    let mut world = world_with_players(Config::default(), 2);
+    world.clients[0].drops_outgoing = true;
     world.session.shutdown(world.now);
     world.run(14 * SECOND);
     assert!(!world.session.is_closed());
@@ -191,14 +191,14 @@ fn a_silent_player_does_not_hold_up_the_end() {
 
 /// S-54: whatever others say to a player that is silent for a while, it stays, and they go on.
 #[test]
-fn nobody_is_dropped_for_what_others_say() {
-    let transport = bcnet_transport::Config { queue_bytes: 4000, ..bcnet_transport::Config::default() };
-    let mut world = playing(Config { transport, ..Config::default() }, 3);
-    world.clients[0].silent = true;
+fn player_is_not_dropped_for_messages_of_others() {
+    let transport = bcnet_transport::Config { max_queued_bytes: 4000, ..bcnet_transport::Config::default() };
+    let mut world = world_with_players(Config { transport, ..Config::default() }, 3);
+    world.clients[0].drops_outgoing = true;
     let line = [&[0x2C, 3, 0, 0, 0, 200, 0][..], &[b'x'; 200]].concat();
     for step in 0..300 {
         world.send(1, &bytes("pl-07").map_related());
-        world.send_loose(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
+        world.send_unreliable(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
         if step % 10 == 0 {
             world.send(1, &line);
         }
@@ -207,34 +207,34 @@ fn nobody_is_dropped_for_what_others_say() {
     assert_eq!(world.session.status(world.now).in_game, 3);
     let anomalies = &world.session.counters().anomalies;
     assert!(anomalies.count(Anomaly::Stuck) == 0 && anomalies.count(Anomaly::Backlog) > 0, "{anomalies:?}");
-    let shots = world.take(2).iter().filter(|payload| payload[0] == 7).count();
+    let shots = world.take_received(2).iter().filter(|payload| payload[0] == 7).count();
     assert_eq!(shots, 300);
-    world.clients[0].silent = false;
+    world.clients[0].drops_outgoing = false;
     world.run(10 * SECOND);
-    world.take(0);
+    world.take_received(0);
     world.send(1, &line);
     world.run(SECOND);
-    assert!(world.take(0).contains(&line), "it is heard again");
+    assert!(world.take_received(0).contains(&line), "it is heard again");
 }
 
 /// S-54: who does not take what the server itself must tell is dropped.
 #[test]
-fn a_player_that_takes_nothing_is_dropped_and_the_others_go_on() {
-    let transport = bcnet_transport::Config { queue_bytes: 4000, ..bcnet_transport::Config::default() };
-    let mut world = playing(Config { transport, ..Config::default() }, 3);
-    world.clients[0].silent = true;
+fn unresponsive_player_is_dropped_and_others_continue() {
+    let transport = bcnet_transport::Config { max_queued_bytes: 4000, ..bcnet_transport::Config::default() };
+    let mut world = world_with_players(Config { transport, ..Config::default() }, 3);
+    world.clients[0].drops_outgoing = true;
     for _ in 0..100 {
         world.session.say("The server goes down for maintenance in a while", world.now);
         world.run(SECOND / 10);
     }
     assert_eq!(world.session.status(world.now).players, 2);
     assert_eq!(world.session.counters().anomalies.count(Anomaly::Stuck), 1);
-    let said = world.take(2).iter().filter(|payload| payload[0] == 0x2C).count();
+    let said = world.take_received(2).iter().filter(|payload| payload[0] == 0x2C).count();
     assert_eq!(said, 100);
     let left = world
         .events
         .iter()
-        .any(|event| matches!(event, Event::Left { reason: Leave::Booted(BootReason::TIMED_OUT), .. }));
+        .any(|event| matches!(event, Event::Left { reason: LeaveReason::Booted(BootReason::TIMED_OUT), .. }));
     assert!(left);
 }
 

@@ -5,32 +5,32 @@ use std::time::Duration;
 use bcnet_session::{Anomaly, Config, Event, Mission, SayAs};
 
 use crate::vectors::{bytes, hex};
-use crate::world::World;
+use crate::world::TestWorld;
 
 const SECOND: Duration = Duration::from_secs(1);
-const NOTHING: [Vec<u8>; 0] = [];
+const NO_MESSAGES: [Vec<u8>; 0] = [];
 
 /// A world with players in the game who have nothing to read.
-pub(crate) fn playing(config: Config, players: usize) -> World {
-    let mut world = World::new(config);
+pub(crate) fn world_with_players(config: Config, players: usize) -> TestWorld {
+    let mut world = TestWorld::new(config);
     for n in 0..players {
         world.join(&format!("Player {n}"));
     }
     world.run(SECOND);
     for n in 0..players {
-        world.take(n);
+        world.take_received(n);
     }
     world
 }
 
 /// Player 0 says something; what each player gets of it.
-fn said(world: &mut World, payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
+fn send_and_collect(world: &mut TestWorld, payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
     world.send(0, payload);
     world.run(SECOND / 5);
-    (0..world.clients.len()).map(|at| world.take(at)).collect()
+    (0..world.clients.len()).map(|at| world.take_received(at)).collect()
 }
 
-fn count(world: &World, kind: Anomaly) -> u64 {
+fn anomaly_count(world: &TestWorld, kind: Anomaly) -> u64 {
     world.session.counters().anomalies.count(kind)
 }
 
@@ -44,21 +44,21 @@ pub(crate) fn ship(slot: u8, peer: u8, object: u32) -> Vec<u8> {
 
 /// S-33
 #[test]
-fn everyone_else_in_the_game_gets_the_same_bytes() {
-    let mut world = playing(Config::default(), 3);
+fn message_is_relayed_unchanged_to_all_others() {
+    let mut world = world_with_players(Config::default(), 3);
     let fire = bytes("pl-07");
     world.send(0, &fire);
     world.send(0, &fire);
     world.run(SECOND / 5);
-    assert_eq!(world.take(0), NOTHING);
+    assert_eq!(world.take_received(0), NO_MESSAGES);
     for other in [1, 2] {
-        assert_eq!(world.take(other), [fire.clone(), fire.clone()]);
+        assert_eq!(world.take_received(other), [fire.clone(), fire.clone()]);
     }
 }
 
 /// S-34: each opcode, with a payload that is sound for it.
 #[test]
-fn each_opcode_is_passed_on_or_ends_as_the_table_says() {
+fn each_opcode_follows_its_relay_rule() {
     let passed = [0x02, 0x03, 0x41]
         .into_iter()
         .chain(0x06..=0x0C)
@@ -70,27 +70,30 @@ fn each_opcode_is_passed_on_or_ends_as_the_table_says() {
         .chain(0x42..=0xFF);
     let to_all = [0x2C, 0x2D];
     let passed: Vec<u8> = passed.collect();
-    let mut world = playing(Config::default(), 2);
+    let mut world = world_with_players(Config::default(), 2);
     for opcode in 0..=0xFF_u8 {
         if opcode == 0x13 {
             continue;
         }
-        let payload = sound(opcode);
-        let got = said(&mut world, &payload);
+        let payload = valid_payload(opcode);
+        let got = send_and_collect(&mut world, &payload);
         let expected = |wanted: bool| if wanted { vec![payload.clone()] } else { vec![] };
-        let own =
-            if matches!(opcode, 0x1D | 0x1E) { vec![sound(3)] } else { expected(to_all.contains(&opcode)) };
+        let own = if matches!(opcode, 0x1D | 0x1E) {
+            vec![valid_payload(3)]
+        } else {
+            expected(to_all.contains(&opcode))
+        };
         // The second ship: the first was never declared dead, but it is the same object.
         assert_eq!(got[0], own, "{opcode:02X} to its sender");
         let other = passed.contains(&opcode) || to_all.contains(&opcode);
         assert_eq!(got[1], expected(other), "{opcode:02X} to the other");
     }
-    assert_eq!(count(&world, Anomaly::HostOnly), 24);
+    assert_eq!(anomaly_count(&world, Anomaly::HostOnly), 24);
     assert_eq!(world.session.counters().anomalies.total(), 24);
 }
 
 /// A payload with this opcode that player 0 (peer 2, slot 0) may send.
-fn sound(opcode: u8) -> Vec<u8> {
+fn valid_payload(opcode: u8) -> Vec<u8> {
     let mut payload = match opcode {
         0x03 => return ship(0, 2, 0x3FFF_FFFF),
         0x02 => {
@@ -111,8 +114,8 @@ fn sound(opcode: u8) -> Vec<u8> {
 
 /// S-33
 #[test]
-fn what_a_mod_sends_is_passed_on_in_the_quality_in_which_it_came() {
-    let mut world = playing(Config::default(), 2);
+fn mod_messages_keep_their_reliability() {
+    let mut world = world_with_players(Config::default(), 2);
     let mut loose = 0;
     // A mod's message, a known one, a state update: sent reliably, then not.
     for (payload, reliable, unreliable) in
@@ -120,26 +123,30 @@ fn what_a_mod_sends_is_passed_on_in_the_quality_in_which_it_came() {
     {
         world.send(0, &payload);
         world.run(SECOND / 5);
-        world.send_loose(0, &payload);
+        world.send_unreliable(0, &payload);
         world.run(SECOND / 5);
         loose += reliable + unreliable;
-        assert_eq!((world.take(1).len(), world.clients[1].loose), (2, loose), "{payload:02X?}");
+        assert_eq!(
+            (world.take_received(1).len(), world.clients[1].unreliable_count),
+            (2, loose),
+            "{payload:02X?}"
+        );
     }
 }
 
 /// S-34
 #[test]
-fn opcodes_of_mods_can_be_kept_out() {
-    let mut world = playing(Config { forward_unknown: false, ..Config::default() }, 2);
+fn unknown_opcodes_can_be_dropped() {
+    let mut world = world_with_players(Config { forward_unknown: false, ..Config::default() }, 2);
     for opcode in [0x2E, 0x3A, 0x42, 0xCD, 0xFF] {
-        assert_eq!(said(&mut world, &[opcode, 1, 2]), [NOTHING, NOTHING]);
+        assert_eq!(send_and_collect(&mut world, &[opcode, 1, 2]), [NO_MESSAGES, NO_MESSAGES]);
     }
-    assert_eq!(count(&world, Anomaly::Unknown), 5);
+    assert_eq!(anomaly_count(&world, Anomaly::UnknownOpcode), 5);
 }
 
 /// S-32
 #[test]
-fn what_is_about_others_or_would_hurt_them_is_dropped_and_counted() {
+fn foreign_or_harmful_messages_are_dropped_and_counted() {
     let theirs = 0x4003_FFFF_u32.to_le_bytes();
     let patched = |id: &str, at: usize, bytes: &[u8]| {
         let mut payload = crate::vectors::bytes(id);
@@ -170,11 +177,11 @@ fn what_is_about_others_or_would_hurt_them_is_dropped_and_counted() {
         (vec![0x1E, 1], Anomaly::TooShort),
         (vec![], Anomaly::Empty),
     ];
-    let mut world = playing(Config::default(), 2);
+    let mut world = world_with_players(Config::default(), 2);
     for (payload, kind) in cases {
-        let before = count(&world, kind);
-        assert_eq!(said(&mut world, &payload), [NOTHING, NOTHING], "{payload:02X?}");
-        assert_eq!(count(&world, kind), before + 1, "{payload:02X?} {kind}");
+        let before = anomaly_count(&world, kind);
+        assert_eq!(send_and_collect(&mut world, &payload), [NO_MESSAGES, NO_MESSAGES], "{payload:02X?}");
+        assert_eq!(anomaly_count(&world, kind), before + 1, "{payload:02X?} {kind}");
     }
     let told = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
     assert!(told < 20, "{told} events for 20 anomalies");
@@ -185,46 +192,46 @@ fn what_is_about_others_or_would_hurt_them_is_dropped_and_counted() {
 /// S-32
 #[test]
 fn mods_can_be_allowed() {
-    let mut world = playing(Config { allow_mods: true, ..Config::default() }, 2);
+    let mut world = world_with_players(Config { allow_mods: true, ..Config::default() }, 2);
     let mut modded = bytes("pl-03-sovereign");
     modded[11] = 200;
-    assert_eq!(said(&mut world, &modded)[1], [modded]);
+    assert_eq!(send_and_collect(&mut world, &modded)[1], [modded]);
     let mut event = bytes("pl-07");
     event[1] = 0x33;
-    assert_eq!(said(&mut world, &event)[1], [event]);
+    assert_eq!(send_and_collect(&mut world, &event)[1], [event]);
     let mut crash = bytes("pl-03-sovereign");
     crash[3] = 0;
-    assert_eq!(said(&mut world, &crash)[1], NOTHING);
+    assert_eq!(send_and_collect(&mut world, &crash)[1], NO_MESSAGES);
 }
 
 /// S-30, S-35: from the captured wish to the captured explosion.
 #[test]
-fn a_player_destroys_its_own_ship() {
-    let mut world = playing(Config::default(), 2);
-    assert_eq!(said(&mut world, &bytes("pl-13")), [NOTHING, NOTHING]);
-    said(&mut world, &bytes("pl-03-sovereign"));
+fn self_destruct_explodes_the_ship() {
+    let mut world = world_with_players(Config::default(), 2);
+    assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [NO_MESSAGES, NO_MESSAGES]);
+    send_and_collect(&mut world, &bytes("pl-03-sovereign"));
     let told = [bytes("pl-06-8129-selfdestruct"), hex("36 00000000 02000000 01000000 00")];
-    assert_eq!(said(&mut world, &bytes("pl-13")), [told.clone(), told]);
-    assert_eq!(said(&mut world, &bytes("pl-13")), [NOTHING, NOTHING]);
+    assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [told.clone(), told]);
+    assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [NO_MESSAGES, NO_MESSAGES]);
     let late = world.join("Late");
     world.run(SECOND);
-    let received = world.take(late);
+    let received = world.take_received(late);
     assert!(received.iter().all(|payload| payload[0] != 3), "a dead ship was shown");
     assert!(received.contains(&hex("37 02000000 00000000 01000000 00000000")));
 }
 
 /// S-30: ships, scores and join events for somebody who comes late, in this order.
 #[test]
-fn a_late_joiner_sees_the_ships() {
-    let mut world = playing(Config::default(), 2);
+fn late_joiner_receives_existing_ships() {
+    let mut world = world_with_players(Config::default(), 2);
     let ships = [ship(0, 2, 0x3FFF_FFFF), ship(1, 3, 0x4003_FFFF)];
     world.send(0, &ships[0]);
     world.send(1, &ships[1]);
     world.run(SECOND);
-    world.take(0);
+    world.take_received(0);
     let late = world.join("Late");
     world.run(SECOND);
-    let received = world.take(late);
+    let received = world.take_received(late);
     let score = |peer: u8| [&[0x37, peer][..], &[0; 15]].concat();
     let joined = |peer: u8| [&hex("17 66080000 F1008000 00000000 00000000")[..], &[peer]].concat();
     let expected = [
@@ -239,40 +246,43 @@ fn a_late_joiner_sees_the_ships() {
         joined(3),
     ];
     assert_eq!(received[8..], expected);
-    assert_eq!(world.take(0), [score(4), joined(4)]);
+    assert_eq!(world.take_received(0), [score(4), joined(4)]);
 }
 
 /// S-36
 #[test]
-fn a_ship_that_was_never_declared_dead_is_taken_away() {
-    let mut world = playing(Config::default(), 3);
+fn replaced_ship_is_destroyed_for_others() {
+    let mut world = world_with_players(Config::default(), 3);
     let (first, second) = (ship(0, 2, 0x3FFF_FFFF), ship(0, 2, 0x4000_0021));
-    said(&mut world, &first);
+    send_and_collect(&mut world, &first);
     let gone = hex("14 FFFFFF3F");
-    assert_eq!(said(&mut world, &second), [vec![], vec![gone.clone(), second.clone()], vec![gone, second]]);
-    said(&mut world, &[0x13]);
+    assert_eq!(
+        send_and_collect(&mut world, &second),
+        [vec![], vec![gone.clone(), second.clone()], vec![gone, second]]
+    );
+    send_and_collect(&mut world, &[0x13]);
     let third = ship(0, 2, 0x4000_0050);
-    assert_eq!(said(&mut world, &third)[1], [third]);
+    assert_eq!(send_and_collect(&mut world, &third)[1], [third]);
     // A torpedo is no ship.
     let mut torpedo = ship(0, 2, 0x4000_0090);
     torpedo[3] = 9;
-    assert_eq!(said(&mut world, &torpedo)[1], [torpedo]);
+    assert_eq!(send_and_collect(&mut world, &torpedo)[1], [torpedo]);
     let player = world.session.players().next().expect("a player");
     assert_eq!(player.ship, Some(5));
 }
 
 /// S-33, S-37: the captured update with a hash, and one without.
 #[test]
-fn state_updates_are_passed_on_without_their_hash() {
-    let mut world = playing(Config::default(), 2);
-    world.send_loose(0, &bytes("pl-1C-9D"));
-    world.send_loose(0, &bytes("pl-1C-20"));
+fn state_updates_are_relayed_without_their_hash() {
+    let mut world = world_with_players(Config::default(), 2);
+    world.send_unreliable(0, &bytes("pl-1C-9D"));
+    world.send_unreliable(0, &bytes("pl-1C-20"));
     world.run(SECOND / 5);
     let mut stripped = bytes("pl-1C-9D");
     stripped[22] = 0x20;
     stripped.drain(23..25);
-    assert_eq!(world.take(1), [stripped, bytes("pl-1C-20")]);
-    assert_eq!(world.take(0), NOTHING);
+    assert_eq!(world.take_received(1), [stripped, bytes("pl-1C-20")]);
+    assert_eq!(world.take_received(0), NO_MESSAGES);
     // They left as messages without a number.
     let loose = world.sent.iter().any(|(_, _, plain)| {
         let datagram = bcnet_transport::wire::Datagram::parse(plain, None).expect("well formed");
@@ -288,8 +298,8 @@ fn state_updates_are_passed_on_without_their_hash() {
 
 /// S-37: only bit 0, only with a position, only if the hash is there.
 #[test]
-fn other_state_updates_stay_as_they_are() {
-    let mut world = playing(Config::default(), 2);
+fn state_updates_without_a_hash_stay_unchanged() {
+    let mut world = world_with_players(Config::default(), 2);
     let captured = bytes("pl-1C-9D");
     let mut no_position = captured.clone();
     no_position[9] &= !1;
@@ -297,47 +307,47 @@ fn other_state_updates_stay_as_they_are() {
     no_hash[22] &= !1;
     let short = captured[..24].to_vec();
     for update in [no_position, no_hash, short] {
-        assert_eq!(said(&mut world, &update)[1], [update]);
+        assert_eq!(send_and_collect(&mut world, &update)[1], [update]);
     }
     let mut cloaked = captured;
     cloaked[22] = 0x23;
-    assert_eq!(said(&mut world, &cloaked)[1][0][22], 0x22);
+    assert_eq!(send_and_collect(&mut world, &cloaked)[1][0][22], 0x22);
 }
 
 /// S-38
 #[test]
-fn who_lacks_a_ship_is_told_of_it() {
-    let mut world = playing(Config::default(), 2);
+fn requested_ship_is_sent_to_the_requester() {
+    let mut world = world_with_players(Config::default(), 2);
     let theirs = ship(1, 3, 0x4003_FFFF);
     world.send(1, &theirs);
     world.run(SECOND / 5);
-    world.take(0);
+    world.take_received(0);
     for opcode in [0x1D, 0x1E] {
         let ask = [&[opcode][..], &0x4003_FFFF_u32.to_le_bytes()].concat();
-        assert_eq!(said(&mut world, &ask), [vec![theirs.clone()], vec![]]);
-        assert_eq!(said(&mut world, &hex("1E 01020304")), [NOTHING, NOTHING]);
+        assert_eq!(send_and_collect(&mut world, &ask), [vec![theirs.clone()], vec![]]);
+        assert_eq!(send_and_collect(&mut world, &hex("1E 01020304")), [NO_MESSAGES, NO_MESSAGES]);
     }
 }
 
 /// S-30, S-39, S-40: teams are told to newcomers, and team chat stays in the team.
 #[test]
-fn teams_have_their_own_chat() {
+fn team_chat_stays_in_the_team() {
     let mission = Mission { teams: true, ..Mission::default() };
-    let mut world = playing(Config { mission, ..Config::default() }, 3);
+    let mut world = world_with_players(Config { mission, ..Config::default() }, 3);
     for (player, team) in [(0, 1), (1, 0), (2, 1)] {
         let id = world.id(player).0;
         world.send(player, &[0x41, id, 0, 0, 0, team]);
     }
     world.run(SECOND);
-    assert_eq!(world.take(0), [hex("41 03000000 00"), hex("41 04000000 01")]);
-    world.take(1);
-    world.take(2);
+    assert_eq!(world.take_received(0), [hex("41 03000000 00"), hex("41 04000000 01")]);
+    world.take_received(1);
+    world.take_received(2);
     let mut line = bytes("ex-chat");
     line[0] = 0x2D;
-    assert_eq!(said(&mut world, &line), [vec![line.clone()], vec![], vec![line]]);
+    assert_eq!(send_and_collect(&mut world, &line), [vec![line.clone()], vec![], vec![line]]);
     let late = world.join("Late");
     world.run(SECOND);
-    let received = world.take(late);
+    let received = world.take_received(late);
     for wanted in [
         "3F 02000000 00000000 00000000 00000000 01",
         "3F 03000000 00000000 00000000 00000000 00",
@@ -350,15 +360,15 @@ fn teams_have_their_own_chat() {
 
 /// S-40, S-42: a line that was seen, with a forged sender.
 #[test]
-fn chat_goes_to_all_under_the_true_id() {
-    let mut world = playing(Config::default(), 3);
+fn chat_is_relayed_under_the_true_sender_id() {
+    let mut world = world_with_players(Config::default(), 3);
     let line = bytes("chat-real");
     let mut forged = line.clone();
     forged[1..5].fill(0x99);
     world.send(1, &forged);
     world.run(SECOND);
     for player in 0..3 {
-        assert_eq!(world.take(player), std::slice::from_ref(&line));
+        assert_eq!(world.take_received(player), std::slice::from_ref(&line));
     }
     let chat = world.events.last().expect("an event");
     let expected = Event::Chat {
@@ -372,12 +382,12 @@ fn chat_goes_to_all_under_the_true_id() {
 
 /// S-42
 #[test]
-fn chat_has_no_control_characters_and_no_wrong_length() {
-    let mut world = playing(Config::default(), 2);
+fn chat_is_cleaned_and_its_length_checked() {
+    let mut world = world_with_players(Config::default(), 2);
     let line = hex("2C 02000000 0800 41 07 0A 1B 7F FC 9B AD");
     let clean = hex("2C 02000000 0800 41 20 20 20 20 FC 20 20");
-    assert_eq!(said(&mut world, &line)[1], [clean]);
-    assert_eq!(count(&world, Anomaly::ControlCharacters), 1);
+    assert_eq!(send_and_collect(&mut world, &line)[1], [clean]);
+    assert_eq!(anomaly_count(&world, Anomaly::ControlCharacters), 1);
     let Some(Event::Chat { text, .. }) =
         world.events.iter().rev().find(|event| matches!(event, Event::Chat { .. }))
     else {
@@ -386,40 +396,40 @@ fn chat_has_no_control_characters_and_no_wrong_length() {
     assert_eq!(text, "A    ü  ");
     let long = [&[0x2C, 2, 0, 0, 0, 0x01, 0x02][..], &[b'x'; 513]].concat();
     for bad in [hex("2C 02000000 0500 41"), hex("2C 02000000 0000 41"), hex("2C 0200"), long] {
-        assert_eq!(said(&mut world, &bad), [NOTHING, NOTHING]);
+        assert_eq!(send_and_collect(&mut world, &bad), [NO_MESSAGES, NO_MESSAGES]);
     }
-    assert_eq!((count(&world, Anomaly::BadChat), count(&world, Anomaly::TooShort)), (3, 1));
-    let lines = (0..50).flat_map(|_| said(&mut world, &bytes("ex-chat")).pop()).flatten().count();
+    assert_eq!((anomaly_count(&world, Anomaly::BadChat), anomaly_count(&world, Anomaly::TooShort)), (3, 1));
+    let lines = (0..50).flat_map(|_| send_and_collect(&mut world, &bytes("ex-chat")).pop()).flatten().count();
     // 10 seconds of 5 lines each.
     assert!((30..=45).contains(&lines), "{lines}");
 }
 
 /// S-42: the texts of other messages are what games show, too: a ship has its player's name.
 #[test]
-fn other_texts_that_are_passed_on_are_cleaned() {
-    let mut world = playing(Config::default(), 2);
+fn relayed_texts_are_cleaned() {
+    let mut world = world_with_players(Config::default(), 2);
     let mut odd = ship(0, 2, 0x3FFF_FFFF);
     let mut clean = odd.clone();
     let name = odd.windows(5).position(|window| window == b"Cady2").expect("the player's name");
     odd[name..name + 3].copy_from_slice(b"\x1B\n\x9B");
     clean[name..name + 3].copy_from_slice(b"   ");
-    assert_eq!(said(&mut world, &odd)[1], [clean.clone()]);
+    assert_eq!(send_and_collect(&mut world, &odd)[1], [clean.clone()]);
     let set = hex("1F FFFFFF3F 04000000 4D0B6C74 00");
-    assert_eq!(said(&mut world, &set)[1], [hex("1F FFFFFF3F 04000000 4D206C74 00")]);
+    assert_eq!(send_and_collect(&mut world, &set)[1], [hex("1F FFFFFF3F 04000000 4D206C74 00")]);
     let place = [0; 16];
     let warp = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 1B41")[..], &place].concat();
     let heard = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 2041")[..], &place].concat();
-    assert_eq!(said(&mut world, &warp)[1], [heard]);
-    assert_eq!(count(&world, Anomaly::ControlCharacters), 3);
-    assert_eq!(said(&mut world, &clean)[1], [clean], "what is clean goes as it came");
-    assert_eq!(count(&world, Anomaly::ControlCharacters), 3);
+    assert_eq!(send_and_collect(&mut world, &warp)[1], [heard]);
+    assert_eq!(anomaly_count(&world, Anomaly::ControlCharacters), 3);
+    assert_eq!(send_and_collect(&mut world, &clean)[1], [clean], "what is clean goes as it came");
+    assert_eq!(anomaly_count(&world, Anomaly::ControlCharacters), 3);
 }
 
 /// S-41
 #[test]
-fn the_server_speaks_under_the_id_of_its_reader() {
+fn server_chat_uses_the_recipient_id() {
     let config = Config { welcome: "Welcome!\n\nBe nice.".into(), ..Config::default() };
-    let mut world = World::new(config.clone());
+    let mut world = TestWorld::new(config.clone());
     world.join("Kirk");
     world.join("Spock");
     world.run(SECOND);
@@ -427,22 +437,22 @@ fn the_server_speaks_under_the_id_of_its_reader() {
         let text: Vec<u8> = format!("[server] {text}").into_bytes();
         [&[0x2C, id, 0, 0, 0, u8::try_from(text.len()).expect("short"), 0][..], &text].concat()
     };
-    assert_eq!(world.take(1).split_off(13), [line(3, "Welcome!"), line(3, "Be nice.")]);
+    assert_eq!(world.take_received(1).split_off(13), [line(3, "Welcome!"), line(3, "Be nice.")]);
     world.session.say("hull\tbreach €", world.now);
     assert!(!world.session.say_to(bcnet_transport::wire::PeerId(9), "nobody", world.now));
     world.run(SECOND);
     for (player, id) in [(0, 2), (1, 3)] {
-        assert_eq!(world.take(player).pop(), Some(line(id, "hull breach ?")));
+        assert_eq!(world.take_received(player).pop(), Some(line(id, "hull breach ?")));
     }
     // What is too long for one message takes several.
     world.session.say(&format!("{}end", "x".repeat(371)), world.now);
     world.run(SECOND);
-    let parts: Vec<Vec<u8>> = world.take(0).into_iter().map(|mut chat| chat.split_off(7)).collect();
+    let parts: Vec<Vec<u8>> = world.take_received(0).into_iter().map(|mut chat| chat.split_off(7)).collect();
     assert_eq!(parts, [format!("[server] {}", "x".repeat(371)).into_bytes(), b"[server] end".to_vec()]);
-    world.take(1);
+    world.take_received(1);
     let say_as = SayAs::Peer(1);
     world.session.reconfigure(Config { say_as, say_prefix: "> ".into(), ..config }, world.now);
     world.session.say("hi", world.now);
     world.run(SECOND);
-    assert_eq!(world.take(0), [hex("2C 01000000 0400 3E 20 68 69")]);
+    assert_eq!(world.take_received(0), [hex("2C 01000000 0400 3E 20 68 69")]);
 }

@@ -6,24 +6,24 @@ use std::time::Duration;
 use bcnet_session::{Config, Mission, Session, System};
 use bcnet_transport::Time;
 
-use crate::play::playing;
+use crate::play::world_with_players;
 use crate::vectors::bytes;
-use crate::world::{HOST, World};
+use crate::world::{HOST, TestWorld};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn asker() -> SocketAddrV4 {
+fn browser_address() -> SocketAddrV4 {
     "198.51.100.7:4000".parse().expect("an address")
 }
 
-fn ask(world: &mut World, query: &[u8]) -> Vec<String> {
-    world.elsewhere.clear();
-    world.inject(asker(), query);
+fn ask(world: &mut TestWorld, query: &[u8]) -> Vec<String> {
+    world.sent_elsewhere.clear();
+    world.inject(browser_address(), query);
     world.run(SECOND);
-    let replies = world.elsewhere.drain(..);
+    let replies = world.sent_elsewhere.drain(..);
     replies
         .map(|(to, bytes)| {
-            assert_eq!(to, asker());
+            assert_eq!(to, browser_address());
             bytes.iter().map(|byte| char::from(*byte)).collect()
         })
         .collect()
@@ -31,29 +31,29 @@ fn ask(world: &mut World, query: &[u8]) -> Vec<String> {
 
 /// S-06: the captured reply, byte for byte.
 #[test]
-fn a_stock_server_is_reproduced() {
+fn reply_matches_the_stock_server() {
     let config = Config { name: "My Game23".into(), list_host_as_player: true, ..Config::default() };
-    let mut world = World::new(config);
+    let mut world = TestWorld::new(config);
     ask(&mut world, b"\\status\\");
-    world.inject(asker(), &bytes("gs-status-query"));
+    world.inject(browser_address(), &bytes("gs-status-query"));
     world.run(SECOND);
-    assert_eq!(world.elsewhere, [(asker(), bytes("gs-status-reply"))]);
+    assert_eq!(world.sent_elsewhere, [(browser_address(), bytes("gs-status-reply"))]);
 }
 
 /// S-05, S-06
 #[test]
-fn each_question_gets_its_own_part() {
+fn each_query_gets_its_own_section() {
     let config = Config {
         name: "Tést\\\u{7}🖖".into(),
         password: Some("x".into()),
         time_limit: Some(20),
         frag_limit: Some(15),
         player_limit: 6,
-        system: System::named("poseidon").expect("a system"),
+        system: System::from_name("poseidon").expect("a system"),
         mission: Mission { short_name: "TDM".into(), ..Mission::default() },
         ..Config::default()
     };
-    let mut world = World::new(config);
+    let mut world = TestWorld::new(config);
     let basic = "\\gamename\\bcommander\\gamever\\60\\location\\1";
     let info = "\\hostname\\*Tést ?\\missionscript\\Multiplayer.Episode.Mission1.Mission1\\mapname\\TDM\\numplayers\\0\\maxplayers\\6\\gamemode\\openplaying";
     let rules = "\\timelimit\\20\\fraglimit\\15\\system\\Poseidon\\password\\1";
@@ -79,8 +79,8 @@ fn each_question_gets_its_own_part() {
 
 /// S-06: every player is listed, and numplayers counts exactly those.
 #[test]
-fn players_are_listed_while_they_are_there() {
-    let mut world = playing(Config { time_limit: Some(1), ..Config::default() }, 0);
+fn reply_lists_the_current_players() {
+    let mut world = world_with_players(Config { time_limit: Some(1), ..Config::default() }, 0);
     for name in ["Müller", "Back\\slash", "Ctrl\u{1}", "日本"] {
         world.join(name);
     }
@@ -98,8 +98,8 @@ fn players_are_listed_while_they_are_there() {
 
 /// S-06: sixteen long names do not fit one datagram.
 #[test]
-fn a_long_reply_comes_in_pieces() {
-    let mut world = playing(Config { player_limit: 16, ..Config::default() }, 0);
+fn long_reply_is_split_into_datagrams() {
+    let mut world = world_with_players(Config { player_limit: 16, ..Config::default() }, 0);
     for n in 0..16 {
         world.join(&format!("{n:02}{}", "x".repeat(98)));
     }
@@ -115,8 +115,8 @@ fn a_long_reply_comes_in_pieces() {
 
 /// S-07: what a forger can have sent to somebody else, with the longest names there are.
 #[test]
-fn a_network_gets_two_kilobytes_in_ten_seconds_however_long_the_reply() {
-    let mut world = playing(Config { player_limit: 16, ..Config::default() }, 0);
+fn network_gets_two_kilobytes_per_ten_seconds() {
+    let mut world = world_with_players(Config { player_limit: 16, ..Config::default() }, 0);
     for n in 0..16 {
         world.join(&format!("{n:02}{}", "x".repeat(98)));
     }
@@ -132,10 +132,10 @@ fn a_network_gets_two_kilobytes_in_ten_seconds_however_long_the_reply() {
             let last = u8::try_from(step % 250).expect("a byte");
             world.inject(SocketAddrV4::new([198, 51, 100, last].into(), 4000), question);
         }
-        world.elsewhere.clear();
+        world.sent_elsewhere.clear();
         world.run(Duration::from_millis(50));
         let now = world.now;
-        sent.extend(world.elsewhere.iter().map(|(_, bytes)| (now, bytes.len())));
+        sent.extend(world.sent_elsewhere.iter().map(|(_, bytes)| (now, bytes.len())));
     }
     let in_ten_seconds = |(end, _): &(Time, usize)| {
         let inside = |(at, _): &&(Time, usize)| at <= end && end.since(*at) < 10 * SECOND;
@@ -149,7 +149,7 @@ fn a_network_gets_two_kilobytes_in_ten_seconds_however_long_the_reply() {
 
 /// S-07: 20,000 forged questions a second, and a browser that asks up to three times in five seconds.
 #[test]
-fn in_a_flood_of_forged_questions_a_browser_is_answered() {
+fn browser_is_answered_during_a_forged_query_flood() {
     let mut session = Session::new(Config::default(), 1701);
     let (mut buffer, mut answered, mut forged) = ([0; 2048], 0, 0_u32);
     let mut random = bcnet_lab::Rng::new(5);
@@ -168,11 +168,11 @@ fn in_a_flood_of_forged_questions_a_browser_is_answered() {
         if [0, 1_700, 3_400].contains(&(millis % 5_000)) {
             waits |= millis % 5_000 == 0;
             if waits {
-                session.handle_datagram(asker(), &mut b"\\status\\".to_owned(), now);
+                session.handle_datagram(browser_address(), &mut b"\\status\\".to_owned(), now);
             }
         }
         while let Some(transmit) = session.poll_transmit(&mut buffer, now) {
-            if transmit.to == asker() {
+            if transmit.to == browser_address() {
                 (waits, answered) = (false, answered + 1);
             } else {
                 forged += 1;
@@ -188,7 +188,7 @@ fn in_a_flood_of_forged_questions_a_browser_is_answered() {
 fn two_servers_do_not_answer_each_other() {
     let [mut one, mut other] = [7, 8].map(|seed| Session::new(Config::default(), seed));
     for question in [&b"\\echo\\status"[..], b"\\status\\", b"\\status\\\\echo\\status\\secure\\echo"] {
-        one.handle_datagram(asker(), &mut question.to_vec(), Time::ZERO);
+        one.handle_datagram(browser_address(), &mut question.to_vec(), Time::ZERO);
         let mut buffer = [0; 2048];
         let answer = one.poll_transmit(&mut buffer, Time::ZERO).expect("an answer");
         other.handle_datagram(HOST, &mut buffer[..answer.len].to_vec(), Time::ZERO);
@@ -199,45 +199,45 @@ fn two_servers_do_not_answer_each_other() {
 
 /// S-08, S-09
 #[test]
-fn a_list_server_is_told_and_answered_and_its_sign_of_life_kept() {
+fn list_server_gets_heartbeats_and_its_last_contact_is_stored() {
     let master: SocketAddrV4 = "203.0.113.5:27900".parse().expect("an address");
     let config = Config { masters: vec![master], advertise_port: 30_000, ..Config::default() };
-    let mut world = World::new(config.clone());
+    let mut world = TestWorld::new(config.clone());
     world.run(130 * SECOND);
     let heartbeat = (master, b"\\heartbeat\\30000\\gamename\\bcommander".to_vec());
-    assert_eq!(world.elsewhere, [heartbeat.clone(), heartbeat.clone()]);
+    assert_eq!(world.sent_elsewhere, [heartbeat.clone(), heartbeat.clone()]);
     assert_eq!(world.session.status(world.now).masters, [(master, None)]);
     // The checker asks from the next port.
     let checker = SocketAddrV4::new(*master.ip(), 27901);
-    world.elsewhere.clear();
+    world.sent_elsewhere.clear();
     world.inject(checker, b"\\secure\\VSEQNJ");
     world.run(SECOND);
     let answer =
         b"\\gamename\\bcommander\\gamever\\60\\location\\1\\validate\\I5p3Pqlb\\final\\\\queryid\\1.1";
-    assert_eq!(world.elsewhere, [(checker, answer.to_vec())]);
+    assert_eq!(world.sent_elsewhere, [(checker, answer.to_vec())]);
     assert_eq!(world.event_names(), ["master_seen"]);
     let seen = world.session.status(world.now).masters[0].1.expect("seen");
     assert!(seen <= 2 * SECOND);
-    world.elsewhere.clear();
+    world.sent_elsewhere.clear();
     world.run(600 * SECOND);
-    assert_eq!(world.elsewhere.len(), 10);
+    assert_eq!(world.sent_elsewhere.len(), 10);
     // Another port is told at once, and then as before.
-    world.elsewhere.clear();
+    world.sent_elsewhere.clear();
     world.session.reconfigure(Config { advertise_port: 30_001, ..config.clone() }, world.now);
     world.run(SECOND);
     let moved = (master, b"\\heartbeat\\30001\\gamename\\bcommander".to_vec());
-    assert_eq!(world.elsewhere, [moved]);
+    assert_eq!(world.sent_elsewhere, [moved]);
     world.session.reconfigure(Config { masters: vec![], ..config }, world.now);
-    world.elsewhere.clear();
+    world.sent_elsewhere.clear();
     world.run(200 * SECOND);
-    assert_eq!(world.elsewhere, []);
+    assert_eq!(world.sent_elsewhere, []);
 }
 
 /// S-09: a host notices, once for each silence.
 #[test]
-fn a_list_server_that_falls_silent_is_told() {
+fn silent_list_server_emits_an_event() {
     let master: SocketAddrV4 = "203.0.113.5:27900".parse().expect("an address");
-    let mut world = World::new(Config { masters: vec![master], ..Config::default() });
+    let mut world = TestWorld::new(Config { masters: vec![master], ..Config::default() });
     world.run(299 * SECOND);
     assert_eq!(world.event_names(), [] as [&str; 0], "it was never heard, and has time");
     world.run(600 * SECOND);
@@ -251,17 +251,17 @@ fn a_list_server_that_falls_silent_is_told() {
 
 /// S-09: nobody is told without being asked to.
 #[test]
-fn no_datagram_leaves_by_surprise() {
-    let mut world = World::new(Config::default());
+fn session_sends_nothing_unsolicited() {
+    let mut world = TestWorld::new(Config::default());
     assert_eq!(world.session.next_timeout(), None);
     world.run(1000 * SECOND);
-    assert_eq!(world.elsewhere, []);
+    assert_eq!(world.sent_elsewhere, []);
 }
 
 /// S-06: a buffer that is too short for a reply is a mistake of the caller, not a reply that is lost.
 #[test]
 #[should_panic(expected = "a buffer of 16 bytes is too short for a reply of")]
-fn a_short_buffer_is_a_mistake_of_the_caller() {
+fn short_transmit_buffer_panics() {
     let mut session = Session::new(Config::default(), 1);
     session.handle_datagram(HOST, &mut b"\\status\\".to_owned(), Time::ZERO);
     session.poll_transmit(&mut [0; 16], Time::ZERO);

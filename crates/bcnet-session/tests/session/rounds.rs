@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use bcnet_session::{Config, EndReason, Event, Mission, Participant, Summary, System};
+use bcnet_session::{Config, EndReason, Event, Mission, Participant, RoundSummary, System};
 
-use crate::play::{playing, ship};
+use crate::play::{ship, world_with_players};
 use crate::vectors::hex;
-use crate::world::World;
+use crate::world::TestWorld;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn system(name: &str) -> System {
-    System::named(name).expect("a system")
+    System::from_name(name).expect("a system")
 }
 
 /// S-60
@@ -19,30 +19,31 @@ fn system(name: &str) -> System {
 fn a_round_ends_when_its_time_is_up() {
     let config =
         Config { time_limit: Some(2), frag_limit: Some(10), intermission: None, ..Config::default() };
-    let mut world = playing(config, 1);
+    let mut world = world_with_players(config, 1);
     let late = world.join("Late");
     world.run(SECOND);
-    let mission = world.take(late).into_iter().find(|payload| payload[0] == 0x35).expect("a mission");
+    let mission =
+        world.take_received(late).into_iter().find(|payload| payload[0] == 0x35).expect("a mission");
     assert_eq!(mission[..4], hex("35 08 01 02"));
     let ends = i32::from_le_bytes(mission[4..8].try_into().expect("four bytes"));
     assert_eq!((ends, mission[8], mission.len()), (120, 10, 9));
     world.run(116 * SECOND);
-    assert_eq!(world.take(0).len(), 2, "only the newcomer so far");
+    assert_eq!(world.take_received(0).len(), 2, "only the newcomer so far");
     world.run(3 * SECOND);
-    assert_eq!(world.take(0), [hex("38 01000000")]);
+    assert_eq!(world.take_received(0), [hex("38 01000000")]);
     assert!(world.session.status(world.now).ended);
     let Some(Event::RoundEnded { summary }) = world.events.last() else { panic!("{:?}", world.events) };
     assert_eq!((summary.round, summary.reason, summary.duration.as_secs()), (1, EndReason::Time, 120));
     let names: Vec<&str> = summary.players.iter().map(|player| player.name.as_str()).collect();
     assert_eq!(names, ["Player 0", "Late"]);
     world.run(300 * SECOND);
-    assert_eq!(world.take(0), [] as [Vec<u8>; 0]);
+    assert_eq!(world.take_received(0), [] as [Vec<u8>; 0]);
 }
 
 /// S-61: nobody has played, so nothing has ended.
 #[test]
-fn a_restart_before_a_round_has_begun_ends_none() {
-    let mut world = playing(Config::default(), 0);
+fn restart_before_the_first_round_ends_nothing() {
+    let mut world = world_with_players(Config::default(), 0);
     world.session.restart(world.now);
     world.run(SECOND);
     assert_eq!(world.events, []);
@@ -57,23 +58,23 @@ fn a_restart_before_a_round_has_begun_ends_none() {
 
 /// S-51, S-61: ships and scores are gone, players stay.
 #[test]
-fn a_restart_begins_anew() {
-    let mut world = playing(Config::default(), 2);
+fn restart_clears_ships_and_scores() {
+    let mut world = world_with_players(Config::default(), 2);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.send(0, &[0x13]);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.run(SECOND);
     world.leave(1);
     world.run(SECOND);
-    world.take(0);
+    world.take_received(0);
     world.session.restart(world.now);
     world.run(SECOND);
-    assert_eq!(world.take(0), [hex("39")]);
+    assert_eq!(world.take_received(0), [hex("39")]);
     let player = world.session.players().next().expect("a player");
     assert_eq!((player.score.deaths, player.ship), (0, None));
     let late = world.join("Late");
     world.run(SECOND);
-    assert!(world.take(late).iter().all(|payload| payload[0] != 3));
+    assert!(world.take_received(late).iter().all(|payload| payload[0] != 3));
     assert_eq!(world.session.status(world.now).round, 2);
     let ended = world.events.iter().any(|event| {
         matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Restart && summary.players[0].score.deaths == 1)
@@ -83,13 +84,13 @@ fn a_restart_begins_anew() {
 
 /// S-61, S-62: by itself, in the next system, with a new end.
 #[test]
-fn rounds_follow_each_other_through_the_systems() {
+fn rounds_rotate_through_the_systems() {
     let rotation = vec![system("Multi4"), system("Albirea")];
     let config =
         Config { rotation, time_limit: Some(1), intermission: Some(10 * SECOND), ..Config::default() };
-    let mut world = playing(config, 1);
+    let mut world = world_with_players(config, 1);
     world.run(250 * SECOND);
-    let received = world.take(0);
+    let received = world.take_received(0);
     let heads: Vec<Vec<u8>> =
         received.iter().map(|payload| payload[..payload.len().min(4)].to_vec()).collect();
     let round = |number: u8| [hex("38 010000"), hex("39"), vec![0x35, 8, number, 1]];
@@ -104,7 +105,7 @@ fn rounds_follow_each_other_through_the_systems() {
 }
 
 /// What a client heard of system, time limit and end (0x35), and of flags and script (0x00).
-fn heard(world: &mut World, at: usize) -> (Vec<u8>, u8, String) {
+fn announced_settings(world: &mut TestWorld, at: usize) -> (Vec<u8>, u8, String) {
     world.run(SECOND);
     let payload = |opcode| {
         let (_, payload) = world.clients[at].received.iter().rfind(|(_, it)| it[0] == opcode).expect("heard");
@@ -125,42 +126,42 @@ fn settings(system: &str, minutes: u8, number: u8) -> Config {
 
 /// S-63
 #[test]
-fn new_settings_are_the_same_for_all_who_play_together() {
-    let mut world = World::new(settings("Multi1", 2, 1));
+fn new_settings_apply_to_all_players_at_once() {
+    let mut world = TestWorld::new(settings("Multi1", 2, 1));
     let first = world.join("Kirk");
-    let old = heard(&mut world, first);
+    let old = announced_settings(&mut world, first);
     assert_eq!((old.0[..2].to_vec(), old.1), (vec![1, 2], 0x61));
     world.session.reconfigure(settings("Multi7", 3, 2), world.now);
     let second = world.join("Spock");
-    assert_eq!(heard(&mut world, second), old);
+    assert_eq!(announced_settings(&mut world, second), old);
     assert_eq!(world.session.status(world.now).system, system("Multi1"));
     // The next round is elsewhere, and longer; who comes now loads the same mission as the others.
     world.run(140 * SECOND);
     let third = world.join("Uhura");
-    let new = heard(&mut world, third);
+    let new = announced_settings(&mut world, third);
     assert_eq!((new.0[..2].to_vec(), new.1, &new.2), (vec![7, 3], old.1, &old.2));
-    assert_eq!(heard(&mut world, first).0, new.0);
+    assert_eq!(announced_settings(&mut world, first).0, new.0);
     // Nobody is left: the next player loads the new mission.
     for at in [first, second, third] {
         world.leave(at);
     }
     world.run(SECOND);
     let fourth = world.join("Sulu");
-    let (_, flags, script) = heard(&mut world, fourth);
+    let (_, flags, script) = announced_settings(&mut world, fourth);
     assert_eq!((flags, script.as_str()), (0x60, "Multiplayer.Episode.Mission2.Mission2"));
 }
 
 /// S-63: one who does not answer the file check has heard of nothing.
 #[test]
-fn an_empty_server_takes_new_settings_at_once() {
-    let mut world = World::new(settings("Multi1", 2, 1));
+fn empty_server_applies_new_settings_immediately() {
+    let mut world = TestWorld::new(settings("Multi1", 2, 1));
     let outside = world.connect("Outside", "");
-    world.clients[outside].answers = false;
+    world.clients[outside].answers_file_check = false;
     world.run(SECOND);
     world.session.reconfigure(settings("Albirea", 3, 3), world.now);
     assert_eq!(world.session.status(world.now).system, system("Albirea"));
     let first = world.join("Kirk");
-    let (mission, flags, script) = heard(&mut world, first);
+    let (mission, flags, script) = announced_settings(&mut world, first);
     assert_eq!((&mission[..2], flags), (&[8, 3][..], 0x60));
     assert_eq!(script, "Multiplayer.Episode.Mission3.Mission3");
     // A system that comes while they play, and is gone before the round is over, moves nobody.
@@ -172,8 +173,8 @@ fn an_empty_server_takes_new_settings_at_once() {
 
 /// S-60: an empty server's time stands still.
 #[test]
-fn time_counts_from_the_first_player() {
-    let mut world = playing(Config { time_limit: Some(1), ..Config::default() }, 0);
+fn round_time_counts_from_the_first_player() {
+    let mut world = world_with_players(Config { time_limit: Some(1), ..Config::default() }, 0);
     world.run(300 * SECOND);
     assert_eq!(world.events, []);
     world.join("Kirk");
@@ -188,7 +189,7 @@ fn time_counts_from_the_first_player() {
     assert!(left > 58 * SECOND, "{left:?}");
 }
 
-fn last_summary(world: &World) -> &Summary {
+fn last_summary(world: &TestWorld) -> &RoundSummary {
     let mut summaries = world.events.iter().filter_map(|event| match event {
         Event::RoundEnded { summary } => Some(summary),
         _ => None,
@@ -197,7 +198,7 @@ fn last_summary(world: &World) -> &Summary {
 }
 
 /// Name, deaths and whole seconds in the game.
-fn told(summary: &Summary) -> Vec<(&str, i32, u64)> {
+fn participant_rows(summary: &RoundSummary) -> Vec<(&str, i32, u64)> {
     let told = |player: &Participant| (player.score.deaths, player.played.as_secs());
     let told = summary.players.iter().map(|player| (player.name.as_str(), told(player)));
     told.map(|(name, (deaths, seconds))| (name, deaths, seconds)).collect()
@@ -205,8 +206,8 @@ fn told(summary: &Summary) -> Vec<(&str, i32, u64)> {
 
 /// S-51, S-60: a round that everyone leaves is over, and all who took part are told.
 #[test]
-fn a_round_ends_when_everyone_has_left() {
-    let mut world = playing(Config::default(), 0);
+fn round_ends_when_all_players_have_left() {
+    let mut world = world_with_players(Config::default(), 0);
     let (kirk, spock) = (world.join("Kirk"), world.join("Spock"));
     world.run(10 * SECOND);
     world.send(kirk, &ship(0, 2, 0x3FFF_FFFF));
@@ -223,7 +224,7 @@ fn a_round_ends_when_everyone_has_left() {
     world.run(SECOND);
     let summary = last_summary(&world);
     assert_eq!((summary.round, summary.reason), (1, EndReason::Empty));
-    assert_eq!(told(summary), [("Spock", 0, 36), ("Kirk", 1, 21)], "{summary:?}");
+    assert_eq!(participant_rows(summary), [("Spock", 0, 36), ("Kirk", 1, 21)], "{summary:?}");
     // Nothing of it is told again.
     let sulu = world.join("Sulu");
     world.run(SECOND);
@@ -234,7 +235,7 @@ fn a_round_ends_when_everyone_has_left() {
     let summary = last_summary(&world);
     assert_eq!((summary.round, summary.reason), (2, EndReason::Restart));
     assert_eq!(
-        told(summary).iter().map(|(name, deaths, _)| (*name, *deaths)).collect::<Vec<_>>(),
+        participant_rows(summary).iter().map(|(name, deaths, _)| (*name, *deaths)).collect::<Vec<_>>(),
         [("Sulu", 0), ("Kirk", 0)]
     );
     for client in [sulu, kirk] {
@@ -244,8 +245,8 @@ fn a_round_ends_when_everyone_has_left() {
 
 /// S-60: so is one whose server ends.
 #[test]
-fn a_round_ends_with_its_server() {
-    let mut world = playing(Config::default(), 2);
+fn round_ends_on_server_shutdown() {
+    let mut world = world_with_players(Config::default(), 2);
     world.run(5 * SECOND);
     world.session.shutdown(world.now);
     world.run(SECOND);
@@ -255,8 +256,8 @@ fn a_round_ends_with_its_server() {
 
 /// S-51: whoever comes and goes under ever new names pushes no score out.
 #[test]
-fn a_score_outlives_many_who_have_none() {
-    let mut world = playing(Config::default(), 1);
+fn stored_score_is_not_evicted_by_players_without_score() {
+    let mut world = world_with_players(Config::default(), 1);
     let kirk = world.join("Kirk");
     world.send(kirk, &ship(1, 3, 0x4003_FFFF));
     world.send(kirk, &[0x13]);
@@ -277,8 +278,8 @@ fn a_score_outlives_many_who_have_none() {
 
 /// S-51: so it is when all who have left have a score.
 #[test]
-fn scores_outlive_one_who_has_none() {
-    let mut world = playing(Config::default(), 1);
+fn player_without_score_evicts_no_stored_score() {
+    let mut world = world_with_players(Config::default(), 1);
     for number in 0..64 {
         let player = world.join(&format!("Player {}", 1 + number));
         let id = world.id(player).0;
@@ -300,8 +301,8 @@ fn scores_outlive_one_who_has_none() {
 
 /// S-51: whoever plays and takes the names of those who have left takes nothing else of them.
 #[test]
-fn time_waits_for_its_owner() {
-    let mut world = playing(Config::default(), 3);
+fn stored_play_time_is_not_given_to_a_renamed_player() {
+    let mut world = world_with_players(Config::default(), 3);
     world.run(10 * SECOND);
     world.leave(1);
     world.leave(2);
@@ -312,7 +313,7 @@ fn time_waits_for_its_owner() {
     }
     world.session.restart(world.now);
     world.run(SECOND);
-    let told = told(last_summary(&world));
+    let told = participant_rows(last_summary(&world));
     let names: Vec<_> = told.iter().map(|(name, ..)| *name).collect();
     assert_eq!(names, ["Player 0", "Player 1", "Player 2"], "{told:?}");
     assert!(told[0].2 >= 33 && told[1].2 < 15 && told[2].2 < 15, "{told:?}");
@@ -320,8 +321,9 @@ fn time_waits_for_its_owner() {
 
 /// S-60: when everyone has gone after the end, the next player finds a new round.
 #[test]
-fn a_round_that_is_over_keeps_nobody_out_of_an_empty_server() {
-    let mut world = playing(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
+fn ended_round_does_not_block_an_empty_server() {
+    let mut world =
+        world_with_players(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
     world.run(60 * SECOND);
     assert!(world.session.status(world.now).ended);
     world.leave(0);

@@ -4,33 +4,33 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_lab::{Faults, Link};
-use bcnet_session::client::{self, End, Nonsense, Options};
+use bcnet_session::client::{self, ClientOptions, DisconnectReason, ServerAnomaly};
 use bcnet_session::{Config, Event, Manifest, Network, Session};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{self as transport, Connect, Ids, Leave, Quality, Time, cipher};
+use bcnet_transport::{self as transport, Connect, DeliveryMode, IdPolicy, LeaveReason, Time, cipher};
 
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
 
 /// A session, its clients, and what flies between them.
-pub(crate) struct World {
+pub(crate) struct TestWorld {
     pub(crate) now: Time,
     pub(crate) session: Session,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<TestClient>,
     pub(crate) events: Vec<Event>,
     /// What left the session to addresses that no client has.
-    pub(crate) elsewhere: Vec<(SocketAddrV4, Vec<u8>)>,
+    pub(crate) sent_elsewhere: Vec<(SocketAddrV4, Vec<u8>)>,
     /// Every datagram that left the session, deciphered, if [`keep`](Self::keep) says so.
     pub(crate) sent: Vec<(Time, SocketAddrV4, Vec<u8>)>,
     /// Keep what clients receive and what the session sends.
-    pub(crate) keep: bool,
+    pub(crate) record: bool,
     faults: Faults,
     seed: u64,
-    flying: Vec<Flight>,
+    in_flight: Vec<FlyingDatagram>,
     order: u64,
 }
 
-struct Flight {
+struct FlyingDatagram {
     at: Time,
     order: u64,
     from: SocketAddrV4,
@@ -39,7 +39,7 @@ struct Flight {
 }
 
 /// A client that answers the file check and enters by itself.
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     pub(crate) client: client::Client,
     pub(crate) address: SocketAddrV4,
     pub(crate) name: String,
@@ -48,41 +48,41 @@ pub(crate) struct Client {
     /// Names that it was told, with the number of payloads it had by then.
     pub(crate) identities: Vec<(PeerId, String, usize)>,
     /// How many of the payloads came unreliably.
-    pub(crate) loose: usize,
-    pub(crate) gone: Vec<(PeerId, Leave)>,
-    pub(crate) answers: bool,
+    pub(crate) unreliable_count: usize,
+    pub(crate) disconnects: Vec<(PeerId, LeaveReason)>,
+    pub(crate) answers_file_check: bool,
     pub(crate) ships_reply: Vec<u8>,
     /// Answers out of this manifest instead of the captured ones.
     pub(crate) files: Option<Manifest>,
     /// What it was told apart from game messages that nobody looks into, if that is kept.
-    pub(crate) told: Vec<client::Event>,
+    pub(crate) client_events: Vec<client::Event>,
     /// Nothing that it sends arrives.
-    pub(crate) silent: bool,
+    pub(crate) drops_outgoing: bool,
     /// Nothing that is sent to it arrives.
-    pub(crate) deaf: bool,
+    pub(crate) drops_incoming: bool,
     up: Link,
     down: Link,
 }
 
-impl World {
+impl TestWorld {
     pub(crate) fn new(config: Config) -> Self {
         Self::with_faults(config, Faults { delay: Duration::from_millis(20), ..Faults::default() }, 1)
     }
 
     /// Ids go upward, so that tests can tell them beforehand.
     pub(crate) fn with_faults(mut config: Config, faults: Faults, seed: u64) -> Self {
-        config.transport.ids = Ids::Sequential;
+        config.transport.id_policy = IdPolicy::Sequential;
         Self {
             now: Time::ZERO,
             session: Session::new(config, seed),
             clients: Vec::new(),
             events: Vec::new(),
-            elsewhere: Vec::new(),
+            sent_elsewhere: Vec::new(),
             sent: Vec::new(),
-            keep: true,
+            record: true,
             faults,
             seed,
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             order: 0,
         }
     }
@@ -98,27 +98,27 @@ impl World {
         at
     }
 
-    fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> Client {
+    fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> TestClient {
         self.seed += 2;
         let nonce = u32::try_from(self.seed).expect("small");
         let transport = transport::Config { address: *address.ip(), ..transport::Config::default() };
         let connect = Connect { host: HOST, nonce, password };
         // Whoever is to time out here is the server.
-        let options = Options { name: name.into(), handshake_timeout: None };
-        Client {
+        let options = ClientOptions { name: name.into(), handshake_timeout: None };
+        TestClient {
             client: client::Client::connect(transport, connect, options, self.now),
             address,
             name: name.into(),
             received: Vec::new(),
             identities: Vec::new(),
-            loose: 0,
-            gone: Vec::new(),
-            answers: true,
-            ships_reply: reply(2),
+            unreliable_count: 0,
+            disconnects: Vec::new(),
+            answers_file_check: true,
+            ships_reply: file_check_reply(2),
             files: None,
-            told: Vec::new(),
-            silent: false,
-            deaf: false,
+            client_events: Vec::new(),
+            drops_outgoing: false,
+            drops_incoming: false,
             up: Link::new(self.faults.clone(), self.seed),
             down: Link::new(self.faults.clone(), self.seed + 1),
         }
@@ -148,12 +148,12 @@ impl World {
 
     pub(crate) fn send(&mut self, at: usize, payload: &[u8]) {
         let now = self.now;
-        self.clients[at].client.send(payload, Quality::Reliable, now).expect("room");
+        self.clients[at].client.send(payload, DeliveryMode::Reliable, now).expect("room");
     }
 
-    pub(crate) fn send_loose(&mut self, at: usize, payload: &[u8]) {
+    pub(crate) fn send_unreliable(&mut self, at: usize, payload: &[u8]) {
         let now = self.now;
-        self.clients[at].client.send(payload, Quality::Unreliable, now).expect("room");
+        self.clients[at].client.send(payload, DeliveryMode::Unreliable, now).expect("room");
     }
 
     /// A client tells another name.
@@ -177,7 +177,7 @@ impl World {
     }
 
     /// What a client received since the last time it was asked.
-    pub(crate) fn take(&mut self, at: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn take_received(&mut self, at: usize) -> Vec<Vec<u8>> {
         self.clients[at].received.drain(..).map(|(_, payload)| payload).collect()
     }
 
@@ -202,7 +202,7 @@ impl World {
         self.session.handle_timeout(self.now);
         let now = self.now;
         for client in &mut self.clients {
-            client.serve(self.keep, now);
+            client.poll(self.record, now);
         }
         self.collect();
         while let Some(event) = self.session.poll_event() {
@@ -212,14 +212,15 @@ impl World {
 
     fn deliver(&mut self) {
         let now = self.now;
-        let (mut due, flying): (Vec<_>, Vec<_>) = self.flying.drain(..).partition(|flight| flight.at <= now);
-        self.flying = flying;
+        let (mut due, flying): (Vec<_>, Vec<_>) =
+            self.in_flight.drain(..).partition(|flight| flight.at <= now);
+        self.in_flight = flying;
         due.sort_by_key(|flight| (flight.at, flight.order));
         for mut flight in due {
             if flight.to == HOST {
                 self.session.handle_datagram(flight.from, &mut flight.bytes, now);
             } else if let Some(client) = self.clients.iter_mut().find(|client| client.address == flight.to)
-                && !client.deaf
+                && !client.drops_incoming
             {
                 client.client.handle_datagram(flight.from, &mut flight.bytes, now);
             }
@@ -230,7 +231,7 @@ impl World {
         let mut buffer = [0; 2048];
         while let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) {
             let bytes = &buffer[..transmit.len];
-            if self.keep {
+            if self.record {
                 let mut plain = bytes.to_vec();
                 if plain[0] != b'\\' {
                     cipher::decrypt(&mut plain);
@@ -238,37 +239,37 @@ impl World {
                 self.sent.push((self.now, transmit.to, plain));
             }
             match self.clients.iter().position(|client| client.address == transmit.to) {
-                Some(at) => self.fly(HOST, transmit.to, at, bytes),
-                None => self.elsewhere.push((transmit.to, bytes.to_vec())),
+                Some(at) => self.send_over_link(HOST, transmit.to, at, bytes),
+                None => self.sent_elsewhere.push((transmit.to, bytes.to_vec())),
             }
         }
         for at in 0..self.clients.len() {
             let from = self.clients[at].address;
             while let Some(transmit) = self.clients[at].client.poll_transmit(&mut buffer, self.now) {
-                if !self.clients[at].silent {
-                    self.fly(from, HOST, at, &buffer[..transmit.len]);
+                if !self.clients[at].drops_outgoing {
+                    self.send_over_link(from, HOST, at, &buffer[..transmit.len]);
                 }
             }
         }
     }
 
-    fn fly(&mut self, from: SocketAddrV4, to: SocketAddrV4, client: usize, bytes: &[u8]) {
+    fn send_over_link(&mut self, from: SocketAddrV4, to: SocketAddrV4, client: usize, bytes: &[u8]) {
         let client = &mut self.clients[client];
         let link = if to == HOST { &mut client.up } else { &mut client.down };
-        for passage in link.pass(bytes.len(), self.now).into_iter().flatten() {
+        for passage in link.transmit(bytes.len(), self.now).into_iter().flatten() {
             let mut bytes = bytes.to_vec();
             if let Some((place, change)) = passage.corrupt {
                 let len = bytes.len() as u64;
                 bytes[usize::try_from(place % len).expect("short")] ^= change;
             }
             self.order += 1;
-            self.flying.push(Flight { at: passage.at, order: self.order, from, to, bytes });
+            self.in_flight.push(FlyingDatagram { at: passage.at, order: self.order, from, to, bytes });
         }
     }
 }
 
-impl Client {
-    fn serve(&mut self, keep: bool, now: Time) {
+impl TestClient {
+    fn poll(&mut self, keep: bool, now: Time) {
         self.client.handle_timeout(now);
         let mut payload = Vec::new();
         while let Some(event) = self.client.poll_event(&mut payload, now) {
@@ -276,54 +277,56 @@ impl Client {
                 self.received.push((now, payload.clone()));
             }
             if keep && !matches!(event, client::Event::Received { .. }) {
-                self.told.push(event.clone());
+                self.client_events.push(event.clone());
             }
-            self.react(event, now);
+            self.handle_event(event, now);
         }
     }
 
-    fn react(&mut self, event: client::Event, now: Time) {
+    fn handle_event(&mut self, event: client::Event, now: Time) {
         match event {
-            client::Event::FileCheck(check) if self.answers => {
+            client::Event::FileCheck(check) if self.answers_file_check => {
                 if let Some(files) = &self.files {
-                    return self.client.answer_from(files, now).expect("all rounds");
+                    return self.client.answer_from_manifest(files, now).expect("all rounds");
                 }
                 let answer = match check.index {
-                    0xFF => reply(4),
+                    0xFF => file_check_reply(4),
                     2 => self.ships_reply.clone(),
-                    round => reply(round.into()),
+                    round => file_check_reply(round.into()),
                 };
-                self.client.answer(&answer, now).expect("room");
+                self.client.answer_file_check(&answer, now).expect("room");
             }
-            client::Event::Load if self.answers => self.client.enter(now).expect("room"),
+            client::Event::Load if self.answers_file_check => self.client.enter(now).expect("room"),
             client::Event::Named { peer, name } => self.identities.push((peer, name, self.received.len())),
-            client::Event::Received { reliable } => self.loose += usize::from(!reliable),
-            client::Event::Disconnected { peer, reason, .. } => self.gone.push((peer, reason)),
-            client::Event::Gone { end, .. } => self.gone.push(match end {
-                End::Booted(reason) => (self.client.id(), Leave::Booted(reason)),
-                End::HostLeft => (PeerId::HOST, Leave::Disconnected),
-                End::HostSilent => (PeerId::HOST, Leave::Silent),
-                End::Left | End::Undeliverable | End::Stalled => panic!("{end}"),
+            client::Event::Received { reliable } => self.unreliable_count += usize::from(!reliable),
+            client::Event::Disconnected { peer, reason, .. } => self.disconnects.push((peer, reason)),
+            client::Event::Gone { reason: end, .. } => self.disconnects.push(match end {
+                DisconnectReason::Booted(reason) => (self.client.id(), LeaveReason::Booted(reason)),
+                DisconnectReason::HostLeft => (PeerId::HOST, LeaveReason::Disconnected),
+                DisconnectReason::HostTimedOut => (PeerId::HOST, LeaveReason::Silent),
+                DisconnectReason::Left
+                | DisconnectReason::Undeliverable
+                | DisconnectReason::HandshakeTimedOut => panic!("{end}"),
             }),
-            client::Event::Nonsense { what: Nonsense::Datagram(_), .. } => {}
-            client::Event::Nonsense { what, .. } => panic!("{what}"),
+            client::Event::Anomaly { kind: ServerAnomaly::Datagram(_), .. } => {}
+            client::Event::Anomaly { kind: what, .. } => panic!("{what}"),
             _ => {}
         }
     }
 }
 
 /// Networks to trust: all of them.
-pub(crate) fn everyone() -> Vec<Network> {
-    vec![Network::around(Ipv4Addr::UNSPECIFIED, 0)]
+pub(crate) fn all_networks() -> Vec<Network> {
+    vec![Network::containing(Ipv4Addr::UNSPECIFIED, 0)]
 }
 
 /// A client's answer to a round: captured ones where they are known, else of the same size.
-pub(crate) fn reply(round: usize) -> Vec<u8> {
+pub(crate) fn file_check_reply(round: usize) -> Vec<u8> {
     match round {
         0 => crate::vectors::payload("dg-resp0"),
         1 => [&[0x21, 1][..], &hashes(&[0x4DAF_CB2F]), &[1, 0], &hashes(&[0x8501_E6A1, 0x1793_0049]), &[0]]
             .concat(),
-        2 => ships(51, 0x3EB2_3EBA),
+        2 => ships_reply(51, 0x3EB2_3EBA),
         3 => [
             &[0x21, 3][..],
             &hashes(&[0x3409_475D]),
@@ -337,7 +340,7 @@ pub(crate) fn reply(round: usize) -> Vec<u8> {
 }
 
 /// A reply about ships: `count` files, and as many in one directory.
-pub(crate) fn ships(count: u16, first: u32) -> Vec<u8> {
+pub(crate) fn ships_reply(count: u16, first: u32) -> Vec<u8> {
     let files = |salt: u32| -> Vec<u8> {
         let pairs = (0..u32::from(count)).flat_map(|n| [first.wrapping_add(n), n ^ salt]);
         pairs.flat_map(u32::to_le_bytes).collect()

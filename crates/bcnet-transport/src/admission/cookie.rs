@@ -2,14 +2,14 @@
 
 use core::ops::Range;
 
-use crate::inbox::WINDOW;
+use crate::inbox::RECEIVE_WINDOW;
 use crate::wire::{Channel, Datagram, Message, Seq};
 
 /// Returns the numbers of game messages that a datagram acknowledges and that no newcomer was sent but as a cookie.
-pub(super) fn numbers(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
+pub(super) fn acked_cookies(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
     datagram.messages().filter_map(|message| match message {
-        Message::Ack(ack) if ack.id.channel == Channel::Game && ack.id.part.is_none() => {
-            Some(ack.id.seq).filter(|seq| usize::from(seq.0) >= WINDOW)
+        Message::Ack(ack) if ack.id.channel == Channel::Game && ack.id.fragment.is_none() => {
+            Some(ack.id.seq).filter(|seq| usize::from(seq.0) >= RECEIVE_WINDOW)
         }
         Message::Ack(_) | Message::Control(_) | Message::Data(_) | Message::Keepalive => None,
     })
@@ -18,7 +18,7 @@ pub(super) fn numbers(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Cl
 /// T-76, T-77: returns a number, drawn by `draw`, that both a new client and one that expects any of the numbers in
 /// `window`, or the one after, acknowledge and drop. Stock takes the difference without wrapping: it drops what is at
 /// least 0x4000 ahead, or at most 0x4000 behind. `None` if the window is too wide.
-pub(super) fn outside(window: &Range<u16>, draw: u64) -> Option<Seq> {
+pub(super) fn cookie_outside(window: &Range<u16>, draw: u64) -> Option<Seq> {
     let [start, end] = [window.start, window.end].map(u64::from);
     let numbers = match () {
         () if start == 0 && end == 0 => 0x4000..0xC000,
@@ -32,7 +32,7 @@ pub(super) fn outside(window: &Range<u16>, draw: u64) -> Option<Seq> {
 }
 
 /// Returns SipHash-2-4 of two words.
-pub(super) fn hash([k0, k1]: [u64; 2], words: [u64; 2]) -> u64 {
+pub(super) fn siphash([k0, k1]: [u64; 2], words: [u64; 2]) -> u64 {
     let mut v = [
         k0 ^ 0x736F_6D65_7073_6575,
         k1 ^ 0x646F_7261_6E64_6F6D,
@@ -41,15 +41,15 @@ pub(super) fn hash([k0, k1]: [u64; 2], words: [u64; 2]) -> u64 {
     ];
     for word in words.into_iter().chain([16 << 56]) {
         v[3] ^= word;
-        v = round(round(v));
+        v = sip_round(sip_round(v));
         v[0] ^= word;
     }
     v[2] ^= 0xFF;
-    let v = round(round(round(round(v))));
+    let v = sip_round(sip_round(sip_round(sip_round(v))));
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-const fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
+const fn sip_round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
     a = a.wrapping_add(b);
     b = b.rotate_left(13) ^ a;
     a = a.rotate_left(32);
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn the_hash_is_siphash() {
         let words = [0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908];
-        assert_eq!(hash(words, words), 0x3F2A_CC7F_57C2_9BDB);
+        assert_eq!(siphash(words, words), 0x3F2A_CC7F_57C2_9BDB);
     }
 
     /// T-69: what stock keeps: the difference of two numbers, not their distance around the circle.
@@ -84,27 +84,27 @@ mod tests {
         (0..0x4000).contains(&ahead) || ahead < -0x4000
     }
 
-    fn bcnet_keeps(number: Seq, expected: u16) -> bool {
+    fn inbox_keeps(number: Seq, expected: u16) -> bool {
         (0..0x4000).contains(&number.distance_from(Seq(expected)))
     }
 
     /// T-76, T-77
     #[test]
-    fn nobody_keeps_a_cookie_whatever_it_expects() {
+    fn cookie_is_outside_every_receive_window() {
         let mut lcg = Lcg(7);
         let mut without = 0;
         for step in 0..20_000_u64 {
             let [start, width] = [65_536, 0x2000].map(|bound| u16::try_from(lcg.below(bound)).unwrap_or(0));
             let window = if step == 0 { 0..0 } else { start..start.wrapping_add(width) };
-            let Some(number) = outside(&window, lcg.below(1 << 30)) else {
+            let Some(number) = cookie_outside(&window, lcg.below(1 << 30)) else {
                 without += 1;
                 continue;
             };
-            assert!(usize::from(number.0) >= WINDOW, "{number} is one that a newcomer keeps");
+            assert!(usize::from(number.0) >= RECEIVE_WINDOW, "{number} is one that a newcomer keeps");
             for ahead in 0..=window.end.wrapping_sub(window.start) {
                 let expected = window.start.wrapping_add(ahead);
                 assert!(
-                    !stock_keeps(number, expected) && !bcnet_keeps(number, expected),
+                    !stock_keeps(number, expected) && !inbox_keeps(number, expected),
                     "{number} {window:?}"
                 );
             }
@@ -114,8 +114,8 @@ mod tests {
 
     /// T-76: fifteen bits.
     #[test]
-    fn a_newcomers_cookie_is_one_of_32768() {
-        let numbers = (0..0x8000).filter_map(|draw| outside(&(0..0), draw));
+    fn newcomer_cookie_is_one_of_32768() {
+        let numbers = (0..0x8000).filter_map(|draw| cookie_outside(&(0..0), draw));
         assert_eq!(
             numbers.map(|number| number.0).collect::<alloc::collections::BTreeSet<u16>>().len(),
             0x8000

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::table::Handle;
+use super::table::PeerHandle;
 use super::{Endpoint, MAX_PASSWORD, Transmit, control};
-use crate::admission::{Answer, Asked, Claim, Rival, Word};
+use crate::admission::{AddressOwner, PendingRequest, ReplyContent, UnverifiedReply, Verification};
 use crate::cipher;
-use crate::event::{Event, Leave};
-use crate::peer::{Name, Peer, State};
-use crate::stats::Cause;
+use crate::event::{Event, LeaveReason};
+use crate::peer::{Peer, PeerName, PeerState};
+use crate::stats::RejectCause;
 use crate::time::Time;
 use crate::wire::{
     Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Seq, Text,
@@ -22,21 +22,21 @@ use crate::wire::{
 impl Endpoint {
     /// Handles a datagram under an id that nobody has. Returns whose it is, if that is a peer by now.
     #[inline(never)]
-    pub(super) fn handle_stranger(
+    pub(super) fn handle_unknown_sender(
         &mut self,
         from: SocketAddrV4,
         datagram: &Datagram<'_>,
         now: Time,
-    ) -> Option<Handle> {
+    ) -> Option<PeerHandle> {
         let sender = datagram.sender();
         let taken = if self.role == Role::Client {
-            Err(Cause::UnknownSender)
-        } else if self.left {
-            Err(Cause::NotAllowed)
+            Err(RejectCause::UnknownSender)
+        } else if self.is_shutting_down {
+            Err(RejectCause::NotAllowed)
         } else if sender == PeerId::UNASSIGNED {
-            self.take_first_words(from, datagram, now).map(|()| None)
+            self.handle_unassigned(from, datagram, now).map(|()| None)
         } else {
-            self.take_claim(from, datagram, now).map(Some)
+            self.verify_newcomer(from, datagram, now).map(Some)
         };
         taken.unwrap_or_else(|cause| {
             self.reject(from, cause);
@@ -45,122 +45,127 @@ impl Endpoint {
     }
 
     /// T-51: takes the one thing that somebody without an id may say: that it wants to be let in, or not any more.
-    fn take_first_words(
+    fn handle_unassigned(
         &mut self,
         from: SocketAddrV4,
         datagram: &Datagram<'_>,
         now: Time,
-    ) -> Result<(), Cause> {
-        let mut words = datagram.messages().filter_map(|message| match message {
+    ) -> Result<(), RejectCause> {
+        let mut controls = datagram.messages().filter_map(|message| match message {
             Message::Control(Control { seq, reliable: true, body, .. }) => Some((seq, body)),
             Message::Control(_) | Message::Ack(_) | Message::Data(_) | Message::Keepalive => None,
         });
-        match words.next() {
+        match controls.next() {
             Some((Seq(0), Body::ConnectRequest { address, nonce, password })) => {
-                self.take_request((from, address), nonce, password, now)
+                self.handle_request((from, address), nonce, password, now)
             }
             // Who was turned away says goodbye and waits until it is acknowledged.
             Some((seq, Body::Disconnect { .. })) => {
                 self.admission.forget_request(from);
-                self.answer(from, Word::Ack(seq));
+                self.queue_reply(from, ReplyContent::Ack(seq));
                 Ok(())
             }
-            Some(_) | None => Err(Cause::NotAllowed),
+            Some(_) | None => Err(RejectCause::NotAllowed),
         }
     }
 
     /// T-53, T-75: somebody asks to be let in.
-    fn take_request(
+    fn handle_request(
         &mut self,
         (from, address): (SocketAddrV4, Ipv4Addr),
         nonce: u32,
         password: Text<'_>,
         now: Time,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), RejectCause> {
         if password.as_bytes().len() > MAX_PASSWORD {
-            return Err(Cause::Malformed);
+            return Err(RejectCause::Malformed);
         }
-        if self.peers.at(from).any(|(_, peer)| peer.nonce == Some(nonce)) {
-            self.answer(from, Word::Ack(Seq(0)));
+        if self.peers.at_address(from).any(|(_, peer)| peer.nonce == Some(nonce)) {
+            self.queue_reply(from, ReplyContent::Ack(Seq(0)));
             return Ok(());
         }
         // Who has left lives until it has acknowledged that.
-        let stands = |peer: &Peer| peer.state.is_connected() || !peer.is_settled();
-        let lives = |peer: &Peer| stands(peer) && now < peer.last_heard.plus(ALIVE);
-        if self.peers.at(from).any(|(_, peer)| lives(peer) || is_guessed_at(peer.state)) {
-            return Err(Cause::Impostor);
+        let stands = |peer: &Peer| peer.state.is_connected() || !peer.is_shutdown_acked();
+        let lives = |peer: &Peer| stands(peer) && now < peer.last_received.plus(RECENTLY_ALIVE);
+        if self.peers.at_address(from).any(|(_, peer)| lives(peer) || has_too_many_guesses(peer.state)) {
+            return Err(RejectCause::Impostor);
         }
-        if self.events.waiting() >= self.config.event_bytes {
-            return Err(Cause::Full);
+        if self.events.queued_bytes() >= self.config.max_event_bytes {
+            return Err(RejectCause::Full);
         }
-        let limits = (self.config.pending, self.config.pending_timeout);
-        if self.admission.ask(from, nonce, limits, now).ok_or(Cause::Crowded)? {
+        let limits = (self.config.max_pending_requests, self.config.pending_timeout);
+        if self.admission.add_request(from, nonce, limits, now).ok_or(RejectCause::Crowded)? {
             self.events.push(Event::Request { from, address }, password.as_bytes());
         }
         Ok(())
     }
 
     /// T-76: somebody speaks under an id that nobody has. If it was offered the id and hears us, it is a peer now.
-    fn take_claim(
+    fn verify_newcomer(
         &mut self,
         from: SocketAddrV4,
         datagram: &Datagram<'_>,
         now: Time,
-    ) -> Result<Handle, Cause> {
+    ) -> Result<PeerHandle, RejectCause> {
         let old = self.connected_at(from);
-        let rival = old.and_then(|old| self.peers.get(old)).map(|peer| Rival {
-            window: peer.awaited(Channel::Game),
-            is_silent: now >= peer.last_heard.plus(self.max_pause()),
+        let rival = old.and_then(|old| self.peers.get(old)).map(|peer| AddressOwner {
+            unacked_range: peer.unacked_range(Channel::Game),
+            is_idle: now >= peer.last_received.plus(self.replaceable_after()),
         });
-        let claim = self.admission.claim(from, datagram, rival.as_ref(), &self.config, now);
-        self.list_answers();
+        let claim = self.admission.verify(from, datagram, rival.as_ref(), &self.config, now);
+        self.mark_replies_dirty();
         let nonce = match claim {
-            Claim::Proved(nonce) => nonce,
-            Claim::Waiting => return Err(Cause::NotAllowed),
-            Claim::Guessed(guesses) => {
-                self.note_guesses(from, guesses);
-                return Err(Cause::NotAllowed);
+            Verification::Verified(nonce) => nonce,
+            Verification::Pending => return Err(RejectCause::NotAllowed),
+            Verification::WrongCookies(guesses) => {
+                self.count_guesses(from, guesses);
+                return Err(RejectCause::NotAllowed);
             }
-            Claim::Unknown => return Err(Cause::UnknownSender),
+            Verification::NoOffer => return Err(RejectCause::UnknownSender),
         };
-        if self.count_others(from) >= self.config.peers {
-            return Err(Cause::Crowded);
+        if self.count_connected_elsewhere(from) >= self.config.max_peers {
+            return Err(RejectCause::Crowded);
         }
         if let Some(old) = old {
-            self.replace(old, now);
+            self.replace_peer(old, now);
         }
-        self.forget_former(from, now);
-        let mut peer = Peer::new(from, datagram.sender(), State::Live, &self.config, now);
+        self.remove_former(from, now);
+        let mut peer = Peer::new(from, datagram.sender(), PeerState::Established, &self.config, now);
         peer.nonce = nonce;
         // The request and the reply were the first control messages.
         peer.take_seq(Channel::Control);
         peer.inbox(Channel::Control).accept_next(Seq(0));
-        self.join(peer, now).ok_or(Cause::Crowded)
+        self.join(peer, now).ok_or(RejectCause::Crowded)
     }
 
     /// Lets in who asked, at once.
-    pub(super) fn let_in(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+    pub(super) fn admit_now(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
         if self.connected_at(from).is_some() {
-            return self.offer(from, now);
+            return self.offer_id(from, now);
         }
-        let (asked, id) = self.prepare(from, now)?;
-        self.forget_former(from, now);
-        let mut peer = Peer::new(from, id, State::Live, &self.config, now);
+        let (asked, id) = self.prepare_admission(from, now)?;
+        self.remove_former(from, now);
+        let mut peer = Peer::new(from, id, PeerState::Established, &self.config, now);
         peer.nonce = Some(asked.nonce);
         peer.inbox(Channel::Control).accept_next(Seq(0));
-        peer.owe(MessageId { channel: Channel::Control, seq: Seq(0), part: None }, 1, &self.config, now);
+        peer.queue_ack(
+            MessageId { channel: Channel::Control, seq: Seq(0), fragment: None },
+            1,
+            &self.config,
+            now,
+        );
         peer.queue_control(Body::ConnectReply { assigned: id }, now);
         self.join(peer, now).ok_or(AdmitError::Full(from))?;
         Ok(id)
     }
 
     /// T-75: tells who asked an id, and asks it to prove that it hears that.
-    pub(super) fn offer(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        let (asked, id) = self.prepare(from, now)?;
+    pub(super) fn offer_id(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
+        let (asked, id) = self.prepare_admission(from, now)?;
         let old = self.connected_at(from);
-        let window = old.and_then(|old| self.peers.get(old)).map(|peer| peer.awaited(Channel::Game));
-        if self.admission.offer(id, asked, window, now) {
-            self.list_answers();
+        let window = old.and_then(|old| self.peers.get(old)).map(|peer| peer.unacked_range(Channel::Game));
+        if self.admission.offer_id(id, asked, window, now) {
+            self.mark_replies_dirty();
             for handle in self.peers.handles() {
                 self.contest(handle, from, now);
             }
@@ -169,23 +174,27 @@ impl Endpoint {
     }
 
     /// Takes the request of an address, and finds an id for it.
-    fn prepare(&mut self, from: SocketAddrV4, now: Time) -> Result<(Asked, PeerId), AdmitError> {
+    fn prepare_admission(
+        &mut self,
+        from: SocketAddrV4,
+        now: Time,
+    ) -> Result<(PendingRequest, PeerId), AdmitError> {
         let asked = self.find_request(from, now)?;
-        if self.count_others(from) >= self.config.peers {
+        if self.count_connected_elsewhere(from) >= self.config.max_peers {
             return Err(AdmitError::Full(from));
         }
-        let id = self.find_id(from, now).ok_or(AdmitError::Full(from))?;
+        let id = self.choose_id(from, now).ok_or(AdmitError::Full(from))?;
         self.admission.forget_request(from);
         Ok((asked, id))
     }
 
     /// Returns how many are connected elsewhere: who is at an address gives way to who joins there.
-    fn count_others(&self, from: SocketAddrV4) -> usize {
+    fn count_connected_elsewhere(&self, from: SocketAddrV4) -> usize {
         self.peers.iter().filter(|peer| peer.state.is_connected() && peer.address != from).count()
     }
 
     /// Forgets those who have left an address: what they were told last is nothing for who joins there now.
-    fn forget_former(&mut self, from: SocketAddrV4, now: Time) {
+    fn remove_former(&mut self, from: SocketAddrV4, now: Time) {
         let is_former = |peer: &Peer| peer.address == from && !peer.state.is_connected();
         for handle in self.peers.handles() {
             if self.peers.get(handle).is_some_and(is_former) {
@@ -195,37 +204,41 @@ impl Endpoint {
     }
 
     /// T-50: finds an id; if all are taken, that of the peer which has been leaving longest.
-    fn find_id(&mut self, from: SocketAddrV4, now: Time) -> Option<PeerId> {
-        let ids = self.config.ids;
+    fn choose_id(&mut self, from: SocketAddrV4, now: Time) -> Option<PeerId> {
+        let ids = self.config.id_policy;
         let peers = &self.peers;
-        let id = self.admission.choose(from, ids, |id| peers.find(id).is_none(), now);
+        let id = self.admission.choose_id(from, ids, |id| peers.find(id).is_none(), now);
         if id.is_some() {
             return id;
         }
-        let leaving = |handle: Handle| match self.peers.get(handle)?.state {
-            State::Leaving { until, .. } => Some((until, handle)),
-            State::Connecting | State::Live | State::Contested { .. } | State::Draining { .. } => None,
+        let leaving = |handle: PeerHandle| match self.peers.get(handle)?.state {
+            PeerState::Lingering { until, .. } => Some((until, handle)),
+            PeerState::Connecting
+            | PeerState::Established
+            | PeerState::Contested { .. }
+            | PeerState::Draining { .. } => None,
         };
         let (_, oldest) = self.peers.handles().filter_map(leaving).min_by_key(|(until, _)| *until)?;
         self.remove(oldest, now).map(|peer| peer.id)
     }
 
-    pub(super) fn find_request(&self, from: SocketAddrV4, now: Time) -> Result<Asked, AdmitError> {
-        self.admission.asked(from, self.config.pending_timeout, now).ok_or(AdmitError::NoRequest(from))
+    pub(super) fn find_request(&self, from: SocketAddrV4, now: Time) -> Result<PendingRequest, AdmitError> {
+        self.admission.request(from, self.config.pending_timeout, now).ok_or(AdmitError::NoRequest(from))
     }
 
     /// T-52: a newcomer is a peer, and learns who is there.
-    fn join(&mut self, mut peer: Peer, now: Time) -> Option<Handle> {
+    fn join(&mut self, mut peer: Peer, now: Time) -> Option<PeerHandle> {
         let named = |peer: &Peer| peer.state.is_connected().then(|| Some((peer.id, peer.name.clone()?)))?;
         let own = self.name.clone().map(|name| (self.id, name));
-        let known: Vec<(PeerId, Name)> = own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
-        for (peer_id, Name { address, utf16le }) in &known {
+        let known: Vec<(PeerId, PeerName)> =
+            own.into_iter().chain(self.peers.iter().filter_map(named)).collect();
+        for (peer_id, PeerName { address, utf16le }) in &known {
             let name = Text::new(utf16le).unwrap_or_default();
             let body = Body::Identity { peer: *peer_id, address: *address, name };
-            peer.queue_control(control::masked(body, self.masks), now);
+            peer.queue_control(control::mask_address(body, self.masks_addresses), now);
         }
         let id = peer.id;
-        self.admission.withdraw(peer.address);
+        self.admission.withdraw_offers_to(peer.address);
         let handle = self.add(peer)?;
         self.admission.note_joined(id, now);
         self.events.push(Event::Joined { peer: id }, &[]);
@@ -233,107 +246,114 @@ impl Endpoint {
     }
 
     /// T-53: somebody else is at the address of a peer, which is gone.
-    fn replace(&mut self, handle: Handle, now: Time) {
+    fn replace_peer(&mut self, handle: PeerHandle, now: Time) {
         let Some(peer) = self.remove(handle, now) else { return };
-        self.events.push(Event::Left { peer: peer.id, reason: Leave::Replaced }, &[]);
+        self.events.push(Event::Left { peer: peer.id, reason: LeaveReason::Replaced }, &[]);
         let gone = Body::Disconnect { peer: peer.id, address: *peer.address.ip() };
-        self.tell_gone(peer.id, peer.name.is_some(), gone, now);
+        self.broadcast_gone(peer.id, peer.name.is_some(), gone, now);
     }
 
     /// T-53: after this long without a word, in microseconds, a peer may be replaced by who speaks under its id.
-    const fn max_pause(&self) -> u64 {
+    const fn replaceable_after(&self) -> u64 {
         self.config.keepalive.saturating_mul(5) / 2
     }
 
     /// T-77: nothing is sent to a peer, if it is at this address, until it is heard, or has been silent for long and nobody
     /// has proved itself in time. Last words wait only as long as that takes.
-    fn contest(&mut self, handle: Handle, address: SocketAddrV4, now: Time) {
-        let max_pause = self.max_pause();
+    fn contest(&mut self, handle: PeerHandle, address: SocketAddrV4, now: Time) {
+        let max_pause = self.replaceable_after();
         let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.address == address) else { return };
-        let proved = now.plus(TIME_TO_PROVE);
+        let proved = now.plus(PROOF_TIMEOUT);
         let (state, until) = match peer.state {
-            State::Live | State::Contested { .. } => {
-                let until = peer.last_heard.plus(max_pause).plus(TIME_TO_PROVE).max(proved);
-                (State::Contested { until, guesses: guesses(peer.state) }, until)
+            PeerState::Established | PeerState::Contested { .. } => {
+                let until = peer.last_received.plus(max_pause).plus(PROOF_TIMEOUT).max(proved);
+                (PeerState::Contested { until, guesses: guess_count(peer.state) }, until)
             }
-            State::Leaving { until, .. } if !peer.is_settled() => {
-                (State::Leaving { until, hushed: Some(proved) }, until.min(proved))
+            PeerState::Lingering { until, .. } if !peer.is_shutdown_acked() => {
+                (PeerState::Lingering { until, muted_until: Some(proved) }, until.min(proved))
             }
-            State::Connecting | State::Draining { .. } | State::Leaving { .. } => return,
+            PeerState::Connecting | PeerState::Draining { .. } | PeerState::Lingering { .. } => return,
         };
         peer.state = state;
         // As if it were on the list: whatever happens, it is not put there.
-        peer.listed = true;
-        self.ready.remove(handle);
+        peer.is_dirty = true;
+        self.dirty_peers.remove(handle);
         self.deadlines.set(handle.key(), Some(until));
     }
 
     /// T-77: a contested peer lives, or is not contested any more.
-    pub(super) fn settle_contest(&mut self, handle: Handle) {
+    pub(super) fn end_contest(&mut self, handle: PeerHandle) {
         let Some(peer) = self.peers.get_mut(handle) else { return };
         peer.state = match peer.state {
-            State::Contested { .. } => {
-                self.admission.withdraw(peer.address);
-                State::Live
+            PeerState::Contested { .. } => {
+                self.admission.withdraw_offers_to(peer.address);
+                PeerState::Established
             }
-            State::Leaving { until, hushed: Some(_) } => State::Leaving { until, hushed: None },
-            State::Connecting | State::Live | State::Draining { .. } | State::Leaving { .. } => return,
+            PeerState::Lingering { until, muted_until: Some(_) } => {
+                PeerState::Lingering { until, muted_until: None }
+            }
+            PeerState::Connecting
+            | PeerState::Established
+            | PeerState::Draining { .. }
+            | PeerState::Lingering { .. } => return,
         };
-        peer.listed = false;
-        self.touch(handle);
+        peer.is_dirty = false;
+        self.mark_changed(handle);
     }
 
     /// T-77: numbers that were never sent came from the address of a peer. After some of them nobody can prove itself there
     /// until the peer is heard or the time is over, whatever is asked meanwhile.
-    fn note_guesses(&mut self, from: SocketAddrV4, more: u8) {
+    fn count_guesses(&mut self, from: SocketAddrV4, more: u8) {
         let Some(handle) = self.connected_at(from) else { return };
         let Some(peer) = self.peers.get_mut(handle) else { return };
-        if let State::Contested { guesses, .. } = &mut peer.state {
+        if let PeerState::Contested { guesses, .. } = &mut peer.state {
             *guesses = guesses.saturating_add(more);
-            if is_guessed_at(peer.state) {
-                self.admission.withdraw(from);
+            if has_too_many_guesses(peer.state) {
+                self.admission.withdraw_offers_to(from);
             }
         }
     }
 
     /// Returns who is connected at an address.
-    fn connected_at(&self, address: SocketAddrV4) -> Option<Handle> {
-        self.peers.at(address).find(|(_, peer)| peer.state.is_connected()).map(|(handle, _)| handle)
+    fn connected_at(&self, address: SocketAddrV4) -> Option<PeerHandle> {
+        self.peers.at_address(address).find(|(_, peer)| peer.state.is_connected()).map(|(handle, _)| handle)
     }
 
     /// Queues an answer to somebody who is no peer.
-    pub(super) fn answer(&mut self, to: SocketAddrV4, word: Word) {
-        self.admission.answer(to, word);
-        self.list_answers();
+    pub(super) fn queue_reply(&mut self, to: SocketAddrV4, content: ReplyContent) {
+        self.admission.queue_reply(to, content);
+        self.mark_replies_dirty();
     }
 
-    fn list_answers(&mut self) {
-        if self.admission.has_answers() && !self.ready.iter().any(|handle| *handle == Handle::ANSWERS) {
-            self.ready.push(Handle::ANSWERS);
+    fn mark_replies_dirty(&mut self) {
+        if self.admission.has_replies()
+            && !self.dirty_peers.iter().any(|handle| *handle == PeerHandle::UNVERIFIED_REPLIES)
+        {
+            self.dirty_peers.push(PeerHandle::UNVERIFIED_REPLIES);
         }
     }
 
     /// Writes the next answer to send; the others wait for their turn.
     #[cold]
-    pub(super) fn transmit_answer(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        let Answer { to, word } = self.admission.next_answer()?;
-        self.list_answers();
+    pub(super) fn transmit_reply(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let UnverifiedReply { to, content: word } = self.admission.next_reply()?;
+        self.mark_replies_dirty();
         let mut writer = Writer::with_limit(buffer, self.id, self.config.datagram_limit);
-        let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Control, seq, part: None }));
+        let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Control, seq, fragment: None }));
         let first = |body| Message::Control(Control::new(Seq(0), body));
         let cookie =
             |seq| Message::Data(Data { delivery: Delivery::Reliable(seq), urgent: false, payload: &[] });
         let written = match word {
-            Word::Welcome(assigned, number) => {
+            ReplyContent::Offer(assigned, number) => {
                 let reply = first(Body::ConnectReply { assigned });
                 writer.push(&ack(Seq(0))) && writer.push(&reply) && writer.push(&cookie(number))
             }
-            Word::Refusal(reason) => {
+            ReplyContent::Refusal(reason) => {
                 let boot = first(Body::Boot { reason, target: PeerId::UNASSIGNED });
                 writer.push(&ack(Seq(0))) && writer.push(&boot)
             }
-            Word::Cookie(number) => writer.push(&cookie(number)),
-            Word::Ack(seq) => writer.push(&ack(seq)),
+            ReplyContent::Cookie(number) => writer.push(&cookie(number)),
+            ReplyContent::Ack(seq) => writer.push(&ack(seq)),
         };
         let datagram = writer.finish().filter(|_| written)?;
         if self.config.cipher {
@@ -344,22 +364,25 @@ impl Endpoint {
 }
 
 /// Returns how many numbers were guessed at the address of a contested peer.
-const fn guesses(state: State) -> u8 {
+const fn guess_count(state: PeerState) -> u8 {
     match state {
-        State::Contested { guesses, .. } => guesses,
-        State::Connecting | State::Live | State::Draining { .. } | State::Leaving { .. } => 0,
+        PeerState::Contested { guesses, .. } => guesses,
+        PeerState::Connecting
+        | PeerState::Established
+        | PeerState::Draining { .. }
+        | PeerState::Lingering { .. } => 0,
     }
 }
 
 /// Returns whether too many numbers were guessed at the address of a peer.
-const fn is_guessed_at(state: State) -> bool {
-    guesses(state) >= MAX_GUESSES
+const fn has_too_many_guesses(state: PeerState) -> bool {
+    guess_count(state) >= MAX_GUESSES
 }
 
 /// T-53: a peer that was heard this recently was not started anew since, in microseconds.
-const ALIVE: u64 = 2_000_000;
+const RECENTLY_ALIVE: u64 = 2_000_000;
 /// Within this a stock client has sent the last of the nine ACKs for its cookie.
-const TIME_TO_PROVE: u64 = 6_000_000;
+const PROOF_TIMEOUT: u64 = 6_000_000;
 
 /// How many numbers may be guessed at the address of a contested peer.
 const MAX_GUESSES: u8 = 4;

@@ -2,54 +2,61 @@
 
 use core::net::SocketAddrV4;
 
-use super::table::Handle;
-use super::{Endpoint, list, short};
+use super::table::PeerHandle;
+use super::{Endpoint, fast_path, mark_dirty};
 use crate::event::Event;
-use crate::inbox::{Accepted, Hold, Refusal};
-use crate::peer::{AckSummary, CONTROL_ROOM, State};
-use crate::stats::Cause;
+use crate::inbox::{Accepted, BufferLimits, InboxRefusal};
+use crate::peer::{AckSummary, MAX_CONTROL_MESSAGE, PeerState};
+use crate::stats::RejectCause;
 use crate::time::Time;
 use crate::wire::{
-    Channel, Control, Data, Datagram, Delivery, Kind, Message, MessageId, Messages, Part, PeerId, Role, Seq,
+    Channel, Control, Data, Datagram, Delivery, Fragment, Kind, Message, MessageId, Messages, PeerId, Role,
+    Seq,
 };
 
 impl Endpoint {
     /// Handles a datagram, whatever it is.
     #[inline(never)]
-    pub(super) fn handle_any(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
-        let Ok(datagram) = Datagram::parse(bytes, Some(self.other_role())) else {
-            return self.reject(from, Cause::Malformed);
+    pub(super) fn handle_general(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
+        let Ok(datagram) = Datagram::parse(bytes, Some(self.remote_role())) else {
+            return self.reject(from, RejectCause::Malformed);
         };
-        let Some(handle) = self.resolve(from, &datagram, now) else { return };
+        let Some(handle) = self.resolve_peer(from, &datagram, now) else { return };
         let mut acks = AckSummary::default();
         let mut messages = datagram.messages();
         if let Some(peer) = self.peers.get_mut(handle) {
-            peer.heard(datagram.as_bytes().len(), &self.config, now);
-            short::take_frequent(peer, &mut messages, &mut acks, &mut self.events, &self.config, now);
+            peer.note_received(datagram.as_bytes().len(), &self.config, now);
+            fast_path::handle_frequent(peer, &mut messages, &mut acks, &mut self.events, &self.config, now);
         }
         if !messages.rest().is_empty() {
             self.handle_rest(handle, &mut messages, &mut acks, now);
             // T-57: only now, for what stands behind a goodbye was said before it: control messages go first (T-66).
-            if let Some(farewell) = self.farewell.take() {
-                self.part(farewell, now);
+            if let Some(farewell) = self.pending_disconnect.take() {
+                self.finish_disconnect(farewell, now);
             }
         }
         if let Some(peer) = self.peers.get_mut(handle) {
-            peer.learn(&acks, &self.config, now);
-            list(peer, handle, &mut self.ready);
+            peer.apply_acks(&acks, &self.config, now);
+            mark_dirty(peer, handle, &mut self.dirty_peers);
         }
     }
 
     /// Handles what is left of a datagram, whatever it is.
     #[inline(never)]
-    fn handle_rest(&mut self, handle: Handle, messages: &mut Messages<'_>, acks: &mut AckSummary, now: Time) {
+    fn handle_rest(
+        &mut self,
+        handle: PeerHandle,
+        messages: &mut Messages<'_>,
+        acks: &mut AckSummary,
+        now: Time,
+    ) {
         loop {
             let before = messages.rest();
             let Some(message) = messages.next() else { break };
             match message {
                 Message::Ack(ack) => {
                     if let Some(peer) = self.peers.get_mut(handle) {
-                        peer.settle(ack.id, acks, now);
+                        peer.on_ack(ack.id, acks, now);
                     }
                     // Mostly another ACK of a part follows.
                     continue;
@@ -57,71 +64,71 @@ impl Endpoint {
                 Message::Data(data) => self.handle_data(handle, &data, now),
                 other => {
                     let raw = before.get(..before.len() - messages.rest().len()).unwrap_or_default();
-                    self.handle_rare(handle, &other, raw, now);
+                    self.handle_other(handle, &other, raw, now);
                 }
             }
             if messages.rest().is_empty() {
                 return;
             }
             if let Some(peer) = self.peers.get_mut(handle) {
-                short::take_frequent(peer, messages, acks, &mut self.events, &self.config, now);
+                fast_path::handle_frequent(peer, messages, acks, &mut self.events, &self.config, now);
             }
         }
     }
 
     pub(super) fn handle_query(&mut self, from: SocketAddrV4, text: &[u8]) {
-        if self.events.waiting() < self.config.event_bytes {
+        if self.events.queued_bytes() < self.config.max_event_bytes {
             self.events.push(Event::Query { from }, text);
         } else {
-            self.reject(from, Cause::Full);
+            self.reject(from, RejectCause::Full);
         }
     }
 
     /// T-58: may this be somebody's? Only the first byte of the datagram is looked at.
     #[inline]
-    pub(super) fn check_sender(&self, from: SocketAddrV4, bytes: &[u8]) -> Result<(), Cause> {
-        let sender = PeerId(*bytes.first().ok_or(Cause::Malformed)?);
+    pub(super) fn check_sender(&self, from: SocketAddrV4, bytes: &[u8]) -> Result<(), RejectCause> {
+        let sender = PeerId(*bytes.first().ok_or(RejectCause::Malformed)?);
         if self.role == Role::Client || sender == PeerId::UNASSIGNED || sender == PeerId::GAMESPY {
             return Ok(());
         }
         match self.find_sender(sender, from) {
-            Err(Cause::UnknownSender) if self.admission.may_claim(from, sender) => Ok(()),
+            Err(RejectCause::UnknownSender) if self.admission.may_verify(from, sender) => Ok(()),
             found => found.map(drop),
         }
     }
 
     /// T-58: the peer with an id, if it is at this address.
     #[inline]
-    fn find_sender(&self, sender: PeerId, from: SocketAddrV4) -> Result<Handle, Cause> {
-        let handle = self.peers.find(sender).ok_or(Cause::UnknownSender)?;
+    fn find_sender(&self, sender: PeerId, from: SocketAddrV4) -> Result<PeerHandle, RejectCause> {
+        let handle = self.peers.find(sender).ok_or(RejectCause::UnknownSender)?;
         let known = self.peers.get(handle).is_some_and(|peer| peer.address == from);
-        if known { Ok(handle) } else { Err(Cause::WrongAddress) }
+        if known { Ok(handle) } else { Err(RejectCause::WrongAddress) }
     }
 
     /// T-51, T-58: whose datagram is this?
-    fn resolve(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Option<Handle> {
+    fn resolve_peer(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Option<PeerHandle> {
         let handle = match self.find_sender(datagram.sender(), from) {
             Ok(handle) => handle,
-            Err(Cause::UnknownSender) => return self.handle_stranger(from, datagram, now),
+            Err(RejectCause::UnknownSender) => return self.handle_unknown_sender(from, datagram, now),
             Err(cause) => {
                 self.reject(from, cause);
                 return None;
             }
         };
-        if self.peers.get(handle).is_some_and(|peer| peer.state != State::Live) {
-            self.settle_contest(handle);
+        if self.peers.get(handle).is_some_and(|peer| peer.state != PeerState::Established) {
+            self.end_contest(handle);
         }
         Some(handle)
     }
 
-    fn handle_data(&mut self, handle: Handle, data: &Data<'_>, now: Time) {
-        let room = self.events.waiting() < self.config.event_bytes;
+    fn handle_data(&mut self, handle: PeerHandle, data: &Data<'_>, now: Time) {
+        let room = self.events.queued_bytes() < self.config.max_event_bytes;
         let Some(peer) = self.peers.get_mut(handle) else { return };
         peer.counters.messages_in.add(Kind::DATA, 1);
         let (id, live) = (peer.id, peer.state.is_connected());
         // T-51: data that overtakes the connect reply cannot be delivered yet, so it is not acknowledged either.
-        if peer.state == State::Connecting {
-            return self.reject_from(handle, Cause::NotAllowed);
+        if peer.state == PeerState::Connecting {
+            return self.reject_from(handle, RejectCause::NotAllowed);
         }
         let (seq, part) = match data.delivery {
             Delivery::Reliable(seq) => (seq, None),
@@ -131,21 +138,22 @@ impl Endpoint {
                 return self.events.push(received, data.payload);
             }
             Delivery::Unreliable => {
-                return self.reject_from(handle, if live { Cause::Full } else { Cause::NotAllowed });
+                return self
+                    .reject_from(handle, if live { RejectCause::Full } else { RejectCause::NotAllowed });
             }
-            Delivery::UnreliablePart(_) => return self.reject_from(handle, Cause::Contradiction),
+            Delivery::UnreliableFragment(_) => return self.reject_from(handle, RejectCause::Contradiction),
         };
         // Nothing is acknowledged that could not be kept; what was delivered before is.
         if !room && seq.distance_from(peer.inbox(Channel::Game).expected()) >= 0 {
-            return self.reject_from(handle, Cause::Full);
+            return self.reject_from(handle, RejectCause::Full);
         }
         let Some(accepted) = self.accept(handle, Channel::Game, seq, part, data.payload, now) else { return };
-        if accepted == Accepted::Now && live {
+        if accepted == Accepted::InOrder && live {
             self.events.push(Event::Received { peer: id, reliable: true }, data.payload);
         }
         let delivered = self.deliver_ready(handle, live);
         if let Some(peer) = self.peers.get_mut(handle) {
-            peer.note_stall(Channel::Game, accepted == Accepted::Now || delivered, now);
+            peer.note_stall(Channel::Game, accepted == Accepted::InOrder || delivered, now);
         }
     }
 
@@ -153,32 +161,37 @@ impl Endpoint {
     /// was refused or is a duplicate.
     fn accept(
         &mut self,
-        handle: Handle,
+        handle: PeerHandle,
         channel: Channel,
         seq: Seq,
-        part: Option<Part>,
+        fragment: Option<Fragment>,
         bytes: &[u8],
         now: Time,
     ) -> Option<Accepted> {
         let peer = self.peers.get_mut(handle)?;
-        let hold = Hold::new(self.config.hold_bytes, self.config.message_limit);
-        let accepted = peer.inbox(channel).accept(seq, part, bytes, hold, &mut self.pool);
-        if !matches!(accepted, Accepted::Refused(Refusal::Full | Refusal::Contradiction)) {
-            peer.owe(MessageId { channel, seq, part: part.map(Part::index) }, 1, &self.config, now);
+        let hold = BufferLimits::new(self.config.max_out_of_order_bytes, self.config.message_limit);
+        let accepted = peer.inbox(channel).accept(seq, fragment, bytes, hold, &mut self.pool);
+        if !matches!(accepted, Accepted::Refused(InboxRefusal::Full | InboxRefusal::Contradiction)) {
+            peer.queue_ack(
+                MessageId { channel, seq, fragment: fragment.map(Fragment::index) },
+                1,
+                &self.config,
+                now,
+            );
         }
         let cause = match accepted {
-            Accepted::Now | Accepted::Kept => return Some(accepted),
+            Accepted::InOrder | Accepted::Buffered => return Some(accepted),
             Accepted::Duplicate => {
                 peer.counters.duplicates += 1;
                 return None;
             }
             // T-76: a host's cookie is acknowledged like any message, and was meant to be dropped.
-            Accepted::Refused(Refusal::Window) if self.role == Role::Client && bytes.is_empty() => {
+            Accepted::Refused(InboxRefusal::Window) if self.role == Role::Client && bytes.is_empty() => {
                 return None;
             }
-            Accepted::Refused(Refusal::Window) => Cause::Window,
-            Accepted::Refused(Refusal::Full) => Cause::Full,
-            Accepted::Refused(Refusal::Contradiction) => Cause::Contradiction,
+            Accepted::Refused(InboxRefusal::Window) => RejectCause::Window,
+            Accepted::Refused(InboxRefusal::Full) => RejectCause::Full,
+            Accepted::Refused(InboxRefusal::Contradiction) => RejectCause::Contradiction,
         };
         self.reject_from(handle, cause);
         None
@@ -186,7 +199,7 @@ impl Endpoint {
 
     /// Delivers the game messages that waited for what has just arrived. Returns `false` if there are none.
     #[inline]
-    fn deliver_ready(&mut self, handle: Handle, live: bool) -> bool {
+    fn deliver_ready(&mut self, handle: PeerHandle, live: bool) -> bool {
         let Some(peer) = self.peers.get_mut(handle) else { return false };
         let id = peer.id;
         let mut delivered = false;
@@ -197,7 +210,7 @@ impl Endpoint {
                 None
             };
             match room {
-                Some(room) => held.take(room, &mut self.pool),
+                Some(room) => held.take_into(room, &mut self.pool),
                 None => held.free(&mut self.pool),
             }
             delivered = true;
@@ -206,7 +219,7 @@ impl Endpoint {
     }
 
     /// Everything but ACKs and data.
-    fn handle_rare(&mut self, handle: Handle, message: &Message<'_>, raw: &[u8], now: Time) {
+    fn handle_other(&mut self, handle: PeerHandle, message: &Message<'_>, raw: &[u8], now: Time) {
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.counters.messages_in.add(message.kind(), 1);
         }
@@ -216,14 +229,14 @@ impl Endpoint {
         }
     }
 
-    fn handle_control(&mut self, handle: Handle, control: &Control<'_>, raw: &[u8], now: Time) {
-        if raw.len() > CONTROL_ROOM {
-            return self.reject_from(handle, Cause::Malformed);
+    fn handle_control(&mut self, handle: PeerHandle, control: &Control<'_>, raw: &[u8], now: Time) {
+        if raw.len() > MAX_CONTROL_MESSAGE {
+            return self.reject_from(handle, RejectCause::Malformed);
         }
         let Some(peer) = self.peers.get_mut(handle) else { return };
         let old = control.reliable && control.seq.distance_from(peer.inbox(Channel::Control).expected()) < 0;
-        if !old && self.events.waiting() >= self.config.event_bytes {
-            return self.reject_from(handle, Cause::Full);
+        if !old && self.events.queued_bytes() >= self.config.max_event_bytes {
+            return self.reject_from(handle, RejectCause::Full);
         }
         if !control.reliable {
             return self.dispatch(handle, &control.body, now);
@@ -231,7 +244,7 @@ impl Endpoint {
         let Some(accepted) = self.accept(handle, Channel::Control, control.seq, None, raw, now) else {
             return;
         };
-        let mut delivered = accepted == Accepted::Now;
+        let mut delivered = accepted == Accepted::InOrder;
         if delivered {
             self.dispatch(handle, &control.body, now);
         }
@@ -239,13 +252,13 @@ impl Endpoint {
             self.peers.get_mut(handle).and_then(|peer| peer.inbox(Channel::Control).next_ready())
         {
             delivered = true;
-            let mut buffer = [0; CONTROL_ROOM];
+            let mut buffer = [0; MAX_CONTROL_MESSAGE];
             let Some(room) = buffer.get_mut(..held.len()) else {
                 held.free(&mut self.pool);
                 continue;
             };
-            held.take(room, &mut self.pool);
-            if let Ok(Message::Control(control)) = Message::parse(room, Some(self.other_role())) {
+            held.take_into(room, &mut self.pool);
+            if let Ok(Message::Control(control)) = Message::parse(room, Some(self.remote_role())) {
                 self.dispatch(handle, &control.body, now);
             }
         }
@@ -254,32 +267,32 @@ impl Endpoint {
         }
     }
 
-    const fn other_role(&self) -> Role {
+    const fn remote_role(&self) -> Role {
         match self.role {
             Role::Host => Role::Client,
             Role::Client => Role::Host,
         }
     }
 
-    pub(super) fn reject_from(&mut self, handle: Handle, cause: Cause) {
+    pub(super) fn reject_from(&mut self, handle: PeerHandle, cause: RejectCause) {
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.counters.rejected.add(cause);
             let from = peer.address;
-            self.tell_rejected(from, cause);
+            self.push_rejected_event(from, cause);
         }
     }
 
-    pub(super) fn reject(&mut self, from: SocketAddrV4, cause: Cause) {
+    pub(super) fn reject(&mut self, from: SocketAddrV4, cause: RejectCause) {
         self.rejected.add(cause);
-        self.tell_rejected(from, cause);
+        self.push_rejected_event(from, cause);
     }
 
-    fn tell_rejected(&mut self, from: SocketAddrV4, cause: Cause) {
-        if self.events.waiting() < REJECTED_ROOM {
+    fn push_rejected_event(&mut self, from: SocketAddrV4, cause: RejectCause) {
+        if self.events.queued_bytes() < REJECTED_EVENT_LIMIT {
             self.events.push(Event::Rejected { from, cause }, &[]);
         }
     }
 }
 
 /// Rejections are told only while no more than this waits to be polled.
-const REJECTED_ROOM: usize = 4096;
+const REJECTED_EVENT_LIMIT: usize = 4096;

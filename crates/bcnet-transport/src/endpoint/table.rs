@@ -8,11 +8,11 @@ use crate::wire::PeerId;
 
 /// Stands for a peer as long as it is in the table, whether it has an id or not. It is used again afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Handle(u8);
+pub(super) struct PeerHandle(u8);
 
-impl Handle {
+impl PeerHandle {
     /// Stands for no peer, but for answers to those who are none yet (T-75).
-    pub(super) const ANSWERS: Self = Self(u8::MAX);
+    pub(super) const UNVERIFIED_REPLIES: Self = Self(u8::MAX);
 
     /// Returns the key of its deadline.
     pub(super) fn key(self) -> u32 {
@@ -20,7 +20,7 @@ impl Handle {
     }
 
     /// Returns the handle whose deadline has this key.
-    pub(super) fn of_key(key: u32) -> Option<Self> {
+    pub(super) fn from_key(key: u32) -> Option<Self> {
         u8::try_from(key).ok().map(Self)
     }
 
@@ -31,32 +31,32 @@ impl Handle {
 
 /// All peers.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct EndpointPeers {
     peers: Vec<Option<Peer>>,
-    by_id: [Option<Handle>; 128],
+    by_id: [Option<PeerHandle>; 128],
 }
 
-impl Table {
+impl EndpointPeers {
     pub(super) const fn new() -> Self {
         Self { peers: Vec::new(), by_id: [None; 128] }
     }
 
-    pub(super) fn get(&self, handle: Handle) -> Option<&Peer> {
+    pub(super) fn get(&self, handle: PeerHandle) -> Option<&Peer> {
         self.peers.get(handle.index())?.as_ref()
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Peer> {
+    pub(super) fn get_mut(&mut self, handle: PeerHandle) -> Option<&mut Peer> {
         self.peers.get_mut(handle.index())?.as_mut()
     }
 
     #[inline]
-    pub(super) fn find(&self, id: PeerId) -> Option<Handle> {
+    pub(super) fn find(&self, id: PeerId) -> Option<PeerHandle> {
         *self.by_id.get(usize::from(id.0))?
     }
 
     /// Returns the peers at an address: one that is connected at most, and those that have left it.
-    pub(super) fn at(&self, address: SocketAddrV4) -> impl Iterator<Item = (Handle, &Peer)> {
+    pub(super) fn at_address(&self, address: SocketAddrV4) -> impl Iterator<Item = (PeerHandle, &Peer)> {
         let peers = self.handles().filter_map(|handle| Some((handle, self.get(handle)?)));
         peers.filter(move |(_, peer)| peer.address == address)
     }
@@ -66,14 +66,14 @@ impl Table {
     }
 
     /// Returns all handles that may stand for a peer.
-    pub(super) fn handles(&self) -> impl Iterator<Item = Handle> + use<> {
-        (0..u8::try_from(self.peers.len()).unwrap_or(u8::MAX)).map(Handle)
+    pub(super) fn handles(&self) -> impl Iterator<Item = PeerHandle> + use<> {
+        (0..u8::try_from(self.peers.len()).unwrap_or(u8::MAX)).map(PeerHandle)
     }
 
     /// Takes a peer in. Returns `None` if there are too many.
-    pub(super) fn add(&mut self, peer: Peer) -> Option<Handle> {
+    pub(super) fn add(&mut self, peer: Peer) -> Option<PeerHandle> {
         let index = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
-        let handle = u8::try_from(index).ok().filter(|index| *index < u8::MAX).map(Handle)?;
+        let handle = u8::try_from(index).ok().filter(|index| *index < u8::MAX).map(PeerHandle)?;
         self.register(peer.id, Some(handle));
         match self.peers.get_mut(index) {
             Some(free) => *free = Some(peer),
@@ -82,7 +82,7 @@ impl Table {
         Some(handle)
     }
 
-    pub(super) fn remove(&mut self, handle: Handle) -> Option<Peer> {
+    pub(super) fn remove(&mut self, handle: PeerHandle) -> Option<Peer> {
         let peer = self.peers.get_mut(handle.index())?.take()?;
         self.register(peer.id, None);
         while matches!(self.peers.last(), Some(None)) {
@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// Notes who has an id; a peer without one is in no list.
-    fn register(&mut self, id: PeerId, handle: Option<Handle>) {
+    fn register(&mut self, id: PeerId, handle: Option<PeerHandle>) {
         if let Some(slot) = self.by_id.get_mut(usize::from(id.0)) {
             *slot = handle;
         }

@@ -1,7 +1,7 @@
 //! Fills datagrams from an outbox.
 
-use super::stream::{Capacity, Found, Next, Segment, State};
-use super::{Outbox, Sent, Unreliable};
+use super::stream::{DatagramSpace, OutboxSegment, SegmentState, StreamEntryMut, UnsentSegment};
+use super::{Outbox, Transmission, UnreliableMessage};
 use crate::time::Time;
 use crate::wire::{Channel, Seq, Writer};
 
@@ -10,72 +10,72 @@ use crate::wire::{Channel, Seq, Writer};
 pub(crate) enum Readiness {
     Nothing,
     /// Something, but the budget is used up.
-    Later,
+    Blocked,
     Now,
 }
 
 /// What a datagram took from the outbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Filled {
+pub(crate) struct FilledDatagram {
     pub(crate) acks: u32,
-    pub(crate) again: u32,
-    pub(crate) fresh: u32,
+    pub(crate) retransmits: u32,
+    pub(crate) first_sends: u32,
     /// Control messages among the fresh ones, by kind.
     pub(crate) control: [u8; 6],
     /// Whether game data is among it.
-    pub(crate) game: bool,
+    pub(crate) has_game_data: bool,
 }
 
 /// A datagram that is being filled.
-struct Filling<'w, 'b> {
+struct DatagramInProgress<'w, 'b> {
     writer: &'w mut Writer<'b>,
     datagram: u32,
-    budget: usize,
+    window: usize,
     now: Time,
 }
 
 impl Outbox {
     /// Returns whether there is something to send besides ACKs, as far as the budget allows.
     #[inline]
-    pub(crate) fn readiness(&mut self, budget: usize) -> Readiness {
-        if self.fresh == 0 && self.lost.is_empty() {
+    pub(crate) fn readiness(&mut self, window: usize) -> Readiness {
+        if self.unsent == 0 && self.lost.is_empty() {
             return Readiness::Nothing;
         }
         if self.in_flight == 0 {
             return Readiness::Now;
         }
-        self.readiness_under_way(budget)
+        self.readiness_in_flight(window)
     }
 
     /// As [`readiness`](Self::readiness), if something waits and something else is under way.
     #[inline(never)]
-    fn readiness_under_way(&mut self, budget: usize) -> Readiness {
+    fn readiness_in_flight(&mut self, window: usize) -> Readiness {
         let Some(next) = self.next_len() else { return Readiness::Now };
-        let now = next <= self.allowance(next, budget) || !self.unreliable.is_empty();
-        if now { Readiness::Now } else { Readiness::Later }
+        let now = next <= self.window_space(next, window) || !self.unreliable.is_empty();
+        if now { Readiness::Now } else { Readiness::Blocked }
     }
 
     /// Returns the length of the reliable message or part that is sent next, if there is one.
     #[inline]
     fn next_len(&mut self) -> Option<usize> {
-        let len = |segment: Option<&Segment>| segment.map_or(0, Segment::len);
+        let len = |segment: Option<&OutboxSegment>| segment.map_or(0, OutboxSegment::len);
         if let Some(&(channel, seq, part)) = self.lost.front() {
             Some(len(self.segment(channel, seq, part)))
-        } else if let Some(next) = self.control.next_fresh() {
+        } else if let Some(next) = self.control.next_unsent() {
             Some(next.len)
         } else if let Some(&seq) = self.urgent.front() {
             Some(len(self.game.segment(seq, 0)))
         } else {
-            self.game.next_fresh().map(|next| next.len)
+            self.game.next_unsent().map(|next| next.len)
         }
     }
 
     /// Returns whether unreliable messages wait behind a reliable one for which there is no budget.
     #[inline]
-    pub(crate) fn holds_up_unreliable(&mut self, budget: usize) -> bool {
+    pub(crate) fn blocks_unreliable(&mut self, window: usize) -> bool {
         !self.unreliable.is_empty()
-            && (self.fresh > self.unreliable.len() || !self.lost.is_empty())
-            && self.next_len().is_some_and(|next| next > self.allowance(next, budget))
+            && (self.unsent > self.unreliable.len() || !self.lost.is_empty())
+            && self.next_len().is_some_and(|next| next > self.window_space(next, window))
     }
 
     /// T-60, T-66: ACKs first, then what was lost, then what is fresh: control, urgent, the rest, each in order.
@@ -86,29 +86,29 @@ impl Outbox {
         &mut self,
         writer: &mut Writer<'_>,
         ready: Readiness,
-        budget: usize,
+        window: usize,
         now: Time,
-    ) -> Filled {
-        let mut filled = Filled::default();
-        if self.owed > 0 {
+    ) -> FilledDatagram {
+        let mut filled = FilledDatagram::default();
+        if self.pending_ack_count > 0 {
             // T-60: a lost datagram of ACKs makes the peer send all of it again, so they do not all travel in one.
-            let max = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_ALONE };
+            let max = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_PER_ACK_DATAGRAM };
             filled.acks = self.fill_acks(writer, max);
         }
-        let datagram = self.datagrams.wrapping_add(1);
+        let datagram = self.datagram_count.wrapping_add(1);
         if ready != Readiness::Nothing {
-            let mut filling = Filling { writer: &mut *writer, datagram, budget, now };
+            let mut filling = DatagramInProgress { writer: &mut *writer, datagram, window, now };
             // Mostly nothing goes ahead of game messages, and all of them leave in one piece.
-            if self.lost.is_empty() && !self.control.has_fresh() && self.urgent.is_empty() {
+            if self.lost.is_empty() && !self.control.has_unsent() && self.urgent.is_empty() {
                 self.fill_game(&mut filling, &mut filled);
             } else {
                 self.fill_mixed(&mut filling, &mut filled);
             }
-            self.fresh -= filled.fresh as usize;
+            self.unsent -= filled.first_sends as usize;
         }
         // T-62: loss is told by counting datagrams, so only those count that leave.
         if !writer.is_empty() {
-            self.datagrams = datagram;
+            self.datagram_count = datagram;
         }
         filled
     }
@@ -117,23 +117,23 @@ impl Outbox {
     #[inline]
     fn fill_acks(&mut self, writer: &mut Writer<'_>, max: u32) -> u32 {
         let mut acks = 0;
-        while let Some(run) = self.acks.front_mut() {
+        while let Some(run) = self.pending_acks.front_mut() {
             let some = u8::try_from(max - acks).unwrap_or(u8::MAX).min(run.count);
             let written = writer.push_acks(run.first, some);
             acks += u32::from(written);
             if written < run.count {
-                *run = run.after(written);
+                *run = run.without_first(written);
                 break;
             }
-            self.acks.skip(1);
+            self.pending_acks.drop_front(1);
         }
-        self.owed -= acks as usize;
+        self.pending_ack_count -= acks as usize;
         acks
     }
 
     /// Writes what is not ACKs, whatever it is.
     #[inline(never)]
-    fn fill_mixed(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
+    fn fill_mixed(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) {
         if self.fill_lost(filling, filled)
             && self.fill_control(filling, filled)
             && self.fill_urgent(filling, filled)
@@ -143,14 +143,14 @@ impl Outbox {
     }
 
     /// `false` if some had no room.
-    fn fill_lost(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
+    fn fill_lost(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) -> bool {
         while let Some(&(channel, seq, part)) = self.lost.front() {
-            if self.segment(channel, seq, part).is_some_and(|segment| segment.state == State::Lost) {
-                if !self.send(channel, seq, part, filling) {
+            if self.segment(channel, seq, part).is_some_and(|segment| segment.state == SegmentState::Lost) {
+                if !self.write_segment(channel, seq, part, filling) {
                     return false;
                 }
-                filled.again += 1;
-                filled.game |= channel == Channel::Game;
+                filled.retransmits += 1;
+                filled.has_game_data |= channel == Channel::Game;
             }
             self.lost.pop_front();
         }
@@ -158,12 +158,16 @@ impl Outbox {
     }
 
     /// `false` if some had no room.
-    fn fill_control(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
-        while let Some(Next { seq, part, .. }) = self.control.next_fresh() {
-            if !self.send(Channel::Control, seq, part, filling) {
+    fn fill_control(
+        &mut self,
+        filling: &mut DatagramInProgress<'_, '_>,
+        filled: &mut FilledDatagram,
+    ) -> bool {
+        while let Some(UnsentSegment { seq, fragment: part, .. }) = self.control.next_unsent() {
+            if !self.write_segment(Channel::Control, seq, part, filling) {
                 return false;
             }
-            filled.fresh += 1;
+            filled.first_sends += 1;
             let kind =
                 self.control.segment(seq, part).and_then(|segment| self.control.bytes(segment).first());
             if let Some(count) = kind.and_then(|kind| filled.control.get_mut(usize::from(*kind))) {
@@ -174,27 +178,27 @@ impl Outbox {
     }
 
     /// `false` if some had no room.
-    fn fill_urgent(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) -> bool {
+    fn fill_urgent(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) -> bool {
         while let Some(&seq) = self.urgent.front() {
-            let Some(part) = self.game.first_fresh_part(seq) else {
-                self.urgent.skip(1);
+            let Some(part) = self.game.first_unsent_fragment(seq) else {
+                self.urgent.drop_front(1);
                 continue;
             };
-            if !self.send(Channel::Game, seq, part, filling) {
+            if !self.write_segment(Channel::Game, seq, part, filling) {
                 return false;
             }
-            (filled.fresh, filled.game) = (filled.fresh + 1, true);
+            (filled.first_sends, filled.has_game_data) = (filled.first_sends + 1, true);
         }
         true
     }
 
     #[inline]
-    fn fill_game(&mut self, filling: &mut Filling<'_, '_>, filled: &mut Filled) {
-        while filled.fresh as usize != self.fresh {
-            let (run, full) = if self.unreliable.is_empty() { self.send_run(filling) } else { (0, false) };
-            let sent = if run > 0 { run } else { self.send_next(filling) };
-            filled.fresh += u32::from(sent);
-            filled.game |= sent > 0;
+    fn fill_game(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) {
+        while filled.first_sends as usize != self.unsent {
+            let (run, full) = if self.unreliable.is_empty() { self.write_run(filling) } else { (0, false) };
+            let sent = if run > 0 { run } else { self.write_next(filling) };
+            filled.first_sends += u32::from(sent);
+            filled.has_game_data |= sent > 0;
             if sent == 0 || full {
                 return;
             }
@@ -204,40 +208,44 @@ impl Outbox {
     /// Writes game messages that lie in one piece, as many as fit. Returns how many, and whether there is no room for
     /// the next.
     #[inline]
-    fn send_run(&mut self, filling: &mut Filling<'_, '_>) -> (u8, bool) {
-        let Filling { writer, datagram, budget, now } = filling;
-        let bytes = writer.room().min(budget.saturating_sub(self.in_flight));
-        let room = Capacity { bytes, messages: writer.room_messages() };
-        let run = self.game.send_run(room, *datagram, *now);
+    fn write_run(&mut self, filling: &mut DatagramInProgress<'_, '_>) -> (u8, bool) {
+        let DatagramInProgress { writer, datagram, window: budget, now } = filling;
+        let bytes = writer.free_bytes().min(budget.saturating_sub(self.in_flight));
+        let room = DatagramSpace { bytes, messages: writer.free_messages() };
+        let run = self.game.mark_run_sent(room, *datagram, *now);
         if run.count > 0 && writer.push_run(self.game.run_bytes(&run), run.count) {
             self.in_flight += run.len;
-            self.note_sent(run.first, run.count, *datagram, *now);
+            self.record_transmission(run.first, run.count, *datagram, *now);
         }
-        (run.count, run.full)
+        (run.count, run.is_full)
     }
 
     /// Writes the next game message, or part, if it fits. Returns how many.
     #[inline(never)]
-    fn send_next(&mut self, filling: &mut Filling<'_, '_>) -> u8 {
-        u8::from(match (self.unreliable.front().copied(), self.game.next_fresh()) {
+    fn write_next(&mut self, filling: &mut DatagramInProgress<'_, '_>) -> u8 {
+        u8::from(match (self.unreliable.front().copied(), self.game.next_unsent()) {
             (None, None) => false,
-            (None, Some(next)) if next.len > filling.writer.room() => false,
+            (None, Some(next)) if next.len > filling.writer.free_bytes() => false,
             (Some(unreliable), Some(next)) if next.seq.distance_from(unreliable.before) >= 0 => {
-                self.send_unreliable(unreliable, filling)
+                self.write_unreliable(unreliable, filling)
             }
-            (_, Some(next)) => self.send(Channel::Game, next.seq, next.part, filling),
-            (Some(unreliable), None) => self.send_unreliable(unreliable, filling),
+            (_, Some(next)) => self.write_segment(Channel::Game, next.seq, next.fragment, filling),
+            (Some(unreliable), None) => self.write_unreliable(unreliable, filling),
         })
     }
 
-    fn send_unreliable(&mut self, unreliable: Unreliable, filling: &mut Filling<'_, '_>) -> bool {
+    fn write_unreliable(
+        &mut self,
+        unreliable: UnreliableMessage,
+        filling: &mut DatagramInProgress<'_, '_>,
+    ) -> bool {
         let len = usize::from(unreliable.len);
-        if !filling.writer.push_encoded(self.unreliable_bytes.get(unreliable.at, len)) {
+        if !filling.writer.push_encoded(self.unreliable_bytes.get(unreliable.offset, len)) {
             return false;
         }
-        self.unreliable.skip(1);
+        self.unreliable.drop_front(1);
         match self.unreliable.front() {
-            Some(next) => self.unreliable_bytes.release_to(next.at),
+            Some(next) => self.unreliable_bytes.release_to(next.offset),
             None => self.unreliable_bytes.release_all(),
         }
         self.queued -= 1;
@@ -247,35 +255,41 @@ impl Outbox {
 
     /// Returns how many bytes may be sent, of which the first message or part takes `first`.
     #[inline]
-    fn allowance(&self, first: usize, budget: usize) -> usize {
+    fn window_space(&self, first: usize, window: usize) -> usize {
         // Something must always be under way, or nothing would ever bring the news that there is room again.
-        if self.in_flight == 0 { budget.max(first) } else { budget.saturating_sub(self.in_flight) }
+        if self.in_flight == 0 { window.max(first) } else { window.saturating_sub(self.in_flight) }
     }
 
     /// Writes a segment. Returns `false` if there is no room in the datagram or in the budget.
     #[inline]
-    fn send(&mut self, channel: Channel, seq: Seq, part: u8, filling: &mut Filling<'_, '_>) -> bool {
-        let Some(len) = self.segment(channel, seq, part).map(Segment::len) else { return true };
-        if len > self.allowance(len, filling.budget) {
+    fn write_segment(
+        &mut self,
+        channel: Channel,
+        seq: Seq,
+        fragment: u8,
+        filling: &mut DatagramInProgress<'_, '_>,
+    ) -> bool {
+        let Some(len) = self.segment(channel, seq, fragment).map(OutboxSegment::len) else { return true };
+        if len > self.window_space(len, filling.window) {
             return false;
         }
         let stream = self.stream(channel);
         if !stream
-            .segment(seq, part)
+            .segment(seq, fragment)
             .is_some_and(|segment| filling.writer.push_encoded(stream.bytes(segment)))
         {
             return false;
         }
         let (at, datagram) = (filling.now, filling.datagram);
-        match stream.find(seq) {
-            Some(Found::Whole(segment)) => segment.send(datagram, at),
-            Some(Found::Split(split)) => split.send(part, datagram, at),
+        match stream.find_mut(seq) {
+            Some(StreamEntryMut::Whole(segment)) => segment.mark_sent(datagram, at),
+            Some(StreamEntryMut::Split(split)) => split.mark_fragment_sent(fragment, datagram, at),
             None => {}
         }
         self.in_flight += len;
-        self.sent.push(Sent { at, datagram, seq, part, count: 1, channel });
+        self.transmissions.push(Transmission { sent_at: at, datagram, seq, fragment, count: 1, channel });
         true
     }
 }
 
-const MAX_ACKS_ALONE: u32 = 16;
+const MAX_ACKS_PER_ACK_DATAGRAM: u32 = 16;

@@ -5,46 +5,46 @@
 
 use alloc::vec::Vec;
 
-use super::plain::{Habit, Phase};
-use crate::queue::Queue;
+use super::plain_acks::{AckHabit, RetransmitPhase};
+use crate::queue::RingQueue;
 use crate::ring::ByteRing;
 use crate::time::Time;
 use crate::wire::Seq;
 
 /// A message, or a part of one, that waits for its ACK.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Segment {
+pub(super) struct OutboxSegment {
     pub(super) first_sent: Time,
     pub(super) last_sent: Time,
     /// The datagram that carried it last.
     pub(super) datagram: u32,
     /// Where its bytes lie.
-    at: u32,
+    offset: u32,
     len: u16,
     pub(super) sends: u8,
     /// How often a timeout passed without sending again.
-    pub(super) skips: u8,
-    pub(super) state: State,
+    pub(super) skipped_timeouts: u8,
+    pub(super) state: SegmentState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SegmentState {
     /// Never sent.
-    Fresh,
+    Unsent,
     /// Sent, and an ACK is hoped for.
-    Flying,
+    InFlight,
     /// Timed out, but waits for the other parts, or for its turn, before it is sent again (T-65).
-    Waiting,
+    Deferred,
     /// To be sent again.
     Lost,
     /// Acknowledged.
-    Done,
+    Acked,
 }
 
 /// What one sequence number stands for.
 #[derive(Debug, Clone, Copy)]
-enum Entry {
-    Whole(Segment),
+enum StreamEntry {
+    Whole(OutboxSegment),
     /// The place of its split.
     Split(u32),
 }
@@ -52,95 +52,109 @@ enum Entry {
 /// The parts of a message that was split.
 #[derive(Debug, Default)]
 pub(super) struct SplitMessage {
-    pub(super) segments: Vec<Segment>,
+    pub(super) segments: Vec<OutboxSegment>,
     /// How many are not done.
-    pub(super) left: u8,
+    pub(super) unacked: u8,
     /// How many wait for the others.
-    pub(super) waiting: u8,
+    pub(super) deferred: u8,
     /// The peer answers parts with plain ACKs (T-65).
-    pub(super) plain: bool,
-    pub(super) phase: Phase,
-    pub(super) habit: Habit,
+    pub(super) gets_plain_acks: bool,
+    pub(super) phase: RetransmitPhase,
+    pub(super) ack_habit: AckHabit,
     /// When a part was last sent, or a plain ACK came.
-    pub(super) last: Time,
+    pub(super) last_activity: Time,
     /// When a plain ACK last settled a part: one by one takes its time, and is not the same as being stuck (T-64).
-    pub(super) settled: Time,
+    pub(super) last_acked: Time,
 }
 
 /// What a sequence number stands for, to be changed.
-pub(super) enum Found<'a> {
-    Whole(&'a mut Segment),
+pub(super) enum StreamEntryMut<'a> {
+    Whole(&'a mut OutboxSegment),
     Split(&'a mut SplitMessage),
 }
 
 /// Something that was never sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Next {
+pub(super) struct UnsentSegment {
     pub(super) seq: Seq,
-    pub(super) part: u8,
+    pub(super) fragment: u8,
     pub(super) len: usize,
 }
 
 /// What still fits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Capacity {
+pub(super) struct DatagramSpace {
     pub(super) bytes: usize,
     pub(super) messages: u8,
 }
 
 /// Fresh messages that lie in one piece.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct MessageRun {
     pub(super) first: Seq,
     pub(super) count: u8,
     /// Another message follows, for which there is no room.
-    pub(super) full: bool,
-    at: u32,
+    pub(super) is_full: bool,
+    offset: u32,
     pub(super) len: usize,
 }
 
 /// One channel's reliable messages, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
-    entries: Queue<Entry>,
+pub(crate) struct ReliableStream {
+    entries: RingQueue<StreamEntry>,
     /// The number of the first entry.
-    base: Seq,
+    base_seq: Seq,
     bytes: ByteRing,
     /// The first entry that may have something fresh, and its part, counted from `base`.
-    fresh: (u16, u8),
+    unsent_cursor: (u16, u8),
     splits: Vec<SplitMessage>,
     /// Split messages that are used again.
-    spare: Vec<u32>,
+    free_splits: Vec<u32>,
 }
 
-impl Stream {
+impl ReliableStream {
     /// Takes a message, or the next part of one that has so many `parts`. Returns how many bytes it has, or `None` if it
     /// is too long to be kept.
     #[inline(always)]
-    pub(super) fn queue(&mut self, seq: Seq, parts: Option<u8>, head: &[u8], body: &[u8]) -> Option<usize> {
+    pub(super) fn queue(
+        &mut self,
+        seq: Seq,
+        fragments: Option<u8>,
+        head: &[u8],
+        body: &[u8],
+    ) -> Option<usize> {
         let (at, len) = self.bytes.store(head, body)?;
         if self.entries.is_empty() {
-            (self.base, self.fresh) = (seq, (0, 0));
+            (self.base_seq, self.unsent_cursor) = (seq, (0, 0));
         }
-        let (never, state) = (Time::ZERO, State::Fresh);
-        let segment =
-            Segment { first_sent: never, last_sent: never, datagram: 0, at, len, sends: 0, skips: 0, state };
-        let Some(parts) = parts else {
-            self.entries.push(Entry::Whole(segment));
+        let (never, state) = (Time::ZERO, SegmentState::Unsent);
+        let segment = OutboxSegment {
+            first_sent: never,
+            last_sent: never,
+            datagram: 0,
+            offset: at,
+            len,
+            sends: 0,
+            skipped_timeouts: 0,
+            state,
+        };
+        let Some(parts) = fragments else {
+            self.entries.push(StreamEntry::Whole(segment));
             return Some(segment.len());
         };
         if self.index(seq) >= self.entries.len() {
             let place = self.new_split(parts)?;
-            self.entries.push(Entry::Split(place));
+            self.entries.push(StreamEntry::Split(place));
         }
-        if let Some(Found::Split(split)) = self.find(seq) {
+        if let Some(StreamEntryMut::Split(split)) = self.find_mut(seq) {
             split.segments.push(segment);
         }
         Some(segment.len())
     }
 
-    fn new_split(&mut self, parts: u8) -> Option<u32> {
-        let place = match self.spare.pop() {
+    fn new_split(&mut self, fragments: u8) -> Option<u32> {
+        let place = match self.free_splits.pop() {
             Some(place) => place,
             None => {
                 self.splits.push(SplitMessage::default());
@@ -150,7 +164,7 @@ impl Stream {
         let split = self.splits.get_mut(place as usize)?;
         *split = SplitMessage {
             segments: core::mem::take(&mut split.segments),
-            left: parts,
+            unacked: fragments,
             ..SplitMessage::default()
         };
         split.segments.clear();
@@ -162,8 +176,8 @@ impl Stream {
     }
 
     /// Returns the number of the first entry.
-    pub(super) const fn base(&self) -> Seq {
-        self.base
+    pub(super) const fn base_seq(&self) -> Seq {
+        self.base_seq
     }
 
     /// Returns how many numbers are in use from the oldest that is not acknowledged on, and the bytes their messages
@@ -175,138 +189,143 @@ impl Stream {
 
     /// Returns whether a number still stands for something.
     #[inline]
-    pub(super) fn has(&self, seq: Seq) -> bool {
+    pub(super) fn contains(&self, seq: Seq) -> bool {
         self.index(seq) < self.entries.len()
     }
 
     /// Returns how many numbers `seq` is behind the first that is still here.
     #[inline]
-    pub(super) const fn behind(&self, seq: Seq) -> u16 {
-        self.base.0.wrapping_sub(seq.0)
+    pub(super) const fn seqs_behind(&self, seq: Seq) -> u16 {
+        self.base_seq.0.wrapping_sub(seq.0)
     }
 
     /// Returns what a number stands for.
     #[inline]
-    pub(super) fn find(&mut self, seq: Seq) -> Option<Found<'_>> {
+    pub(super) fn find_mut(&mut self, seq: Seq) -> Option<StreamEntryMut<'_>> {
         let index = self.index(seq);
         match self.entries.get_mut(index)? {
-            Entry::Whole(segment) => Some(Found::Whole(segment)),
-            Entry::Split(place) => self.splits.get_mut(*place as usize).map(Found::Split),
+            StreamEntry::Whole(segment) => Some(StreamEntryMut::Whole(segment)),
+            StreamEntry::Split(place) => self.splits.get_mut(*place as usize).map(StreamEntryMut::Split),
         }
     }
 
     /// Returns a message, or a part if it is split.
     #[inline]
-    pub(super) fn segment(&self, seq: Seq, part: u8) -> Option<&Segment> {
+    pub(super) fn segment(&self, seq: Seq, fragment: u8) -> Option<&OutboxSegment> {
         match self.entries.get(self.index(seq))? {
-            Entry::Whole(segment) => Some(segment),
-            Entry::Split(place) => self.splits.get(*place as usize)?.segments.get(usize::from(part)),
+            StreamEntry::Whole(segment) => Some(segment),
+            StreamEntry::Split(place) => {
+                self.splits.get(*place as usize)?.segments.get(usize::from(fragment))
+            }
         }
     }
 
-    pub(super) fn bytes(&self, segment: &Segment) -> &[u8] {
-        self.bytes.get(segment.at, segment.len())
+    pub(super) fn bytes(&self, segment: &OutboxSegment) -> &[u8] {
+        self.bytes.get(segment.offset, segment.len())
     }
 
-    pub(super) fn run_bytes(&self, run: &Run) -> &[u8] {
-        self.bytes.get(run.at, run.len)
+    pub(super) fn run_bytes(&self, run: &MessageRun) -> &[u8] {
+        self.bytes.get(run.offset, run.len)
     }
 
     /// Returns whether something may never have been sent.
     #[inline]
-    pub(super) fn has_fresh(&self) -> bool {
-        usize::from(self.fresh.0) < self.entries.len()
+    pub(super) fn has_unsent(&self) -> bool {
+        usize::from(self.unsent_cursor.0) < self.entries.len()
     }
 
     /// Returns the next part that was never sent, or the message if it is whole.
     #[inline]
-    pub(super) fn next_fresh(&mut self) -> Option<Next> {
+    pub(super) fn next_unsent(&mut self) -> Option<UnsentSegment> {
         loop {
-            let (index, part) = self.fresh;
+            let (index, part) = self.unsent_cursor;
             let segment = match self.entries.get(usize::from(index))? {
-                Entry::Whole(segment) => (segment.state == State::Fresh).then_some(segment),
-                Entry::Split(place) => {
+                StreamEntry::Whole(segment) => (segment.state == SegmentState::Unsent).then_some(segment),
+                StreamEntry::Split(place) => {
                     self.splits.get(*place as usize).and_then(|split| split.segments.get(usize::from(part)))
                 }
             };
             match segment {
-                Some(segment) if segment.state == State::Fresh => {
-                    return Some(Next {
-                        seq: Seq(self.base.0.wrapping_add(index)),
-                        part,
+                Some(segment) if segment.state == SegmentState::Unsent => {
+                    return Some(UnsentSegment {
+                        seq: Seq(self.base_seq.0.wrapping_add(index)),
+                        fragment: part,
                         len: segment.len(),
                     });
                 }
-                Some(_) if part < u8::MAX => self.fresh = (index, part + 1),
-                _ => self.fresh = (index.wrapping_add(1), 0),
+                Some(_) if part < u8::MAX => self.unsent_cursor = (index, part + 1),
+                _ => self.unsent_cursor = (index.wrapping_add(1), 0),
             }
         }
     }
 
     /// Notes the next message as sent, if it is fresh, whole and not longer than `max`. Returns its number and its bytes.
     #[inline(always)]
-    pub(crate) fn send_one(&mut self, max: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
-        let (index, _) = self.fresh;
-        let Entry::Whole(segment) = self.entries.get_mut(usize::from(index))? else { return None };
-        if segment.state != State::Fresh || segment.len() > max {
+    pub(crate) fn mark_next_sent(&mut self, max: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
+        let (index, _) = self.unsent_cursor;
+        let StreamEntry::Whole(segment) = self.entries.get_mut(usize::from(index))? else { return None };
+        if segment.state != SegmentState::Unsent || segment.len() > max {
             return None;
         }
-        segment.send(datagram, now);
-        self.fresh.0 = index.wrapping_add(1);
-        Some((Seq(self.base.0.wrapping_add(index)), self.bytes.get(segment.at, segment.len())))
+        segment.mark_sent(datagram, now);
+        self.unsent_cursor.0 = index.wrapping_add(1);
+        Some((Seq(self.base_seq.0.wrapping_add(index)), self.bytes.get(segment.offset, segment.len())))
     }
 
     /// Notes as sent what is fresh, whole, in one piece and has `room`. Nothing may be, where something else comes first.
     #[inline]
-    pub(super) fn send_run(&mut self, room: Capacity, datagram: u32, now: Time) -> Run {
-        let (mut index, _) = self.fresh;
-        let first = Seq(self.base.0.wrapping_add(index));
-        let mut run = Run { first, count: 0, full: false, at: 0, len: 0 };
+    pub(super) fn mark_run_sent(&mut self, space: DatagramSpace, datagram: u32, now: Time) -> MessageRun {
+        let (mut index, _) = self.unsent_cursor;
+        let first = Seq(self.base_seq.0.wrapping_add(index));
+        let mut run = MessageRun { first, count: 0, is_full: false, offset: 0, len: 0 };
         let (mut end, mut left) = (0, 0);
-        while let Some(Entry::Whole(segment)) = self.entries.get_mut(usize::from(index)) {
+        while let Some(StreamEntry::Whole(segment)) = self.entries.get_mut(usize::from(index)) {
             let len = run.len + segment.len();
             if run.count == 0 {
-                (run.at, end, left) = (segment.at, segment.at, self.bytes.left_from(segment.at));
+                (run.offset, end, left) =
+                    (segment.offset, segment.offset, self.bytes.contiguous_from(segment.offset));
             }
             // What is next by its offset may lie at the other end of the ring.
-            if segment.state != State::Fresh || segment.at != end || len > left {
+            if segment.state != SegmentState::Unsent || segment.offset != end || len > left {
                 break;
             }
-            if len > room.bytes || run.count == room.messages {
-                run.full = true;
+            if len > space.bytes || run.count == space.messages {
+                run.is_full = true;
                 break;
             }
-            end = segment.at.wrapping_add(segment.len.into());
-            segment.send(datagram, now);
+            end = segment.offset.wrapping_add(segment.len.into());
+            segment.mark_sent(datagram, now);
             (run.len, run.count, index) = (len, run.count + 1, index.wrapping_add(1));
         }
-        self.fresh.0 = index;
+        self.unsent_cursor.0 = index;
         run
     }
 
     /// Returns the first part of a message that was never sent.
-    pub(super) fn first_fresh_part(&self, seq: Seq) -> Option<u8> {
+    pub(super) fn first_unsent_fragment(&self, seq: Seq) -> Option<u8> {
         match self.entries.get(self.index(seq))? {
-            Entry::Whole(segment) => (segment.state == State::Fresh).then_some(0),
-            Entry::Split(place) => {
+            StreamEntry::Whole(segment) => (segment.state == SegmentState::Unsent).then_some(0),
+            StreamEntry::Split(place) => {
                 let segments = &self.splits.get(*place as usize)?.segments;
-                u8::try_from(segments.iter().position(|segment| segment.state == State::Fresh)?).ok()
+                u8::try_from(segments.iter().position(|segment| segment.state == SegmentState::Unsent)?).ok()
             }
         }
     }
 
     /// Drops what is done from the front.
-    pub(super) fn trim(&mut self) {
+    pub(super) fn release_acked(&mut self) {
         let mut done = 0;
         let keep = loop {
             match self.entries.get(done) {
-                Some(Entry::Whole(segment)) if segment.state != State::Done => break Some(segment.at),
-                Some(Entry::Whole(_)) => {}
-                Some(&Entry::Split(place)) => {
+                Some(StreamEntry::Whole(segment)) if segment.state != SegmentState::Acked => {
+                    break Some(segment.offset);
+                }
+                Some(StreamEntry::Whole(_)) => {}
+                Some(&StreamEntry::Split(place)) => {
                     let split = self.splits.get(place as usize);
-                    match split.filter(|split| split.left > 0) {
-                        Some(split) => break split.segments.first().map(|segment| segment.at),
-                        None => self.spare.push(place),
+                    match split.filter(|split| split.unacked > 0) {
+                        Some(split) => break split.segments.first().map(|segment| segment.offset),
+                        None => self.free_splits.push(place),
                     }
                 }
                 None => break None,
@@ -316,15 +335,15 @@ impl Stream {
         if done == 0 {
             return;
         }
-        self.entries.skip(done);
+        self.entries.drop_front(done);
         let done = u16::try_from(done).unwrap_or(u16::MAX);
-        self.base = Seq(self.base.0.wrapping_add(done));
-        let (index, part) = self.fresh;
-        self.fresh = index.checked_sub(done).map_or((0, 0), |index| (index, part));
+        self.base_seq = Seq(self.base_seq.0.wrapping_add(done));
+        let (index, part) = self.unsent_cursor;
+        self.unsent_cursor = index.checked_sub(done).map_or((0, 0), |index| (index, part));
         match keep {
             Some(at) => self.bytes.release_to(at),
             None => {
-                self.fresh = (0, 0);
+                self.unsent_cursor = (0, 0);
                 self.bytes.release_all();
             }
         }
@@ -332,30 +351,33 @@ impl Stream {
 
     /// Returns when the first message was sent first, if it was, or when something of it was settled since.
     #[inline]
-    pub(super) fn oldest(&self) -> Option<Time> {
-        self.since(self.base)
+    pub(super) fn oldest_sent_at(&self) -> Option<Time> {
+        self.first_sent_at(self.base_seq)
     }
 
     /// As [`oldest`](Self::oldest), for the message with this number.
     #[inline]
-    pub(super) fn since(&self, seq: Seq) -> Option<Time> {
+    pub(super) fn first_sent_at(&self, seq: Seq) -> Option<Time> {
         let (segment, settled) = match self.entries.get(self.index(seq))? {
-            Entry::Whole(segment) => (segment, Time::ZERO),
-            Entry::Split(place) => {
+            StreamEntry::Whole(segment) => (segment, Time::ZERO),
+            StreamEntry::Split(place) => {
                 let split = self.splits.get(*place as usize)?;
-                (split.segments.iter().find(|segment| segment.state != State::Done)?, split.settled)
+                (
+                    split.segments.iter().find(|segment| segment.state != SegmentState::Acked)?,
+                    split.last_acked,
+                )
             }
         };
         (segment.sends > 0).then(|| segment.first_sent.max(settled))
     }
 
     /// Returns all segments with their number and part.
-    pub(super) fn segments(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &Segment)> {
+    pub(super) fn segments(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &OutboxSegment)> {
         (0_u16..).zip(self.entries.iter()).flat_map(|(index, entry)| {
-            let seq = Seq(self.base.0.wrapping_add(index));
+            let seq = Seq(self.base_seq.0.wrapping_add(index));
             let (whole, split) = match entry {
-                Entry::Whole(segment) => (Some(segment), None),
-                Entry::Split(place) => (None, self.splits.get(*place as usize)),
+                StreamEntry::Whole(segment) => (Some(segment), None),
+                StreamEntry::Split(place) => (None, self.splits.get(*place as usize)),
             };
             let parts = split.into_iter().flat_map(|split| &split.segments);
             let parts = (0..=u8::MAX).zip(parts).map(move |(part, segment)| ((seq, Some(part)), segment));
@@ -365,11 +387,11 @@ impl Stream {
 
     #[inline]
     fn index(&self, seq: Seq) -> usize {
-        usize::from(seq.0.wrapping_sub(self.base.0))
+        usize::from(seq.0.wrapping_sub(self.base_seq.0))
     }
 }
 
-impl Segment {
+impl OutboxSegment {
     #[inline]
     pub(super) fn len(&self) -> usize {
         usize::from(self.len)
@@ -377,29 +399,29 @@ impl Segment {
 
     /// Returns whether the last that became of it is that it was sent so, or has waited since then.
     #[inline]
-    pub(super) fn is_awaited_since(&self, datagram: u32, at: Time) -> bool {
-        let awaited = matches!(self.state, State::Flying | State::Waiting);
+    pub(super) fn is_unacked_since(&self, datagram: u32, at: Time) -> bool {
+        let awaited = matches!(self.state, SegmentState::InFlight | SegmentState::Deferred);
         awaited && self.last_sent == at && self.datagram == datagram
     }
 
     /// It leaves in `datagram`.
     #[inline]
-    pub(super) fn send(&mut self, datagram: u32, now: Time) {
+    pub(super) fn mark_sent(&mut self, datagram: u32, now: Time) {
         if self.sends == 0 {
             self.first_sent = now;
         }
         self.sends = self.sends.saturating_add(1);
-        (self.last_sent, self.datagram, self.state) = (now, datagram, State::Flying);
+        (self.last_sent, self.datagram, self.state) = (now, datagram, SegmentState::InFlight);
     }
 
     /// It has arrived. Returns how many of its bytes were under way, or `None` if it was not waited for.
     #[inline]
-    pub(super) fn arrive(&mut self) -> Option<usize> {
-        let flown = if self.state == State::Flying { self.len() } else { 0 };
-        if matches!(self.state, State::Fresh | State::Done) {
+    pub(super) fn mark_acked(&mut self) -> Option<usize> {
+        let flown = if self.state == SegmentState::InFlight { self.len() } else { 0 };
+        if matches!(self.state, SegmentState::Unsent | SegmentState::Acked) {
             return None;
         }
-        self.state = State::Done;
+        self.state = SegmentState::Acked;
         Some(flown)
     }
 }
@@ -409,11 +431,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_holds_the_bytes_of_its_messages_wherever_the_ring_ends() {
+    fn run_bytes_are_contiguous_across_the_ring_end() {
         // 16 messages of 16 bytes fill the smallest ring exactly, so that the next lies at its other end.
-        let mut stream = Stream::default();
+        let mut stream = ReliableStream::default();
         let (mut queued, mut sent) = (0_u8, 0_u8);
-        let room = Capacity { bytes: 100, messages: 255 };
+        let room = DatagramSpace { bytes: 100, messages: 255 };
         for _ in 0..500 {
             while queued.wrapping_sub(sent) < 9 {
                 assert_eq!(stream.queue(Seq(queued.into()), None, &[queued], &[0; 15]), Some(16));
@@ -422,19 +444,19 @@ mod tests {
                     return;
                 }
             }
-            assert!(stream.next_fresh().is_some());
-            let run = stream.send_run(room, 1, Time::ZERO);
+            assert!(stream.next_unsent().is_some());
+            let run = stream.mark_run_sent(room, 1, Time::ZERO);
             let bytes = stream.run_bytes(&run);
             assert!(run.count > 0 && bytes.len() == run.len && run.len == 16 * usize::from(run.count));
             let firsts: Vec<u8> = bytes.chunks(16).filter_map(<[u8]>::first).copied().collect();
             for first in firsts {
                 assert_eq!(first, sent);
-                if let Some(Found::Whole(segment)) = stream.find(Seq(sent.into())) {
-                    assert!(segment.arrive().is_some());
+                if let Some(StreamEntryMut::Whole(segment)) = stream.find_mut(Seq(sent.into())) {
+                    assert!(segment.mark_acked().is_some());
                 }
                 sent += 1;
             }
-            stream.trim();
+            stream.release_acked();
         }
     }
 }

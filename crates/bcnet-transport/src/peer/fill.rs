@@ -2,7 +2,7 @@
 
 use super::Peer;
 use crate::config::Config;
-use crate::outbox::{Filled, Readiness};
+use crate::outbox::{FilledDatagram, Readiness};
 use crate::time::Time;
 use crate::wire::{Kind, PeerId, Writer};
 
@@ -17,41 +17,43 @@ impl Peer {
         config: &Config<u64>,
         now: Time,
     ) -> Option<usize> {
-        let budget = self.budget.bytes();
+        let budget = self.congestion.window();
         let ack_now = self.ack_due.is_some_and(|due| due <= now);
         let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
-        self.listed = false;
-        if !ack_now && ready != Readiness::Now && !self.keepalive {
+        self.is_dirty = false;
+        if !ack_now && ready != Readiness::Now && !self.keepalive_due {
             return None;
         }
         let mut writer = Writer::with_limit(buffer, from, config.datagram_limit);
-        let mut filled = Filled::default();
+        let mut filled = FilledDatagram::default();
         if let Some(outbox) = &mut self.outbox {
             filled = outbox.fill(&mut writer, ready, budget, now);
-            if !outbox.owes() {
+            if !outbox.has_pending_acks() {
                 self.ack_due = None;
             }
         }
-        if self.keepalive && writer.push_encoded(&[Kind::KEEPALIVE.0]) {
-            self.keepalive = false;
+        if self.keepalive_due && writer.push_encoded(&[Kind::KEEPALIVE.0]) {
+            self.keepalive_due = false;
             self.counters.messages_out.add(Kind::KEEPALIVE, 1);
         }
-        let Filled { acks, again, fresh, control, game } = filled;
+        let FilledDatagram { acks, retransmits: again, first_sends: fresh, control, has_game_data: game } =
+            filled;
         let len = writer.finish()?.len();
-        self.listed = self.keepalive || self.outbox.as_ref().is_some_and(|outbox| outbox.has_more());
+        self.is_dirty =
+            self.keepalive_due || self.outbox.as_ref().is_some_and(|outbox| outbox.has_pending_work());
         if game {
-            self.last_data = now;
+            self.last_data_sent = now;
         }
         self.counters.acks_out += u64::from(acks);
         self.counters.retransmits += u64::from(again);
-        let control = if control == [0; 6] { 0 } else { self.note_control(control) };
+        let control = if control == [0; 6] { 0 } else { self.count_control(control) };
         self.counters.messages_out.add(Kind::DATA, u64::from(fresh) - control);
-        self.note_datagram(len)
+        self.count_datagram(len)
     }
 
     /// Counts control messages that leave, by kind. Returns how many.
     #[cold]
-    fn note_control(&mut self, kinds: [u8; 6]) -> u64 {
+    fn count_control(&mut self, kinds: [u8; 6]) -> u64 {
         for (kind, count) in (0..).zip(kinds) {
             self.counters.messages_out.add(Kind(kind), count.into());
         }
@@ -60,7 +62,7 @@ impl Peer {
 
     /// Counts a datagram that leaves.
     #[inline]
-    pub(crate) fn note_datagram(&mut self, len: usize) -> Option<usize> {
+    pub(crate) fn count_datagram(&mut self, len: usize) -> Option<usize> {
         self.counters.datagrams_out += 1;
         self.counters.bytes_out += len as u64;
         Some(len)

@@ -7,21 +7,23 @@ use std::time::Duration;
 use bcnet_observe::NonStock;
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Datagram, Message, PeerId, Role, Text};
 use bcnet_transport::{
-    AdmitError, BootError, Cause, Config, Connect, Endpoint, Engine, Event, Leave, SendError, Time,
+    AdmitError, BootError, Config, Connect, Endpoint, Engine, Event, LeaveReason, RejectCause, SendError,
+    Time,
 };
 
 use crate::net::{
-    End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
-    pattern, plain, puppet, puppet_client, reliable, said, utf16,
+    HOST, START, TestEndpoint, TestNet, ack, address, all_message_texts, boot, client_with_forged_host,
+    connect, control, disconnect, from_peer, host_with_forged_peer, identity, ms, pattern, reliable,
+    unencrypted, utf16,
 };
 
 /// T-23, T-33: a password that does not fit one message is cut, so that the host can answer that it is wrong.
 #[test]
-fn a_password_too_long_for_one_message_is_cut() {
+fn long_password_is_truncated() {
     for (characters, kept) in [(198, 198), (199, 198), (5000, 198)] {
         let password = &"x".repeat(characters);
         let mut client = Endpoint::connect(
-            Config { address: Ipv4Addr::LOCALHOST, ..plain() },
+            Config { address: Ipv4Addr::LOCALHOST, ..unencrypted() },
             Connect { host: HOST, nonce: 7, password },
             START,
         );
@@ -42,23 +44,23 @@ fn a_password_too_long_for_one_message_is_cut() {
 
 /// T-51, T-52: a whole join, word by word: request, decision, reply, identity, and its relay to everyone.
 #[test]
-fn a_client_joins_and_everyone_learns_its_name() {
+fn client_join_relays_its_name_to_everyone() {
     let (ann, bob) = (utf16("Ann"), utf16("Bob"));
-    let mut net = Net::joined(&plain(), 1);
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let own = Ipv4Addr::new(10, 20, 0, 1);
-    net.clients[0].endpoint.identify(Text::new(&ann).expect("UTF-16LE"), net.now).expect("a peer hears");
-    net.settle();
+    net.clients[0].endpoint.announce_name(Text::new(&ann).expect("UTF-16LE"), net.now).expect("a peer hears");
+    net.deliver_all();
     let identity = (Event::Identity { peer: PeerId(2), address: own, cleaned: false }, ann.clone());
     assert_eq!(net.host.events(), slice::from_ref(&identity));
     assert_eq!(net.clients[0].events(), slice::from_ref(&identity), "the owner hears its own name too");
 
-    net.clients.push(End::client(plain(), 2, net.now));
+    net.clients.push(TestEndpoint::client(unencrypted(), 2, net.now));
     let request = net.clients[1].flush(net.now);
     assert_eq!(request[0].bytes[0], 0xFF);
     net.deliver(&request[0]);
     let asked = Event::Request { from: address(2), address: Ipv4Addr::new(10, 20, 0, 2) };
     assert_eq!(net.host.events(), [(asked, vec![])]);
-    assert_eq!(net.host.says(net.now), [""; 0], "before the caller has decided");
+    assert_eq!(net.host.sent_texts(net.now), [""; 0], "before the caller has decided");
     assert_eq!(net.host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 
     assert_eq!(net.host.endpoint.admit(address(2), net.now), Ok(PeerId(3)));
@@ -74,15 +76,15 @@ fn a_client_joins_and_everyone_learns_its_name() {
         "connect reply seq=0: you are peer 3",
         "identity seq=1: peer 2 at 10.20.0.1 is \"Ann\"",
     ];
-    assert_eq!(said(&reply), words);
+    assert_eq!(all_message_texts(&reply), words);
     net.deliver(&reply[0]);
     assert_eq!(net.clients[1].endpoint.id(), PeerId(3));
     assert_eq!(net.clients[1].events(), [(Event::Joined { peer: PeerId(3) }, vec![]), identity]);
     assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender from now on");
 
     let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1].endpoint.identify(Text::new(&bob).expect("UTF-16LE"), net.now).expect("a peer hears");
-    net.settle();
+    net.clients[1].endpoint.announce_name(Text::new(&bob).expect("UTF-16LE"), net.now).expect("a peer hears");
+    net.deliver_all();
     let identity = (Event::Identity { peer: PeerId(3), address: own, cleaned: false }, bob);
     assert_eq!(net.host.events(), slice::from_ref(&identity));
     assert_eq!(net.clients[0].events(), slice::from_ref(&identity));
@@ -91,18 +93,21 @@ fn a_client_joins_and_everyone_learns_its_name() {
 
 /// T-52: a newcomer is told all identities that are known, after its reply and in no more than its own datagrams.
 #[test]
-fn a_newcomer_is_told_every_known_identity() {
-    let mut net = Net::joined(&plain(), 6);
+fn new_client_receives_every_known_identity() {
+    let mut net = TestNet::joined(&unencrypted(), 6);
     let name = utf16("x");
     for n in [0, 1, 3, 5] {
-        net.clients[n].endpoint.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
+        net.clients[n]
+            .endpoint
+            .announce_name(Text::new(&name).expect("UTF-16LE"), net.now)
+            .expect("a peer hears");
     }
-    net.settle();
+    net.deliver_all();
     assert_eq!(net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now), Ok(()));
-    net.settle();
-    net.join(&plain(), 7);
-    net.clients.push(End::client(plain(), 8, net.now));
-    net.settle();
+    net.deliver_all();
+    net.join(&unencrypted(), 7);
+    net.clients.push(TestEndpoint::client(unencrypted(), 8, net.now));
+    net.deliver_all();
     net.host.endpoint.admit(address(8), net.now).expect("a free id");
     let packets = net.host.flush(net.now);
     let words = [
@@ -112,7 +117,7 @@ fn a_newcomer_is_told_every_known_identity() {
         "identity seq=2: peer 5 at 10.20.0.4 is \"x\"",
         "identity seq=3: peer 7 at 10.20.0.6 is \"x\"",
     ];
-    assert_eq!(said(&packets), words, "not those without a name, and not those that are gone");
+    assert_eq!(all_message_texts(&packets), words, "not those without a name, and not those that are gone");
     assert!(packets.iter().all(|packet| packet.to == address(8)));
 }
 
@@ -122,26 +127,26 @@ fn a_request_carries_its_password_to_the_caller() {
     // A NUL ends a text on the wire.
     for (password, heard) in [("naïve", "naïve"), ("", ""), ("se\0cret", "se")] {
         let mut client = Endpoint::connect(
-            Config { address: Ipv4Addr::LOCALHOST, ..plain() },
+            Config { address: Ipv4Addr::LOCALHOST, ..unencrypted() },
             Connect { host: HOST, nonce: 7, password },
             START,
         );
         let mut buffer = [0; 512];
         let sent = client.poll_transmit(&mut buffer, START).expect("a request");
         assert_eq!(sent.to, HOST);
-        let mut host = End::host(plain());
-        host.hear_from(address(1), &buffer[..sent.len], START);
+        let mut host = TestEndpoint::host(unencrypted());
+        host.receive_from(address(1), &buffer[..sent.len], START);
         let asked = Event::Request { from: address(1), address: Ipv4Addr::LOCALHOST };
         assert_eq!(host.events(), [(asked, utf16(heard))]);
     }
 }
 
 /// Lets the `n`th forged client in and acknowledges the reply in its name.
-fn admit(host: &mut End, n: u16, now: Time) -> Option<PeerId> {
-    host.hear_from(address(n), &connect(u32::from(n)), now);
+fn admit(host: &mut TestEndpoint, n: u16, now: Time) -> Option<PeerId> {
+    host.receive_from(address(n), &connect(u32::from(n)), now);
     let id = host.endpoint.admit(address(n), now).ok()?;
     host.flush(now);
-    host.hear_from(address(n), &from_peer(id.0, &[ack(Channel::Control, 0)]), now);
+    host.receive_from(address(n), &from_peer(id.0, &[ack(Channel::Control, 0)]), now);
     host.flush(now);
     host.events();
     Some(id)
@@ -150,7 +155,7 @@ fn admit(host: &mut End, n: u16, now: Time) -> Option<PeerId> {
 /// T-50: ids go up from 2, 0x5C is left out, 124 is all there are.
 #[test]
 fn ids_go_upward_without_0x5c_and_there_are_124() {
-    let mut host = End::host(plain());
+    let mut host = TestEndpoint::host(unencrypted());
     let ids: Vec<u8> = (1..=124).map(|n| admit(&mut host, n, START).expect("a free id").0).collect();
     assert_eq!(ids, (2..=0x7E).filter(|id| *id != 0x5C).collect::<Vec<u8>>());
     assert_eq!(admit(&mut host, 125, START), None);
@@ -160,7 +165,7 @@ fn ids_go_upward_without_0x5c_and_there_are_124() {
         Ok(()),
         "the caller can still tell it why"
     );
-    assert!(host.says(START).contains(&"boot seq=0: unassigned, full".to_owned()));
+    assert!(host.sent_texts(START).contains(&"boot seq=0: unassigned, full".to_owned()));
     assert_eq!(host.endpoint.peers().count(), 124);
 
     // An id that lingers is given again only because there is no other, and of two the one that has lingered longer.
@@ -173,12 +178,12 @@ fn ids_go_upward_without_0x5c_and_there_are_124() {
 
 /// T-50: the id of one who is gone is not given again at once.
 #[test]
-fn a_freed_id_is_not_given_again_at_once() {
-    let mut host = End::host(plain());
+fn freed_id_is_not_reused_at_once() {
+    let mut host = TestEndpoint::host(unencrypted());
     for (n, id) in [(1, 2), (2, 3), (3, 4)] {
         assert_eq!(admit(&mut host, n, START), Some(PeerId(id)));
     }
-    host.hear_from(address(3), &from_peer(4, &[disconnect(1, 4)]), START);
+    host.receive_from(address(3), &from_peer(4, &[disconnect(1, 4)]), START);
     host.flush(START);
     host.flush(ms(15_000));
     assert_eq!(host.endpoint.address(PeerId(4)), None);
@@ -193,19 +198,19 @@ fn a_freed_id_is_not_given_again_at_once() {
 
 /// T-50: a host can admit fewer.
 #[test]
-fn a_host_admits_no_more_than_it_is_told_to() {
-    let mut host = End::host(Config { peers: 2, ..plain() });
+fn host_admits_at_most_max_peers() {
+    let mut host = TestEndpoint::host(Config { max_peers: 2, ..unencrypted() });
     assert_eq!(admit(&mut host, 1, START), Some(PeerId(2)));
     assert_eq!(admit(&mut host, 2, START), Some(PeerId(3)));
     assert_eq!(admit(&mut host, 3, START), None);
-    let mut host = End::host(Config { peers: 1000, ..plain() });
+    let mut host = TestEndpoint::host(Config { max_peers: 1000, ..unencrypted() });
     assert_eq!((1..=130).filter(|n| admit(&mut host, *n, START).is_some()).count(), 124);
 }
 
 /// T-50: who is leaving keeps its id, but makes room for another.
 #[test]
-fn a_peer_that_lingers_does_not_keep_others_out() {
-    let mut host = End::host(Config { peers: 2, ..plain() });
+fn lingering_peer_does_not_block_admission() {
+    let mut host = TestEndpoint::host(Config { max_peers: 2, ..unencrypted() });
     assert_eq!(admit(&mut host, 1, START), Some(PeerId(2)));
     assert_eq!(admit(&mut host, 2, START), Some(PeerId(3)));
     assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, START), Ok(()));
@@ -216,17 +221,17 @@ fn a_peer_that_lingers_does_not_keep_others_out() {
 
 /// T-52: a host has no name unless it is given one, which those who join later are told first.
 #[test]
-fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
-    let mut host = End::host(plain());
-    let join = |host: &mut End, n: u16| {
-        host.hear_from(address(n), &connect(n.into()), START);
+fn host_name_is_sent_to_later_clients() {
+    let mut host = TestEndpoint::host(unencrypted());
+    let join = |host: &mut TestEndpoint, n: u16| {
+        host.receive_from(address(n), &connect(n.into()), START);
         host.endpoint.admit(address(n), START).expect("a free id");
-        host.says(START)
+        host.sent_texts(START)
     };
     assert!(join(&mut host, 1).iter().all(|line| !line.contains("identity")));
     let name = utf16("Bridge");
-    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), START).expect("a peer hears");
-    let told = host.says(START);
+    host.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), START).expect("a peer hears");
+    let told = host.sent_texts(START);
     assert_eq!(told.iter().filter(|line| line.contains("identity")).count(), 1, "{told:?}");
     let told = join(&mut host, 2);
     let at = told.iter().position(|line| line.contains("identity") && line.contains("Bridge"));
@@ -236,51 +241,51 @@ fn a_host_that_has_a_name_tells_it_to_those_who_join_later() {
 /// T-51, T-53: a request is acknowledged with its reply and not before; after that a repeat is acknowledged, and nothing
 /// else happens.
 #[test]
-fn a_repeated_request_is_acknowledged_and_nothing_else() {
-    let mut host = End::host(plain());
-    let asked = |host: &mut End| {
+fn repeated_request_is_only_acknowledged() {
+    let mut host = TestEndpoint::host(unencrypted());
+    let asked = |host: &mut TestEndpoint| {
         host.events().iter().filter(|(event, _)| matches!(event, Event::Request { .. })).count()
     };
-    host.hear_from(address(1), &connect(1), START);
-    assert_eq!((host.says(START), asked(&mut host)), (vec![], 1));
-    host.hear_from(address(1), &connect(1), ms(10));
-    assert_eq!((host.says(ms(10)), asked(&mut host)), (vec![], 0));
+    host.receive_from(address(1), &connect(1), START);
+    assert_eq!((host.sent_texts(START), asked(&mut host)), (vec![], 1));
+    host.receive_from(address(1), &connect(1), ms(10));
+    assert_eq!((host.sent_texts(ms(10)), asked(&mut host)), (vec![], 0));
     assert_eq!(host.endpoint.admit(address(1), ms(20)), Ok(PeerId(2)));
-    assert_eq!(host.says(ms(20)), ["ack control seq=0", "connect reply seq=0: you are peer 2"]);
-    host.hear_from(address(1), &connect(1), ms(30));
-    assert_eq!((host.says(ms(30)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
+    assert_eq!(host.sent_texts(ms(20)), ["ack control seq=0", "connect reply seq=0: you are peer 2"]);
+    host.receive_from(address(1), &connect(1), ms(30));
+    assert_eq!((host.sent_texts(ms(30)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
     assert_eq!(host.counters(PeerId(2)).datagrams_in, 0, "it is no sign of life of the peer");
     assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 }
 
 /// T-53: a new start that finds no room leaves the old peer as it is.
 #[test]
-fn a_new_start_without_room_changes_nothing() {
-    let mut host = puppet(Config { pending: 1, ..plain() });
-    host.hear_from(address(9), &connect(9), ms(3000));
+fn restart_on_a_full_host_changes_nothing() {
+    let mut host = host_with_forged_peer(Config { max_pending_requests: 1, ..unencrypted() });
+    host.receive_from(address(9), &connect(9), ms(3000));
     host.flush(ms(3000));
     host.events();
-    host.hear_from(address(1), &connect(2), ms(3000));
-    let told = Event::Rejected { from: address(1), cause: Cause::Crowded };
+    host.receive_from(address(1), &connect(2), ms(3000));
+    let told = Event::Rejected { from: address(1), cause: RejectCause::Crowded };
     assert_eq!(host.events(), [(told, vec![])]);
     assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
     // Its own earlier request does not stand in its way.
-    host.hear_from(address(9), &connect(10), ms(3000));
+    host.receive_from(address(9), &connect(10), ms(3000));
     let asked = Event::Request { from: address(9), address: Ipv4Addr::new(192, 168, 0, 2) };
     assert_eq!(host.events(), [(asked, vec![])]);
 }
 
 /// T-52: a name can be told when there is somebody to tell, and the error says when that is.
 #[test]
-fn a_name_that_nobody_hears_is_an_error() {
-    let mut client = End::client(plain(), 1, START);
-    let identify = |end: &mut End| end.endpoint.identify(Text::default(), START);
+fn announcing_a_name_without_a_peer_is_an_error() {
+    let mut client = TestEndpoint::client(unencrypted(), 1, START);
+    let identify = |end: &mut TestEndpoint| end.endpoint.announce_name(Text::default(), START);
     assert_eq!(identify(&mut client), Err(SendError::UnknownPeer(PeerId::HOST)), "not let in yet");
-    let mut client = puppet_client(plain());
+    let mut client = client_with_forged_host(unencrypted());
     assert_eq!(identify(&mut client), Ok(()));
     client.endpoint.leave(START);
     assert_eq!(identify(&mut client), Err(SendError::Leaving(PeerId::HOST)));
-    let mut host = End::host(plain());
+    let mut host = TestEndpoint::host(unencrypted());
     assert_eq!(identify(&mut host), Ok(()), "those who come later hear it");
     host.endpoint.leave(START);
     assert_eq!(identify(&mut host), Err(SendError::Leaving(PeerId::HOST)));
@@ -293,9 +298,9 @@ fn a_name_that_nobody_hears_is_an_error() {
 /// T-53: another nonce before the decision replaces the request, and that is all.
 #[test]
 fn another_nonce_before_the_decision_replaces_the_request() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
-    host.hear_from(address(1), &connect(2), START);
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
+    host.receive_from(address(1), &connect(2), START);
     assert!(host.events().iter().all(|(event, _)| matches!(event, Event::Request { .. })));
     assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
     assert_eq!(host.endpoint.peers().count(), 1);
@@ -304,13 +309,13 @@ fn another_nonce_before_the_decision_replaces_the_request() {
 /// T-53: several players share an IPv4 address; their ports tell them apart.
 #[test]
 fn several_players_share_an_address() {
-    let mut net = Net::joined(&plain(), 0);
+    let mut net = TestNet::joined(&unencrypted(), 0);
     let place = |port| SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), port);
     for (n, port) in [(0, 1000), (1, 1001), (2, 64_000)] {
-        net.clients.push(End::client_at(plain(), place(port), 5, net.now));
-        net.settle();
+        net.clients.push(TestEndpoint::client_at(unencrypted(), place(port), 5, net.now));
+        net.deliver_all();
         assert_eq!(net.host.endpoint.admit(place(port), net.now), Ok(PeerId(2 + n)));
-        net.settle();
+        net.deliver_all();
     }
     net.host.events();
     for n in 0..3_u8 {
@@ -318,7 +323,7 @@ fn several_players_share_an_address() {
         net.clients[usize::from(n)].send(PeerId::HOST, &[n], net.now);
         net.host.send(PeerId(2 + n), &[10 + n], net.now);
     }
-    net.settle();
+    net.deliver_all();
     let received = |peer, byte| (Event::Received { peer: PeerId(peer), reliable: true }, vec![byte]);
     assert_eq!(net.host.events(), [received(2, 0), received(3, 1), received(4, 2)]);
     for n in 0..3_u8 {
@@ -327,19 +332,19 @@ fn several_players_share_an_address() {
     net.clients[1].endpoint.leave(net.now);
     // What it said last is acknowledged after 20 ms (T-60), and its goodbye waits for that.
     net.run(net.now + Duration::from_millis(20));
-    assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);
+    assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
     assert_eq!(net.host.endpoint.peers().count(), 2);
 }
 
 /// T-51, T-69: game data that overtakes the connect reply is not lost: it is delivered after it.
 #[test]
 fn data_that_overtakes_the_connect_reply_is_delivered_after_it() {
-    let mut net = Net::joined(&plain(), 0);
-    net.clients.push(End::client(plain(), 1, START));
-    net.settle();
+    let mut net = TestNet::joined(&unencrypted(), 0);
+    net.clients.push(TestEndpoint::client(unencrypted(), 1, START));
+    net.deliver_all();
     net.host.endpoint.admit(address(1), START).expect("a free id");
     let words = ["ack control seq=0", "connect reply seq=0: you are peer 2"];
-    assert_eq!(net.host.says(START), words, "and it is lost");
+    assert_eq!(net.host.sent_texts(START), words, "and it is lost");
     net.host.send(PeerId(2), &pattern(1, 407), START);
     net.host.send(PeerId(2), &pattern(2, 900), START);
     let packets = net.host.flush(START);
@@ -352,29 +357,32 @@ fn data_that_overtakes_the_connect_reply_is_delivered_after_it() {
 
 /// T-51: who has no id may say connect, disconnect and ACKs, and nothing else.
 #[test]
-fn who_has_no_id_may_say_little() {
-    let mut host = End::host(plain());
+fn sender_without_id_may_only_connect_or_disconnect() {
+    let mut host = TestEndpoint::host(unencrypted());
     let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
     let mixed = [control(0, request), reliable(0, b"data"), identity(1, 0xFF, &[]), Message::Keepalive];
-    host.hear_from(address(1), &from_peer(0xFF, &mixed), START);
-    assert_eq!(host.says(START), [""; 0]);
+    host.receive_from(address(1), &from_peer(0xFF, &mixed), START);
+    assert_eq!(host.sent_texts(START), [""; 0]);
     let events: Vec<Event> = host.events().into_iter().map(|(event, _)| event).collect();
     assert!(matches!(events[..], [Event::Request { .. }]), "{events:?}");
     // It changes its mind before the decision.
-    host.hear_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), START);
-    assert_eq!(host.says(START), ["ack control seq=1"]);
+    host.receive_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), START);
+    assert_eq!(host.sent_texts(START), ["ack control seq=1"]);
     assert_eq!(host.endpoint.admit(address(1), START), Err(AdmitError::NoRequest(address(1))));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
 }
 
 /// T-58: a client listens to its host's address only.
 #[test]
-fn a_client_listens_to_its_host_only() {
-    let mut client = puppet_client(plain());
-    client.hear_from(address(7), &from_peer(1, &[boot(1, BootReason::KICKED, 2)]), START);
-    client.hear_from(HOST, &from_peer(3, &[boot(1, BootReason::KICKED, 2)]), START);
-    assert_eq!(client.left(), []);
+fn client_accepts_datagrams_only_from_its_host() {
+    let mut client = client_with_forged_host(unencrypted());
+    client.receive_from(address(7), &from_peer(1, &[boot(1, BootReason::KICKED, 2)]), START);
+    client.receive_from(HOST, &from_peer(3, &[boot(1, BootReason::KICKED, 2)]), START);
+    assert_eq!(client.left_peers(), []);
     let rejected = client.endpoint.rejected();
-    assert_eq!((rejected.count(Cause::WrongAddress), rejected.count(Cause::UnknownSender)), (1, 1));
+    assert_eq!(
+        (rejected.count(RejectCause::WrongAddress), rejected.count(RejectCause::UnknownSender)),
+        (1, 1)
+    );
     assert!(!client.endpoint.is_closed());
 }

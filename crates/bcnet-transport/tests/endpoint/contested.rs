@@ -1,77 +1,80 @@
 //! T-53, T-77: somebody asks to be let in at the address of a peer.
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
-use bcnet_transport::{Cause, Config, Engine, Event, Leave, Prove};
+use bcnet_transport::{Config, Engine, Event, LeaveReason, ProofPolicy, RejectCause};
 
-use crate::net::{
-    End, Net, START, ack, address, before, connect, disconnect, from_peer, identity, ms, plain, puppet, utf16,
+use crate::address_verification::{
+    OfferedId, ack_proof_config, acknowledge_offer, flood, joined_peers, request_offer, take_second_cookie,
 };
-use crate::proof::{Offer, ask, flood, joined, second, strict, thanks};
+use crate::net::{
+    START, TestEndpoint, TestNet, ack, address, before, connect, disconnect, from_peer,
+    host_with_forged_peer, identity, ms, unencrypted, utf16,
+};
 
 /// T-53: a forged request, with whatever nonce, changes nothing for a peer that is heard.
 #[test]
-fn a_peer_that_lives_is_not_replaced() {
-    let mut host = puppet(strict());
+fn active_peer_is_not_replaced() {
+    let mut host = host_with_forged_peer(ack_proof_config());
     for step in 0..600_u64 {
         let now = ms(100 * step);
         if step % 10 == 0 {
-            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), now);
+            host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), now);
         }
         host.send(PeerId(2), b"x", now);
-        let out = host.says(now);
+        let out = host.sent_texts(now);
         assert!(out.iter().any(|said| said.contains("data")), "{out:?}");
         let seq = u16::try_from(step).expect("small");
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
-        assert_eq!(ask(&mut host, 1, 1000 + u32::from(seq), now), None);
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
+        assert_eq!(request_offer(&mut host, 1, 1000 + u32::from(seq), now), None);
     }
-    assert_eq!(host.left(), []);
-    assert_eq!(host.endpoint.rejected().count(Cause::Impostor), 600);
+    assert_eq!(host.left_peers(), []);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::Impostor), 600);
 }
 
 /// T-53, T-77: a request at the address of an idle peer holds its messages up until it is heard, and no longer; a word
 /// without an id is no sign of life.
 #[test]
-fn an_idle_peer_is_asked_for_a_sign_of_life() {
-    let mut host = puppet(strict());
-    assert_eq!(ask(&mut host, 1, 99, before(ms(2000))), None);
-    let offer = ask(&mut host, 1, 99, ms(2000)).expect("an answer");
+fn contest_of_an_idle_peer_ends_when_it_sends() {
+    let mut host = host_with_forged_peer(ack_proof_config());
+    assert_eq!(request_offer(&mut host, 1, 99, before(ms(2000))), None);
+    let offer = request_offer(&mut host, 1, 99, ms(2000)).expect("an answer");
     assert_ne!(offer.0, PeerId(2));
     host.send(PeerId(2), b"for the old one", ms(2000));
-    host.hear_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), ms(2010));
+    host.receive_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), ms(2010));
     assert_eq!(host.timeline(ms(2010), ms(2039)), ["2.010 ack control seq=1"]);
     // A stock client acknowledges reply and cookie, whatever it thinks of them.
-    host.hear_from(address(1), &thanks(Offer(PeerId(2), offer.1)), ms(2040));
-    assert_eq!(host.says(ms(2040)), ["data seq=0 15 bytes"]);
-    assert_eq!(host.left(), []);
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(PeerId(2), offer.1)), ms(2040));
+    assert_eq!(host.sent_texts(ms(2040)), ["data seq=0 15 bytes"]);
+    assert_eq!(host.left_peers(), []);
     // The offer is withdrawn.
-    host.hear_from(address(1), &thanks(offer), ms(2050));
-    assert_eq!((host.left(), joined(&mut host)), (vec![], vec![]));
-    assert_eq!(ask(&mut host, 1, 100, ms(4039)), None, "for two seconds it is known to live");
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(2050));
+    assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]));
+    assert_eq!(request_offer(&mut host, 1, 100, ms(4039)), None, "for two seconds it is known to live");
 }
 
 /// T-53, T-77: a client that was started anew proves itself, and only then is the old peer gone.
 #[test]
-fn a_client_that_was_started_anew_takes_the_place_of_the_old() {
-    let mut net = Net::named(&strict(), 2);
+fn restarted_client_replaces_its_old_peer() {
+    let mut net = TestNet::joined_with_names(&ack_proof_config(), 2);
     net.run(ms(3000));
     net.host.send(PeerId(2), b"for the old one", net.now);
-    net.clients[0] = End::client_at(strict(), address(1), 99, net.now);
+    net.clients[0] = TestEndpoint::client_at(ack_proof_config(), address(1), 99, net.now);
     let request = net.clients[0].flush(net.now);
     net.deliver(&request[0]);
     let id = net.host.endpoint.challenge(address(1), net.now).expect("a free id");
-    assert_eq!(net.host.left(), [], "it has proved nothing yet");
+    assert_eq!(net.host.left_peers(), [], "it has proved nothing yet");
     let answer = net.host.flush(net.now);
     assert!(
         answer.iter().all(|packet| packet.data().iter().all(|(_, payload)| payload.is_empty())),
         "{answer:?}"
     );
     answer.iter().for_each(|packet| net.deliver(packet));
-    net.settle();
+    net.deliver_all();
     let mut events = net.host.events();
     events.retain(|(event, _)| !matches!(event, Event::Rejected { .. }));
-    let gone = Event::Left { peer: PeerId(2), reason: Leave::Replaced };
+    let gone = Event::Left { peer: PeerId(2), reason: LeaveReason::Replaced };
     assert_eq!(events, [(gone, vec![]), (Event::Joined { peer: id }, vec![])]);
-    assert_eq!(net.clients[1].left(), [(PeerId(2), Leave::Disconnected)]);
+    assert_eq!(net.clients[1].left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
     net.host.send(id, b"for the new one", net.now);
     net.run(ms(4000));
     assert_eq!(net.clients[0].received(), [b"for the new one"]);
@@ -79,21 +82,21 @@ fn a_client_that_was_started_anew_takes_the_place_of_the_old() {
 
 /// T-53, T-77: however long a peer was silent, a request alone does not remove it, nor does a proof that is not whole.
 #[test]
-fn a_silent_peer_gives_way_to_who_proves_itself() {
+fn verified_newcomer_replaces_an_idle_peer() {
     for at in [2000, 12_499, 12_500, 44_000] {
-        let mut host = puppet(strict());
+        let mut host = host_with_forged_peer(ack_proof_config());
         host.timeline(START, ms(at));
         host.events();
-        let Offer(id, first) = ask(&mut host, 1, 99, ms(at)).expect("an answer");
-        host.hear_from(address(1), &thanks(Offer(id, first)), ms(at + 100));
-        let lost = second(&mut host, address(1), ms(at + 100)).expect("an answer");
+        let OfferedId(id, first) = request_offer(&mut host, 1, 99, ms(at)).expect("an answer");
+        host.receive_from(address(1), &acknowledge_offer(OfferedId(id, first)), ms(at + 100));
+        let lost = take_second_cookie(&mut host, address(1), ms(at + 100)).expect("an answer");
         // A stock client says again what it has heard, and so asks for what it has not.
-        host.hear_from(address(1), &thanks(Offer(id, first)), ms(at + 700));
-        assert_eq!(second(&mut host, address(1), ms(at + 700)), Some(lost), "{at} ms");
-        assert_eq!((host.left(), joined(&mut host)), (vec![], vec![]), "{at} ms");
+        host.receive_from(address(1), &acknowledge_offer(OfferedId(id, first)), ms(at + 700));
+        assert_eq!(take_second_cookie(&mut host, address(1), ms(at + 700)), Some(lost), "{at} ms");
+        assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]), "{at} ms");
         let both = [ack(Channel::Game, first), ack(Channel::Game, lost)];
-        host.hear_from(address(1), &from_peer(id.0, &both), ms(at + 800));
-        assert_eq!(host.left(), [(PeerId(2), Leave::Replaced)], "{at} ms");
+        host.receive_from(address(1), &from_peer(id.0, &both), ms(at + 800));
+        assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Replaced)], "{at} ms");
         assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [id]);
     }
 }
@@ -101,120 +104,120 @@ fn a_silent_peer_gives_way_to_who_proves_itself() {
 /// T-77: who was answered has the time to prove itself. If nobody does, the old peer is sent what waits for it, and is what
 /// it was.
 #[test]
-fn a_contest_that_nobody_wins_ends() {
+fn contest_without_proof_expires() {
     for (asked, over) in [(3000, 18_500), (12_400, 18_500), (20_000, 26_000)] {
-        let mut host = puppet(strict());
+        let mut host = host_with_forged_peer(ack_proof_config());
         host.timeline(START, ms(asked));
         host.send(PeerId(2), b"x", ms(asked));
-        let offer = ask(&mut host, 1, 99, ms(asked)).expect("an answer");
+        let offer = request_offer(&mut host, 1, 99, ms(asked)).expect("an answer");
         assert_eq!(host.timeline(ms(asked), before(ms(over))), Vec::<String>::new());
         let said = host.timeline(before(ms(over)), ms(over));
         assert_eq!(said.first(), Some(&format!("{}.{:03} data seq=0 1 byte", over / 1000, over % 1000)));
-        host.hear_from(address(1), &thanks(offer), ms(over));
-        assert_eq!((host.left(), joined(&mut host)), (vec![], vec![]), "its offer is withdrawn");
+        host.receive_from(address(1), &acknowledge_offer(offer), ms(over));
+        assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]), "its offer is withdrawn");
     }
 }
 
 /// T-53, T-76: who acknowledges no cookie but speaks under its id replaces a peer only if that was silent for two and a half
 /// keepalives, and where ids are enough.
 #[test]
-fn a_silent_peer_gives_way_to_an_id_where_ids_are_enough() {
+fn id_proof_replaces_an_idle_peer() {
     for (prove, at, replaced) in [
-        (Prove::Auto, 12_499, false),
-        (Prove::Auto, 12_500, true),
-        (Prove::Ack, 14_000, false),
-        (Prove::Id, 12_499, false),
-        (Prove::Id, 12_500, true),
+        (ProofPolicy::Auto, 12_499, false),
+        (ProofPolicy::Auto, 12_500, true),
+        (ProofPolicy::Ack, 14_000, false),
+        (ProofPolicy::Id, 12_499, false),
+        (ProofPolicy::Id, 12_500, true),
     ] {
-        let mut host = puppet(Config { prove, ..plain() });
+        let mut host = host_with_forged_peer(Config { proof_policy: prove, ..unencrypted() });
         host.timeline(START, ms(3000));
-        let offer = ask(&mut host, 1, 99, ms(3000)).expect("an answer");
+        let offer = request_offer(&mut host, 1, 99, ms(3000)).expect("an answer");
         let name = utf16("Ann");
-        host.hear_from(address(1), &from_peer(offer.0.0, &[identity(1, offer.0.0, &name)]), ms(at));
-        assert_eq!(!host.left().is_empty(), replaced, "{prove:?} after {at} ms");
+        host.receive_from(address(1), &from_peer(offer.0.0, &[identity(1, offer.0.0, &name)]), ms(at));
+        assert_eq!(!host.left_peers().is_empty(), replaced, "{prove:?} after {at} ms");
     }
 }
 
 /// T-77: a cookie at the address of a peer cannot be found by trying, whatever is asked and guessed before the peer is heard:
 /// a few numbers for all requests together. What its own connection was sent is no guess.
 #[test]
-fn a_player_is_not_replaced_by_guesses() {
-    let mut host = puppet(strict());
+fn guessed_cookies_do_not_replace_a_peer() {
+    let mut host = host_with_forged_peer(ack_proof_config());
     let mut offers = 0;
     for round in 0..0x8000_u32 {
         let now = ms(2000 + u64::from(round) / 10);
-        host.hear_from(address(1), &connect(1000 + round), now);
+        host.receive_from(address(1), &connect(1000 + round), now);
         let Ok(id) = host.endpoint.challenge(address(1), now) else { continue };
         offers += 1;
         host.flush(now);
         for number in (0x4000 + round % 8..0xFFFF).step_by(8).take(512) {
             let number = u16::try_from(number).expect("a number");
-            host.hear_from(address(1), &from_peer(id.0, &[ack(Channel::Game, number)]), now);
+            host.receive_from(address(1), &from_peer(id.0, &[ack(Channel::Game, number)]), now);
         }
     }
-    assert_eq!((host.left(), offers), (vec![], 1));
+    assert_eq!((host.left_peers(), offers), (vec![], 1));
     // It is heard, and four numbers can be guessed two seconds later.
-    host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(6000));
-    assert_eq!(ask(&mut host, 1, 99, before(ms(8000))), None);
-    let Offer(id, number) = ask(&mut host, 1, 99, ms(8000)).expect("an answer");
+    host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(6000));
+    assert_eq!(request_offer(&mut host, 1, 99, before(ms(8000))), None);
+    let OfferedId(id, number) = request_offer(&mut host, 1, 99, ms(8000)).expect("an answer");
     for guess in 1..4 {
-        host.hear_from(address(1), &thanks(Offer(id, number ^ guess)), ms(8010));
+        host.receive_from(address(1), &acknowledge_offer(OfferedId(id, number ^ guess)), ms(8010));
     }
-    host.hear_from(address(1), &thanks(Offer(id, number)), ms(8020));
-    let lucky = second(&mut host, address(1), ms(8020)).expect("an answer");
-    host.hear_from(address(1), &thanks(Offer(id, lucky ^ 1)), ms(8030));
-    host.hear_from(address(1), &thanks(Offer(id, lucky)), ms(8040));
-    assert_eq!((host.left(), joined(&mut host)), (vec![], vec![]));
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(id, number)), ms(8020));
+    let lucky = take_second_cookie(&mut host, address(1), ms(8020)).expect("an answer");
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(id, lucky ^ 1)), ms(8030));
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(id, lucky)), ms(8040));
+    assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]));
 }
 
 /// T-77: who was started anew may still acknowledge what its former connection was sent last, up to numbers like cookies.
 #[test]
-fn what_the_former_connection_was_sent_is_no_guess() {
-    let mut host = puppet(strict());
+fn acks_of_the_old_connection_are_not_guesses() {
+    let mut host = host_with_forged_peer(ack_proof_config());
     for seq in 0..0x5000_u16 {
         host.send(PeerId(2), b"x", START);
         host.flush(START);
         if seq < 0x4FF0 {
-            host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), START);
+            host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), START);
         }
     }
     host.timeline(START, ms(3000));
     host.events();
-    let Offer(id, first) = ask(&mut host, 1, 99, ms(3000)).expect("an answer");
+    let OfferedId(id, first) = request_offer(&mut host, 1, 99, ms(3000)).expect("an answer");
     let mut words: Vec<Message<'_>> = (0x4FF0..0x5000).map(|seq| ack(Channel::Game, seq)).collect();
-    host.hear_from(address(1), &from_peer(id.0, &words), ms(3010));
+    host.receive_from(address(1), &from_peer(id.0, &words), ms(3010));
     words.push(ack(Channel::Game, first));
-    host.hear_from(address(1), &from_peer(id.0, &words), ms(3020));
-    let number = second(&mut host, address(1), ms(3020)).expect("an answer");
+    host.receive_from(address(1), &from_peer(id.0, &words), ms(3020));
+    let number = take_second_cookie(&mut host, address(1), ms(3020)).expect("an answer");
     words.push(ack(Channel::Game, number));
-    host.hear_from(address(1), &from_peer(id.0, &words), ms(3030));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Replaced)]);
+    host.receive_from(address(1), &from_peer(id.0, &words), ms(3030));
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Replaced)]);
 }
 
 /// T-76, T-77: a flood of other requests does not keep out who was started anew.
 #[test]
-fn an_offer_at_the_address_of_a_peer_is_not_washed_away() {
-    let mut host = puppet(strict());
-    let Offer(id, first) = ask(&mut host, 1, 99, ms(3000)).expect("an answer");
+fn offer_at_a_peer_address_is_not_evicted() {
+    let mut host = host_with_forged_peer(ack_proof_config());
+    let OfferedId(id, first) = request_offer(&mut host, 1, 99, ms(3000)).expect("an answer");
     flood(&mut host, 1, ms(3000));
     flood(&mut host, 2, ms(8000));
-    host.hear_from(address(1), &thanks(Offer(id, first)), ms(8500));
-    let number = second(&mut host, address(1), ms(8500)).expect("an answer");
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(id, first)), ms(8500));
+    let number = take_second_cookie(&mut host, address(1), ms(8500)).expect("an answer");
     flood(&mut host, 3, ms(8550));
-    host.hear_from(address(1), &thanks(Offer(id, number)), ms(8600));
-    assert_eq!(joined(&mut host), [id]);
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(id, number)), ms(8600));
+    assert_eq!(joined_peers(&mut host), [id]);
 }
 
 /// T-57, T-77: a request at the address of who is leaving does not end its last words. They wait, for a while or until it is
 /// heard: they are nothing for a game that was started anew. When that has joined nothing is left of the old.
 #[test]
-fn last_words_outlive_a_forged_request() {
+fn disconnect_notice_survives_a_forged_request() {
     let kicked = || {
-        let mut host = puppet(strict());
+        let mut host = host_with_forged_peer(ack_proof_config());
         host.timeline(START, ms(3000));
         host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(3000)).expect("it is there");
-        assert_eq!(host.says(ms(3000)), ["boot seq=1: peer 2, kicked"]);
-        let offer = ask(&mut host, 1, 99, ms(3100)).expect("an answer");
+        assert_eq!(host.sent_texts(ms(3000)), ["boot seq=1: peer 2, kicked"]);
+        let offer = request_offer(&mut host, 1, 99, ms(3100)).expect("an answer");
         assert_eq!(host.timeline(ms(3100), before(ms(9100))), Vec::<String>::new());
         (host, offer)
     };
@@ -223,61 +226,61 @@ fn last_words_outlive_a_forged_request() {
     assert!(again.iter().any(|line| line.ends_with("boot seq=1: peer 2, kicked")), "{again:?}");
     assert!(host.endpoint.is_closed(), "its time is over");
     let (mut host, offer) = kicked();
-    host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(9000));
-    assert_eq!(host.says(ms(9000)), ["boot seq=1: peer 2, kicked"]);
-    assert_eq!(ask(&mut host, 1, 100, ms(9010)), None, "it lives");
-    host.hear_from(address(1), &thanks(offer), ms(9050));
-    assert_eq!(joined(&mut host), [offer.0]);
+    host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(9000));
+    assert_eq!(host.sent_texts(ms(9000)), ["boot seq=1: peer 2, kicked"]);
+    assert_eq!(request_offer(&mut host, 1, 100, ms(9010)), None, "it lives");
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(9050));
+    assert_eq!(joined_peers(&mut host), [offer.0]);
     let said = host.timeline(ms(9050), ms(30_000));
     assert!(!said.iter().any(|line| line.contains("boot")), "{said:?}");
 }
 
 /// T-51, T-57: who has said goodbye, and was answered, comes back at once.
 #[test]
-fn who_has_left_comes_back_at_once() {
-    let mut host = puppet(strict());
-    host.hear_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(3000));
-    assert_eq!(host.says(ms(3000)), ["ack control seq=1"]);
-    let offer = ask(&mut host, 1, 99, ms(3010)).expect("an answer");
+fn client_can_rejoin_right_after_leaving() {
+    let mut host = host_with_forged_peer(ack_proof_config());
+    host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(3000));
+    assert_eq!(host.sent_texts(ms(3000)), ["ack control seq=1"]);
+    let offer = request_offer(&mut host, 1, 99, ms(3010)).expect("an answer");
     // Its goodbye was repeated before it heard that.
-    host.hear_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(3020));
-    assert_eq!(host.says(ms(3020)), ["ack control seq=1"]);
-    host.hear_from(address(1), &thanks(offer), ms(3030));
-    assert_eq!(joined(&mut host), [offer.0]);
+    host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(3020));
+    assert_eq!(host.sent_texts(ms(3020)), ["ack control seq=1"]);
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(3030));
+    assert_eq!(joined_peers(&mut host), [offer.0]);
 }
 
 /// S-11, T-53: a wrong password changes nothing for the peer at that address.
 #[test]
-fn a_refused_request_leaves_the_peer_at_its_address_alone() {
-    let mut host = puppet(strict());
+fn refused_request_does_not_affect_the_peer_there() {
+    let mut host = host_with_forged_peer(ack_proof_config());
     host.send(PeerId(2), b"x", ms(3000));
-    host.hear_from(address(1), &connect(99), ms(3000));
+    host.receive_from(address(1), &connect(99), ms(3000));
     assert_eq!(host.endpoint.refuse(address(1), BootReason::WRONG_PASSWORD, ms(3000)), Ok(()));
-    let said = host.says(ms(3000));
+    let said = host.sent_texts(ms(3000));
     assert!(said.contains(&"data seq=0 1 byte".to_owned()), "{said:?}");
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
 }
 
 /// T-77: what is queued while a peer is contested, booted or gone, does no harm.
 #[test]
-fn a_contested_peer_can_leave_be_booted_and_fall_silent() {
+fn contested_peer_can_leave_be_booted_or_time_out() {
     let contested = || {
-        let mut host = puppet(strict());
-        assert!(ask(&mut host, 1, 99, ms(3000)).is_some());
+        let mut host = host_with_forged_peer(ack_proof_config());
+        assert!(request_offer(&mut host, 1, 99, ms(3000)).is_some());
         host
     };
     let mut host = contested();
     assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(3100)), Ok(()));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Booted(BootReason::KICKED))]);
-    assert_eq!(host.says(ms(3100)), ["boot seq=1: peer 2, kicked"]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Booted(BootReason::KICKED))]);
+    assert_eq!(host.sent_texts(ms(3100)), ["boot seq=1: peer 2, kicked"]);
     let mut host = contested();
     host.endpoint.leave(ms(3100));
-    assert_eq!(host.says(ms(3100)).len(), 1, "its goodbye");
+    assert_eq!(host.sent_texts(ms(3100)).len(), 1, "its goodbye");
     let mut host = contested();
     host.timeline(ms(3000), ms(44_999));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     host.timeline(ms(44_999), ms(45_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Silent)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Silent)]);
     host.timeline(ms(45_000), ms(60_000));
     assert!(host.endpoint.is_closed());
     assert_eq!(host.endpoint.next_timeout(), None);

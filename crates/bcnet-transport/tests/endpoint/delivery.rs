@@ -3,25 +3,25 @@
 use std::collections::VecDeque;
 
 use bcnet_transport::wire::{Channel, Message, PeerId, Seq, Text};
-use bcnet_transport::{Cause, Config, Engine, Event, Quality};
+use bcnet_transport::{Config, DeliveryMode, Engine, Event, RejectCause};
 
 use crate::net::{
-    Dice, Net, Packet, START, ack, ack_part, address, from_peer, ms, part, pattern, plain, puppet, reliable,
-    said, unreliable, utf16,
+    START, SentDatagram, TestNet, TestRng, ack, ack_fragment, address, all_message_texts, fragment,
+    from_peer, host_with_forged_peer, ms, pattern, reliable, unencrypted, unreliable, utf16,
 };
 
 /// T-66: ACKs, then what was lost, then control messages, urgent data and other data.
 #[test]
-fn a_datagram_is_filled_in_the_order_of_the_rule() {
-    let mut host = puppet(plain());
+fn datagram_is_filled_in_priority_order() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"lost", START);
-    assert_eq!(host.says(START), ["data seq=0 4 bytes"]);
+    assert_eq!(host.sent_texts(START), ["data seq=0 4 bytes"]);
     host.send(PeerId(2), b"other", ms(48));
-    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(48));
-    host.send_as(PeerId(2), b"urgent", Quality::Urgent, ms(48));
+    host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, ms(48));
+    host.send_as(PeerId(2), b"urgent", DeliveryMode::Urgent, ms(48));
     let name = utf16("n");
-    host.endpoint.identify(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("a peer hears");
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(48));
+    host.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("a peer hears");
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(48));
     let packets = host.flush(ms(48));
     assert_eq!(packets.len(), 1);
     let words = [
@@ -33,37 +33,38 @@ fn a_datagram_is_filled_in_the_order_of_the_rule() {
         "data seq=1 5 bytes",
         "data unreliable 5 bytes",
     ];
-    assert_eq!(packets[0].said(), words);
+    assert_eq!(packets[0].message_texts(), words);
 }
 
 /// T-66: messages of one kind leave in the order of queueing; reliable and unreliable ones are one kind.
 #[test]
-fn within_a_kind_the_first_queued_is_the_first_sent() {
-    let mut host = puppet(plain());
+fn messages_of_one_priority_are_sent_in_fifo_order() {
+    let mut host = host_with_forged_peer(unencrypted());
     for (byte, quality) in [
-        (0, Quality::Reliable),
-        (1, Quality::Unreliable),
-        (2, Quality::Urgent),
-        (3, Quality::Reliable),
-        (4, Quality::Urgent),
-        (5, Quality::Unreliable),
-        (6, Quality::Unreliable),
-        (7, Quality::Reliable),
-        (8, Quality::Urgent),
+        (0, DeliveryMode::Reliable),
+        (1, DeliveryMode::Unreliable),
+        (2, DeliveryMode::Urgent),
+        (3, DeliveryMode::Reliable),
+        (4, DeliveryMode::Urgent),
+        (5, DeliveryMode::Unreliable),
+        (6, DeliveryMode::Unreliable),
+        (7, DeliveryMode::Reliable),
+        (8, DeliveryMode::Urgent),
     ] {
         host.send_as(PeerId(2), &[byte], quality, START);
     }
-    let sent: Vec<u8> = host.flush(START).iter().flat_map(Packet::data).map(|(_, bytes)| bytes[0]).collect();
+    let sent: Vec<u8> =
+        host.flush(START).iter().flat_map(SentDatagram::data).map(|(_, bytes)| bytes[0]).collect();
     assert_eq!(sent, [2, 4, 8, 0, 1, 3, 5, 6, 7]);
 }
 
 /// T-66, T-67: an urgent message that is split goes ahead as a whole, its parts in order.
 #[test]
-fn urgent_split_messages_go_ahead_with_their_parts_in_order() {
-    let mut host = puppet(plain());
+fn urgent_split_message_goes_first_with_fragments_in_order() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), &pattern(0, 1000), START);
-    host.send_as(PeerId(2), &pattern(1, 900), Quality::Urgent, START);
-    host.send_as(PeerId(2), b"urgent", Quality::Urgent, START);
+    host.send_as(PeerId(2), &pattern(1, 900), DeliveryMode::Urgent, START);
+    host.send_as(PeerId(2), b"urgent", DeliveryMode::Urgent, START);
     let words = [
         "data seq=1 part=0/3 405 bytes",
         "data seq=1 part=1 406 bytes",
@@ -73,67 +74,67 @@ fn urgent_split_messages_go_ahead_with_their_parts_in_order() {
         "data seq=0 part=1 406 bytes",
         "data seq=0 part=2 189 bytes",
     ];
-    assert_eq!(said(&host.flush(START)), words);
+    assert_eq!(all_message_texts(&host.flush(START)), words);
 }
 
 /// T-66: an urgent message that is split overtakes a message whose first parts are under way.
 #[test]
-fn an_urgent_message_overtakes_what_waits_for_the_budget() {
-    let mut host = puppet(Config { first_budget: 1024, ..plain() });
+fn urgent_message_overtakes_window_blocked_messages() {
+    let mut host = host_with_forged_peer(Config { initial_window: 1024, ..unencrypted() });
     host.send(PeerId(2), &pattern(0, 4000), START);
     assert_eq!(host.flush(START).len(), 2);
-    host.send_as(PeerId(2), b"urgent", Quality::Urgent, START);
-    assert_eq!(host.says(START), ["data seq=1 6 bytes"]);
-    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 0), ack(Channel::Game, 1)]), START);
-    assert_eq!(host.says(START)[0], "data seq=0 part=2 406 bytes");
+    host.send_as(PeerId(2), b"urgent", DeliveryMode::Urgent, START);
+    assert_eq!(host.sent_texts(START), ["data seq=1 6 bytes"]);
+    host.receive_from(address(1), &from_peer(2, &[ack_fragment(0, 0), ack(Channel::Game, 1)]), START);
+    assert_eq!(host.sent_texts(START)[0], "data seq=0 part=2 406 bytes");
 }
 
 /// T-66: what does not fit waits for the next datagram, and one flush sends as many as it takes.
 #[test]
-fn a_flush_sends_as_many_datagrams_as_it_takes() {
-    let mut host = puppet(plain());
+fn flush_sends_all_queued_messages() {
+    let mut host = host_with_forged_peer(unencrypted());
     for seq in 0..10 {
         host.send(PeerId(2), &pattern(seq, 200), START);
     }
     let packets = host.flush(START);
     assert_eq!(packets.iter().map(|packet| packet.bytes.len()).collect::<Vec<_>>(), [412; 5]);
     let order =
-        packets.iter().flat_map(Packet::data).map(|(delivery, _)| delivery.seq().expect("a number").0);
+        packets.iter().flat_map(SentDatagram::data).map(|(delivery, _)| delivery.seq().expect("a number").0);
     assert!(order.eq(0..10));
 }
 
 /// T-60: a datagram of nothing but ACKs has at most 16, one with data as many as fit.
 #[test]
-fn a_datagram_of_acks_alone_has_at_most_16() {
-    let mut host = puppet(plain());
+fn ack_only_datagram_has_a_maximum_of_16_acks() {
+    let mut host = host_with_forged_peer(unencrypted());
     let messages: Vec<Message<'_>> = (0..40).map(|seq| reliable(seq, b"x")).collect();
-    host.hear_from(address(1), &from_peer(2, &messages), START);
-    let sizes: Vec<usize> = host.flush(START).iter().map(|packet| packet.said().len()).collect();
+    host.receive_from(address(1), &from_peer(2, &messages), START);
+    let sizes: Vec<usize> = host.flush(START).iter().map(|packet| packet.message_texts().len()).collect();
     assert_eq!(sizes, [16, 16, 8]);
     let messages: Vec<Message<'_>> = (40..80).map(|seq| reliable(seq, b"x")).collect();
-    host.hear_from(address(1), &from_peer(2, &messages), ms(100));
+    host.receive_from(address(1), &from_peer(2, &messages), ms(100));
     host.send(PeerId(2), b"company", ms(100));
-    let sizes: Vec<usize> = host.flush(ms(100)).iter().map(|packet| packet.said().len()).collect();
+    let sizes: Vec<usize> = host.flush(ms(100)).iter().map(|packet| packet.message_texts().len()).collect();
     assert_eq!(sizes, [41]);
 }
 
 /// T-70: an unreliable message is delivered when it arrives, whatever is missing before it, and each time it arrives.
 #[test]
-fn unreliable_messages_are_not_held_by_gaps() {
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &from_peer(2, &[reliable(3, b"later"), unreliable(b"now")]), START);
+fn gaps_do_not_block_unreliable_messages() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &from_peer(2, &[reliable(3, b"later"), unreliable(b"now")]), START);
     assert_eq!(host.received(), [b"now"]);
-    host.hear_from(address(1), &from_peer(2, &[unreliable(b"")]), START);
+    host.receive_from(address(1), &from_peer(2, &[unreliable(b"")]), START);
     assert_eq!(host.received(), [b""]);
-    assert_eq!(host.says(START), ["ack game seq=3"], "and nothing acknowledges it");
+    assert_eq!(host.sent_texts(START), ["ack game seq=3"], "and nothing acknowledges it");
 }
 
 /// T-70: unreliable messages are sent once; nobody waits for their ACK.
 #[test]
 fn unreliable_messages_are_sent_once() {
-    let mut host = puppet(plain());
-    host.send_as(PeerId(2), b"", Quality::Unreliable, START);
-    host.send_as(PeerId(2), &pattern(0, 409), Quality::Unreliable, START);
+    let mut host = host_with_forged_peer(unencrypted());
+    host.send_as(PeerId(2), b"", DeliveryMode::Unreliable, START);
+    host.send_as(PeerId(2), &pattern(0, 409), DeliveryMode::Unreliable, START);
     let sent = ["0.000 data unreliable 0 bytes", "0.000 data unreliable 409 bytes"];
     assert_eq!(host.timeline(START, ms(4999)), sent);
     assert_eq!(host.snapshot(PeerId(2), ms(4999)).queued_bytes, 0);
@@ -142,32 +143,32 @@ fn unreliable_messages_are_sent_once() {
 /// T-69: an empty payload is a message like any other.
 #[test]
 fn an_empty_payload_is_legal() {
-    let mut net = Net::joined(&plain(), 1);
-    for quality in [Quality::Reliable, Quality::Urgent, Quality::Unreliable] {
+    let mut net = TestNet::joined(&unencrypted(), 1);
+    for quality in [DeliveryMode::Reliable, DeliveryMode::Urgent, DeliveryMode::Unreliable] {
         net.host.send_as(PeerId(2), b"", quality, net.now);
     }
-    net.settle();
+    net.deliver_all();
     assert_eq!(net.clients[0].received(), [b""; 3]);
 }
 
 /// T-69: each message is delivered once however often it arrives.
 #[test]
 fn duplicated_messages_are_delivered_once() {
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     for seq in [0, 0, 2, 2, 1, 2, 1, 0, 3, 2] {
         let payload = [u8::try_from(seq).expect("small")];
-        host.hear_from(address(1), &from_peer(2, &[reliable(seq, &payload)]), START);
-        host.hear_from(address(1), &from_peer(2, &[reliable(seq, &payload)]), START);
+        host.receive_from(address(1), &from_peer(2, &[reliable(seq, &payload)]), START);
+        host.receive_from(address(1), &from_peer(2, &[reliable(seq, &payload)]), START);
     }
     assert_eq!(host.received(), [[0], [1], [2], [3]]);
     assert_eq!(host.counters(PeerId(2)).duplicates, 16);
-    assert_eq!(said(&host.flush(START)).len(), 20, "each of the twenty is acknowledged");
+    assert_eq!(all_message_texts(&host.flush(START)).len(), 20, "each of the twenty is acknowledged");
 }
 
 /// T-69: messages that arrive in reverse are delivered in order, all when the first is there.
 #[test]
 fn reversed_messages_are_delivered_in_order() {
-    let mut net = Net::joined(&plain(), 1);
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let payloads: Vec<Vec<u8>> = (0..100).map(|n| pattern(n, 10 * n)).collect();
     payloads.iter().for_each(|payload| net.host.send(PeerId(2), payload, net.now));
     let mut packets = net.host.flush(net.now);
@@ -176,24 +177,24 @@ fn reversed_messages_are_delivered_in_order() {
     others.iter().for_each(|packet| net.deliver(packet));
     assert_eq!(net.clients[0].received(), [[0; 0]; 0]);
     net.deliver(first);
-    net.settle();
+    net.deliver_all();
     assert_eq!(net.clients[0].received(), payloads);
 }
 
 /// T-69: whatever is lost, repeated and swapped, all arrives once and in order, in both directions.
 #[test]
-fn all_arrives_once_and_in_order_on_a_bad_link() {
+fn messages_arrive_once_and_in_order_on_a_bad_link() {
     for seed in 1..=20 {
-        let mut dice = Dice(seed * 0x9E37_79B9);
-        let mut net = Net::joined(&plain(), 1);
+        let mut dice = TestRng(seed * 0x9E37_79B9);
+        let mut net = TestNet::joined(&unencrypted(), 1);
         let mut expected = [Vec::new(), Vec::new()];
-        let mut wire: VecDeque<Packet> = VecDeque::new();
+        let mut wire: VecDeque<SentDatagram> = VecDeque::new();
         for tick in 0..2000_u64 {
             net.now = ms(10 * tick);
             if tick < 400 {
                 let len =
                     usize::try_from(dice.below(if tick % 40 == 0 { 3000 } else { 100 })).expect("small");
-                let quality = if dice.below(8) == 0 { Quality::Urgent } else { Quality::Reliable };
+                let quality = if dice.below(8) == 0 { DeliveryMode::Urgent } else { DeliveryMode::Reliable };
                 let payload = pattern(usize::try_from(tick).expect("small"), len);
                 net.host.send_as(PeerId(2), &payload, quality, net.now);
                 expected[0].push(payload.clone());
@@ -226,8 +227,8 @@ fn all_arrives_once_and_in_order_on_a_bad_link() {
 /// T-24, T-69: more than 65,536 messages: the numbers wrap and nothing is lost, repeated or swapped.
 #[test]
 fn sequence_numbers_wrap() {
-    let mut dice = Dice(7);
-    let mut net = Net::joined(&plain(), 1);
+    let mut dice = TestRng(7);
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let (mut sent, mut received) = (0_u32, 0_u32);
     for tick in 0..4000_u64 {
         net.now = ms(10 * tick);
@@ -249,29 +250,29 @@ fn sequence_numbers_wrap() {
     net.run(ms(45_000));
     assert_eq!(usize::try_from(sent - received).expect("fits"), net.clients[0].received().len());
     assert!(sent > 70_000);
-    let window = &net.clients[0].snapshot(PeerId::HOST, net.now).receiving[1];
+    let window = &net.clients[0].snapshot(PeerId::HOST, net.now).inboxes[1];
     assert_eq!(window.expected, Seq(u16::try_from(sent % 65_536).expect("small")));
 }
 
 /// T-69: the window is 0x3FFF ahead of what is expected, wherever that is; what is behind is a duplicate. All is
 /// acknowledged.
 #[test]
-fn the_window_is_0x3fff_ahead_and_wraps() {
+fn receive_window_is_0x3fff_ahead_and_wraps() {
     for start in [0_u16, 1, 0x8000, 0xFFFE] {
-        let mut host = puppet(plain());
+        let mut host = host_with_forged_peer(unencrypted());
         let all: Vec<u16> = (0..start).collect();
         for chunk in all.chunks(200) {
             let messages: Vec<Message<'_>> = chunk.iter().map(|seq| reliable(*seq, b"")).collect();
-            host.hear_from(address(1), &from_peer(2, &messages), START);
+            host.receive_from(address(1), &from_peer(2, &messages), START);
             host.flush(START);
             host.events();
         }
         let mut answer = |ahead: u16| {
             let seq = start.wrapping_add(ahead);
-            host.hear_from(address(1), &from_peer(2, &[reliable(seq, b"x")]), START);
+            host.receive_from(address(1), &from_peer(2, &[reliable(seq, b"x")]), START);
             (
-                host.says(START) == [format!("ack game seq={seq}")],
-                host.rejected_from(PeerId(2), Cause::Window),
+                host.sent_texts(START) == [format!("ack game seq={seq}")],
+                host.rejected_from(PeerId(2), RejectCause::Window),
             )
         };
         assert_eq!(answer(0x4000), (true, 1), "start {start}");
@@ -280,15 +281,15 @@ fn the_window_is_0x3fff_ahead_and_wraps() {
         assert_eq!(answer(0x8000), (true, 2), "start {start}");
         assert_eq!(answer(0xFFFF), (true, 2), "start {start}");
         assert_eq!(host.received(), [[0; 0]; 0]);
-        host.hear_from(address(1), &from_peer(2, &[reliable(start, b"now")]), START);
+        host.receive_from(address(1), &from_peer(2, &[reliable(start, b"now")]), START);
         assert_eq!(host.received(), [b"now"]);
     }
 }
 
 /// T-60, T-62: an ACK for what was never sent, or was acknowledged before, does nothing and is counted.
 #[test]
-fn an_ack_for_what_was_never_sent_is_useless() {
-    let mut host = puppet(plain());
+fn ack_of_an_unsent_message_is_counted_as_useless() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"one", START);
     host.flush(START);
     host.send(PeerId(2), b"not sent yet", START);
@@ -298,39 +299,39 @@ fn an_ack_for_what_was_never_sent_is_useless() {
         ack(Channel::Game, 0xFFFF),
         ack(Channel::Control, 0),
         ack(Channel::Control, 1),
-        ack_part(0, 0),
-        ack_part(1, 7),
+        ack_fragment(0, 0),
+        ack_fragment(1, 7),
     ];
-    host.hear_from(address(1), &from_peer(2, &useless), START);
+    host.receive_from(address(1), &from_peer(2, &useless), START);
     assert_eq!(host.counters(PeerId(2)).acks_useless, 7);
-    assert_eq!(host.says(START), ["data seq=1 12 bytes"]);
+    assert_eq!(host.sent_texts(START), ["data seq=1 12 bytes"]);
     assert_eq!(host.snapshot(PeerId(2), START).unacknowledged.len(), 2);
     let useful = from_peer(2, &[ack(Channel::Game, 1), ack(Channel::Game, 0)]);
-    host.hear_from(address(1), &useful, START);
+    host.receive_from(address(1), &useful, START);
     assert_eq!(host.counters(PeerId(2)).acks_useless, 7);
     assert_eq!(host.snapshot(PeerId(2), START).queued_bytes, 0);
-    host.hear_from(address(1), &useful, START);
+    host.receive_from(address(1), &useful, START);
     assert_eq!(host.counters(PeerId(2)).acks_useless, 9);
 }
 
 /// T-60: ACKs are not acknowledged, nor are keepalives.
 #[test]
-fn nothing_answers_an_ack_or_a_keepalive() {
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0), Message::Keepalive]), START);
+fn acks_and_keepalives_are_not_acknowledged() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0), Message::Keepalive]), START);
     assert_eq!(host.timeline(START, ms(4999)), [""; 0]);
     assert_eq!(host.events(), []);
 }
 
 /// T-51: messages go to the peer that they are for, and are told with its id.
 #[test]
-fn messages_reach_the_peer_they_are_for() {
-    let mut net = Net::joined(&plain(), 5);
+fn messages_reach_the_addressed_peer() {
+    let mut net = TestNet::joined(&unencrypted(), 5);
     for n in 0..5_u8 {
         net.host.send(PeerId(2 + n), &[n], net.now);
         net.clients[usize::from(n)].send(PeerId::HOST, &[n], net.now);
     }
-    net.settle();
+    net.deliver_all();
     for n in 0..5_u8 {
         assert_eq!(
             net.clients[usize::from(n)].events(),
@@ -344,28 +345,28 @@ fn messages_reach_the_peer_they_are_for() {
 
 /// T-63, T-66: what may be sent waits for what must not be sent yet. Then there is nothing to send, and polling ends.
 #[test]
-fn polling_ends_if_something_waits_behind_a_message_without_budget() {
-    let mut host = puppet(Config { first_budget: 500, ..plain() });
+fn polling_ends_when_the_window_blocks_the_queue() {
+    let mut host = host_with_forged_peer(Config { initial_window: 500, ..unencrypted() });
     host.send(PeerId(2), &[1; 400], START);
-    assert_eq!(host.says(START), ["data seq=0 400 bytes"]);
+    assert_eq!(host.sent_texts(START), ["data seq=0 400 bytes"]);
     host.send(PeerId(2), &[2; 200], START);
-    host.send_as(PeerId(2), b"loose", Quality::Unreliable, START);
-    assert_eq!(host.says(START), [""; 0]);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
-    assert_eq!(host.says(START), ["data seq=1 200 bytes", "data unreliable 5 bytes"]);
+    host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, START);
+    assert_eq!(host.sent_texts(START), [""; 0]);
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
+    assert_eq!(host.sent_texts(START), ["data seq=1 200 bytes", "data unreliable 5 bytes"]);
 }
 
 /// What is told of a payload says whether it came reliably, whichever way it took.
 #[test]
-fn a_payload_is_told_with_how_it_came() {
-    let mut host = puppet(plain());
+fn received_event_reports_reliability() {
+    let mut host = host_with_forged_peer(unencrypted());
     for messages in [
         &[reliable(0, b"alone")][..],
         &[unreliable(b"alone")],
         &[reliable(1, b"a"), unreliable(b"b"), reliable(3, b"d"), reliable(2, b"c")],
-        &[part(4, 1, 2, b"f"), part(4, 0, 2, b"e")],
+        &[fragment(4, 1, 2, b"f"), fragment(4, 0, 2, b"e")],
     ] {
-        host.hear_from(address(1), &from_peer(2, messages), START);
+        host.receive_from(address(1), &from_peer(2, messages), START);
     }
     let told = host.events().into_iter().map(|(event, payload)| match event {
         Event::Received { peer: PeerId(2), reliable } => (payload, reliable),

@@ -2,34 +2,43 @@
 
 use std::time::Duration;
 
-use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, Queues, Seq, Text};
-use bcnet_transport::{Cause, Engine, Leave, Quality, Receiving, Unacknowledged};
+use bcnet_transport::wire::{BootReason, Channel, Kind, Message, MessageId, PeerId, PeerQueues, Seq, Text};
+use bcnet_transport::{DeliveryMode, Engine, InboxSnapshot, LeaveReason, RejectCause, Unacknowledged};
 
 use crate::net::{
-    End, Net, START, ack, address, connect, from_peer, identity, measured, ms, part, pattern, plain, puppet,
-    reliable, unreliable,
+    START, TestEndpoint, TestNet, ack, address, connect, fragment, from_peer, host_with_forged_peer,
+    host_with_measured_rtt, identity, ms, pattern, reliable, unencrypted, unreliable,
 };
 
 /// T-60, T-61: the dump at the start of a join, as the original's.
 #[test]
-fn a_snapshot_reads_like_the_dumps_of_the_original() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
+fn snapshot_displays_like_original_queue_dumps() {
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
     host.endpoint.admit(address(1), START).expect("a free id");
     host.flush(START);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0), ack(Channel::Control, 0)]), START);
+    host.receive_from(
+        address(1),
+        &from_peer(2, &[ack(Channel::Control, 0), ack(Channel::Control, 0)]),
+        START,
+    );
     for seq in 0..2 {
         host.send(PeerId(2), b"x", ms(100));
         host.flush(ms(100));
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), ms(600 + u64::from(seq)));
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), ms(600 + u64::from(seq)));
     }
     host.send(PeerId(2), b"x", ms(700));
     host.flush(ms(700));
-    let arrived =
-        [identity(1, 2, &[]), reliable(0, b""), reliable(1, b""), part(2, 0, 2, b""), part(2, 1, 2, b"")];
-    host.hear_from(address(1), &from_peer(2, &arrived), ms(700));
+    let arrived = [
+        identity(1, 2, &[]),
+        reliable(0, b""),
+        reliable(1, b""),
+        fragment(2, 0, 2, b""),
+        fragment(2, 1, 2, b""),
+    ];
+    host.receive_from(address(1), &from_peer(2, &arrived), ms(700));
     let snapshot = host.snapshot(PeerId(2), ms(700));
-    let interval = snapshot.timeout.as_secs_f32();
+    let interval = snapshot.rto.as_secs_f32();
     let dump = format!(
         "peer=2 retxQ=1 ackOutQ=5
   retx[0] seq=0x0002 frag=0 rel=1 retx=0 intv={interval:.2}
@@ -39,14 +48,14 @@ fn a_snapshot_reads_like_the_dumps_of_the_original() {
   ack[3] seq=0x0002 frag=1 idx=0 below32=0 retx=0
   ack[4] seq=0x0002 frag=1 idx=1 below32=0 retx=0"
     );
-    assert_eq!(Queues::from(&snapshot).to_string(), dump);
+    assert_eq!(PeerQueues::from(&snapshot).to_string(), dump);
 }
 
 /// T-61: before a round trip is known the interval is 1.00, as in the original's dumps; parts tell their index.
 #[test]
-fn an_interval_is_one_second_before_a_round_trip_is_known() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
+fn interval_is_one_second_before_the_first_rtt_sample() {
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
     host.endpoint.admit(address(1), START).expect("a free id");
     host.send(PeerId(2), &pattern(0, 500), START);
     host.flush(START);
@@ -55,66 +64,72 @@ fn an_interval_is_one_second_before_a_round_trip_is_known() {
   retx[0] seq=0x0000 frag=0 rel=1 retx=1 intv=1.00
   retx[1] seq=0x0000 frag=1 idx=0 rel=1 retx=1 intv=1.00
   retx[2] seq=0x0000 frag=1 idx=1 rel=1 retx=1 intv=1.00";
-    assert_eq!(Queues::from(&host.snapshot(PeerId(2), ms(1000))).to_string(), dump);
+    assert_eq!(PeerQueues::from(&host.snapshot(PeerId(2), ms(1000))).to_string(), dump);
 }
 
 /// T-60, T-68, T-69: a snapshot holds every queue.
 #[test]
-fn a_snapshot_holds_every_queue() {
-    let mut host = measured();
+fn snapshot_contains_every_queue() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), b"sent", ms(200));
     host.flush(ms(200));
     host.send(PeerId(2), b"fresh", ms(240));
-    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(240));
-    let arrived = [reliable(0, b"first"), part(1, 1, 3, b"part"), reliable(3, b"ahead"), part(4, 0, 2, b"")];
-    host.hear_from(address(1), &from_peer(2, &arrived), ms(240));
+    host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, ms(240));
+    let arrived =
+        [reliable(0, b"first"), fragment(1, 1, 3, b"part"), reliable(3, b"ahead"), fragment(4, 0, 2, b"")];
+    host.receive_from(address(1), &from_peer(2, &arrived), ms(240));
     let snapshot = host.snapshot(PeerId(2), ms(250));
     assert_eq!(snapshot.peer, PeerId(2));
-    let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), part };
-    assert_eq!(snapshot.acks, [id(0, None), id(1, Some(1)), id(3, None), id(4, Some(0))]);
+    let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), fragment: part };
+    assert_eq!(snapshot.pending_acks, [id(0, None), id(1, Some(1)), id(3, None), id(4, Some(0))]);
     let [age, interval] = [50, 300].map(Duration::from_millis);
     let waits = Unacknowledged { id: id(0, None), sends: 1, age, interval };
     assert_eq!(snapshot.unacknowledged, [waits]);
-    assert_eq!((snapshot.fresh, snapshot.queued_bytes, snapshot.in_flight), (2, 9 + 10 + 8, 9));
-    let [control, game] = &snapshot.receiving;
-    let none =
-        Receiving { channel: Channel::Control, expected: Seq(1), held: 0, held_bytes: 0, sets: vec![] };
+    assert_eq!((snapshot.unsent, snapshot.queued_bytes, snapshot.in_flight), (2, 9 + 10 + 8, 9));
+    let [control, game] = &snapshot.inboxes;
+    let none = InboxSnapshot {
+        channel: Channel::Control,
+        expected: Seq(1),
+        out_of_order: 0,
+        out_of_order_bytes: 0,
+        reassemblies: vec![],
+    };
     assert_eq!(*control, none);
-    assert_eq!((game.channel, game.expected, game.held), (Channel::Game, Seq(1), 3));
-    assert_eq!(game.sets, [(Seq(1), 1, None), (Seq(4), 1, Some(2))]);
-    assert!(game.held_bytes > 0);
-    assert_eq!(snapshot.round_trip, Some(Duration::from_millis(100)));
-    assert_eq!(snapshot.timeout, Duration::from_millis(300));
-    assert_eq!(snapshot.budget, 40 * 512);
-    assert_eq!(snapshot.silent_for, Duration::from_millis(10));
+    assert_eq!((game.channel, game.expected, game.out_of_order), (Channel::Game, Seq(1), 3));
+    assert_eq!(game.reassemblies, [(Seq(1), 1, None), (Seq(4), 1, Some(2))]);
+    assert!(game.out_of_order_bytes > 0);
+    assert_eq!(snapshot.rtt, Some(Duration::from_millis(100)));
+    assert_eq!(snapshot.rto, Duration::from_millis(300));
+    assert_eq!(snapshot.congestion_window, 40 * 512);
+    assert_eq!(snapshot.idle_for, Duration::from_millis(10));
 }
 
 /// T-62: the interval of a message that was sent often is longer than the timeout of the others.
 #[test]
-fn a_snapshot_tells_the_interval_of_each_message() {
-    let mut host = measured();
+fn snapshot_reports_the_interval_of_each_message() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), b"never answered", ms(200));
     let mut intervals = Vec::new();
     for tenth in 2..60 {
         host.timeline(ms(100 * tenth), ms(100 * tenth + 99));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
+        host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
         let waits = host.snapshot(PeerId(2), ms(100 * tenth + 99)).unacknowledged[0];
         intervals.push((waits.sends, waits.interval.as_millis()));
     }
     intervals.dedup();
     let steady = (1..=8).map(|sends| (sends, 300));
     assert_eq!(intervals, steady.chain([(9, 600), (10, 1200), (11, 2400)]).collect::<Vec<_>>());
-    let queues = Queues::from(&host.snapshot(PeerId(2), ms(6000))).to_string();
+    let queues = PeerQueues::from(&host.snapshot(PeerId(2), ms(6000))).to_string();
     assert!(queues.ends_with("retx=10 intv=2.40"), "{queues}");
 }
 
 /// T-60: counters of one peer, in both directions.
 #[test]
-fn counters_count_what_was_sent_and_heard() {
-    let mut host = puppet(plain());
+fn counters_count_sent_and_received_messages() {
+    let mut host = host_with_forged_peer(unencrypted());
     let start = host.counters(PeerId(2));
     host.send(PeerId(2), b"data", START);
-    host.send_as(PeerId(2), b"loose", Quality::Unreliable, START);
+    host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, START);
     let sent: usize = host.flush(START).iter().map(|packet| packet.bytes.len()).sum();
     let again: usize = host.flush(ms(48)).iter().map(|packet| packet.bytes.len()).sum();
     let heard = [
@@ -127,7 +142,7 @@ fn counters_count_what_was_sent_and_heard() {
         Message::Keepalive,
     ];
     let bytes = from_peer(2, &heard);
-    host.hear_from(address(1), &bytes, ms(49));
+    host.receive_from(address(1), &bytes, ms(49));
     let acks: usize = host.flush(ms(83)).iter().map(|packet| packet.bytes.len()).sum();
     let end = host.counters(PeerId(2));
     assert_eq!(end.datagrams_out - start.datagrams_out, 3);
@@ -150,11 +165,11 @@ fn counters_count_what_was_sent_and_heard() {
 
 /// T-55, T-57: every kind that is sent has its counter, alone or in company.
 #[test]
-fn what_is_sent_is_counted_by_kind() {
-    let mut host = puppet(plain());
+fn sent_messages_are_counted_by_kind() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.timeline(START, ms(5000));
     host.send(PeerId(2), &pattern(0, 900), ms(5100));
-    host.send_as(PeerId(2), b"loose", Quality::Unreliable, ms(5100));
+    host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, ms(5100));
     host.flush(ms(5100));
     host.send(PeerId(2), b"alone", ms(5200));
     host.flush(ms(5200));
@@ -168,7 +183,7 @@ fn what_is_sent_is_counted_by_kind() {
 /// T-50, T-58: every cause has a name, and its counter counts it alone.
 #[test]
 fn every_cause_has_a_name_and_a_counter() {
-    let names: Vec<String> = Cause::ALL.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = RejectCause::ALL.iter().map(ToString::to_string).collect();
     let expected = [
         "malformed",
         "unknown_sender",
@@ -182,25 +197,25 @@ fn every_cause_has_a_name_and_a_counter() {
         "flood",
     ];
     assert_eq!(names, expected);
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &[2, 1], START);
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &[2, 1], START);
     let rejected = host.endpoint.rejected();
-    for cause in Cause::ALL {
-        assert_eq!(rejected.count(cause), u64::from(cause == Cause::Malformed), "{cause}");
+    for cause in RejectCause::ALL {
+        assert_eq!(rejected.count(cause), u64::from(cause == RejectCause::Malformed), "{cause}");
     }
 }
 
 /// T-56, T-57: the reasons of leaving read well.
 #[test]
-fn reasons_of_leaving_read_well() {
+fn leave_reasons_display_readable_text() {
     let reasons = [
-        (Leave::Disconnected, "disconnected"),
-        (Leave::Booted(BootReason::KICKED), "booted: kicked"),
-        (Leave::Booted(BootReason(77)), "booted: reason 77"),
-        (Leave::Silent, "silent"),
-        (Leave::Undeliverable, "undeliverable"),
-        (Leave::Replaced, "replaced"),
-        (Leave::Local, "left"),
+        (LeaveReason::Disconnected, "disconnected"),
+        (LeaveReason::Booted(BootReason::KICKED), "booted: kicked"),
+        (LeaveReason::Booted(BootReason(77)), "booted: reason 77"),
+        (LeaveReason::Silent, "silent"),
+        (LeaveReason::Undeliverable, "undeliverable"),
+        (LeaveReason::Replaced, "replaced"),
+        (LeaveReason::Local, "left"),
     ];
     for (reason, text) in reasons {
         assert_eq!(reason.to_string(), text);
@@ -209,8 +224,8 @@ fn reasons_of_leaving_read_well() {
 
 /// T-61: on a link with a delay the snapshot's round trip settles near it.
 #[test]
-fn the_round_trip_of_a_snapshot_settles_near_that_of_the_link() {
-    let mut net = Net::joined(&plain(), 1);
+fn snapshot_rtt_converges_to_the_link_rtt() {
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let mut wire = std::collections::VecDeque::new();
     for tick in 0..600_u64 {
         net.now = START + Duration::from_micros(16_667 * tick);
@@ -228,10 +243,9 @@ fn the_round_trip_of_a_snapshot_settles_near_that_of_the_link() {
         net.host.events();
         net.clients[0].events();
     }
-    for trip in [
-        net.host.snapshot(PeerId(2), net.now).round_trip,
-        net.clients[0].snapshot(PeerId::HOST, net.now).round_trip,
-    ] {
+    for trip in
+        [net.host.snapshot(PeerId(2), net.now).rtt, net.clients[0].snapshot(PeerId::HOST, net.now).rtt]
+    {
         let trip = trip.expect("measured").as_millis();
         assert!((50..=70).contains(&trip), "{trip} ms");
     }
@@ -239,10 +253,11 @@ fn the_round_trip_of_a_snapshot_settles_near_that_of_the_link() {
 
 /// T-60: a peer has everything of a channel once the last of it is acknowledged, whatever waits on the other.
 #[test]
-fn a_peer_has_everything_when_the_last_of_a_channel_is_acknowledged() {
-    let mut host = puppet(plain());
-    let awaited = |host: &End, channel| host.endpoint.awaited(PeerId(2), channel).expect("it is there");
-    let has = |host: &End| {
+fn unacked_range_is_empty_after_the_last_ack_of_a_channel() {
+    let mut host = host_with_forged_peer(unencrypted());
+    let awaited =
+        |host: &TestEndpoint, channel| host.endpoint.unacked_range(PeerId(2), channel).expect("it is there");
+    let has = |host: &TestEndpoint| {
         [Channel::Control, Channel::Game].map(|it| {
             let awaited = awaited(host, it);
             awaited.start == awaited.end
@@ -253,17 +268,17 @@ fn a_peer_has_everything_when_the_last_of_a_channel_is_acknowledged() {
     host.send(PeerId(2), b"second", START);
     assert_eq!(has(&host), [true, false], "not sent");
     host.flush(START);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), START);
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), START);
     assert_eq!(has(&host), [true, false], "the first may be lost");
     assert_eq!(awaited(&host, Channel::Game), Seq(0)..Seq(2));
-    host.endpoint.identify(Text::default(), START).expect("a host has a name");
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
+    host.endpoint.announce_name(Text::default(), START).expect("a host has a name");
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
     assert_eq!(has(&host), [false, true]);
-    host.endpoint.send(PeerId(2), b"state", Quality::Unreliable, START).expect("it is there");
+    host.endpoint.send(PeerId(2), b"state", DeliveryMode::Unreliable, START).expect("it is there");
     assert_eq!(has(&host), [false, true], "what may be lost is not waited for");
     host.flush(START);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 1)]), START);
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Control, 1)]), START);
     assert_eq!(has(&host), [true, true]);
     assert_eq!(awaited(&host, Channel::Game), Seq(2)..Seq(2));
-    assert_eq!(host.endpoint.awaited(PeerId(9), Channel::Game), None, "nobody waits for nobody");
+    assert_eq!(host.endpoint.unacked_range(PeerId(9), Channel::Game), None, "nobody waits for nobody");
 }

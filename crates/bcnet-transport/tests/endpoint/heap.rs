@@ -20,7 +20,7 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct HeapCounter;
 
 fn count(layout: Layout, sign: isize) {
     // A thread that ends frees what it has left after its counter is gone.
@@ -29,7 +29,7 @@ fn count(layout: Layout, sign: isize) {
 
 #[expect(unsafe_code, reason = "an allocator cannot be written without")]
 // SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for HeapCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
         count(layout, 1);
@@ -45,4 +45,4 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: HeapCounter = HeapCounter;

@@ -3,18 +3,19 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{Body, BootReason, Channel, Control, Message, PeerId, Seq, Text};
-use bcnet_transport::{AdmitError, Cause, Config, Engine, Event, Leave, Quality};
+use bcnet_transport::{AdmitError, Config, DeliveryMode, Engine, Event, LeaveReason, RejectCause};
 
 use crate::heap;
 use crate::net::{
-    Dice, End, HOST, Net, START, ack, address, boot, connect, control, disconnect, from_peer, identity, ms,
-    pattern, plain, puppet, puppet_client, reliable, unreliable, utf16,
+    HOST, START, TestEndpoint, TestNet, TestRng, ack, address, boot, client_with_forged_host, connect,
+    control, disconnect, from_peer, host_with_forged_peer, identity, ms, pattern, reliable, unencrypted,
+    unreliable, utf16,
 };
 
 /// T-58: a datagram with a valid id from another address changes nothing.
 #[test]
 fn a_valid_id_from_another_address_changes_nothing() {
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"mine", START);
     host.flush(START);
     let (before, counters) = (host.snapshot(PeerId(2), START), host.counters(PeerId(2)));
@@ -32,92 +33,95 @@ fn a_valid_id_from_another_address_changes_nothing() {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101),
     ];
     for from in elsewhere {
-        host.hear_from(from, &from_peer(2, &forged), START);
+        host.receive_from(from, &from_peer(2, &forged), START);
     }
     assert_eq!(host.snapshot(PeerId(2), START), before);
     assert_eq!(host.counters(PeerId(2)), counters);
-    assert_eq!(host.says(START), [""; 0]);
+    assert_eq!(host.sent_texts(START), [""; 0]);
     let told: Vec<_> = elsewhere
         .iter()
-        .map(|from| (Event::Rejected { from: *from, cause: Cause::WrongAddress }, vec![]))
+        .map(|from| (Event::Rejected { from: *from, cause: RejectCause::WrongAddress }, vec![]))
         .collect();
     assert_eq!(host.events(), told);
-    assert_eq!(host.endpoint.rejected().count(Cause::WrongAddress), 3);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::WrongAddress), 3);
     assert_eq!(host.endpoint.rejected().total(), 3);
 }
 
 /// T-40, T-58: whose a datagram can be is seen in its first byte, which is never ciphered. What is screened out would have had
 /// no effect but to be counted, for the same cause.
 #[test]
-fn what_is_screened_out_would_have_had_no_effect() {
+fn prefiltered_datagrams_have_no_effect_when_handled() {
     let mut seen = [0; 2];
     for sender in 0..=u8::MAX {
         for from in [address(1), address(2)] {
             let bytes = from_peer(sender, &[unreliable(b"x")]);
-            let [mut screened, mut handled] = [(); 2].map(|()| puppet(plain()));
-            let passes = screened.endpoint.screen(from, &bytes);
+            let [mut screened, mut handled] = [(); 2].map(|()| host_with_forged_peer(unencrypted()));
+            let passes = screened.endpoint.prefilter(from, &bytes);
             seen[usize::from(passes)] += 1;
-            handled.hear_from(from, &bytes, START);
+            handled.receive_from(from, &bytes, START);
             if !passes {
                 assert_eq!(screened.endpoint.rejected(), handled.endpoint.rejected(), "{sender} from {from}");
                 assert_eq!(handled.endpoint.rejected().total(), 1);
-                assert_eq!(handled.snapshot(PeerId(2), START), puppet(plain()).snapshot(PeerId(2), START));
-                assert_eq!((screened.events(), screened.says(START)), (vec![], vec![]));
+                assert_eq!(
+                    handled.snapshot(PeerId(2), START),
+                    host_with_forged_peer(unencrypted()).snapshot(PeerId(2), START)
+                );
+                assert_eq!((screened.events(), screened.sent_texts(START)), (vec![], vec![]));
             }
         }
     }
     // The player's own id from its own address; who has none yet, and browsers, from anywhere.
     assert_eq!(seen, [507, 5]);
-    let mut host = puppet(plain());
-    assert!(!host.endpoint.screen(address(1), &[]));
-    assert_eq!(host.endpoint.rejected().count(Cause::Malformed), 1);
-    let mut client = puppet_client(plain());
-    assert!(client.endpoint.screen(HOST, &[9]), "a client hears one address only");
+    let mut host = host_with_forged_peer(unencrypted());
+    assert!(!host.endpoint.prefilter(address(1), &[]));
+    assert_eq!(host.endpoint.rejected().count(RejectCause::Malformed), 1);
+    let mut client = client_with_forged_host(unencrypted());
+    assert!(client.endpoint.prefilter(HOST, &[9]), "a client hears one address only");
 }
 
 /// T-58: nor does one with an id that nobody has, known address or not.
 #[test]
-fn an_id_that_nobody_has_changes_nothing() {
-    let mut host = puppet(plain());
+fn unknown_sender_id_changes_nothing() {
+    let mut host = host_with_forged_peer(unencrypted());
     let (before, counters) = (host.snapshot(PeerId(2), START), host.counters(PeerId(2)));
     for sender in [0, 1, 3, 0x7E, 0x7F, 0x80, 0xFE] {
         for from in [address(1), address(2)] {
-            host.hear_from(from, &from_peer(sender, &[reliable(0, b"x"), disconnect(1, sender)]), START);
+            host.receive_from(from, &from_peer(sender, &[reliable(0, b"x"), disconnect(1, sender)]), START);
         }
     }
-    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 14);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::UnknownSender), 14);
     assert_eq!((host.snapshot(PeerId(2), START), host.counters(PeerId(2))), (before, counters));
-    assert_eq!((host.says(START), host.received()), (vec![], vec![]));
+    assert_eq!((host.sent_texts(START), host.received()), (vec![], vec![]));
     assert_eq!(host.endpoint.peers().count(), 1, "nobody was created");
 }
 
 /// T-51, T-58: without an id and without a request nobody is heard, and no peer is made of it.
 #[test]
-fn nobody_is_heard_without_an_id_and_without_a_request() {
-    let mut host = End::host(plain());
+fn messages_without_id_or_request_are_rejected() {
+    let mut host = TestEndpoint::host(unencrypted());
     for message in
         [reliable(0, b"x"), ack(Channel::Control, 0), boot(0, BootReason::KICKED, 1), Message::Keepalive]
     {
-        host.hear_from(address(1), &from_peer(0xFF, &[message]), START);
+        host.receive_from(address(1), &from_peer(0xFF, &[message]), START);
     }
-    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 4);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::NotAllowed), 4);
     assert!(host.endpoint.is_closed());
-    assert_eq!(host.says(START), [""; 0]);
+    assert_eq!(host.sent_texts(START), [""; 0]);
     // A client that was turned away waits for this.
-    host.hear_from(address(1), &from_peer(0xFF, &[ack(Channel::Control, 0), disconnect(1, 0xFF)]), START);
-    assert_eq!(host.says(START), ["ack control seq=1"]);
+    host.receive_from(address(1), &from_peer(0xFF, &[ack(Channel::Control, 0), disconnect(1, 0xFF)]), START);
+    assert_eq!(host.sent_texts(START), ["ack control seq=1"]);
     assert!(host.endpoint.is_closed());
 }
 
 /// T-58: a malformed datagram changes nothing, not even its good half.
 #[test]
 fn a_malformed_datagram_changes_nothing() {
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     let (before, counters) = (host.snapshot(PeerId(2), START), host.counters(PeerId(2)));
     let good = from_peer(2, &[reliable(0, b"good"), reliable(1, b"better")]);
     let mut count = 0;
     for cut in 0..good.len() {
-        host.hear_from(address(1), &good[..cut], START);
+        host.receive_from(address(1), &good[..cut], START);
         count += 1;
     }
     let mut more = good.clone();
@@ -125,37 +129,37 @@ fn a_malformed_datagram_changes_nothing() {
     let mut unknown = good.clone();
     unknown[11] = 0x06;
     for bytes in [&more, &unknown] {
-        host.hear_from(address(1), bytes, START);
+        host.receive_from(address(1), bytes, START);
         count += 1;
     }
-    assert_eq!(host.endpoint.rejected().count(Cause::Malformed), count);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::Malformed), count);
     assert_eq!((host.snapshot(PeerId(2), START), host.counters(PeerId(2))), (before, counters));
-    assert_eq!((host.says(START), host.received()), (vec![], vec![]));
-    host.hear_from(address(1), &good, START);
+    assert_eq!((host.sent_texts(START), host.received()), (vec![], vec![]));
+    host.receive_from(address(1), &good, START);
     assert_eq!(host.received(), [b"good".to_vec(), b"better".to_vec()]);
 }
 
 /// T-59: a client cannot boot, admit or name others, nor make others leave.
 #[test]
-fn a_client_cannot_speak_for_the_host_or_for_others() {
-    let mut net = Net::joined(&plain(), 2);
+fn client_cannot_send_control_messages_for_others() {
+    let mut net = TestNet::joined(&unencrypted(), 2);
     let name = utf16("Mallory");
     let words = [
-        (boot(1, BootReason::KICKED, 3), Cause::NotAllowed),
-        (boot(2, BootReason::KICKED, 1), Cause::NotAllowed),
-        (identity(3, 3, &name), Cause::Impostor),
-        (identity(4, 1, &name), Cause::Impostor),
-        (disconnect(5, 3), Cause::Impostor),
-        (disconnect(6, 1), Cause::Impostor),
+        (boot(1, BootReason::KICKED, 3), RejectCause::NotAllowed),
+        (boot(2, BootReason::KICKED, 1), RejectCause::NotAllowed),
+        (identity(3, 3, &name), RejectCause::Impostor),
+        (identity(4, 1, &name), RejectCause::Impostor),
+        (disconnect(5, 3), RejectCause::Impostor),
+        (disconnect(6, 1), RejectCause::Impostor),
     ];
     for (message, cause) in words {
         let before = net.host.rejected_from(PeerId(2), cause);
-        net.host.hear_from(address(1), &from_peer(2, &[message]), net.now);
+        net.host.receive_from(address(1), &from_peer(2, &[message]), net.now);
         assert_eq!(net.host.rejected_from(PeerId(2), cause), before + 1, "{message}");
         let told = Event::Rejected { from: address(1), cause };
         assert_eq!(net.host.events(), [(told, vec![])], "{message}");
     }
-    net.settle();
+    net.deliver_all();
     assert_eq!(net.clients[1].events(), []);
     assert_eq!(net.host.endpoint.peers().count(), 2);
 }
@@ -163,82 +167,82 @@ fn a_client_cannot_speak_for_the_host_or_for_others() {
 /// T-35, T-59: what a client sends as a connect is read as a request, so a reply from it is malformed.
 #[test]
 fn a_connect_reply_of_a_client_is_malformed() {
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     let reply = from_peer(2, &[control(1, Body::ConnectReply { assigned: PeerId(9) })]);
-    host.hear_from(address(1), &reply, START);
-    assert_eq!(host.endpoint.rejected().count(Cause::Malformed), 1);
+    host.receive_from(address(1), &reply, START);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::Malformed), 1);
     assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 }
 
 /// T-51: a client that was let in is not let in again, under whatever id, and an id that no host gives is none.
 #[test]
-fn a_client_is_let_in_once_and_with_a_proper_id() {
-    let mut client = puppet_client(plain());
+fn client_accepts_one_connect_reply_with_a_valid_id() {
+    let mut client = client_with_forged_host(unencrypted());
     let again = from_peer(1, &[control(1, Body::ConnectReply { assigned: PeerId(9) })]);
-    client.hear_from(HOST, &again, START);
+    client.receive_from(HOST, &again, START);
     assert_eq!(client.endpoint.id(), PeerId(2));
-    assert_eq!(client.rejected_from(PeerId::HOST, Cause::NotAllowed), 1);
+    assert_eq!(client.rejected_from(PeerId::HOST, RejectCause::NotAllowed), 1);
     for id in [0, 1, 0x5C, 0x7F, 0xFF] {
-        let mut client = End::client(plain(), 1, START);
+        let mut client = TestEndpoint::client(unencrypted(), 1, START);
         client.flush(START);
         let reply = from_peer(1, &[control(0, Body::ConnectReply { assigned: PeerId(id) })]);
-        client.hear_from(HOST, &reply, START);
+        client.receive_from(HOST, &reply, START);
         assert_eq!(client.endpoint.id(), PeerId::UNASSIGNED);
-        assert_eq!(client.rejected_from(PeerId::HOST, Cause::NotAllowed), 1);
+        assert_eq!(client.rejected_from(PeerId::HOST, RejectCause::NotAllowed), 1);
     }
 }
 
 /// T-51: data before admission is not heard, with the id that the client will have or without.
 #[test]
-fn data_before_admission_is_not_heard() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
+fn data_before_admission_is_rejected() {
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
     host.flush(START);
     host.events();
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"early")]), START);
-    host.hear_from(address(1), &from_peer(0xFF, &[reliable(0, b"early"), unreliable(b"early")]), START);
-    assert_eq!(host.says(START), [""; 0]);
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"early")]), START);
+    host.receive_from(address(1), &from_peer(0xFF, &[reliable(0, b"early"), unreliable(b"early")]), START);
+    assert_eq!(host.sent_texts(START), [""; 0]);
     assert_eq!(host.received(), [[0; 0]; 0]);
-    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 1);
-    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 1);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::UnknownSender), 1);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::NotAllowed), 1);
     host.endpoint.admit(address(1), START).expect("a free id");
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"now")]), START);
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"now")]), START);
     assert_eq!(host.received(), [b"now"]);
 }
 
 /// T-51: a flood of requests from ten thousand addresses takes bounded memory, and is over after ten seconds.
 #[test]
 fn a_flood_of_requests_is_bounded_and_expires() {
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     let start = heap::in_use();
     for n in 0..10_000 {
-        host.hear_from(address(100 + n), &connect(u32::from(n)), START);
+        host.receive_from(address(100 + n), &connect(u32::from(n)), START);
         host.flush(START);
     }
-    let limit = Config::default().pending as u64;
-    assert_eq!(host.endpoint.rejected().count(Cause::Crowded), 10_000 - limit);
+    let limit = Config::default().max_pending_requests as u64;
+    assert_eq!(host.endpoint.rejected().count(RejectCause::Crowded), 10_000 - limit);
     let requests = host.events().iter().filter(|(event, _)| matches!(event, Event::Request { .. })).count();
     assert_eq!(requests as u64, limit);
     assert!(heap::in_use() - start < 300_000, "{} bytes", heap::in_use() - start);
     // The peer that was there does not notice.
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"still here")]), START);
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"still here")]), START);
     assert_eq!(host.received(), [b"still here"]);
-    assert_eq!(host.says(START), ["ack game seq=0"]);
+    assert_eq!(host.sent_texts(START), ["ack game seq=0"]);
 
-    host.hear_from(address(50), &connect(1), ms(9999));
+    host.receive_from(address(50), &connect(1), ms(9999));
     assert_eq!(host.endpoint.admit(address(50), ms(9999)), Err(AdmitError::NoRequest(address(50))));
     host.timeline(ms(9999), ms(10_000));
-    host.hear_from(address(50), &connect(1), ms(10_000));
+    host.receive_from(address(50), &connect(1), ms(10_000));
     assert_eq!(host.endpoint.admit(address(50), ms(10_000)), Ok(PeerId(3)));
 }
 
 /// T-05, T-58: GameSpy text is handed to the caller, from anyone, and has no other effect.
 #[test]
 fn gamespy_text_is_a_query() {
-    for config in [plain(), Config::default()] {
-        let mut host = End::host(config);
-        host.hear_from(address(7), b"\\status\\", START);
-        host.hear_from(address(8), b"\\", START);
+    for config in [unencrypted(), Config::default()] {
+        let mut host = TestEndpoint::host(config);
+        host.receive_from(address(7), b"\\status\\", START);
+        host.receive_from(address(8), b"\\", START);
         let queries = [
             (Event::Query { from: address(7) }, b"\\status\\".to_vec()),
             (Event::Query { from: address(8) }, b"\\".to_vec()),
@@ -251,12 +255,12 @@ fn gamespy_text_is_a_query() {
 
 /// T-52: names are passed on four times a second, a few more at once.
 #[test]
-fn a_flood_of_names_is_not_passed_on() {
-    let mut net = Net::joined(&plain(), 2);
+fn name_changes_are_rate_limited() {
+    let mut net = TestNet::joined(&unencrypted(), 2);
     net.now = ms(1000);
     for n in 0..100_u16 {
         let name = utf16(&format!("{n}"));
-        net.host.hear_from(
+        net.host.receive_from(
             address(1),
             &from_peer(2, &[identity(1 + n, 2, &name)]),
             ms(1000 + 10 * u64::from(n)),
@@ -267,15 +271,15 @@ fn a_flood_of_names_is_not_passed_on() {
     let told: Vec<Vec<u8>> = names.into_iter().map(|(_, name)| name).collect();
     let expected = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "26", "51", "76"];
     assert_eq!(told, expected.map(utf16));
-    assert_eq!(net.host.rejected_from(PeerId(2), Cause::Flood), 88);
+    assert_eq!(net.host.rejected_from(PeerId(2), RejectCause::Flood), 88);
     let relayed: Vec<_> =
         net.host.flush(ms(2000)).into_iter().filter(|packet| packet.to == address(2)).collect();
-    assert_eq!(crate::net::said(&relayed).len(), 12);
+    assert_eq!(crate::net::all_message_texts(&relayed).len(), 12);
 }
 
 /// T-71: whatever a client calls itself, others hear a name that can be shown.
 #[test]
-fn a_name_is_cleaned_before_it_is_passed_on() {
+fn name_is_cleaned_before_it_is_relayed() {
     let said: [(Vec<u8>, String, bool); 6] = [
         (utf16("Jean-Luc"), "Jean-Luc".into(), false),
         (utf16("a\u{1b}[2J\nb\u{202E}c\u{200B}"), "a[2J bc".into(), true),
@@ -285,44 +289,49 @@ fn a_name_is_cleaned_before_it_is_passed_on() {
         (utf16(&"x".repeat(119)), "x".repeat(100), true),
     ];
     for (said, heard, is_cleaned) in said {
-        let mut net = Net::joined(&plain(), 2);
-        net.host.hear_from(address(1), &from_peer(2, &[identity(1, 2, &said)]), net.now);
+        let mut net = TestNet::joined(&unencrypted(), 2);
+        net.host.receive_from(address(1), &from_peer(2, &[identity(1, 2, &said)]), net.now);
         let (event, name) = net.host.events().pop().expect("a name");
         assert!(matches!(event, Event::Identity { cleaned, .. } if cleaned == is_cleaned), "{heard}");
         assert_eq!(name, utf16(&heard));
-        net.settle();
+        net.deliver_all();
         let told = net.clients[1].events().pop().expect("a name");
         assert_eq!(told.1, utf16(&heard), "everyone hears it so");
-        net.host.hear_from(address(3), &connect(3), net.now);
+        net.host.receive_from(address(3), &connect(3), net.now);
         net.host.endpoint.admit(address(3), net.now).expect("a free id");
         let mut newcomer = net.host.flush(net.now);
         newcomer.retain(|packet| packet.to == address(3));
-        let is_told = crate::net::said(&newcomer).iter().any(|line| line.ends_with(&format!("is {heard:?}")));
+        let is_told = crate::net::all_message_texts(&newcomer)
+            .iter()
+            .any(|line| line.ends_with(&format!("is {heard:?}")));
         assert!(is_told, "and so does a newcomer: {newcomer:?}");
     }
 }
 
 /// T-52: names that were changed at leisure and arrive together, because the first was lost, are all heard.
 #[test]
-fn names_that_arrive_together_are_all_heard() {
-    let mut host = puppet(plain());
+fn burst_of_delayed_names_is_accepted() {
+    let mut host = host_with_forged_peer(unencrypted());
     let names: Vec<Vec<u8>> = (0..8).map(|n| utf16(&format!("{n}"))).collect();
     for (n, name) in (1_u16..=8).zip(&names).rev() {
         let at = ms(1000 * u64::from(9 - n));
-        host.hear_from(address(1), &from_peer(2, &[identity(n, 2, name)]), at);
+        host.receive_from(address(1), &from_peer(2, &[identity(n, 2, name)]), at);
     }
     let heard: Vec<Vec<u8>> = host.events().into_iter().map(|(_, name)| name).collect();
     assert_eq!(heard, names);
-    assert_eq!(host.rejected_from(PeerId(2), Cause::Flood), 0);
+    assert_eq!(host.rejected_from(PeerId(2), RejectCause::Flood), 0);
 }
 
 /// T-52: the own name is cut to what a host passes on.
 #[test]
-fn a_long_name_of_ones_own_is_cut() {
-    let mut net = Net::joined(&plain(), 1);
+fn own_name_is_truncated() {
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let long = utf16(&"ä".repeat(150));
-    net.clients[0].endpoint.identify(Text::new(&long).expect("UTF-16LE"), net.now).expect("a peer hears");
-    net.settle();
+    net.clients[0]
+        .endpoint
+        .announce_name(Text::new(&long).expect("UTF-16LE"), net.now)
+        .expect("a peer hears");
+    net.deliver_all();
     let told = (
         Event::Identity { peer: PeerId(2), address: *address(1).ip(), cleaned: false },
         long[..200].to_vec(),
@@ -332,87 +341,87 @@ fn a_long_name_of_ones_own_is_cut() {
 
 /// T-64: a peer that never acknowledges what it is told of others is given up before that takes much memory.
 #[test]
-fn a_peer_that_is_deaf_to_control_messages_is_given_up() {
+fn peer_that_never_acks_control_messages_is_dropped() {
     for (characters, max) in [(1, 4 << 20), (100, 3 << 20)] {
-        let heard = deafen(&utf16(&"n".repeat(characters)));
+        let heard = memory_until_peer_is_dropped(&utf16(&"n".repeat(characters)));
         assert!(heard < max, "{characters} characters: {heard} bytes");
     }
 }
 
 /// Tells a peer that never acknowledges anything a name until it is given up. Returns how much memory that took.
-fn deafen(name: &[u8]) -> isize {
-    let mut host = puppet(plain());
+fn memory_until_peer_is_dropped(name: &[u8]) -> isize {
+    let mut host = host_with_forged_peer(unencrypted());
     let (start, mut max) = (heap::in_use(), 0);
     for n in 0..70_000_u64 {
-        host.endpoint.identify(Text::new(name).expect("UTF-16LE"), ms(n / 100)).expect("a peer hears");
+        host.endpoint.announce_name(Text::new(name).expect("UTF-16LE"), ms(n / 100)).expect("a peer hears");
         if n % 100 == 0 {
             host.flush(ms(n / 100));
-            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(n / 100));
+            host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(n / 100));
         }
         max = max.max(heap::in_use() - start);
     }
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
     max
 }
 
 /// T-16, T-69: a control message longer than any there is changes nothing, whether it is next or not: nobody keeps it, so
 /// nobody acknowledges it.
 #[test]
-fn an_endless_control_message_is_refused() {
-    let mut host = puppet(plain());
+fn oversized_control_message_is_rejected() {
+    let mut host = host_with_forged_peer(unencrypted());
     let goodbye = |seq, tail| {
         let body = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
         Message::Control(Control { seq: Seq(seq), reliable: true, urgent: false, body, tail })
     };
     for seq in [2, 1] {
-        host.hear_from(address(1), &from_peer(2, &[goodbye(seq, &[0; 600])]), START);
-        assert_eq!(host.says(START), [""; 0]);
+        host.receive_from(address(1), &from_peer(2, &[goodbye(seq, &[0; 600])]), START);
+        assert_eq!(host.sent_texts(START), [""; 0]);
     }
-    assert_eq!(host.rejected_from(PeerId(2), Cause::Malformed), 2);
-    host.hear_from(address(1), &from_peer(2, &[goodbye(1, &[0; 400])]), START);
-    assert_eq!(host.left(), [(PeerId(2), Leave::Disconnected)]);
+    assert_eq!(host.rejected_from(PeerId(2), RejectCause::Malformed), 2);
+    host.receive_from(address(1), &from_peer(2, &[goodbye(1, &[0; 400])]), START);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
 }
 
 /// T-53: who asks to be let in once more, though it was, changes nothing and is counted.
 #[test]
-fn a_request_of_a_peer_that_is_in_is_rejected() {
-    let mut host = puppet(plain());
+fn request_from_a_connected_peer_is_rejected() {
+    let mut host = host_with_forged_peer(unencrypted());
     let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
-    host.hear_from(address(1), &from_peer(2, &[control(1, request)]), START);
-    assert_eq!(host.says(START), ["ack control seq=1"]);
-    assert_eq!(host.rejected_from(PeerId(2), Cause::NotAllowed), 1);
-    let told = Event::Rejected { from: address(1), cause: Cause::NotAllowed };
+    host.receive_from(address(1), &from_peer(2, &[control(1, request)]), START);
+    assert_eq!(host.sent_texts(START), ["ack control seq=1"]);
+    assert_eq!(host.rejected_from(PeerId(2), RejectCause::NotAllowed), 1);
+    let told = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
     assert_eq!(host.events(), [(told, vec![])]);
 }
 
 /// T-16, T-51: a control message without bit 15 is heard but not acknowledged. A request is control message 0, for it is
 /// acknowledged as that.
 #[test]
-fn unreliable_control_messages_are_heard_without_an_ack() {
-    let mut host = End::host(plain());
+fn unreliable_control_messages_take_effect_without_ack() {
+    let mut host = TestEndpoint::host(unencrypted());
     let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
     for (seq, reliable) in [(0, false), (9, true)] {
         let odd = Control { seq: Seq(seq), reliable, urgent: true, body: request, tail: &[] };
-        host.hear_from(address(1), &from_peer(0xFF, &[Message::Control(odd)]), START);
+        host.receive_from(address(1), &from_peer(0xFF, &[Message::Control(odd)]), START);
     }
-    assert_eq!(host.says(START), [""; 0]);
-    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 2);
+    assert_eq!(host.sent_texts(START), [""; 0]);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::NotAllowed), 2);
     assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
 
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     let goodbye = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
     let odd = Control { seq: Seq(9), reliable: false, urgent: true, body: goodbye, tail: &[] };
-    host.hear_from(address(1), &from_peer(2, &[Message::Control(odd)]), START);
-    assert_eq!(host.says(START), [""; 0]);
-    assert_eq!(host.left(), [(PeerId(2), Leave::Disconnected)]);
+    host.receive_from(address(1), &from_peer(2, &[Message::Control(odd)]), START);
+    assert_eq!(host.sent_texts(START), [""; 0]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
 }
 
 /// T-01, T-58: flipped bits, cut and glued datagrams on a live pair: no panic, and what is honest still arrives.
 #[test]
 fn corrupted_datagrams_do_not_stop_a_live_pair() {
     for seed in 1..=10 {
-        let mut dice = Dice(seed * 31_337);
-        let mut net = Net::joined(&Config::default(), 2);
+        let mut dice = TestRng(seed * 31_337);
+        let mut net = TestNet::joined(&Config::default(), 2);
         let mut expected = Vec::new();
         let mut received = Vec::new();
         for tick in 0..1500_u64 {
@@ -420,7 +429,7 @@ fn corrupted_datagrams_do_not_stop_a_live_pair() {
             if tick < 300 {
                 let payload =
                     pattern(usize::try_from(tick).expect("small"), usize::from(tick % 50 == 0) * 900 + 8);
-                net.clients[0].send_as(PeerId::HOST, &payload, Quality::Reliable, net.now);
+                net.clients[0].send_as(PeerId::HOST, &payload, DeliveryMode::Reliable, net.now);
                 expected.push(payload);
             }
             for mut packet in net.flush() {

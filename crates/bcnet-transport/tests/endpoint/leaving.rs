@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{AdmitError, BootError, Cause, Engine, Event, Leave, Quality, SendError};
+use bcnet_transport::{
+    AdmitError, BootError, DeliveryMode, Engine, Event, LeaveReason, RejectCause, SendError,
+};
 
 use crate::net::{
-    End, HOST, Net, START, address, boot, connect, disconnect, from_peer, ms, pattern, plain, puppet,
-    puppet_client, reliable, said, unreliable,
+    HOST, START, TestEndpoint, TestNet, address, all_message_texts, boot, client_with_forged_host, connect,
+    disconnect, from_peer, host_with_forged_peer, ms, pattern, reliable, unencrypted, unreliable,
 };
 
 const REASONS: [BootReason; 6] = [
@@ -21,10 +23,10 @@ const REASONS: [BootReason; 6] = [
 
 /// T-54, T-59: a client that is turned away learns why, by a boot that has no target, and is done.
 #[test]
-fn a_refused_client_learns_why() {
+fn refused_client_receives_the_reason() {
     for reason in REASONS {
-        let mut net = Net::joined(&plain(), 0);
-        net.clients.push(End::client(plain(), 1, START));
+        let mut net = TestNet::joined(&unencrypted(), 0);
+        net.clients.push(TestEndpoint::client(unencrypted(), 1, START));
         let request = net.clients[0].flush(START);
         net.deliver(&request[0]);
         net.host.events();
@@ -40,12 +42,12 @@ fn a_refused_client_learns_why() {
         let boot = [0x04, 7, 0xC0, 0, 0, reason.0.cast_unsigned(), 0xFF];
         assert_eq!(answer[0].bytes, [&head[..], &boot].concat());
         net.deliver(&answer[0]);
-        assert_eq!(net.clients[0].left(), [(PeerId::UNASSIGNED, Leave::Booted(reason))]);
+        assert_eq!(net.clients[0].left_peers(), [(PeerId::UNASSIGNED, LeaveReason::Booted(reason))]);
         let thanks = net.clients[0].flush(START);
-        assert_eq!(said(&thanks), ["ack control seq=0"]);
+        assert_eq!(all_message_texts(&thanks), ["ack control seq=0"]);
         assert!(net.clients[0].endpoint.is_closed());
         net.deliver(&thanks[0]);
-        let told = Event::Rejected { from: address(1), cause: Cause::NotAllowed };
+        let told = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
         assert_eq!(net.host.events(), [(told, vec![])], "it never was a peer");
         assert!(net.host.endpoint.is_closed());
     }
@@ -54,12 +56,12 @@ fn a_refused_client_learns_why() {
 /// T-54, T-75: a refusal is not repeated unasked. Who has lost it was not acknowledged, so it asks again, and the caller
 /// decides again.
 #[test]
-fn a_refusal_is_repeated_to_who_asks_again() {
-    let mut host = End::host(plain());
+fn refusal_is_sent_again_for_a_repeated_request() {
+    let mut host = TestEndpoint::host(unencrypted());
     for at in [0, 1000, 2000] {
-        host.hear_from(address(1), &connect(1), ms(at));
+        host.receive_from(address(1), &connect(1), ms(at));
         assert_eq!(host.endpoint.refuse(address(1), BootReason::BANNED, ms(at)), Ok(()));
-        assert_eq!(host.says(ms(at)), ["ack control seq=0", "boot seq=0: unassigned, banned"]);
+        assert_eq!(host.sent_texts(ms(at)), ["ack control seq=0", "boot seq=0: unassigned, banned"]);
         assert_eq!(host.timeline(ms(at), ms(at + 999)), [""; 0]);
     }
     assert!(host.endpoint.is_closed());
@@ -67,9 +69,9 @@ fn a_refusal_is_repeated_to_who_asks_again() {
 
 /// T-59: who is booted learns why and is done; everyone else learns that it is gone.
 #[test]
-fn a_booted_client_and_all_others_learn_why() {
+fn boot_reason_reaches_every_client() {
     for reason in REASONS {
-        let mut net = Net::named(&plain(), 3);
+        let mut net = TestNet::joined_with_names(&unencrypted(), 3);
         assert_eq!(net.host.endpoint.boot(PeerId(3), reason, net.now), Ok(()));
         assert_eq!(
             net.host.endpoint.boot(PeerId(3), reason, net.now),
@@ -77,12 +79,12 @@ fn a_booted_client_and_all_others_learn_why() {
             "it is leaving already"
         );
         assert_eq!(net.host.endpoint.boot(PeerId(9), reason, net.now), Err(BootError(PeerId(9))));
-        let refused = net.host.endpoint.send(PeerId(3), b"x", Quality::Reliable, net.now);
+        let refused = net.host.endpoint.send(PeerId(3), b"x", DeliveryMode::Reliable, net.now);
         assert_eq!(refused, Err(SendError::Leaving(PeerId(3))));
-        assert_eq!(net.host.left(), [(PeerId(3), Leave::Booted(reason))]);
-        net.settle();
+        assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Booted(reason))]);
+        net.deliver_all();
         for client in &mut net.clients {
-            assert_eq!(client.left(), [(PeerId(3), Leave::Booted(reason))]);
+            assert_eq!(client.left_peers(), [(PeerId(3), LeaveReason::Booted(reason))]);
         }
         let closed: Vec<bool> = net.clients.iter().map(|client| client.endpoint.is_closed()).collect();
         assert_eq!(closed, [false, true, false]);
@@ -95,26 +97,26 @@ fn a_booted_client_and_all_others_learn_why() {
 /// T-59: only a host boots.
 #[test]
 fn a_client_cannot_boot() {
-    let mut client = puppet_client(plain());
+    let mut client = client_with_forged_host(unencrypted());
     assert_eq!(client.endpoint.boot(PeerId::HOST, BootReason::KICKED, START), Err(BootError(PeerId::HOST)));
     assert_eq!(client.endpoint.boot(PeerId(2), BootReason::KICKED, START), Err(BootError(PeerId(2))));
-    assert_eq!(client.says(START), [""; 0]);
+    assert_eq!(client.sent_texts(START), [""; 0]);
 }
 
 /// T-59: a boot or a disconnect that names the client, the host or nobody ends the session; any other names one who is
 /// gone.
 #[test]
-fn the_session_ends_if_the_client_the_host_or_nobody_is_named() {
+fn boot_of_self_host_or_unassigned_ends_the_session() {
     for (named, ends) in [(2, true), (1, true), (0xFF, true), (3, false), (0x7E, false)] {
         let farewells = [
-            (boot(1, BootReason::KICKED, named), Leave::Booted(BootReason::KICKED)),
-            (disconnect(1, named), Leave::Disconnected),
+            (boot(1, BootReason::KICKED, named), LeaveReason::Booted(BootReason::KICKED)),
+            (disconnect(1, named), LeaveReason::Disconnected),
         ];
         for (message, reason) in farewells {
-            let mut client = puppet_client(plain());
-            client.hear_from(HOST, &from_peer(1, &[message]), ms(100));
-            assert_eq!(client.left(), [(PeerId(named), reason)]);
-            assert_eq!(client.says(ms(100)), ["ack control seq=1"]);
+            let mut client = client_with_forged_host(unencrypted());
+            client.receive_from(HOST, &from_peer(1, &[message]), ms(100));
+            assert_eq!(client.left_peers(), [(PeerId(named), reason)]);
+            assert_eq!(client.sent_texts(ms(100)), ["ack control seq=1"]);
             assert_eq!(client.endpoint.is_closed(), ends, "{message}");
         }
     }
@@ -122,107 +124,112 @@ fn the_session_ends_if_the_client_the_host_or_nobody_is_named() {
 
 /// T-57: a client that leaves is acknowledged, the others are told, and it is done at once.
 #[test]
-fn a_client_leaves_and_the_others_are_told() {
-    let mut net = Net::named(&plain(), 3);
+fn client_leave_is_relayed_to_other_clients() {
+    let mut net = TestNet::joined_with_names(&unencrypted(), 3);
     net.clients[1].endpoint.leave(net.now);
-    assert_eq!(net.clients[1].left(), [(PeerId::HOST, Leave::Local)]);
-    let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", Quality::Reliable, net.now);
+    assert_eq!(net.clients[1].left_peers(), [(PeerId::HOST, LeaveReason::Local)]);
+    let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", DeliveryMode::Reliable, net.now);
     assert_eq!(refused, Err(SendError::Leaving(PeerId::HOST)));
     let goodbye = net.clients[1].flush(net.now);
     assert_eq!(goodbye[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 2, 0, 3, 10, 20, 0, 2]);
     assert!(!net.clients[1].endpoint.is_closed());
     net.deliver(&goodbye[0]);
     let relayed = net.host.flush(net.now);
-    let mut words: Vec<_> = relayed.iter().map(|packet| (packet.to, packet.said().concat())).collect();
+    let mut words: Vec<_> =
+        relayed.iter().map(|packet| (packet.to, packet.message_texts().concat())).collect();
     words.sort();
     let told = "disconnect seq=4: peer 3 at 10.20.0.2".to_owned();
     let thanked = "ack control seq=2".to_owned();
     assert_eq!(words, [(address(1), told.clone()), (address(2), thanked), (address(3), told)]);
     relayed.iter().for_each(|packet| net.deliver(packet));
-    net.settle();
+    net.deliver_all();
     assert!(net.clients[1].endpoint.is_closed());
-    assert_eq!(net.host.left(), [(PeerId(3), Leave::Disconnected)]);
-    assert_eq!(net.clients[0].left(), [(PeerId(3), Leave::Disconnected)]);
-    assert_eq!(net.clients[2].left(), [(PeerId(3), Leave::Disconnected)]);
-    assert_eq!(net.clients[1].left(), []);
+    assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
+    assert_eq!(net.clients[0].left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
+    assert_eq!(net.clients[2].left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
+    assert_eq!(net.clients[1].left_peers(), []);
 }
 
 /// T-52, T-59: who never told its name was told to nobody, so nobody hears that it is gone, whichever way; who is booted
 /// hears it itself.
 #[test]
-fn nobody_is_told_that_somebody_is_gone_of_whom_they_never_heard() {
-    let gone = |leave: &dyn Fn(&mut Net)| {
-        let mut net = Net::named(&plain(), 1);
-        net.join(&plain(), 2);
+fn departure_of_an_unnamed_peer_is_not_relayed() {
+    let gone = |leave: &dyn Fn(&mut TestNet)| {
+        let mut net = TestNet::joined_with_names(&unencrypted(), 1);
+        net.join(&unencrypted(), 2);
         leave(&mut net);
         net.run(ms(62_000));
         assert_eq!(net.clients[0].events(), []);
         assert_eq!(net.host.endpoint.address(PeerId(3)), None);
-        net.clients[1].left()
+        net.clients[1].left_peers()
     };
-    let boot = |net: &mut Net| {
+    let boot = |net: &mut TestNet| {
         net.host.endpoint.boot(PeerId(3), BootReason::FULL, net.now).expect("it is there");
     };
-    assert_eq!(gone(&boot), [(PeerId(3), Leave::Booted(BootReason::FULL))]);
-    assert_eq!(gone(&|net| net.clients[1].endpoint.leave(net.now)), [(PeerId::HOST, Leave::Local)]);
-    let deaf = |net: &mut Net| net.clients[1].address = address(9);
-    assert_eq!(gone(&deaf), [(PeerId::HOST, Leave::Silent)]);
+    assert_eq!(gone(&boot), [(PeerId(3), LeaveReason::Booted(BootReason::FULL))]);
+    assert_eq!(gone(&|net| net.clients[1].endpoint.leave(net.now)), [(PeerId::HOST, LeaveReason::Local)]);
+    let deaf = |net: &mut TestNet| net.clients[1].address = address(9);
+    assert_eq!(gone(&deaf), [(PeerId::HOST, LeaveReason::Silent)]);
 }
 
 /// T-60: nothing more is sent to who leaves, so the ACK of a goodbye has nothing to wait for.
 #[test]
-fn a_goodbye_is_acknowledged_at_once_even_if_data_was_sent_a_moment_ago() {
-    let mut host = puppet(plain());
-    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(100));
+fn disconnect_notice_is_acknowledged_without_delay() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.send_as(PeerId(2), b"news", DeliveryMode::Unreliable, ms(100));
     host.flush(ms(100));
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
-    assert_eq!(host.says(ms(110)), [""; 0], "it waits for company");
-    host.hear_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(111));
-    assert_eq!(host.says(ms(111)), ["ack game seq=0", "ack control seq=1"]);
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
+    assert_eq!(host.sent_texts(ms(110)), [""; 0], "it waits for company");
+    host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(111));
+    assert_eq!(host.sent_texts(ms(111)), ["ack game seq=0", "ack control seq=1"]);
 }
 
 /// T-57, T-66: control messages overtake data, but a goodbye does not: what was said before it is delivered, whatever is
 /// lost on the way.
 #[test]
-fn what_was_sent_before_leaving_is_delivered_before_the_goodbye() {
-    let mut net = Net::joined(&plain(), 1);
+fn client_drains_its_queue_before_the_disconnect_notice() {
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let sent = [pattern(1, 10), pattern(2, 1500), pattern(3, 10)];
     for payload in &sent {
         net.clients[0].send(PeerId::HOST, payload, net.now);
     }
     net.clients[0].endpoint.leave(net.now);
     let lost = net.clients[0].flush(net.now);
-    assert!(said(&lost).iter().all(|line| line.starts_with("data")), "{:?}", said(&lost));
+    assert!(
+        all_message_texts(&lost).iter().all(|line| line.starts_with("data")),
+        "{:?}",
+        all_message_texts(&lost)
+    );
     net.run(net.now + Duration::from_secs(3));
     let events = net.host.events();
     let payloads: Vec<_> = events.iter().take(3).map(|(_, payload)| payload.clone()).collect();
     assert_eq!(payloads, sent);
-    assert_eq!(events[3].0, Event::Left { peer: PeerId(2), reason: Leave::Disconnected });
+    assert_eq!(events[3].0, Event::Left { peer: PeerId(2), reason: LeaveReason::Disconnected });
     assert!(net.clients[0].endpoint.is_closed());
 }
 
 /// T-57, T-66: stock does not hold its goodbye back, so what it said last stands behind it, in the same datagram.
 #[test]
-fn what_stands_behind_a_goodbye_in_its_datagram_is_delivered_before_it() {
+fn data_after_a_disconnect_notice_is_delivered_first() {
     let last_words = [reliable(0, b"bye"), unreliable(b"so long")];
     let left = |peer, reason| (Event::Left { peer, reason }, vec![]);
     let received = |peer, reliable, words: &[u8]| (Event::Received { peer, reliable }, words.to_vec());
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &from_peer(2, &[&[disconnect(1, 2)], &last_words[..]].concat()), ms(100));
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &from_peer(2, &[&[disconnect(1, 2)], &last_words[..]].concat()), ms(100));
     let peer = PeerId(2);
-    let gone = left(peer, Leave::Disconnected);
+    let gone = left(peer, LeaveReason::Disconnected);
     assert_eq!(host.events(), [received(peer, true, b"bye"), received(peer, false, b"so long"), gone]);
-    assert_eq!(host.says(ms(100)), ["ack control seq=1", "ack game seq=0"]);
-    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"too late")]), ms(200));
+    assert_eq!(host.sent_texts(ms(100)), ["ack control seq=1", "ack game seq=0"]);
+    host.receive_from(address(1), &from_peer(2, &[reliable(1, b"too late")]), ms(200));
     assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Received { .. })));
     for (message, reason) in [
-        (boot(1, BootReason::KICKED, 2), Leave::Booted(BootReason::KICKED)),
-        (disconnect(1, 1), Leave::Disconnected),
+        (boot(1, BootReason::KICKED, 2), LeaveReason::Booted(BootReason::KICKED)),
+        (disconnect(1, 1), LeaveReason::Disconnected),
     ] {
-        let mut client = puppet_client(plain());
+        let mut client = client_with_forged_host(unencrypted());
         let twice = [&[message, boot(2, BootReason::BANNED, 2)], &last_words[..]].concat();
-        client.hear_from(HOST, &from_peer(1, &twice), ms(100));
-        let named = if reason == Leave::Disconnected { PeerId::HOST } else { peer };
+        client.receive_from(HOST, &from_peer(1, &twice), ms(100));
+        let named = if reason == LeaveReason::Disconnected { PeerId::HOST } else { peer };
         let words = [received(PeerId::HOST, true, b"bye"), received(PeerId::HOST, false, b"so long")];
         assert_eq!(client.events(), [&words[..], &[left(named, reason)]].concat(), "the first reason counts");
     }
@@ -230,36 +237,36 @@ fn what_stands_behind_a_goodbye_in_its_datagram_is_delivered_before_it() {
 
 /// T-57: the same for a host that leaves, towards each of its peers.
 #[test]
-fn what_a_host_sent_before_leaving_is_delivered_before_the_goodbye() {
-    let mut net = Net::joined(&plain(), 2);
+fn host_drains_its_queue_before_the_disconnect_notice() {
+    let mut net = TestNet::joined(&unencrypted(), 2);
     net.host.send(PeerId(2), b"last words", net.now);
     net.host.endpoint.leave(net.now);
-    let first = said(&net.host.flush(net.now));
+    let first = all_message_texts(&net.host.flush(net.now));
     assert_eq!(first.iter().filter(|line| line.starts_with("disconnect")).count(), 1, "{first:?}");
     net.run(net.now + Duration::from_secs(3));
     let received = Event::Received { peer: PeerId::HOST, reliable: true };
-    let left = Event::Left { peer: PeerId::HOST, reason: Leave::Disconnected };
+    let left = Event::Left { peer: PeerId::HOST, reason: LeaveReason::Disconnected };
     assert_eq!(net.clients[0].events(), [(received, b"last words".to_vec()), (left, vec![])]);
     assert!(net.host.endpoint.is_closed());
 }
 
 /// T-57: a host that leaves tells everyone, and is done as soon as all have acknowledged that.
 #[test]
-fn a_host_leaves_and_everyone_is_told() {
-    let mut net = Net::joined(&plain(), 3);
-    net.host.hear_from(address(7), &connect(7), net.now);
+fn host_leave_is_sent_to_every_client() {
+    let mut net = TestNet::joined(&unencrypted(), 3);
+    net.host.receive_from(address(7), &connect(7), net.now);
     net.host.events();
     net.host.endpoint.leave(net.now);
-    let local: Vec<_> = (2..5).map(|id| (PeerId(id), Leave::Local)).collect();
-    assert_eq!(net.host.left(), local);
+    let local: Vec<_> = (2..5).map(|id| (PeerId(id), LeaveReason::Local)).collect();
+    assert_eq!(net.host.left_peers(), local);
     assert!(!net.host.endpoint.is_closed());
     let goodbyes = net.host.flush(net.now);
     assert_eq!(goodbyes.len(), 3);
-    assert!(said(&goodbyes).iter().all(|line| line.ends_with("host at 10.10.10.1")));
+    assert!(all_message_texts(&goodbyes).iter().all(|line| line.ends_with("host at 10.10.10.1")));
     goodbyes.iter().for_each(|packet| net.deliver(packet));
-    net.settle();
+    net.deliver_all();
     for client in &mut net.clients {
-        assert_eq!(client.left(), [(PeerId::HOST, Leave::Disconnected)]);
+        assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Disconnected)]);
         assert!(client.endpoint.is_closed());
     }
     assert!(net.host.endpoint.is_closed());
@@ -268,13 +275,13 @@ fn a_host_leaves_and_everyone_is_told() {
 
 /// T-57: nobody is let in by a host that leaves.
 #[test]
-fn a_host_that_leaves_hears_no_requests() {
-    let mut host = puppet(plain());
+fn leaving_host_ignores_requests() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.endpoint.leave(START);
     host.flush(START);
     host.events();
-    host.hear_from(address(2), &connect(2), START);
-    assert_eq!(host.endpoint.rejected().count(Cause::NotAllowed), 1);
+    host.receive_from(address(2), &connect(2), START);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::NotAllowed), 1);
     assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
     host.timeline(START, ms(15_000));
     assert!(host.endpoint.is_closed());
@@ -282,24 +289,24 @@ fn a_host_that_leaves_hears_no_requests() {
 
 /// T-51: a client that gives up before it was let in has nobody to say goodbye to.
 #[test]
-fn leaving_before_being_let_in_is_immediate() {
-    let mut client = End::client(plain(), 1, START);
+fn leaving_before_admission_is_immediate() {
+    let mut client = TestEndpoint::client(unencrypted(), 1, START);
     client.flush(START);
     client.endpoint.leave(ms(100));
-    assert_eq!(client.left(), [(PeerId::HOST, Leave::Local)]);
+    assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Local)]);
     assert!(client.endpoint.is_closed());
     assert_eq!(client.timeline(ms(100), ms(60_000)), [""; 0]);
 }
 
 /// T-57: a host that leaves does not wait for repeats of those who have left before it.
 #[test]
-fn a_host_that_leaves_does_not_wait_for_those_who_are_gone() {
-    let mut net = Net::joined(&plain(), 2);
+fn leaving_host_does_not_wait_for_lingering_peers() {
+    let mut net = TestNet::joined(&unencrypted(), 2);
     net.clients[0].endpoint.leave(net.now);
-    net.settle();
-    assert_eq!(net.host.left(), [(PeerId(2), Leave::Disconnected)]);
+    net.deliver_all();
+    assert_eq!(net.host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
     net.now = ms(500);
     net.host.endpoint.leave(net.now);
-    net.settle();
+    net.deliver_all();
     assert!(net.host.endpoint.is_closed());
 }

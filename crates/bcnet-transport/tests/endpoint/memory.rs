@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bcnet_transport::wire::{Channel, PeerId};
-use bcnet_transport::{Counters, Engine, Leave};
+use bcnet_transport::{Engine, LeaveReason, PeerCounters};
 
 use crate::heap;
-use crate::net::{End, Net, START, ack, address, connect, from_peer, ms, pattern, plain};
+use crate::net::{START, TestEndpoint, TestNet, ack, address, connect, from_peer, ms, pattern, unencrypted};
 
 /// T-68: four seconds after a burst, all of its memory is given back; until then it is kept for the next.
 #[test]
 fn memory_is_given_back_after_idleness() {
-    let mut net = Net::joined(&plain(), 4);
+    let mut net = TestNet::joined(&unencrypted(), 4);
     net.run(ms(4500));
     let idle = heap::in_use();
     for round in 0..200 {
@@ -40,19 +40,19 @@ fn memory_is_given_back_after_idleness() {
 
 /// T-57: a peer that is gone leaves nothing behind.
 #[test]
-fn a_peer_that_is_gone_leaves_nothing_behind() {
-    let mut net = Net::joined(&plain(), 1);
+fn removed_peers_release_their_memory() {
+    let mut net = TestNet::joined(&unencrypted(), 1);
     net.run(ms(4500));
     let alone = heap::in_use();
     for n in 2..30 {
-        net.join(&plain(), n);
+        net.join(&unencrypted(), n);
         net.host.send(PeerId(u8::try_from(n + 1).expect("small")), &pattern(0, 5000), net.now);
-        net.settle();
+        net.deliver_all();
     }
     net.clients.truncate(1);
     net.clients.shrink_to_fit();
     net.run(net.now + Duration::from_secs(60));
-    assert_eq!(net.host.left().iter().filter(|(_, reason)| *reason == Leave::Silent).count(), 28);
+    assert_eq!(net.host.left_peers().iter().filter(|(_, reason)| *reason == LeaveReason::Silent).count(), 28);
     net.clients[0].events();
     net.run(net.now + Duration::from_secs(10));
     let left = heap::in_use() - alone;
@@ -63,25 +63,25 @@ fn a_peer_that_is_gone_leaves_nothing_behind() {
 #[test]
 fn an_idle_peer_takes_little_memory() {
     let start = heap::in_use();
-    let mut host = End::host(plain());
+    let mut host = TestEndpoint::host(unencrypted());
     for n in 1..=124 {
-        host.hear_from(address(n), &connect(u32::from(n)), START);
+        host.receive_from(address(n), &connect(u32::from(n)), START);
         let id = host.endpoint.admit(address(n), START).expect("a free id");
         host.flush(START);
-        host.hear_from(address(n), &from_peer(id.0, &[ack(Channel::Control, 0)]), START);
+        host.receive_from(address(n), &from_peer(id.0, &[ack(Channel::Control, 0)]), START);
         host.flush(START);
         host.events();
     }
     host.timeline(START, ms(4900));
     let each = usize::try_from(heap::in_use() - start).expect("more than before") / 124;
-    let counters = size_of::<Counters>();
+    let counters = size_of::<PeerCounters>();
     assert!(each <= 400 + counters, "{each} bytes for each peer, {counters} of them counters");
 }
 
 /// T-69: a steady conversation takes no more memory after twenty minutes than after one.
 #[test]
-fn a_steady_conversation_does_not_grow() {
-    let mut net = Net::joined(&plain(), 1);
+fn steady_conversation_does_not_grow_memory() {
+    let mut net = TestNet::joined(&unencrypted(), 1);
     let mut early = 0;
     for second in 0..1200_u64 {
         net.now = ms(1000 * second);
@@ -89,7 +89,7 @@ fn a_steady_conversation_does_not_grow() {
             net.host.send(PeerId(2), &pattern(n, 200), net.now);
             net.clients[0].send(PeerId::HOST, &pattern(n, 500), net.now);
         }
-        net.settle();
+        net.deliver_all();
         net.host.events();
         net.clients[0].events();
         if second == 60 {

@@ -5,11 +5,12 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use bcnet_transport::wire::{
-    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Message, MessageId, Part, PeerId, Seq,
-    Text, Writer,
+    Ack, Body, BootReason, Channel, Control, Data, Datagram, Delivery, Fragment, Message, MessageId, PeerId,
+    Seq, Text, Writer,
 };
 use bcnet_transport::{
-    Cause, Config, Connect, Counters, Endpoint, Engine, Event, Leave, Quality, Snapshot, Time,
+    Config, Connect, DeliveryMode, Endpoint, Engine, Event, LeaveReason, PeerCounters, RejectCause, Snapshot,
+    Time,
 };
 
 /// When every test begins: not at zero, where "never" and "now" could be mixed up.
@@ -33,21 +34,21 @@ pub(crate) fn address(n: u16) -> SocketAddrV4 {
 }
 
 /// Plain bytes on the wire, so that tests can read them.
-pub(crate) fn plain() -> Config {
+pub(crate) fn unencrypted() -> Config {
     Config { cipher: false, ..Config::default() }
 }
 
 /// A datagram under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Packet {
+pub(crate) struct SentDatagram {
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Packet {
+impl SentDatagram {
     /// Its messages, each as its one-line text.
-    pub(crate) fn said(&self) -> Vec<String> {
+    pub(crate) fn message_texts(&self) -> Vec<String> {
         let datagram = Datagram::parse(&self.bytes, None).expect("a well-formed datagram");
         datagram.messages().map(|message| message.to_string()).collect()
     }
@@ -64,18 +65,18 @@ impl Packet {
 }
 
 /// What all packets say, in order.
-pub(crate) fn said(packets: &[Packet]) -> Vec<String> {
-    packets.iter().flat_map(Packet::said).collect()
+pub(crate) fn all_message_texts(packets: &[SentDatagram]) -> Vec<String> {
+    packets.iter().flat_map(SentDatagram::message_texts).collect()
 }
 
 /// An endpoint with its address and what it has told so far.
-pub(crate) struct End {
+pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddrV4,
     buffer: [u8; 2048],
 }
 
-impl End {
+impl TestEndpoint {
     pub(crate) fn host(config: Config) -> Self {
         let endpoint = Endpoint::host(Config { address: *HOST.ip(), ..config });
         Self { endpoint, address: HOST, buffer: [0; 2048] }
@@ -95,16 +96,16 @@ impl End {
         Self { endpoint, address, buffer: [0; 2048] }
     }
 
-    pub(crate) fn hear(&mut self, packet: &Packet, now: Time) {
-        self.hear_from(packet.from, &packet.bytes, now);
+    pub(crate) fn receive(&mut self, packet: &SentDatagram, now: Time) {
+        self.receive_from(packet.from, &packet.bytes, now);
     }
 
-    pub(crate) fn hear_from(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
+    pub(crate) fn receive_from(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
         self.endpoint.handle_datagram(from, &mut bytes.to_vec(), now);
     }
 
     /// Serves what is due and takes every datagram. Whatever happens, none is too large and no deadline is left behind.
-    pub(crate) fn flush(&mut self, now: Time) -> Vec<Packet> {
+    pub(crate) fn flush(&mut self, now: Time) -> Vec<SentDatagram> {
         let mut packets = Vec::new();
         // What was heard earlier may have brought a deadline forward, which the first service finds out.
         for _ in 0..2 {
@@ -112,7 +113,7 @@ impl End {
             while let Some(transmit) = self.endpoint.poll_transmit(&mut self.buffer, now) {
                 let bytes = self.buffer[..transmit.len].to_vec();
                 assert!(bytes.len() <= 512, "a datagram of {} bytes", bytes.len());
-                packets.push(Packet { from: self.address, to: transmit.to, bytes });
+                packets.push(SentDatagram { from: self.address, to: transmit.to, bytes });
             }
         }
         let next = self.endpoint.next_timeout();
@@ -121,8 +122,8 @@ impl End {
     }
 
     /// What is sent at `now`, as text.
-    pub(crate) fn says(&mut self, now: Time) -> Vec<String> {
-        said(&self.flush(now))
+    pub(crate) fn sent_texts(&mut self, now: Time) -> Vec<String> {
+        all_message_texts(&self.flush(now))
     }
 
     /// From deadline to deadline until `until`, with nothing heard: what is said and when, in seconds since the start.
@@ -131,10 +132,10 @@ impl End {
         let (mut now, mut lines) = (from, Vec::new());
         loop {
             let at = now.since(START).as_secs_f64();
-            lines.extend(self.says(now).iter().map(|line| format!("{at:.3} {line}")));
+            lines.extend(self.sent_texts(now).iter().map(|line| format!("{at:.3} {line}")));
             let Some(next) = self.endpoint.next_timeout().filter(|next| *next <= until) else { return lines };
             if before(next) > now {
-                assert_eq!(self.says(before(next)), [""; 0], "just before {next}");
+                assert_eq!(self.sent_texts(before(next)), [""; 0], "just before {next}");
             }
             now = next;
         }
@@ -160,7 +161,7 @@ impl End {
     }
 
     /// Who left and why; the other events are dropped.
-    pub(crate) fn left(&mut self) -> Vec<(PeerId, Leave)> {
+    pub(crate) fn left_peers(&mut self) -> Vec<(PeerId, LeaveReason)> {
         let events = self.events().into_iter();
         events
             .filter_map(|(event, _)| match event {
@@ -171,38 +172,38 @@ impl End {
     }
 
     pub(crate) fn send(&mut self, to: PeerId, payload: &[u8], now: Time) {
-        self.endpoint.send(to, payload, Quality::Reliable, now).expect("there is room");
+        self.endpoint.send(to, payload, DeliveryMode::Reliable, now).expect("there is room");
     }
 
-    pub(crate) fn send_as(&mut self, to: PeerId, payload: &[u8], quality: Quality, now: Time) {
-        self.endpoint.send(to, payload, quality, now).expect("there is room");
+    pub(crate) fn send_as(&mut self, to: PeerId, payload: &[u8], mode: DeliveryMode, now: Time) {
+        self.endpoint.send(to, payload, mode, now).expect("there is room");
     }
 
     pub(crate) fn snapshot(&self, peer: PeerId, now: Time) -> Snapshot {
         self.endpoint.snapshot(peer, now).expect("the peer is there")
     }
 
-    pub(crate) fn counters(&self, peer: PeerId) -> Counters {
+    pub(crate) fn counters(&self, peer: PeerId) -> PeerCounters {
         self.endpoint.counters(peer).expect("the peer is there")
     }
 
     /// What was rejected from a known peer for `cause`.
-    pub(crate) fn rejected_from(&self, peer: PeerId, cause: Cause) -> u64 {
+    pub(crate) fn rejected_from(&self, peer: PeerId, cause: RejectCause) -> u64 {
         self.counters(peer).rejected.count(cause)
     }
 }
 
 /// A host and its clients on a link that takes no time.
-pub(crate) struct Net {
+pub(crate) struct TestNet {
     pub(crate) now: Time,
-    pub(crate) host: End,
-    pub(crate) clients: Vec<End>,
+    pub(crate) host: TestEndpoint,
+    pub(crate) clients: Vec<TestEndpoint>,
 }
 
-impl Net {
+impl TestNet {
     /// `count` clients, all joined, at [`START`].
     pub(crate) fn joined(config: &Config, count: u16) -> Self {
-        let mut net = Self { now: START, host: End::host(config.clone()), clients: Vec::new() };
+        let mut net = Self { now: START, host: TestEndpoint::host(config.clone()), clients: Vec::new() };
         for n in 1..=count {
             net.join(config, n);
         }
@@ -211,45 +212,45 @@ impl Net {
 
     /// One more client joins; the events of it are dropped.
     pub(crate) fn join(&mut self, config: &Config, n: u16) {
-        self.clients.push(End::client(config.clone(), n, self.now));
-        self.settle();
+        self.clients.push(TestEndpoint::client(config.clone(), n, self.now));
+        self.deliver_all();
         let id = self.host.endpoint.admit(address(n), self.now);
         id.expect("a free id");
-        self.settle();
+        self.deliver_all();
         self.host.events();
         self.clients.iter_mut().for_each(|client| drop(client.events()));
     }
 
     /// As [`joined`](Self::joined), and each has told its name, so that the others know it.
-    pub(crate) fn named(config: &Config, count: u16) -> Self {
+    pub(crate) fn joined_with_names(config: &Config, count: u16) -> Self {
         let mut net = Self::joined(config, count);
         for n in 1..=count {
             let name = utf16(&format!("Player {n}"));
             let client = &mut net.clients[usize::from(n) - 1].endpoint;
-            client.identify(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
+            client.announce_name(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
         }
-        net.settle();
+        net.deliver_all();
         net.host.events();
         net.clients.iter_mut().for_each(|client| drop(client.events()));
         net
     }
 
     /// What all ends send now.
-    pub(crate) fn flush(&mut self) -> Vec<Packet> {
+    pub(crate) fn flush(&mut self) -> Vec<SentDatagram> {
         let mut packets = self.host.flush(self.now);
         packets.extend(self.clients.iter_mut().flat_map(|client| client.flush(self.now)));
         packets
     }
 
-    pub(crate) fn deliver(&mut self, packet: &Packet) {
+    pub(crate) fn deliver(&mut self, packet: &SentDatagram) {
         let ends = [&mut self.host].into_iter().chain(&mut self.clients);
         for end in ends.filter(|end| end.address == packet.to) {
-            end.hear(packet, self.now);
+            end.receive(packet, self.now);
         }
     }
 
     /// Moves every datagram until nobody has more to say at this instant.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn deliver_all(&mut self) {
         loop {
             let packets = self.flush();
             if packets.is_empty() {
@@ -262,7 +263,7 @@ impl Net {
     /// From deadline to deadline until `until`, with everything delivered.
     pub(crate) fn run(&mut self, until: Time) {
         loop {
-            self.settle();
+            self.deliver_all();
             let ends = [&self.host].into_iter().chain(&self.clients);
             let next = ends.filter_map(|end| end.endpoint.next_timeout()).min();
             match next.filter(|next| *next <= until) {
@@ -271,44 +272,44 @@ impl Net {
             }
         }
         self.now = until;
-        self.settle();
+        self.deliver_all();
     }
 }
 
 /// A host and one peer that is nothing but forged datagrams: it was admitted as peer 2 and has acknowledged that.
-pub(crate) fn puppet(config: Config) -> End {
-    let mut host = End::host(config);
-    host.hear_from(address(1), &connect(1), START);
+pub(crate) fn host_with_forged_peer(config: Config) -> TestEndpoint {
+    let mut host = TestEndpoint::host(config);
+    host.receive_from(address(1), &connect(1), START);
     assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
     host.flush(START);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), START);
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), START);
     host.flush(START);
     host.events();
     host
 }
 
 /// A client whose host is nothing but forged datagrams: it is peer 2, and its request is acknowledged.
-pub(crate) fn puppet_client(config: Config) -> End {
-    let mut client = End::client(config, 1, START);
+pub(crate) fn client_with_forged_host(config: Config) -> TestEndpoint {
+    let mut client = TestEndpoint::client(config, 1, START);
     client.flush(START);
     let reply = control(0, Body::ConnectReply { assigned: PeerId(2) });
-    client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0), reply]), START);
+    client.receive_from(HOST, &from_peer(1, &[ack(Channel::Control, 0), reply]), START);
     client.flush(START);
     client.events();
     client
 }
 
 /// A host whose peer has answered one message after 100 ms: round trip 100 ms, timeout 300 ms.
-pub(crate) fn measured() -> End {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
+pub(crate) fn host_with_measured_rtt() -> TestEndpoint {
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
     host.endpoint.admit(address(1), START).expect("a free id");
     host.flush(START);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), ms(100));
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Control, 0)]), ms(100));
     host.flush(ms(100));
     let snapshot = host.snapshot(PeerId(2), ms(100));
-    assert_eq!(snapshot.round_trip, Some(Duration::from_millis(100)));
-    assert_eq!((snapshot.variation.as_millis(), snapshot.timeout.as_millis()), (50, 300));
+    assert_eq!(snapshot.rtt, Some(Duration::from_millis(100)));
+    assert_eq!((snapshot.rtt_variation.as_millis(), snapshot.rto.as_millis()), (50, 300));
     host
 }
 
@@ -345,11 +346,11 @@ pub(crate) fn identity(seq: u16, peer: u8, name: &[u8]) -> Message<'_> {
 }
 
 pub(crate) fn ack(channel: Channel, seq: u16) -> Message<'static> {
-    Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), part: None }))
+    Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), fragment: None }))
 }
 
-pub(crate) fn ack_part(seq: u16, part: u8) -> Message<'static> {
-    Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq), part: Some(part) }))
+pub(crate) fn ack_fragment(seq: u16, fragment: u8) -> Message<'static> {
+    Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq), fragment: Some(fragment) }))
 }
 
 pub(crate) fn reliable(seq: u16, payload: &[u8]) -> Message<'_> {
@@ -361,10 +362,10 @@ pub(crate) fn unreliable(payload: &[u8]) -> Message<'_> {
 }
 
 /// Part `index` of `total`; the total is on the wire only with index 0.
-pub(crate) fn part(seq: u16, index: u8, total: u8, payload: &[u8]) -> Message<'_> {
+pub(crate) fn fragment(seq: u16, index: u8, total: u8, payload: &[u8]) -> Message<'_> {
     let part = match NonZeroU8::new(index) {
-        None => Part::First { total: NonZeroU8::new(total).expect("a total") },
-        Some(index) => Part::Later { index },
+        None => Fragment::First { total: NonZeroU8::new(total).expect("a total") },
+        Some(index) => Fragment::Later { index },
     };
     Message::Data(Data { delivery: Delivery::Fragment(Seq(seq), part), urgent: false, payload })
 }
@@ -380,9 +381,9 @@ pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
 }
 
 /// Seeded random numbers (xorshift).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

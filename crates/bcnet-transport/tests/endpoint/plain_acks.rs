@@ -7,28 +7,31 @@ use bcnet_transport::wire::{Channel, Message, PeerId};
 use bcnet_transport::{Config, Engine, Time};
 
 use crate::net::{
-    Dice, End, Packet, START, ack, ack_part, address, from_peer, measured, ms, pattern, plain, puppet, said,
+    START, SentDatagram, TestEndpoint, TestRng, ack, ack_fragment, address, all_message_texts, from_peer,
+    host_with_forged_peer, host_with_measured_rtt, ms, pattern, unencrypted,
 };
 
 /// Answers plainly what `host` sends until `until`, 10 ms later, and tells what that was and when.
-fn answer_plainly(host: &mut End, from: Time, until: Time) -> Vec<String> {
-    answer_plainly_after(host, from, until, &[10])
+fn send_plain_acks(host: &mut TestEndpoint, from: Time, until: Time) -> Vec<String> {
+    send_plain_acks_after(host, from, until, &[10])
 }
 
 /// As [`answer_plainly`], as many milliseconds later, each time anew.
-fn answer_plainly_after(host: &mut End, from: Time, until: Time, delays: &[u64]) -> Vec<String> {
+fn send_plain_acks_after(host: &mut TestEndpoint, from: Time, until: Time, delays: &[u64]) -> Vec<String> {
     let (mut now, mut lines) = (from, Vec::new());
     loop {
         let packets = host.flush(now);
         let at = now.since(START).as_secs_f64();
-        lines.extend(said(&packets).iter().map(|line| format!("{at:.3} {line}")));
-        let seqs =
-            packets.iter().flat_map(Packet::data).map(|(delivery, _)| delivery.seq().expect("reliable"));
+        lines.extend(all_message_texts(&packets).iter().map(|line| format!("{at:.3} {line}")));
+        let seqs = packets
+            .iter()
+            .flat_map(SentDatagram::data)
+            .map(|(delivery, _)| delivery.seq().expect("reliable"));
         let acks: Vec<_> = seqs.map(|seq| ack(Channel::Game, seq.0)).collect();
         let sent = now;
         for delay in delays.iter().filter(|_| !acks.is_empty()) {
             now = sent + Duration::from_millis(*delay);
-            host.hear_from(address(1), &from_peer(2, &acks), now);
+            host.receive_from(address(1), &from_peer(2, &acks), now);
         }
         match host.endpoint.next_timeout().filter(|next| *next <= until) {
             Some(next) => now = now.max(next),
@@ -40,27 +43,27 @@ fn answer_plainly_after(host: &mut End, from: Time, until: Time, delays: &[u64])
 /// T-65: as many plain ACKs as parts may be doubles of fewer, so each part is sent once more, alone and after a pause
 /// in which nothing comes; the ACK after that settles it.
 #[test]
-fn parts_are_settled_one_by_one_by_plain_acks() {
-    let mut host = puppet(Config { queue_messages: 3, ..plain() });
+fn plain_acks_acknowledge_fragments_one_by_one() {
+    let mut host = host_with_forged_peer(Config { max_queued_messages: 3, ..unencrypted() });
     host.send(PeerId(2), &pattern(0, 832), START);
-    let sent = said(&host.flush(START));
+    let sent = all_message_texts(&host.flush(START));
     assert_eq!(sent.len(), 3);
     for _ in 0..3 {
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(10));
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(10));
     }
     assert_eq!(host.snapshot(PeerId(2), ms(10)).unacknowledged.len(), 3);
     assert_eq!(host.timeline(ms(10), ms(3000)), [""; 0]);
-    let lines = answer_plainly(&mut host, ms(3000), ms(3990));
+    let lines = send_plain_acks(&mut host, ms(3000), ms(3990));
     // The pause is looked at once per timeout.
     let times: Vec<&str> = lines.iter().map(|line| &line[..3]).collect();
     assert_eq!(times, ["3.0", "3.5"], "after three seconds, then half a second: {lines:?}");
     assert!(lines.iter().zip(&sent).all(|(again, first)| again.ends_with(first)), "{lines:?}");
     assert_eq!(host.snapshot(PeerId(2), ms(3990)).unacknowledged.len(), 1);
-    let lines = answer_plainly(&mut host, ms(3990), ms(9000));
+    let lines = send_plain_acks(&mut host, ms(3990), ms(9000));
     assert!(lines[0].ends_with("data seq=0 part=2 21 bytes"), "{lines:?}");
     assert_eq!(host.snapshot(PeerId(2), ms(9000)).queued_bytes, 0);
     assert!(lines[1..].iter().all(|line| line.ends_with("keepalive")), "{lines:?}");
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(9000));
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(9000));
     assert_eq!(host.counters(PeerId(2)).acks_useless, 1);
     host.send(PeerId(2), &pattern(0, 832), ms(9000));
 }
@@ -68,21 +71,21 @@ fn parts_are_settled_one_by_one_by_plain_acks() {
 /// T-65: while ACKs come that nobody asked for, no part is sent alone; if they come late, they are repeats, and the
 /// pauses become longer.
 #[test]
-fn a_part_is_sent_alone_only_when_no_more_acks_come() {
-    let mut host = puppet(plain());
+fn single_fragment_waits_until_acks_stop() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), &pattern(0, 500), START);
     host.flush(START);
     let plain_acks = from_peer(2, &[ack(Channel::Game, 0), ack(Channel::Game, 0)]);
     for repeat in 0..9 {
-        host.hear_from(address(1), &plain_acks, ms(10 + 670 * repeat));
+        host.receive_from(address(1), &plain_acks, ms(10 + 670 * repeat));
         assert_eq!(
             host.timeline(ms(10 + 670 * repeat), ms(10 + 670 * repeat + 669)).join(""),
-            keepalive(repeat)
+            keepalive_text(repeat)
         );
     }
     let repeats_end = 10 + 670 * 8;
     assert_eq!(host.timeline(ms(repeats_end + 669), ms(repeats_end + 2999)), [""; 0]);
-    let lines = answer_plainly(&mut host, ms(repeats_end + 2999), ms(repeats_end + 3100));
+    let lines = send_plain_acks(&mut host, ms(repeats_end + 2999), ms(repeats_end + 3100));
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].ends_with("data seq=0 part=0/2 405 bytes"), "{lines:?}");
     let answered = repeats_end + 3100;
@@ -91,14 +94,14 @@ fn a_part_is_sent_alone_only_when_no_more_acks_come() {
 }
 
 /// T-55: what is said within the `n`th 670 ms.
-fn keepalive(n: u64) -> &'static str {
+fn keepalive_text(n: u64) -> &'static str {
     if n == 7 { "5.000 keepalive" } else { "" }
 }
 
 /// T-65: if one part is lost, all are sent again, round by round, three times; then one by one.
 #[test]
-fn parts_are_sent_again_in_rounds_and_then_one_by_one() {
-    let mut host = measured();
+fn fragments_are_retransmitted_in_rounds_then_singly() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, 832), ms(200));
     host.flush(ms(200));
     let parts = ["part=0/3 405", "part=1 406", "part=2 21"];
@@ -106,7 +109,7 @@ fn parts_are_sent_again_in_rounds_and_then_one_by_one() {
         // One part of three is always lost, so two plain ACKs come.
         let heard = 300 + 600 * round as u64;
         for _ in 0..2 {
-            host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(heard));
+            host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(heard));
         }
         let lines = host.timeline(ms(heard), ms(heard + 599));
         let again: Vec<String> = parts.iter().map(|part| format!("{at} data seq=0 {part} bytes")).collect();
@@ -121,15 +124,15 @@ fn parts_are_sent_again_in_rounds_and_then_one_by_one() {
 
 /// T-62, T-65: a part that is sent alone and never answered is repeated ever more seldom, as any message.
 #[test]
-fn a_part_that_is_never_answered_is_repeated_ever_more_seldom() {
-    let mut host = measured();
+fn unanswered_fragment_backs_off() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, 832), ms(200));
     host.flush(ms(200));
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(300));
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(300));
     let mut lines = Vec::new();
     for tenth in 3..600 {
         lines.extend(host.timeline(ms(100 * tenth), ms(100 * tenth + 99)));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
+        host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
     }
     let alone = lines.iter().filter(|line| line.ends_with("part=0/3 405 bytes")).count();
     assert!((15..=30).contains(&alone), "{alone} times in a minute");
@@ -139,37 +142,37 @@ fn a_part_that_is_never_answered_is_repeated_ever_more_seldom() {
 /// T-65: what was about to be sent again when the ACKs came is not sent before its turn, for then any of them could
 /// seem to answer it.
 #[test]
-fn parts_about_to_be_sent_again_wait_for_their_turn() {
-    let mut host = measured();
+fn lost_fragments_are_deferred_in_single_phase() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, 832), ms(200));
     host.flush(ms(200));
     host.endpoint.handle_timeout(ms(500));
     for _ in 0..3 {
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(500));
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(500));
     }
     assert_eq!(host.timeline(ms(500), ms(3499)), [""; 0]);
     assert_eq!(host.timeline(ms(3500), ms(3799)).len(), 1);
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(3799));
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(3799));
     assert_eq!(host.snapshot(PeerId(2), ms(3799)).unacknowledged.len(), 2);
 }
 
 /// A message of so many bytes of which each part was answered plainly, so that they are sent one by one from now on.
-fn answered_in_full(len: usize, parts: usize) -> End {
-    let mut host = measured();
+fn host_in_single_fragment_phase(len: usize, fragments: usize) -> TestEndpoint {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, len), ms(200));
-    assert_eq!(said(&host.flush(ms(200))).len(), parts);
-    for _ in 0..parts {
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(210));
+    assert_eq!(all_message_texts(&host.flush(ms(200))).len(), fragments);
+    for _ in 0..fragments {
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(210));
     }
     host
 }
 
 /// T-65: a peer that answers once is asked again soon, be its answers slow or doubled by the network.
 #[test]
-fn slow_or_doubled_answers_are_no_repeats() {
+fn slow_or_duplicated_acks_are_not_repeated_acks() {
     for delays in [&[400][..], &[10, 15]] {
-        let mut host = answered_in_full(1600, 4);
-        let lines = answer_plainly_after(&mut host, ms(210), ms(20_000), delays);
+        let mut host = host_in_single_fragment_phase(1600, 4);
+        let lines = send_plain_acks_after(&mut host, ms(210), ms(20_000), delays);
         let at: Vec<f64> = lines
             .iter()
             .filter(|line| line.contains("data"))
@@ -183,11 +186,11 @@ fn slow_or_doubled_answers_are_no_repeats() {
 
 /// T-65: a part that waits for its turn may be acknowledged by its own ACK; the others go on.
 #[test]
-fn a_part_that_waits_can_be_acknowledged() {
-    let mut host = answered_in_full(1600, 4);
+fn deferred_fragment_can_be_acknowledged() {
+    let mut host = host_in_single_fragment_phase(1600, 4);
     assert_eq!(host.timeline(ms(210), ms(1500)), [""; 0]);
-    host.hear_from(address(1), &from_peer(2, &[ack_part(0, 1)]), ms(1500));
-    let lines = answer_plainly(&mut host, ms(1500), ms(20_000));
+    host.receive_from(address(1), &from_peer(2, &[ack_fragment(0, 1)]), ms(1500));
+    let lines = send_plain_acks(&mut host, ms(1500), ms(20_000));
     let parts: Vec<_> = lines.iter().filter(|line| line.contains("data")).collect();
     assert!(parts.len() == 3 && parts.iter().all(|line| !line.contains("part=1 ")), "{lines:?}");
     assert_eq!(host.snapshot(PeerId(2), ms(20_000)).queued_bytes, 0);
@@ -195,46 +198,47 @@ fn a_part_that_waits_can_be_acknowledged() {
 
 /// T-65: ACKs of single parts end no round: what is left is sent again as soon as in the first.
 #[test]
-fn acks_of_parts_end_no_round() {
-    let mut host = measured();
+fn indexed_acks_do_not_end_a_round() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, 1600), ms(200));
     host.flush(ms(200));
-    let acks = [ack(Channel::Game, 0), ack_part(0, 0), ack_part(0, 1), ack_part(0, 2)];
-    host.hear_from(address(1), &from_peer(2, &acks), ms(210));
+    let acks = [ack(Channel::Game, 0), ack_fragment(0, 0), ack_fragment(0, 1), ack_fragment(0, 2)];
+    host.receive_from(address(1), &from_peer(2, &acks), ms(210));
     let lines = host.timeline(ms(210), ms(1500));
     assert!(lines.iter().any(|line| line.contains("part=3 ")), "{lines:?}");
 }
 
 /// T-62, T-65: what is acknowledged meanwhile hurries no part that waits for its turn.
 #[test]
-fn other_messages_do_not_hurry_a_part_that_waits() {
-    let mut host = answered_in_full(832, 3);
+fn other_acks_do_not_hurry_a_deferred_fragment() {
+    let mut host = host_in_single_fragment_phase(832, 3);
     for seq in 1..=8 {
         let now = ms(210 + 10 * u64::from(seq));
         host.send(PeerId(2), &[7; 10], now);
-        assert_eq!(host.says(now), [format!("data seq={seq} 10 bytes")]);
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
+        assert_eq!(host.sent_texts(now), [format!("data seq={seq} 10 bytes")]);
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
     }
     assert_eq!(host.timeline(ms(290), ms(3200)), [""; 0]);
-    answer_plainly(&mut host, ms(3200), ms(9000));
+    send_plain_acks(&mut host, ms(3200), ms(9000));
     assert_eq!(host.snapshot(PeerId(2), ms(9000)).queued_bytes, 0);
 }
 
 /// T-64, T-65: the largest message arrives, and its re-sending ends before the peer counts as lost.
 #[test]
-fn the_largest_message_is_settled_by_plain_acks_on_a_lossy_link() {
-    let mut dice = Dice(77);
-    let mut host = measured();
+fn largest_message_completes_with_plain_acks_under_loss() {
+    let mut dice = TestRng(77);
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, 103_529), ms(200));
     let mut there = BTreeSet::new();
     let mut answers: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
     for tick in 20..36_000_u64 {
         let now = ms(10 * tick);
         while let Some((_, answer)) = answers.pop_front_if(|(due, _)| *due <= now) {
-            host.hear_from(address(1), &answer, now);
+            host.receive_from(address(1), &answer, now);
         }
         for packet in host.flush(now).iter().filter(|_| dice.below(5) > 0) {
-            let parts: Vec<_> = packet.data().iter().filter_map(|(delivery, _)| delivery.part()).collect();
+            let parts: Vec<_> =
+                packet.data().iter().filter_map(|(delivery, _)| delivery.fragment()).collect();
             there.extend(parts.iter().map(|part| part.index()));
             let acks: Vec<_> =
                 parts.iter().map(|_| ack(Channel::Game, 0)).chain([Message::Keepalive]).collect();
@@ -251,10 +255,10 @@ fn the_largest_message_is_settled_by_plain_acks_on_a_lossy_link() {
 /// T-65: with every fifth datagram lost each way, every fifth doubled, and ACKs repeated as stock does, nothing is
 /// settled that is not there, and the re-sending ends.
 #[test]
-fn a_peer_with_plain_acks_gets_everything_on_a_lossy_link() {
+fn plain_ack_peer_gets_everything_under_loss() {
     for seed in 1..=60 {
-        let mut dice = Dice(seed * 7919);
-        let mut host = measured();
+        let mut dice = TestRng(seed * 7919);
+        let mut host = host_with_measured_rtt();
         let mut there: Vec<BTreeSet<u8>> = vec![BTreeSet::new(); 10];
         for len in 0..10 {
             host.send(PeerId(2), &pattern(0, 500 + 300 * len), ms(200));
@@ -264,21 +268,22 @@ fn a_peer_with_plain_acks_gets_everything_on_a_lossy_link() {
         for tick in 20..12_000_u64 {
             let now = ms(10 * tick);
             while let Some(at) = answers.iter().position(|(due, _)| *due <= now) {
-                host.hear_from(address(1), &answers.remove(at).1, now);
+                host.receive_from(address(1), &answers.remove(at).1, now);
             }
             for packet in host.flush(now) {
-                for _ in 0..copies(&mut dice) {
+                for _ in 0..random_copies(&mut dice) {
                     let mut acks = vec![Message::Keepalive];
                     for (delivery, _) in packet.data() {
                         let (seq, part) =
-                            (delivery.seq().expect("reliable").0, delivery.part().expect("split"));
+                            (delivery.seq().expect("reliable").0, delivery.fragment().expect("split"));
                         there[usize::from(seq)].insert(part.index());
                         acks.push(ack(Channel::Game, seq));
                     }
                     let answer = from_peer(2, &acks);
                     for repeat in 0..repeats {
                         let back = Duration::from_millis(100 + 670 * repeat);
-                        (0..copies(&mut dice)).for_each(|_| answers.push((now + back, answer.clone())));
+                        (0..random_copies(&mut dice))
+                            .for_each(|_| answers.push((now + back, answer.clone())));
                     }
                 }
             }
@@ -300,14 +305,14 @@ fn a_peer_with_plain_acks_gets_everything_on_a_lossy_link() {
 /// T-64, T-65: a peer that repeats its plain ACKs as stock does makes many parts take longer than a message may go
 /// without an ACK. It goes on all the same: every part that is settled is one.
 #[test]
-fn many_parts_are_settled_by_repeated_plain_acks_however_long_that_takes() {
-    let mut host = measured();
+fn slow_plain_acks_are_not_undeliverable() {
+    let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, 24_000), ms(200));
     let mut answers: Vec<(Time, Vec<u8>)> = Vec::new();
     for tick in 20..100_000_u64 {
         let now = ms(10 * tick);
         while let Some(at) = answers.iter().position(|(due, _)| *due <= now) {
-            host.hear_from(address(1), &answers.remove(at).1, now);
+            host.receive_from(address(1), &answers.remove(at).1, now);
         }
         for packet in host.flush(now) {
             let parts = packet.data().len();
@@ -326,22 +331,22 @@ fn many_parts_are_settled_by_repeated_plain_acks_however_long_that_takes() {
 }
 
 /// How often a datagram arrives: one in five is lost, one in five doubled.
-fn copies(dice: &mut Dice) -> u64 {
+fn random_copies(dice: &mut TestRng) -> u64 {
     [0, 1, 1, 1, 2][usize::try_from(dice.below(5)).expect("small")]
 }
 
 /// T-65: whatever a peer answers to parts, plainly or not, in whatever mixture, all is accounted for in the end.
 #[test]
-fn no_mixture_of_acks_for_parts_upsets_the_books() {
+fn mixed_fragment_acks_keep_counters_consistent() {
     for seed in 1..=200 {
-        let mut dice = Dice(seed * 104_729);
-        let mut host = measured();
+        let mut dice = TestRng(seed * 104_729);
+        let mut host = host_with_measured_rtt();
         let (mut now, mut sent) = (ms(200), 0_u16);
-        let answer = |host: &mut End, dice: &mut Dice, sent: u16, now: Time| {
+        let answer = |host: &mut TestEndpoint, dice: &mut TestRng, sent: u16, now: Time| {
             let seq = u16::try_from(dice.below(u64::from(sent.max(1)))).expect("small");
             let part = u8::try_from(dice.below(5)).expect("small");
-            let message = if dice.below(3) == 0 { ack_part(seq, part) } else { ack(Channel::Game, seq) };
-            host.hear_from(address(1), &from_peer(2, &[message, Message::Keepalive]), now);
+            let message = if dice.below(3) == 0 { ack_fragment(seq, part) } else { ack(Channel::Game, seq) };
+            host.receive_from(address(1), &from_peer(2, &[message, Message::Keepalive]), now);
         };
         for _ in 0..400 {
             match dice.below(20) {
@@ -356,16 +361,16 @@ fn no_mixture_of_acks_for_parts_upsets_the_books() {
             host.flush(now);
         }
         let all = (0..sent)
-            .flat_map(|seq| (0..5).map(move |part| ack_part(seq, part)).chain([ack(Channel::Game, seq)]));
+            .flat_map(|seq| (0..5).map(move |part| ack_fragment(seq, part)).chain([ack(Channel::Game, seq)]));
         let all: Vec<Message<'_>> = all.collect();
         // What was never sent cannot be acknowledged, and what is asked alone may be on its way.
         for _ in 0..40 {
             now = now + Duration::from_millis(200);
             host.flush(now);
-            host.hear_from(address(1), &from_peer(2, &all[..all.len().min(200)]), now);
+            host.receive_from(address(1), &from_peer(2, &all[..all.len().min(200)]), now);
         }
         let end = host.snapshot(PeerId(2), now);
-        let books = (end.unacknowledged.len(), end.fresh, end.queued_bytes, end.in_flight);
+        let books = (end.unacknowledged.len(), end.unsent, end.queued_bytes, end.in_flight);
         assert_eq!(books, (0, 0, 0, 0), "seed {seed}: {end:?}");
     }
 }

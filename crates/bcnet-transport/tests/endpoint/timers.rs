@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
-use bcnet_transport::{AdmitError, Cause, Config, Engine, Event, Leave, Quality};
+use bcnet_transport::{AdmitError, Config, DeliveryMode, Engine, Event, LeaveReason, RejectCause};
 
 use crate::net::{
-    End, HOST, Net, START, ack, ack_part, address, before, connect, disconnect, from_peer, identity, ms,
-    part, pattern, plain, puppet, puppet_client, reliable, utf16,
+    HOST, START, TestEndpoint, TestNet, ack, ack_fragment, address, before, client_with_forged_host, connect,
+    disconnect, fragment, from_peer, host_with_forged_peer, identity, ms, pattern, reliable, unencrypted,
+    utf16,
 };
 
 /// T-51, T-61: the request goes out again each second, neither sooner nor later, until the host is given up.
 #[test]
-fn a_connect_request_is_repeated_every_second() {
-    let mut client = End::client(plain(), 1, START);
+fn connect_request_is_retransmitted_every_second() {
+    let mut client = TestEndpoint::client(unencrypted(), 1, START);
     let lines = client.timeline(START, before(ms(45_000)));
     let expected: Vec<String> = (0..45)
         .map(|second| {
@@ -25,19 +26,19 @@ fn a_connect_request_is_repeated_every_second() {
 
 /// T-51: an acknowledged request is not repeated, though the host has not decided yet.
 #[test]
-fn an_acknowledged_connect_request_is_not_repeated() {
-    let mut client = End::client(plain(), 1, START);
+fn acknowledged_connect_request_is_not_retransmitted() {
+    let mut client = TestEndpoint::client(unencrypted(), 1, START);
     client.flush(START);
-    client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), ms(40));
+    client.receive_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), ms(40));
     assert_eq!(client.timeline(ms(40), ms(45_000)), [""; 0]);
 }
 
 /// T-55: five seconds after the last message that was queued, and every five seconds from then on.
 #[test]
 fn a_host_sends_a_keepalive_after_five_seconds_without_a_message() {
-    let mut host = puppet(plain());
+    let mut host = host_with_forged_peer(unencrypted());
     assert_eq!(host.timeline(START, ms(10_500)), ["5.000 keepalive", "10.000 keepalive"]);
-    host.send_as(PeerId(2), b"news", Quality::Unreliable, ms(12_000));
+    host.send_as(PeerId(2), b"news", DeliveryMode::Unreliable, ms(12_000));
     let lines = ["12.000 data unreliable 4 bytes", "17.000 keepalive"];
     assert_eq!(host.timeline(ms(12_000), ms(17_500)), lines);
 }
@@ -45,140 +46,144 @@ fn a_host_sends_a_keepalive_after_five_seconds_without_a_message() {
 /// T-55: the same for a client.
 #[test]
 fn a_client_sends_a_keepalive_after_five_seconds_without_a_message() {
-    let mut client = puppet_client(plain());
+    let mut client = client_with_forged_host(unencrypted());
     assert_eq!(client.timeline(START, ms(10_000)), ["5.000 keepalive", "10.000 keepalive"]);
 }
 
 /// T-55: an ACK is no message, so it does not put a keepalive off.
 #[test]
-fn an_ack_does_not_put_a_keepalive_off() {
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3000));
+fn ack_does_not_postpone_a_keepalive() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3000));
     assert_eq!(host.timeline(ms(3000), ms(9999)), ["3.000 ack game seq=0", "5.000 keepalive"]);
 }
 
 /// T-51, T-55: there are no keepalives before a client is let in, from either side.
 #[test]
-fn nobody_sends_keepalives_before_the_client_is_let_in() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
+fn keepalives_start_after_admission() {
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
     assert_eq!(host.timeline(START, ms(9999)), [""; 0]);
-    let mut client = End::client(plain(), 1, START);
+    let mut client = TestEndpoint::client(unencrypted(), 1, START);
     client.flush(START);
-    client.hear_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), START);
+    client.receive_from(HOST, &from_peer(1, &[ack(Channel::Control, 0)]), START);
     assert_eq!(client.timeline(START, ms(44_999)), [""; 0]);
 }
 
 /// T-56: a client gives a silent host up after 45 seconds, not a microsecond earlier.
 #[test]
-fn a_client_gives_a_silent_host_up_after_45_seconds() {
-    let mut client = puppet_client(plain());
+fn client_times_out_a_silent_host_after_45_seconds() {
+    let mut client = client_with_forged_host(unencrypted());
     client.timeline(START, before(ms(45_000)));
-    assert_eq!((client.left(), client.endpoint.is_closed()), (vec![], false));
+    assert_eq!((client.left_peers(), client.endpoint.is_closed()), (vec![], false));
     client.flush(ms(45_000));
-    assert_eq!(client.left(), [(PeerId::HOST, Leave::Silent)]);
+    assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Silent)]);
     assert!(client.endpoint.is_closed());
     assert_eq!(client.endpoint.next_timeout(), None);
 }
 
 /// T-56: the same for a client that was never answered.
 #[test]
-fn a_client_that_nobody_answers_gives_up_after_45_seconds() {
-    let mut client = End::client(plain(), 1, START);
+fn unanswered_client_gives_up_after_45_seconds() {
+    let mut client = TestEndpoint::client(unencrypted(), 1, START);
     client.timeline(START, before(ms(45_000)));
-    assert_eq!(client.left(), []);
+    assert_eq!(client.left_peers(), []);
     client.flush(ms(45_000));
-    assert_eq!(client.left(), [(PeerId::HOST, Leave::Silent)]);
+    assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Silent)]);
     assert!(client.endpoint.is_closed());
 }
 
 /// T-56: a host gives a silent client up after 45 seconds and tells everyone why, the client too: it may be heard again.
 #[test]
-fn a_host_gives_a_silent_client_up_after_45_seconds_and_tells_everyone() {
-    let mut net = Net::named(&plain(), 3);
+fn host_boots_a_silent_client_after_45_seconds() {
+    let mut net = TestNet::joined_with_names(&unencrypted(), 3);
     let mut silent = net.clients.remove(1);
     assert_eq!(silent.endpoint.id(), PeerId(3));
     net.run(before(ms(45_000)));
-    assert_eq!(net.host.left(), []);
+    assert_eq!(net.host.left_peers(), []);
     net.now = ms(45_000);
     let packets = net.flush();
-    assert_eq!(net.host.left(), [(PeerId(3), Leave::Silent)]);
+    assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Silent)]);
     let boots: Vec<_> = packets.iter().filter(|packet| packet.from == HOST).collect();
     assert_eq!(boots.iter().map(|packet| packet.to).collect::<Vec<_>>(), [1, 2, 3].map(address));
-    assert!(boots.iter().all(|packet| packet.said().iter().any(|line| line.ends_with("peer 3, timed_out"))));
+    assert!(
+        boots
+            .iter()
+            .all(|packet| packet.message_texts().iter().any(|line| line.ends_with("peer 3, timed_out")))
+    );
     packets.iter().filter(|packet| packet.to != address(2)).for_each(|packet| net.deliver(packet));
-    net.settle();
+    net.deliver_all();
     for client in &mut net.clients {
-        assert_eq!(client.left(), [(PeerId(3), Leave::Booted(BootReason::TIMED_OUT))]);
+        assert_eq!(client.left_peers(), [(PeerId(3), LeaveReason::Booted(BootReason::TIMED_OUT))]);
     }
     assert_eq!(net.host.endpoint.peers().count(), 2);
     let again = net.host.timeline(ms(45_000), ms(59_000));
     assert!(again.iter().any(|line| line.ends_with("peer 3, timed_out")), "{again:?}");
-    silent.hear(boots[1], ms(50_000));
-    assert_eq!(silent.left(), [(PeerId(3), Leave::Booted(BootReason::TIMED_OUT))]);
-    assert!(silent.endpoint.is_closed() || !silent.says(ms(50_000)).is_empty());
+    silent.receive(boots[1], ms(50_000));
+    assert_eq!(silent.left_peers(), [(PeerId(3), LeaveReason::Booted(BootReason::TIMED_OUT))]);
+    assert!(silent.endpoint.is_closed() || !silent.sent_texts(ms(50_000)).is_empty());
     net.host.timeline(ms(59_000), ms(61_000));
     assert_eq!(net.host.endpoint.address(PeerId(3)), None);
 }
 
 /// T-56: whatever a peer says counts as a sign of life, but nothing that is not well formed or comes from elsewhere.
 #[test]
-fn only_what_a_peer_says_itself_keeps_it_alive() {
-    let mut host = puppet(plain());
+fn only_valid_datagrams_of_the_peer_keep_it_alive() {
+    let mut host = host_with_forged_peer(unencrypted());
     let keepalive = from_peer(2, &[Message::Keepalive]);
-    host.hear_from(address(1), &keepalive, ms(20_000));
-    host.hear_from(address(9), &keepalive, ms(30_000));
-    host.hear_from(address(1), &keepalive[..2], ms(30_000));
-    host.hear_from(address(1), b"\\status\\", ms(30_000));
+    host.receive_from(address(1), &keepalive, ms(20_000));
+    host.receive_from(address(9), &keepalive, ms(30_000));
+    host.receive_from(address(1), &keepalive[..2], ms(30_000));
+    host.receive_from(address(1), b"\\status\\", ms(30_000));
     host.timeline(ms(30_000), before(ms(65_000)));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     host.flush(ms(65_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Silent)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Silent)]);
 }
 
 /// T-51: a request that the caller does not decide on is forgotten after ten seconds.
 #[test]
 fn an_undecided_request_expires_after_ten_seconds() {
-    let mut host = End::host(plain());
-    host.hear_from(address(1), &connect(1), START);
+    let mut host = TestEndpoint::host(unencrypted());
+    host.receive_from(address(1), &connect(1), START);
     assert_eq!(host.endpoint.next_timeout(), None, "nothing is to be done about it");
     assert_eq!(host.endpoint.admit(address(1), ms(10_000)), Err(AdmitError::NoRequest(address(1))));
     assert_eq!(
         host.endpoint.refuse(address(1), BootReason::FULL, ms(10_000)),
         Err(AdmitError::NoRequest(address(1)))
     );
-    assert_eq!(host.left(), [], "it never was a peer");
+    assert_eq!(host.left_peers(), [], "it never was a peer");
 }
 
 /// T-64: a peer that lives but never acknowledges one message is given up after 360 seconds.
 #[test]
-fn a_message_that_is_never_acknowledged_ends_the_connection_after_360_seconds() {
-    let mut host = puppet(plain());
+fn unacked_message_ends_the_connection_after_360_seconds() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"never heard", START);
     for second in 0..360 {
         host.timeline(ms(1000 * second), ms(1000 * second + 999));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
+        host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
     }
     host.flush(before(ms(360_000)));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     assert!(host.counters(PeerId(2)).retransmits > 9, "no count of repeats ends a connection");
     host.flush(ms(360_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
     assert!(host.endpoint.is_closed());
 }
 
 /// T-64: one message among many others that are acknowledged ends the connection just the same, and the others are told.
 #[test]
-fn the_others_are_told_of_an_undeliverable_peer() {
-    let mut host = puppet(plain());
-    host.hear_from(address(2), &connect(2), START);
+fn undeliverable_peer_is_reported_to_the_others() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(2), &connect(2), START);
     assert_eq!(host.endpoint.admit(address(2), START), Ok(PeerId(3)));
     host.flush(START);
-    host.hear_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
-    host.hear_from(address(1), &from_peer(2, &[identity(1, 2, &utf16("Ann"))]), START);
+    host.receive_from(address(2), &from_peer(3, &[ack(Channel::Control, 0)]), START);
+    host.receive_from(address(1), &from_peer(2, &[identity(1, 2, &utf16("Ann"))]), START);
     host.flush(START);
     for peer in [2, 3] {
-        host.hear_from(
+        host.receive_from(
             address(peer - 1),
             &from_peer(peer.to_le_bytes()[0], &[ack(Channel::Control, 1)]),
             START,
@@ -189,141 +194,141 @@ fn the_others_are_told_of_an_undeliverable_peer() {
     host.flush(START);
     for second in 1..360_u16 {
         let now = ms(1000 * u64::from(second));
-        host.hear_from(address(2), &from_peer(3, &[Message::Keepalive]), now);
+        host.receive_from(address(2), &from_peer(3, &[Message::Keepalive]), now);
         host.send(PeerId(2), b"n", now);
         host.flush(now);
-        host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, second)]), now);
+        host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, second)]), now);
     }
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     let packets = host.flush(ms(360_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
     let told = packets.iter().find(|packet| packet.to == address(2)).expect("a boot");
-    assert_eq!(told.said(), ["boot seq=2: peer 2, timed_out"]);
+    assert_eq!(told.message_texts(), ["boot seq=2: peer 2, timed_out"]);
 }
 
 /// T-64: so do parts.
 #[test]
-fn parts_that_are_never_acknowledged_end_the_connection_after_360_seconds() {
+fn unacked_fragments_end_the_connection_after_360_seconds() {
     for acked in [&[][..], &[0], &[2, 0]] {
-        let mut host = puppet(plain());
+        let mut host = host_with_forged_peer(unencrypted());
         host.send(PeerId(2), &pattern(0, 832), START);
         host.flush(START);
         for part in acked {
-            host.hear_from(address(1), &from_peer(2, &[ack_part(0, *part)]), START);
+            host.receive_from(address(1), &from_peer(2, &[ack_fragment(0, *part)]), START);
         }
         for second in 1..360 {
-            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second));
+            host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second));
             host.flush(ms(1000 * second));
         }
-        assert_eq!(host.left(), [], "{acked:?}");
+        assert_eq!(host.left_peers(), [], "{acked:?}");
         host.flush(ms(360_000));
-        assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)], "{acked:?}");
+        assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)], "{acked:?}");
     }
 }
 
 /// T-64: so does one that others have waited for that long.
 #[test]
-fn a_gap_that_is_never_filled_ends_the_connection_after_360_seconds() {
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"early")]), START);
+fn unfilled_gap_ends_the_connection_after_360_seconds() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &from_peer(2, &[reliable(1, b"early")]), START);
     for turn in 0..36_u16 {
         let now = 10_000 * u64::from(turn);
         host.timeline(ms(now), ms(now + 9999));
         // More that waits is no progress.
-        host.hear_from(address(1), &from_peer(2, &[reliable(turn + 2, b"early, too")]), ms(now + 9999));
+        host.receive_from(address(1), &from_peer(2, &[reliable(turn + 2, b"early, too")]), ms(now + 9999));
     }
     host.flush(before(ms(360_000)));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     host.flush(ms(360_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
 /// T-64: to the instant, though nothing else is said and the memory for it is given back.
 #[test]
-fn a_gap_ends_the_connection_in_time_if_all_else_is_silent() {
-    let mut host = puppet(plain());
-    host.hear_from(address(1), &from_peer(2, &[reliable(1, b"early")]), ms(1));
+fn unfilled_gap_ends_an_idle_connection_on_time() {
+    let mut host = host_with_forged_peer(unencrypted());
+    host.receive_from(address(1), &from_peer(2, &[reliable(1, b"early")]), ms(1));
     for turn in 0..9_u64 {
         host.timeline(ms(40_000 * turn + 1), ms(40_000 * (turn + 1)));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(40_000 * (turn + 1)));
+        host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(40_000 * (turn + 1)));
     }
     host.flush(before(ms(360_001)));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     host.flush(ms(360_001));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
 /// T-64: progress of the game does not hide that a control message is missing.
 #[test]
-fn a_gap_in_the_control_channel_ends_the_connection_though_the_game_goes_on() {
-    let mut host = puppet(plain());
+fn control_gap_ends_the_connection_despite_game_progress() {
+    let mut host = host_with_forged_peer(unencrypted());
     let name = utf16("late");
-    host.hear_from(address(1), &from_peer(2, &[identity(2, 2, &name)]), START);
+    host.receive_from(address(1), &from_peer(2, &[identity(2, 2, &name)]), START);
     for second in 0..360_u16 {
         let now = ms(u64::from(second) * 1000);
         // In order and out of it.
         let (next, after) = (reliable(2 * second, b"a"), reliable(2 * second + 1, b"b"));
         let messages = if second % 2 == 0 { [next, after] } else { [after, next] };
-        host.hear_from(address(1), &from_peer(2, &messages), now);
+        host.receive_from(address(1), &from_peer(2, &messages), now);
         host.flush(now);
         assert_eq!(host.received().len(), 2, "second {second}");
     }
     host.flush(before(ms(360_000)));
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     host.flush(ms(360_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
 /// T-64: a gap that was filled, by a message or by the last part of one, is no reason to end anything.
 #[test]
-fn a_gap_that_was_filled_ends_nothing() {
+fn filled_gap_does_not_end_the_connection() {
     let filled: [&[Message<'_>]; 3] = [
         &[reliable(1, b"early"), reliable(0, b"late")],
-        &[part(0, 1, 2, b"second"), part(0, 0, 2, b"first")],
-        &[reliable(1, b"early"), part(0, 0, 2, b"first"), part(0, 1, 2, b"second")],
+        &[fragment(0, 1, 2, b"second"), fragment(0, 0, 2, b"first")],
+        &[reliable(1, b"early"), fragment(0, 0, 2, b"first"), fragment(0, 1, 2, b"second")],
     ];
     for messages in filled {
-        let mut host = puppet(plain());
-        host.hear_from(address(1), &from_peer(2, messages), START);
+        let mut host = host_with_forged_peer(unencrypted());
+        host.receive_from(address(1), &from_peer(2, messages), START);
         for second in 0..40 {
             host.timeline(ms(10_000 * second), ms(10_000 * second + 9999));
-            host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(10_000 * second + 9999));
+            host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(10_000 * second + 9999));
         }
-        assert_eq!(host.left(), [], "{messages:?}");
+        assert_eq!(host.left_peers(), [], "{messages:?}");
     }
 }
 
 /// T-64: a long conversation in which everything is split, or comes in the wrong order, makes progress all the time.
 #[test]
-fn progress_is_seen_in_split_and_in_swapped_messages() {
+fn split_and_reordered_messages_count_as_progress() {
     for swapped in [false, true] {
-        let mut host = puppet(plain());
+        let mut host = host_with_forged_peer(unencrypted());
         for seq in 0..450_u16 {
             let now = ms(1000 * u64::from(seq));
             if swapped {
                 let seq = 2 * seq;
-                host.hear_from(address(1), &from_peer(2, &[reliable(seq + 1, b"b")]), now);
-                host.hear_from(address(1), &from_peer(2, &[reliable(seq, b"a")]), now);
+                host.receive_from(address(1), &from_peer(2, &[reliable(seq + 1, b"b")]), now);
+                host.receive_from(address(1), &from_peer(2, &[reliable(seq, b"a")]), now);
             } else {
-                host.hear_from(
+                host.receive_from(
                     address(1),
-                    &from_peer(2, &[part(seq, 0, 2, b"a"), part(seq, 1, 2, b"b")]),
+                    &from_peer(2, &[fragment(seq, 0, 2, b"a"), fragment(seq, 1, 2, b"b")]),
                     now,
                 );
             }
             host.timeline(now, ms(1000 * u64::from(seq) + 999));
         }
-        assert_eq!(host.left(), []);
+        assert_eq!(host.left_peers(), []);
         assert_eq!(host.endpoint.peers().count(), 1);
     }
 }
 
 /// T-57: a goodbye that nobody acknowledges is repeated for 15 seconds, then the client is gone.
 #[test]
-fn a_goodbye_lingers_for_15_seconds() {
-    let mut client = puppet_client(plain());
+fn disconnect_notice_is_retransmitted_for_15_seconds() {
+    let mut client = client_with_forged_host(unencrypted());
     client.endpoint.leave(ms(1000));
-    assert_eq!(client.left(), [(PeerId::HOST, Leave::Local)]);
+    assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Local)]);
     let lines = client.timeline(ms(1000), before(ms(16_000)));
     assert_eq!(lines.first().expect("a goodbye"), "1.000 disconnect seq=1: peer 2 at 10.20.0.1");
     assert!(lines.iter().all(|line| line.ends_with("disconnect seq=1: peer 2 at 10.20.0.1")), "{lines:?}");
@@ -336,13 +341,13 @@ fn a_goodbye_lingers_for_15_seconds() {
 /// T-57: a goodbye waits for what was queued before it, 7.5 seconds and not longer, and 15 seconds after all began it is
 /// over.
 #[test]
-fn a_goodbye_waits_half_of_15_seconds_for_what_was_said_before() {
-    let mut client = puppet_client(plain());
+fn disconnect_notice_waits_half_the_linger_time() {
+    let mut client = client_with_forged_host(unencrypted());
     client.send(PeerId::HOST, b"x", START);
     client.endpoint.leave(START);
     let lines = client.timeline(START, before(ms(7500)));
     assert!(lines.iter().all(|line| line.contains("data")), "{lines:?}");
-    let lines = client.says(ms(7500));
+    let lines = client.sent_texts(ms(7500));
     assert!(lines.iter().any(|line| line.starts_with("disconnect")), "{lines:?}");
     client.timeline(ms(7500), before(ms(15_000)));
     assert!(!client.endpoint.is_closed());
@@ -352,26 +357,26 @@ fn a_goodbye_waits_half_of_15_seconds_for_what_was_said_before() {
 
 /// T-57: a host goes on acknowledging a repeated goodbye for 15 seconds.
 #[test]
-fn a_repeated_goodbye_is_acknowledged_for_15_seconds() {
-    let mut host = puppet(plain());
+fn repeated_disconnect_notice_is_acked_for_15_seconds() {
+    let mut host = host_with_forged_peer(unencrypted());
     let goodbye = from_peer(2, &[disconnect(1, 2)]);
     for now in [START, ms(700), ms(7000), before(ms(15_000))] {
-        host.hear_from(address(1), &goodbye, now);
-        assert_eq!(host.says(now), ["ack control seq=1"]);
+        host.receive_from(address(1), &goodbye, now);
+        assert_eq!(host.sent_texts(now), ["ack control seq=1"]);
     }
-    assert_eq!(host.left(), [(PeerId(2), Leave::Disconnected)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
     host.flush(ms(15_000));
     assert!(host.endpoint.is_closed());
-    host.hear_from(address(1), &goodbye, ms(15_000));
-    assert_eq!(host.says(ms(15_000)), [""; 0]);
-    assert_eq!(host.endpoint.rejected().count(Cause::UnknownSender), 1);
+    host.receive_from(address(1), &goodbye, ms(15_000));
+    assert_eq!(host.sent_texts(ms(15_000)), [""; 0]);
+    assert_eq!(host.endpoint.rejected().count(RejectCause::UnknownSender), 1);
 }
 
 /// T-57: the linger time is a setting, because traces disagree about stock's.
 #[test]
-fn the_linger_time_is_a_setting() {
-    let mut host = puppet(Config { linger: Duration::from_millis(4500), ..plain() });
-    host.hear_from(address(1), &from_peer(2, &[disconnect(1, 2)]), START);
+fn linger_time_is_configurable() {
+    let mut host = host_with_forged_peer(Config { linger: Duration::from_millis(4500), ..unencrypted() });
+    host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), START);
     host.timeline(START, before(ms(4500)));
     assert!(!host.endpoint.is_closed());
     host.flush(ms(4500));
@@ -381,9 +386,9 @@ fn the_linger_time_is_a_setting() {
 /// T-61: the very moments at which several timers are due together lose nothing.
 #[test]
 fn timers_that_are_due_together_are_all_served() {
-    let mut host = End::host(plain());
+    let mut host = TestEndpoint::host(unencrypted());
     for n in 1..=20 {
-        host.hear_from(address(n), &connect(u32::from(n)), START);
+        host.receive_from(address(n), &connect(u32::from(n)), START);
         host.endpoint.admit(address(n), START).expect("a free id");
     }
     host.flush(START);
@@ -397,39 +402,39 @@ fn timers_that_are_due_together_are_all_served() {
 
 /// T-64: what is urgent and never acknowledged ends the peer too, though it keeps the first message from being sent.
 #[test]
-fn urgent_messages_that_stay_unacknowledged_end_the_peer() {
-    let mut host = puppet(plain());
+fn unacked_urgent_messages_end_the_connection() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"first", START);
     for _ in 0..100 {
-        host.send_as(PeerId(2), &[1; 400], Quality::Urgent, START);
+        host.send_as(PeerId(2), &[1; 400], DeliveryMode::Urgent, START);
     }
     for second in 0..360 {
         host.timeline(ms(1000 * second), ms(1000 * second + 999));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
+        host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
     }
     let waits = host.snapshot(PeerId(2), ms(359_999)).unacknowledged;
     assert!(waits.iter().all(|message| message.id.seq.0 != 0), "the first was never sent");
-    assert_eq!(host.left(), []);
+    assert_eq!(host.left_peers(), []);
     host.flush(ms(360_000));
-    assert_eq!(host.left(), [(PeerId(2), Leave::Undeliverable)]);
+    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
 /// T-55: a keepalive that would always be due is sent once per millisecond.
 #[test]
-fn keepalives_without_a_pause_are_not_endless() {
-    let mut host = puppet(Config { keepalive: Duration::ZERO, ..plain() });
+fn keepalive_interval_has_a_minimum() {
+    let mut host = host_with_forged_peer(Config { keepalive: Duration::ZERO, ..unencrypted() });
     let lines = host.timeline(ms(1), ms(10));
     assert_eq!(lines.len(), 10, "{lines:?}");
 }
 
 /// T-64: a peer that is leaving has no deadline but the end of its linger time.
 #[test]
-fn an_old_message_to_a_peer_that_leaves_is_no_deadline() {
-    let mut host = puppet(plain());
+fn lingering_peer_has_no_delivery_deadline() {
+    let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"never heard", START);
     for second in 0..350 {
         host.timeline(ms(1000 * second), ms(1000 * second + 999));
-        host.hear_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
+        host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
     }
     assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(350_000)), Ok(()));
     host.timeline(ms(350_000), before(ms(365_000)));
@@ -441,25 +446,25 @@ fn an_old_message_to_a_peer_that_leaves_is_no_deadline() {
 /// T-60, T-66: a caller that saves datagrams may let unreliable messages wait, and ACKs until they are due, but nothing
 /// else: messages, ACKs that nobody sends company for, what was lost, a goodbye, a request to be let in.
 #[test]
-fn only_unreliable_messages_and_acks_in_company_are_not_urgent() {
-    let mut host = puppet(plain());
-    let is_urgent = |host: &mut End, now| {
-        let is_urgent = host.endpoint.next_urgent().is_some_and(|due| due <= now);
+fn only_unreliable_messages_and_delayed_acks_are_not_urgent() {
+    let mut host = host_with_forged_peer(unencrypted());
+    let is_urgent = |host: &mut TestEndpoint, now| {
+        let is_urgent = host.endpoint.next_urgent_timeout().is_some_and(|due| due <= now);
         host.flush(now);
         is_urgent
     };
     assert!(!is_urgent(&mut host, START), "nothing waits");
-    host.send_as(PeerId(2), b"where I am", Quality::Unreliable, START);
+    host.send_as(PeerId(2), b"where I am", DeliveryMode::Unreliable, START);
     assert!(!is_urgent(&mut host, START));
-    for quality in [Quality::Reliable, Quality::Urgent] {
+    for quality in [DeliveryMode::Reliable, DeliveryMode::Urgent] {
         host.send_as(PeerId(2), b"fire", quality, ms(1));
         assert!(is_urgent(&mut host, ms(1)), "{quality:?}");
     }
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(2));
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(2));
     assert!(!is_urgent(&mut host, ms(2)), "an ACK is not answered");
-    host.hear_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3));
+    host.receive_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3));
     assert_eq!(
-        host.endpoint.next_urgent(),
+        host.endpoint.next_urgent_timeout(),
         Some(ms(23)),
         "its ACK has waited for company for long enough then"
     );
@@ -467,7 +472,7 @@ fn only_unreliable_messages_and_acks_in_company_are_not_urgent() {
     assert!(!is_urgent(&mut host, ms(24)));
     let again = host.endpoint.next_timeout().expect("one message is not acknowledged");
     assert!(is_urgent(&mut host, again), "what was lost");
-    host.hear_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), again);
+    host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), again);
     assert!(!is_urgent(&mut host, again));
     host.endpoint.leave(again);
     assert!(is_urgent(&mut host, again), "a goodbye");

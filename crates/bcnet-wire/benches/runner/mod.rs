@@ -8,7 +8,7 @@ use std::env;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-pub(crate) struct Workload {
+pub(crate) struct BenchWorkload {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     /// The units in one iteration.
@@ -18,7 +18,7 @@ pub(crate) struct Workload {
     pub(crate) iteration: Box<dyn FnMut()>,
 }
 
-pub(crate) fn main(mut workloads: Vec<Workload>) -> ExitCode {
+pub(crate) fn main(mut workloads: Vec<BenchWorkload>) -> ExitCode {
     // Cargo adds --bench to whatever it is given.
     let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -38,7 +38,7 @@ pub(crate) fn main(mut workloads: Vec<Workload>) -> ExitCode {
                 eprintln!("{iterations} is not a number of iterations");
                 return ExitCode::from(2);
             };
-            workload.repeat(iterations);
+            workload.run_iterations(iterations);
         }
         _ => {
             eprintln!("arguments: [list | count NAME N]");
@@ -48,18 +48,18 @@ pub(crate) fn main(mut workloads: Vec<Workload>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-impl Workload {
-    fn repeat(&mut self, iterations: u64) {
+impl BenchWorkload {
+    fn run_iterations(&mut self, iterations: u64) {
         for _ in 0..iterations {
             (self.iteration)();
         }
     }
 
     /// How many iterations take long enough to be timed.
-    fn enough(&mut self) -> u64 {
+    fn calibrate(&mut self) -> u64 {
         let mut iterations = 1;
-        self.repeat(iterations);
-        while self.elapsed(iterations) < ROUND {
+        self.run_iterations(iterations);
+        while self.elapsed(iterations) < ROUND_TIME {
             iterations *= 2;
         }
         iterations
@@ -67,26 +67,26 @@ impl Workload {
 
     /// Nanoseconds per unit, after as many iterations that do not count: processors take a fraction of a
     /// millisecond to give vector code its full speed when something else ran before.
-    fn time(&mut self, iterations: u64) -> f64 {
-        self.repeat(iterations);
+    fn nanos_per_unit(&mut self, iterations: u64) -> f64 {
+        self.run_iterations(iterations);
         self.elapsed(iterations).as_nanos() as f64 / (iterations * self.units as u64) as f64
     }
 
     #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
     fn elapsed(&mut self, iterations: u64) -> Duration {
         let start = Instant::now();
-        self.repeat(iterations);
+        self.run_iterations(iterations);
         start.elapsed()
     }
 }
 
-fn print_table(workloads: &mut [Workload]) {
-    let iterations: Vec<_> = workloads.iter_mut().map(Workload::enough).collect();
+fn print_table(workloads: &mut [BenchWorkload]) {
+    let iterations: Vec<_> = workloads.iter_mut().map(BenchWorkload::calibrate).collect();
     let mut times = vec![Vec::new(); workloads.len()];
     // All workloads in every round, so that a busy moment of the machine does not favour one of them.
     for _ in 0..ROUNDS {
         for ((workload, times), &iterations) in workloads.iter_mut().zip(&mut times).zip(&iterations) {
-            times.push(workload.time(iterations));
+            times.push(workload.nanos_per_unit(iterations));
         }
     }
     let medians: Vec<_> = times.into_iter().map(median).collect();
@@ -113,4 +113,4 @@ fn isa() -> &'static str {
 }
 
 const ROUNDS: usize = 31;
-const ROUND: Duration = Duration::from_millis(2);
+const ROUND_TIME: Duration = Duration::from_millis(2);

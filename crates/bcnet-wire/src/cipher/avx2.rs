@@ -7,8 +7,8 @@
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::step::{State, Step};
-use super::{Decrypt, Direction, Encrypt, body, lanes, segments};
+use super::step::{ByteStep, CipherState};
+use super::{CipherDirection, Decrypt, Encrypt, body, lanes, segments};
 
 /// Proof that the processor and the operating system support AVX2.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl Avx2 {
 
 #[target_feature(enable = "avx2")]
 fn encrypt(datagram: &mut [u8]) {
-    segments::encrypt(State::default(), body(datagram));
+    segments::encrypt(CipherState::default(), body(datagram));
 }
 
 #[target_feature(enable = "avx2")]
@@ -64,22 +64,22 @@ fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
 /// to pass what is carried through all five rounds, but then only one of them is waited for.
 struct EncryptInParallel;
 
-impl Direction for EncryptInParallel {
-    const FEW: usize = Encrypt::FEW;
+impl CipherDirection for EncryptInParallel {
+    const SEQUENTIAL_MAX_LANES: usize = Encrypt::SEQUENTIAL_MAX_LANES;
 
     #[inline(always)]
-    fn step(carried: u16, spread: u16) -> Step {
-        Step::new(0, spread).after(carried)
+    fn byte_step(carried: u16, splat_key: u16) -> ByteStep {
+        ByteStep::new(0, splat_key).with_carry(carried)
     }
 
     #[inline(always)]
-    fn plain<T>(input: T, output: T) -> T {
-        Encrypt::plain(input, output)
+    fn plaintext<T>(input: T, output: T) -> T {
+        Encrypt::plaintext(input, output)
     }
 
     #[inline(always)]
-    fn finish(state: State, bytes: &mut [u8]) {
-        Encrypt::finish(state, bytes);
+    fn finish_single(state: CipherState, bytes: &mut [u8]) {
+        Encrypt::finish_single(state, bytes);
     }
 }
 
@@ -93,8 +93,8 @@ fn is_supported() -> bool {
         return false;
     }
     // SAFETY: the OSXSAVE bit says that the instruction may be used.
-    let kept_by_the_system = unsafe { enabled_registers() };
-    kept_by_the_system & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
+    let enabled_state = unsafe { enabled_registers() };
+    enabled_state & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
 }
 
 #[target_feature(enable = "xsave")]
@@ -110,7 +110,7 @@ mod tests {
     use super::Avx2;
 
     #[test]
-    fn detection_agrees_with_the_standard_library_and_does_not_change() {
+    fn detection_matches_std_and_is_stable() {
         let present = std::is_x86_feature_detected!("avx2");
         assert_eq!(Avx2::detect().is_some(), present);
         assert_eq!(Avx2::detect().is_some(), present);

@@ -4,19 +4,19 @@
 
 use core::{array, mem};
 
-use super::step::{State, spread};
+use super::step::{CipherState, splat};
 use super::transpose::transpose;
-use super::{Direction, body};
+use super::{CipherDirection, body};
 
 /// Treats every datagram of the batch from its own fresh state (T-41).
 #[inline(always)]
-pub(super) fn run<D: Direction>(datagrams: &mut [&mut [u8]]) {
+pub(super) fn run<D: CipherDirection>(datagrams: &mut [&mut [u8]]) {
     let mut queue = datagrams.iter_mut().map(|datagram| body(datagram)).filter(|body| !body.is_empty());
     let mut bodies: [&mut [u8]; LANES] = array::from_fn(|_| queue.next().unwrap_or_default());
     let mut lanes = Lanes { carried: [0; LANES], keys: [0; LANES] };
     let mut busy = bodies.iter().filter(|body| !body.is_empty()).count();
-    while busy > D::FEW {
-        let mut block = [[0; STEPS]; LANES];
+    while busy > D::SEQUENTIAL_MAX_LANES {
+        let mut block = [[0; BYTES_PER_BLOCK]; LANES];
         for (bytes, body) in block.iter_mut().zip(&bodies) {
             match body.first_chunk() {
                 Some(whole) => *bytes = *whole,
@@ -27,8 +27,8 @@ pub(super) fn run<D: Direction>(datagrams: &mut [&mut [u8]]) {
         lanes.run::<D>(&mut block);
         for (lane, (body, bytes)) in bodies.iter_mut().zip(&block).enumerate() {
             let rest = mem::take(body);
-            if rest.len() > STEPS {
-                let (done, rest) = rest.split_at_mut(STEPS);
+            if rest.len() > BYTES_PER_BLOCK {
+                let (done, rest) = rest.split_at_mut(BYTES_PER_BLOCK);
                 done.copy_from_slice(bytes);
                 *body = rest;
             } else if !rest.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn run<D: Direction>(datagrams: &mut [&mut [u8]]) {
         }
     }
     for (state, body) in lanes.states().zip(bodies) {
-        D::finish(state, body);
+        D::finish_single(state, body);
     }
 }
 
@@ -54,15 +54,15 @@ struct Lanes {
 
 impl Lanes {
     #[inline(always)]
-    fn run<D: Direction>(&mut self, block: &mut [[u8; STEPS]; LANES]) {
+    fn run<D: CipherDirection>(&mut self, block: &mut [[u8; BYTES_PER_BLOCK]; LANES]) {
         let mut rows = transpose(block);
         for row in &mut rows {
             for ((carried, key), byte) in self.carried.iter_mut().zip(&mut self.keys).zip(row) {
-                let step = D::step(*carried, *key);
-                let input = spread(*byte);
+                let step = D::byte_step(*carried, *key);
+                let input = splat(*byte);
                 let output = input ^ step.mask();
                 *carried = step.carried;
-                *key ^= D::plain(input, output);
+                *key ^= D::plaintext(input, output);
                 [*byte, _] = output.to_ne_bytes();
             }
         }
@@ -75,10 +75,10 @@ impl Lanes {
         }
     }
 
-    fn states(&self) -> impl Iterator<Item = State> {
+    fn states(&self) -> impl Iterator<Item = CipherState> {
         self.carried.iter().zip(&self.keys).map(|(&carried, key)| {
             let [key, _] = key.to_ne_bytes();
-            State { carried, key }
+            CipherState { carried, key }
         })
     }
 }
@@ -86,4 +86,4 @@ impl Lanes {
 /// Two vectors of the narrowest unit, to have work for it while a step waits for its own results.
 const LANES: usize = 16;
 /// Bytes per lane and transposition.
-const STEPS: usize = 16;
+const BYTES_PER_BLOCK: usize = 16;

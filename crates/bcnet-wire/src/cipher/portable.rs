@@ -1,12 +1,12 @@
 //! The cipher with the vectors that every processor of the target has. Public for tests and benchmarks only,
 //! which otherwise would not reach it on a processor that has more.
 
-use super::step::State;
+use super::step::CipherState;
 use super::{Decrypt, Encrypt, body, lanes, segments};
 
 /// Enciphers one datagram in place.
 pub fn encrypt(datagram: &mut [u8]) {
-    segments::encrypt(State::default(), body(datagram));
+    segments::encrypt(CipherState::default(), body(datagram));
 }
 
 /// Enciphers independent datagrams in place.

@@ -5,31 +5,31 @@
 //! computed with nothing carried in, a scan over the segments finds what really is, and only then are the
 //! steps completed and the masks taken.
 
-use super::step::{State, Step, spread, weight};
+use super::step::{ByteStep, CipherState, multiplier_power, splat};
 use super::transpose::transpose;
 use super::{Encrypt, table};
 
 /// Enciphers the rest of a datagram from `state`.
 #[inline(always)]
-pub(super) fn encrypt(state: State, bytes: &mut [u8]) {
-    if bytes.len() > BLOCK / 2 {
-        by_blocks(state, bytes);
+pub(super) fn encrypt(state: CipherState, bytes: &mut [u8]) {
+    if bytes.len() > BLOCK_LEN / 2 {
+        encrypt_blocks(state, bytes);
     } else {
         table::run::<Encrypt>(state, bytes);
     }
 }
 
 #[inline(always)]
-fn by_blocks(mut state: State, bytes: &mut [u8]) {
-    let mut rows = [Row::default(); LENGTH];
-    let (whole, rest) = bytes.split_at_mut(bytes.len() - bytes.len() % BLOCK);
-    let (segments, _) = whole.as_chunks_mut::<LENGTH>();
+fn encrypt_blocks(mut state: CipherState, bytes: &mut [u8]) {
+    let mut rows = [SegmentRow::default(); SEGMENT_LEN];
+    let (whole, rest) = bytes.split_at_mut(bytes.len() - bytes.len() % BLOCK_LEN);
+    let (segments, _) = whole.as_chunks_mut::<SEGMENT_LEN>();
     let (blocks, _) = segments.as_chunks_mut::<SEGMENTS>();
     for block in blocks {
         state = encrypt_block(state, block, &mut rows);
     }
-    if rest.len() > BLOCK / 2 {
-        let mut padded = [[0; LENGTH]; SEGMENTS];
+    if rest.len() > BLOCK_LEN / 2 {
+        let mut padded = [[0; SEGMENT_LEN]; SEGMENTS];
         padded.as_flattened_mut().iter_mut().zip(&*rest).for_each(|(to, from)| *to = *from);
         encrypt_block(state, &mut padded, &mut rows);
         rest.iter_mut().zip(padded.as_flattened()).for_each(|(to, from)| *to = *from);
@@ -40,7 +40,11 @@ fn by_blocks(mut state: State, bytes: &mut [u8]) {
 
 /// Enciphers a whole block and returns the state after it.
 #[inline(always)]
-fn encrypt_block(state: State, block: &mut [[u8; LENGTH]; SEGMENTS], rows: &mut [Row; LENGTH]) -> State {
+fn encrypt_block(
+    state: CipherState,
+    block: &mut [[u8; SEGMENT_LEN]; SEGMENTS],
+    rows: &mut [SegmentRow; SEGMENT_LEN],
+) -> CipherState {
     let mut bytes = transpose(block);
     let (mut keys, key) = starting_keys(state.key, &bytes);
     let mut carried = [0; SEGMENTS];
@@ -49,7 +53,7 @@ fn encrypt_block(state: State, block: &mut [[u8; LENGTH]; SEGMENTS], rows: &mut 
     }
     let mut into = state.carried;
     for own in &mut carried {
-        let out = into.wrapping_mul(SEGMENT_WEIGHT).wrapping_add(*own);
+        let out = into.wrapping_mul(SEGMENT_CARRY_FACTOR).wrapping_add(*own);
         *own = into;
         into = out;
     }
@@ -57,12 +61,12 @@ fn encrypt_block(state: State, block: &mut [[u8; LENGTH]; SEGMENTS], rows: &mut 
         row.finish(&mut carried, bytes);
     }
     *block = transpose(&bytes);
-    State { carried: into, key }
+    CipherState { carried: into, key }
 }
 
 /// Returns the spread key that each segment starts with, and the key after the block.
 #[inline(always)]
-fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; LENGTH]) -> ([u16; SEGMENTS], u8) {
+fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; SEGMENT_LEN]) -> ([u16; SEGMENTS], u8) {
     // One byte per segment: first its own XOR, then that of all segments up to it.
     let mut ends = bytes.iter().fold(0, |xor, bytes| xor ^ u128::from_le_bytes(*bytes));
     ends ^= ends << 8;
@@ -72,30 +76,30 @@ fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; LENGTH]) -> ([u16; SEGMENTS],
     ends ^= u128::from_le_bytes([key; SEGMENTS]);
     let starts = ends << 8 | u128::from(key);
     let [.., last] = ends.to_le_bytes();
-    (starts.to_le_bytes().map(spread), last)
+    (starts.to_le_bytes().map(splat), last)
 }
 
 /// The steps of one byte position in all segments.
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct SegmentRow {
     sums: [[u16; SEGMENTS]; 5],
     words: [u16; SEGMENTS],
     carried: [u16; SEGMENTS],
 }
 
-impl Row {
+impl SegmentRow {
     /// Computes the steps with nothing carried into the segments, and moves on by one byte.
     #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
     #[inline(always)]
     fn prepare(&mut self, keys: &mut [u16; SEGMENTS], carried: &mut [u16; SEGMENTS], bytes: &[u8; SEGMENTS]) {
         let [s0, s1, s2, s3, s4] = &mut self.sums;
         for i in 0..SEGMENTS {
-            let step = Step::new(0, keys[i]);
+            let step = ByteStep::new(0, keys[i]);
             [s0[i], s1[i], s2[i], s3[i], s4[i]] = step.sums;
             self.words[i] = step.words;
             self.carried[i] = step.carried;
-            carried[i] = step.after(carried[i]).carried;
-            keys[i] ^= spread(bytes[i]);
+            carried[i] = step.with_carry(carried[i]).carried;
+            keys[i] ^= splat(bytes[i]);
         }
     }
 
@@ -106,7 +110,8 @@ impl Row {
         let [s0, s1, s2, s3, s4] = &self.sums;
         for i in 0..SEGMENTS {
             let sums = [s0[i], s1[i], s2[i], s3[i], s4[i]];
-            let step = Step { sums, words: self.words[i], carried: self.carried[i] }.after(carried[i]);
+            let step =
+                ByteStep { sums, words: self.words[i], carried: self.carried[i] }.with_carry(carried[i]);
             carried[i] = step.carried;
             let [mask, _] = step.mask().to_ne_bytes();
             bytes[i] ^= mask;
@@ -116,8 +121,8 @@ impl Row {
 
 /// As many as there are bytes in a `u128`, which finds their starting keys.
 const SEGMENTS: usize = 16;
-const LENGTH: usize = 8;
-const BLOCK: usize = SEGMENTS * LENGTH;
+const SEGMENT_LEN: usize = 8;
+const BLOCK_LEN: usize = SEGMENTS * SEGMENT_LEN;
 /// What a segment multiplies by what is carried into it.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
-const SEGMENT_WEIGHT: u16 = weight(5 * LENGTH as u32);
+const SEGMENT_CARRY_FACTOR: u16 = multiplier_power(5 * SEGMENT_LEN as u32);

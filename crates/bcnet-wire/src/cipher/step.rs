@@ -2,7 +2,7 @@
 
 /// All that survives from byte to byte.
 #[derive(Clone, Copy, Default)]
-pub(super) struct State {
+pub(super) struct CipherState {
     /// The carry plus the multiplied sum: the next byte uses the two in no other way.
     pub(super) carried: u16,
     /// XOR of the plaintext so far: what each of the ten key bytes has changed by.
@@ -11,7 +11,7 @@ pub(super) struct State {
 
 /// The values of one byte step.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct ByteStep {
     pub(super) sums: [u16; 5],
     /// XOR of the five words after their rounds.
     pub(super) words: u16,
@@ -19,39 +19,43 @@ pub(super) struct Step {
     pub(super) carried: u16,
 }
 
-impl Step {
+impl ByteStep {
     /// The five rounds for a key changed by `spread`, which is [`spread`] of [`State::key`].
     #[inline(always)]
-    pub(super) const fn new(carried: u16, spread: u16) -> Self {
+    pub(super) const fn new(carried: u16, splat_key: u16) -> Self {
         let [k0, k1, k2, k3, k4] = KEY;
         // T-42: each word takes in the word before it as that word's round has left it.
-        let (p0, w0) = word(k0 ^ spread);
-        let (p1, w1) = word(k1 ^ spread ^ w0);
-        let (p2, w2) = word(k2 ^ spread ^ w1);
-        let (p3, w3) = word(k3 ^ spread ^ w2);
-        let (p4, w4) = word(k4 ^ spread ^ w3);
+        let (p0, w0) = word_round(k0 ^ splat_key);
+        let (p1, w1) = word_round(k1 ^ splat_key ^ w0);
+        let (p2, w2) = word_round(k2 ^ splat_key ^ w1);
+        let (p3, w3) = word_round(k3 ^ splat_key ^ w2);
+        let (p4, w4) = word_round(k4 ^ splat_key ^ w3);
         let s0 = carried.wrapping_add(p0);
-        let s1 = carry(s0, 1, p0).wrapping_add(p1);
-        let s2 = carry(s1, 2, p1).wrapping_add(p2);
-        let s3 = carry(s2, 3, p2).wrapping_add(p3);
-        let s4 = carry(s3, 4, p3).wrapping_add(p4);
-        Self { sums: [s0, s1, s2, s3, s4], words: w0 ^ w1 ^ w2 ^ w3 ^ w4, carried: carry(s4, 0, p4) }
+        let s1 = carry_into_round(s0, 1, p0).wrapping_add(p1);
+        let s2 = carry_into_round(s1, 2, p1).wrapping_add(p2);
+        let s3 = carry_into_round(s2, 3, p2).wrapping_add(p3);
+        let s4 = carry_into_round(s3, 4, p3).wrapping_add(p4);
+        Self {
+            sums: [s0, s1, s2, s3, s4],
+            words: w0 ^ w1 ^ w2 ^ w3 ^ w4,
+            carried: carry_into_round(s4, 0, p4),
+        }
     }
 
     /// A step computed with nothing carried into it, now with `carried`: every sum is linear in that.
     #[inline(always)]
-    pub(super) const fn after(self, carried: u16) -> Self {
+    pub(super) const fn with_carry(self, carried: u16) -> Self {
         let [s0, s1, s2, s3, s4] = self.sums;
         Self {
             sums: [
                 s0.wrapping_add(carried),
-                s1.wrapping_add(carried.wrapping_mul(weight(1))),
-                s2.wrapping_add(carried.wrapping_mul(weight(2))),
-                s3.wrapping_add(carried.wrapping_mul(weight(3))),
-                s4.wrapping_add(carried.wrapping_mul(weight(4))),
+                s1.wrapping_add(carried.wrapping_mul(multiplier_power(1))),
+                s2.wrapping_add(carried.wrapping_mul(multiplier_power(2))),
+                s3.wrapping_add(carried.wrapping_mul(multiplier_power(3))),
+                s4.wrapping_add(carried.wrapping_mul(multiplier_power(4))),
             ],
             words: self.words,
-            carried: self.carried.wrapping_add(carried.wrapping_mul(weight(5))),
+            carried: self.carried.wrapping_add(carried.wrapping_mul(multiplier_power(5))),
         }
     }
 
@@ -66,24 +70,24 @@ impl Step {
 
 /// Returns a byte in both halves of a word, as it meets the key bytes.
 #[inline(always)]
-pub(super) const fn spread(byte: u8) -> u16 {
+pub(super) const fn splat(byte: u8) -> u16 {
     u16::from_ne_bytes([byte; 2])
 }
 
 /// Returns what a sum is multiplied by in the course of `rounds` rounds; a byte step has five.
-pub(super) const fn weight(rounds: u32) -> u16 {
+pub(super) const fn multiplier_power(rounds: u32) -> u16 {
     MULTIPLIER.wrapping_pow(rounds)
 }
 
 /// Returns a word's contribution to the sums, and the word after its round.
 #[inline(always)]
-const fn word(word: u16) -> (u16, u16) {
+const fn word_round(word: u16) -> (u16, u16) {
     (word.wrapping_mul(CARRY_FACTOR), word.wrapping_mul(MULTIPLIER).wrapping_add(1))
 }
 
 /// Returns what goes from a sum and the carry beside it into round `round`.
 #[inline(always)]
-const fn carry(sum: u16, round: u16, carry: u16) -> u16 {
+const fn carry_into_round(sum: u16, round: u16, carry: u16) -> u16 {
     sum.wrapping_mul(MULTIPLIER).wrapping_add(carry.wrapping_add(round.wrapping_mul(MULTIPLIER)))
 }
 

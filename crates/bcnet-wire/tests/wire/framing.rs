@@ -1,13 +1,13 @@
 //! The datagram: its sender, its count, its limits.
 
 use bcnet_observe::NonStock;
-use bcnet_wire::{Channel, Datagram, Field, Message, PeerId, Reason, Writer};
+use bcnet_wire::{Channel, Datagram, Field, Message, PeerId, WireErrorReason, Writer};
 
-use crate::{ack, error, parse, unhex, unreliable};
+use crate::{ack, datagram_error, parse, unhex, unreliable};
 
 /// T-01: sender, count, messages back to back, nothing behind them.
 #[test]
-fn a_datagram_is_sender_count_and_messages_and_nothing_else() {
+fn datagram_is_sender_count_and_messages() {
     let plain = unhex("02 02 01 27 00 00 01 28 00 00");
     let datagram = Datagram::parse(&plain, None).expect("well formed");
     assert_eq!((datagram.sender(), datagram.count(), datagram.as_bytes()), (PeerId(2), 2, &*plain));
@@ -16,14 +16,23 @@ fn a_datagram_is_sender_count_and_messages_and_nothing_else() {
         [ack(Channel::Game, 39, None), ack(Channel::Game, 40, None)]
     );
 
-    assert_eq!(error("02 02 01 27 00 00 01 28 00 00 00"), (10, Field::Message, Reason::Trailing));
-    assert_eq!(error("02 01 01 27 00 00 01 28 00 00"), (6, Field::Message, Reason::Trailing));
-    assert_eq!(error("02 03 01 27 00 00 01 28 00 00"), (10, Field::Type, Reason::Truncated));
+    assert_eq!(
+        datagram_error("02 02 01 27 00 00 01 28 00 00 00"),
+        (10, Field::Message, WireErrorReason::Trailing)
+    );
+    assert_eq!(
+        datagram_error("02 01 01 27 00 00 01 28 00 00"),
+        (6, Field::Message, WireErrorReason::Trailing)
+    );
+    assert_eq!(
+        datagram_error("02 03 01 27 00 00 01 28 00 00"),
+        (10, Field::Type, WireErrorReason::Truncated)
+    );
 }
 
 /// T-02: which ids a stock sender has; the others are decoded and flagged.
 #[test]
-fn sender_ids_that_no_stock_peer_has_are_flagged() {
+fn non_stock_sender_ids_are_reported() {
     for id in 0..=255 {
         let datagram = [id, 1, 2];
         let datagram = Datagram::parse(&datagram, None).expect("a keepalive");
@@ -40,8 +49,8 @@ fn sender_ids_that_no_stock_peer_has_are_flagged() {
 /// T-03: one message to 255; none is malformed, and the writer sends no empty datagram.
 #[test]
 fn a_datagram_holds_1_to_255_messages() {
-    assert_eq!(error("01 00"), (1, Field::Count, Reason::CountZero));
-    assert_eq!(error("01 00 02"), (1, Field::Count, Reason::CountZero));
+    assert_eq!(datagram_error("01 00"), (1, Field::Count, WireErrorReason::CountZero));
+    assert_eq!(datagram_error("01 00 02"), (1, Field::Count, WireErrorReason::CountZero));
     assert_eq!(Writer::new(&mut [0; 512], PeerId::HOST).finish(), None);
 
     let mut buffer = [0; 600];
@@ -54,26 +63,26 @@ fn a_datagram_holds_1_to_255_messages() {
 
 /// T-04: the writer stops at 512 bytes; larger datagrams, up to the largest UDP allows, are read and flagged.
 #[test]
-fn datagrams_over_512_bytes_are_not_written_but_read_and_flagged() {
+fn oversized_datagrams_are_read_but_not_written() {
     let mut buffer = [0; 1024];
     let mut writer = Writer::new(&mut buffer, PeerId::HOST);
-    assert_eq!(writer.room(), 510);
+    assert_eq!(writer.free_bytes(), 510);
     assert!(writer.push(&unreliable(&[7; 407])));
-    assert_eq!(writer.room(), 100);
+    assert_eq!(writer.free_bytes(), 100);
     assert!(!writer.push(&unreliable(&[8; 98])));
-    assert_eq!(writer.room(), 100);
+    assert_eq!(writer.free_bytes(), 100);
     assert!(writer.push(&unreliable(&[8; 97])));
-    assert_eq!(writer.room(), 0);
+    assert_eq!(writer.free_bytes(), 0);
     assert!(!writer.push(&Message::Keepalive));
     assert_eq!(writer.finish().map(|datagram| (datagram.len(), datagram[1])), Some((512, 2)));
 
     for (len, odd) in [(512, false), (513, true), (65_535, true)] {
         let mut buffer = vec![0; len];
         let mut writer = Writer::with_limit(&mut buffer, PeerId::HOST, len);
-        while writer.room() > 3 {
-            assert!(writer.push(&unreliable(&vec![9; (writer.room() - 3).min(400)])));
+        while writer.free_bytes() > 3 {
+            assert!(writer.push(&unreliable(&vec![9; (writer.free_bytes() - 3).min(400)])));
         }
-        let room = writer.room();
+        let room = writer.free_bytes();
         assert!((0..room).all(|_| writer.push(&Message::Keepalive)));
         let datagram = Datagram::parse(writer.finish().expect("full"), None).expect("well formed");
         assert_eq!(NonStock::of_datagram(&datagram).contains(NonStock::LARGE_DATAGRAM), odd, "{len}");
@@ -82,11 +91,11 @@ fn datagrams_over_512_bytes_are_not_written_but_read_and_flagged() {
 
 /// T-04: a buffer or a limit too small for any datagram is refused, not overrun.
 #[test]
-fn a_writer_without_room_refuses() {
+fn writer_refuses_messages_without_space() {
     for len in 0..=2 {
         let mut buffer = [0; 2];
         let mut writer = Writer::new(&mut buffer[..len], PeerId::HOST);
-        assert_eq!(writer.room(), 0);
+        assert_eq!(writer.free_bytes(), 0);
         assert!(!writer.push(&Message::Keepalive));
         assert_eq!(writer.finish(), None);
     }
@@ -101,10 +110,10 @@ fn a_writer_without_room_refuses() {
 /// T-06: nothing of a malformed datagram is given out; empty and one-byte datagrams are errors too.
 #[test]
 fn zero_length_and_one_byte_datagrams_are_truncated() {
-    assert_eq!(error(""), (0, Field::Sender, Reason::Truncated));
-    assert_eq!(error("01"), (1, Field::Count, Reason::Truncated));
+    assert_eq!(datagram_error(""), (0, Field::Sender, WireErrorReason::Truncated));
+    assert_eq!(datagram_error("01"), (1, Field::Count, WireErrorReason::Truncated));
     // A good message first does not help.
-    assert_eq!(error("01 02 02 01"), (4, Field::Sequence, Reason::Truncated));
+    assert_eq!(datagram_error("01 02 02 01"), (4, Field::Sequence, WireErrorReason::Truncated));
 }
 
 /// T-06: 65,535 bytes of anything are read or refused without harm.
@@ -113,5 +122,5 @@ fn the_largest_datagrams_of_one_byte_value_never_panic() {
     for value in 0..=255 {
         let _ = Datagram::parse(&vec![value; 65_535], None);
     }
-    assert_eq!(parse(&vec![2; 65_535]), Err((4, Field::Message, Reason::Trailing)));
+    assert_eq!(parse(&vec![2; 65_535]), Err((4, Field::Message, WireErrorReason::Trailing)));
 }

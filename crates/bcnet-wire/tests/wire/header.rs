@@ -6,26 +6,26 @@ use std::num::NonZeroU8;
 use bcnet_observe::NonStock;
 use bcnet_wire::{
     Body, BootReason, Channel, Control, Data, Datagram, Delivery, Field, Kind, Message, MessageId, PeerId,
-    Reason, Role, Seq, Writer,
+    Role, Seq, WireErrorReason, Writer,
 };
 
 use crate::{
-    ack, data, error, error_as, error_in, first, later, message, message_as, parse, parse_in, unhex,
-    unreliable, written,
+    ack, data, datagram_error, encode, first_fragment, later_fragment, message, message_as, message_error,
+    message_error_as, parse, parse_message, unhex, unreliable,
 };
 
 /// T-10: only seven types exist; any other refuses the whole datagram and keeps its value.
 #[test]
-fn unknown_types_refuse_the_datagram_and_keep_their_value() {
+fn unknown_type_is_an_error_with_its_value() {
     let known = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x32];
     for kind in 0..=255 {
         let found = parse(&[1, 2, 2, kind]);
         if known.contains(&kind) {
             assert!(Kind(kind).name().is_some());
-            assert_ne!(found, Err((3, Field::Type, Reason::UnknownType(Kind(kind)))));
+            assert_ne!(found, Err((3, Field::Type, WireErrorReason::UnknownType(Kind(kind)))));
         } else {
             assert_eq!(Kind(kind).name(), None);
-            assert_eq!(found, Err((3, Field::Type, Reason::UnknownType(Kind(kind)))));
+            assert_eq!(found, Err((3, Field::Type, WireErrorReason::UnknownType(Kind(kind)))));
         }
     }
     let names = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x32, 0x33].map(|kind| Kind(kind).to_string());
@@ -40,9 +40,9 @@ fn the_channel_follows_from_the_kind() {
     assert_eq!(Kind(0x32).channel(), Channel::Game);
     assert_eq!(Kind(0xFF).channel(), Channel::Game);
     let boot = message("04 07 C0 02 00 04 02");
-    assert_eq!(boot.id(), Some(MessageId { channel: Channel::Control, seq: Seq(2), part: None }));
+    assert_eq!(boot.id(), Some(MessageId { channel: Channel::Control, seq: Seq(2), fragment: None }));
     let data = message("32 06 80 05 00 28");
-    assert_eq!(data.id(), Some(MessageId { channel: Channel::Game, seq: Seq(5), part: None }));
+    assert_eq!(data.id(), Some(MessageId { channel: Channel::Game, seq: Seq(5), fragment: None }));
     assert_eq!(message("32 04 00 28").id(), None);
     assert_eq!(message("02").id(), None);
     assert_eq!(message("01 00 00 00").id(), None);
@@ -51,7 +51,7 @@ fn the_channel_follows_from_the_kind() {
 
 /// T-12: bit 15 reliable, bit 14 urgent, bit 13 part, bits 12 to 0 size; urgent data is not stock.
 #[test]
-fn the_word_of_a_data_message_has_three_flags_and_13_bits_of_size() {
+fn data_flag_word_has_3_flags_and_13_size_bits() {
     assert_eq!(message("32 04 00 AA"), unreliable(&[0xAA]));
     assert_eq!(message("32 06 80 34 12 AA"), data(Delivery::Reliable(Seq(0x1234)), &[0xAA]));
     let urgent = message("32 06 C0 34 12 AA");
@@ -93,48 +93,48 @@ fn messages_larger_than_their_size_field_are_refused() {
 
 /// T-13: a control message has no part flag; bit 13 belongs to its 14 bits of size.
 #[test]
-fn the_word_of_a_control_message_has_14_bits_of_size() {
+fn control_flag_word_has_14_size_bits() {
     let mut large = unhex("05 0A E0 02 00 02 0A 0A 0A EF");
     large.resize(0x200A, 0);
     let parsed = Message::parse(&large, None).expect("well formed");
     assert_eq!(parsed.wire_len(), 0x200A);
     assert_eq!(NonStock::of(&parsed), NonStock::TAIL | NonStock::LARGE_MESSAGE);
-    assert_eq!(error_in("05 0A E0 02 00 02 0A 0A 0A EF"), (10, Field::Tail, Reason::Truncated));
+    assert_eq!(message_error("05 0A E0 02 00 02 0A 0A 0A EF"), (10, Field::Tail, WireErrorReason::Truncated));
 }
 
 /// T-14: the size counts from the type byte; one that is too small for its kind is malformed.
 #[test]
-fn sizes_below_the_header_of_their_kind_are_bad() {
-    let bad = |found, least| (1, Field::Size, Reason::BadSize { found, least });
-    assert_eq!(error_in("32 02 00"), bad(2, 3));
-    assert_eq!(error_in("32 00 00"), bad(0, 3));
-    assert_eq!(error_in("32 04 80 00 00"), bad(4, 5));
-    assert_eq!(error_in("32 04 A0 00 00"), bad(4, 6));
-    assert_eq!(error_in("32 05 A0 00 00 01"), bad(5, 6));
-    assert_eq!(error_in("32 06 A0 00 00 00 02"), bad(6, 7));
-    assert_eq!(error_in("32 02 20"), bad(2, 4));
-    assert_eq!(error_in("32 03 20 01"), bad(3, 4));
-    assert_eq!(error_in("32 04 20 00 02"), bad(4, 5));
-    assert_eq!(error_as("03 05 C0 00 00 02", Role::Host), bad(5, 6));
-    assert_eq!(error_as("03 0E C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00", Role::Client), bad(14, 15));
-    assert_eq!(error_in("04 06 C0 00 00 04 02"), bad(6, 7));
-    assert_eq!(error_in("05 09 C0 00 00 02 0A 0A 0A EF"), bad(9, 10));
-    assert_eq!(error_in("00 0B C0 00 00 02 0A 0A 0A EF 00 00"), bad(11, 12));
+fn sizes_below_the_header_size_are_errors() {
+    let bad = |found, least| (1, Field::Size, WireErrorReason::BadSize { found, least });
+    assert_eq!(message_error("32 02 00"), bad(2, 3));
+    assert_eq!(message_error("32 00 00"), bad(0, 3));
+    assert_eq!(message_error("32 04 80 00 00"), bad(4, 5));
+    assert_eq!(message_error("32 04 A0 00 00"), bad(4, 6));
+    assert_eq!(message_error("32 05 A0 00 00 01"), bad(5, 6));
+    assert_eq!(message_error("32 06 A0 00 00 00 02"), bad(6, 7));
+    assert_eq!(message_error("32 02 20"), bad(2, 4));
+    assert_eq!(message_error("32 03 20 01"), bad(3, 4));
+    assert_eq!(message_error("32 04 20 00 02"), bad(4, 5));
+    assert_eq!(message_error_as("03 05 C0 00 00 02", Role::Host), bad(5, 6));
+    assert_eq!(message_error_as("03 0E C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00", Role::Client), bad(14, 15));
+    assert_eq!(message_error("04 06 C0 00 00 04 02"), bad(6, 7));
+    assert_eq!(message_error("05 09 C0 00 00 02 0A 0A 0A EF"), bad(9, 10));
+    assert_eq!(message_error("00 0B C0 00 00 02 0A 0A 0A EF 00 00"), bad(11, 12));
     // The same, not at the beginning of a datagram.
     assert_eq!(
-        error("01 02 02 04 06 C0 00 00 04 02"),
-        (4, Field::Size, Reason::BadSize { found: 6, least: 7 })
+        datagram_error("01 02 02 04 06 C0 00 00 04 02"),
+        (4, Field::Size, WireErrorReason::BadSize { found: 6, least: 7 })
     );
 }
 
 /// T-14: the least sizes are enough, and sizes 3 and 4 are legal for unreliable data.
 #[test]
-fn the_least_sizes_of_each_kind_are_good() {
+fn minimum_size_of_each_kind_is_accepted() {
     assert_eq!(message("32 03 00"), unreliable(&[]));
     assert_eq!(message("32 04 00 07"), unreliable(&[7]));
     assert_eq!(message("32 05 80 01 00"), data(Delivery::Reliable(Seq(1)), &[]));
-    assert_eq!(message("32 06 A0 01 00 09"), data(Delivery::Fragment(Seq(1), later(9)), &[]));
-    assert_eq!(message("32 07 A0 01 00 00 02"), data(Delivery::Fragment(Seq(1), first(2)), &[]));
+    assert_eq!(message("32 06 A0 01 00 09"), data(Delivery::Fragment(Seq(1), later_fragment(9)), &[]));
+    assert_eq!(message("32 07 A0 01 00 00 02"), data(Delivery::Fragment(Seq(1), first_fragment(2)), &[]));
     let reply = Body::ConnectReply { assigned: PeerId(2) };
     assert_eq!(message("03 06 C0 00 00 02"), Message::Control(Control::new(Seq(0), reply)));
     for each in ["32 03 00", "32 04 00 07", "32 05 80 01 00", "32 07 A0 01 00 00 02", "03 06 C0 00 00 02"] {
@@ -143,7 +143,7 @@ fn the_least_sizes_of_each_kind_are_good() {
 }
 
 /// A message, the length from which on it is cut, and the field that each cut hits.
-const CUT: &[(&str, usize, &[Field])] = &[
+const TRUNCATIONS: &[(&str, usize, &[Field])] = &[
     ("32 08 80 34 12 AA BB CC", 1, &[Field::Size; 2]),
     ("32 08 80 34 12 AA BB CC", 3, &[Field::Sequence; 2]),
     ("32 08 80 34 12 AA BB CC", 5, &[Field::Payload; 3]),
@@ -187,13 +187,17 @@ const CUT: &[(&str, usize, &[Field])] = &[
 
 /// T-14: a size beyond the datagram means that it was cut; the error tells in which field.
 #[test]
-fn sizes_beyond_the_datagram_are_truncated_and_name_the_field() {
-    let cut = |at, field| (at, field, Reason::Truncated);
-    for (whole, start, fields) in CUT {
+fn truncated_messages_report_the_field() {
+    let cut = |at, field| (at, field, WireErrorReason::Truncated);
+    for (whole, start, fields) in TRUNCATIONS {
         let whole = unhex(whole);
         assert!(Message::parse(&whole, None).is_ok(), "{whole:02X?}");
         for (len, field) in (*start..).zip(*fields) {
-            assert_eq!(parse_in(&whole[..len], None), Err(cut(len, *field)), "{whole:02X?} cut to {len}");
+            assert_eq!(
+                parse_message(&whole[..len], None),
+                Err(cut(len, *field)),
+                "{whole:02X?} cut to {len}"
+            );
         }
     }
     let request = unhex("03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00");
@@ -205,15 +209,15 @@ fn sizes_beyond_the_datagram_are_truncated_and_name_the_field() {
         (13, Field::Password),
         (14, Field::Password),
     ] {
-        assert_eq!(parse_in(&request[..len], Some(Role::Client)), Err(cut(len, field)), "cut to {len}");
+        assert_eq!(parse_message(&request[..len], Some(Role::Client)), Err(cut(len, field)), "cut to {len}");
     }
-    assert_eq!(error_as("03 06 C0 00 00", Role::Host), cut(5, Field::Assigned));
-    assert_eq!(error_as("03 07 C0 00 00 02", Role::Host), cut(6, Field::Tail));
+    assert_eq!(message_error_as("03 06 C0 00 00", Role::Host), cut(5, Field::Assigned));
+    assert_eq!(message_error_as("03 07 C0 00 00 02", Role::Host), cut(6, Field::Tail));
 }
 
 /// T-14: bytes behind the last field of a control message are kept and flagged.
 #[test]
-fn a_longer_control_message_is_read_and_its_tail_kept() {
+fn extra_control_bytes_are_kept_as_tail() {
     for (each, tail) in [
         ("04 09 C0 02 00 04 02 AA BB", &[0xAA, 0xBB][..]),
         ("05 0B C0 02 00 02 0A 0A 0A EF 01", &[1]),
@@ -223,7 +227,7 @@ fn a_longer_control_message_is_read_and_its_tail_kept() {
         let parsed = message(each);
         let Message::Control(control) = parsed else { panic!("{parsed}") };
         assert_eq!((control.tail, NonStock::of(&parsed)), (tail, NonStock::TAIL), "{each}");
-        assert_eq!(written(&parsed), unhex(each));
+        assert_eq!(encode(&parsed), unhex(each));
     }
 }
 
@@ -252,15 +256,15 @@ fn control_messages_always_have_a_sequence_number() {
         let Message::Control(control) = parsed else { panic!("{parsed}") };
         assert_eq!((control.seq, control.reliable, control.urgent), (Seq(0x0102), reliable, urgent));
         assert_eq!((NonStock::of(&parsed), parsed.id().is_some()), (odd, reliable));
-        assert_eq!(written(&parsed), unhex(&bytes));
+        assert_eq!(encode(&parsed), unhex(&bytes));
     }
     let fresh = Control::new(Seq(2), Body::Boot { reason: BootReason::KICKED, target: PeerId(2) });
-    assert_eq!(written(&Message::Control(fresh)), unhex("04 07 C0 02 00 04 02"));
+    assert_eq!(encode(&Message::Control(fresh)), unhex("04 07 C0 02 00 04 02"));
 }
 
 /// T-16: a message can be odd in several ways, each of which is told once.
 #[test]
-fn oddities_add_up_and_each_counts_once() {
+fn non_stock_flags_accumulate_and_count_once() {
     let (unreliable, not_urgent) = (NonStock::CONTROL_UNRELIABLE, NonStock::CONTROL_NOT_URGENT);
     for (left, right, names) in [
         (NonStock::NONE, NonStock::NONE, &[][..]),
@@ -276,16 +280,22 @@ fn oddities_add_up_and_each_counts_once() {
 
 /// T-17: a control word of zero is malformed; there is no empty three-byte message.
 #[test]
-fn a_control_word_of_zero_is_refused() {
+fn control_flag_word_of_zero_is_an_error() {
     for (kind, least) in [("00", 12), ("04", 7), ("05", 10)] {
-        let found = error_in(&format!("{kind} 00 00"));
-        assert_eq!(found, (1, Field::Size, Reason::BadSize { found: 0, least }));
+        let found = message_error(&format!("{kind} 00 00"));
+        assert_eq!(found, (1, Field::Size, WireErrorReason::BadSize { found: 0, least }));
         // Not even if what follows would make sense.
-        let found = error(&format!("01 02 {kind} 00 00 02"));
-        assert_eq!(found, (3, Field::Size, Reason::BadSize { found: 0, least }));
+        let found = datagram_error(&format!("01 02 {kind} 00 00 02"));
+        assert_eq!(found, (3, Field::Size, WireErrorReason::BadSize { found: 0, least }));
     }
-    assert_eq!(error_as("03 00 00", Role::Host), (1, Field::Size, Reason::BadSize { found: 0, least: 6 }));
-    assert_eq!(error_as("03 00 00", Role::Client), (1, Field::Size, Reason::BadSize { found: 0, least: 15 }));
+    assert_eq!(
+        message_error_as("03 00 00", Role::Host),
+        (1, Field::Size, WireErrorReason::BadSize { found: 0, least: 6 })
+    );
+    assert_eq!(
+        message_error_as("03 00 00", Role::Client),
+        (1, Field::Size, WireErrorReason::BadSize { found: 0, least: 15 })
+    );
 }
 
 /// T-18: bit 8 is part of the size, not "more parts follow": the word 0x8111 is a whole message of 273 bytes, and the
@@ -301,7 +311,7 @@ fn bit_8_belongs_to_the_size() {
     let mut last = unhex("32 9C A1 02 00 02");
     last.resize(412, 0);
     let Message::Data(last) = Message::parse(&last, None).expect("well formed") else { panic!("no data") };
-    assert_eq!(last.delivery, Delivery::Fragment(Seq(2), later(2)));
+    assert_eq!(last.delivery, Delivery::Fragment(Seq(2), later_fragment(2)));
 }
 
 /// T-19: with 14 bits of size, as the other types have, the captured word 0xA19C would be 8604 bytes long in a
@@ -317,42 +327,47 @@ fn the_size_of_data_has_13_bits_and_not_14() {
 
 /// T-20: the index of a part is on the wire, right behind the sequence number; the total follows only index 0.
 #[test]
-fn the_part_index_is_on_the_wire() {
+fn fragment_index_is_on_the_wire() {
     let captured = "32 0F A0 02 00 00 03 21 02 C4 D1 17 C0 33 00";
     let Message::Data(part) = message(captured) else { panic!("no data") };
-    assert_eq!(part.delivery, Delivery::Fragment(Seq(2), first(3)));
+    assert_eq!(part.delivery, Delivery::Fragment(Seq(2), first_fragment(3)));
     assert_eq!((part.payload[0], part.payload.len()), (0x21, 8));
     // Without an index, a receiver could not tell parts 1 and 2 apart: all else is equal.
     let (one, two) = (message("32 07 A0 02 00 01 AA"), message("32 07 A0 02 00 02 AA"));
-    assert_eq!(one.id(), Some(MessageId { channel: Channel::Game, seq: Seq(2), part: Some(1) }));
-    assert_eq!(two.id(), Some(MessageId { channel: Channel::Game, seq: Seq(2), part: Some(2) }));
-    assert_eq!(message(captured).id().and_then(|id| id.part), Some(0));
+    assert_eq!(one.id(), Some(MessageId { channel: Channel::Game, seq: Seq(2), fragment: Some(1) }));
+    assert_eq!(two.id(), Some(MessageId { channel: Channel::Game, seq: Seq(2), fragment: Some(2) }));
+    assert_eq!(message(captured).id().and_then(|id| id.fragment), Some(0));
     for each in [captured, "32 07 A0 02 00 01 AA", "32 06 A0 02 00 FF", "32 07 A0 02 00 00 FF"] {
-        assert_eq!(written(&message(each)), unhex(each));
+        assert_eq!(encode(&message(each)), unhex(each));
     }
     assert_eq!(
-        (first(3).index(), first(3).total(), later(7).index(), later(7).total()),
+        (
+            first_fragment(3).index(),
+            first_fragment(3).total(),
+            later_fragment(7).index(),
+            later_fragment(7).total()
+        ),
         (0, NonZeroU8::new(3), 7, None)
     );
 }
 
 /// T-21: a part without a sequence number is decoded and flagged.
 #[test]
-fn an_unreliable_part_is_not_stock() {
-    for (each, part) in [("32 06 20 00 03 AA", first(3)), ("32 05 20 01 AA", later(1))] {
+fn unreliable_fragment_is_not_stock() {
+    for (each, part) in [("32 06 20 00 03 AA", first_fragment(3)), ("32 05 20 01 AA", later_fragment(1))] {
         let parsed = message(each);
-        assert_eq!(parsed, data(Delivery::UnreliablePart(part), &[0xAA]));
+        assert_eq!(parsed, data(Delivery::UnreliableFragment(part), &[0xAA]));
         assert_eq!((NonStock::of(&parsed), parsed.id()), (NonStock::UNRELIABLE_PART, None));
-        assert_eq!(written(&parsed), unhex(each));
+        assert_eq!(encode(&parsed), unhex(each));
     }
 }
 
 /// T-22: a total of zero is malformed.
 #[test]
-fn a_total_of_zero_is_refused() {
-    let zero = Reason::BadSize { found: 0, least: 1 };
-    assert_eq!(error_in("32 08 A0 02 00 00 00 21"), (6, Field::Total, zero));
-    assert_eq!(error("01 02 02 32 06 20 00 00 21"), (7, Field::Total, zero));
+fn fragment_total_of_zero_is_an_error() {
+    let zero = WireErrorReason::BadSize { found: 0, least: 1 };
+    assert_eq!(message_error("32 08 A0 02 00 00 00 21"), (6, Field::Total, zero));
+    assert_eq!(datagram_error("01 02 02 32 06 20 00 00 21"), (7, Field::Total, zero));
 }
 
 /// T-23: messages over 412 bytes are flagged.

@@ -4,15 +4,17 @@ use std::net::Ipv4Addr;
 
 use bcnet_observe::NonStock;
 use bcnet_wire::{
-    Ack, Body, BootReason, Channel, Control, Field, Message, MessageId, PeerId, Reason, Role, Seq, Text,
-    Writer,
+    Ack, Body, BootReason, Channel, Control, Field, Message, MessageId, PeerId, Role, Seq, Text,
+    WireErrorReason, Writer,
 };
 
-use crate::{ack, error, error_as, error_in, message, message_as, parse, parse_as, unhex, written};
+use crate::{
+    ack, datagram_error, encode, message, message_as, message_error, message_error_as, parse, parse_as, unhex,
+};
 
 /// T-30: an ACK is type, sequence number, flags and, for a part, the index.
 #[test]
-fn an_ack_names_what_it_acknowledges() {
+fn ack_carries_seq_channel_and_fragment_index() {
     for (each, expected) in [
         ("01 02 00 00", ack(Channel::Game, 2, None)),
         ("01 02 00 02", ack(Channel::Control, 2, None)),
@@ -21,28 +23,28 @@ fn an_ack_names_what_it_acknowledges() {
     ] {
         assert_eq!(message(each), expected, "{each}");
         assert!(NonStock::of(&expected).is_empty());
-        assert_eq!(written(&expected), unhex(each));
+        assert_eq!(encode(&expected), unhex(each));
         assert_eq!(expected.wire_len(), unhex(each).len());
     }
 }
 
 /// T-31: bits 2 to 7 mean nothing but are kept; they and the value 3 are flagged.
 #[test]
-fn odd_ack_flags_are_kept_and_flagged() {
+fn reserved_ack_flags_are_kept_and_reported() {
     assert_eq!(message("01 02 00 03 05"), ack(Channel::Control, 2, Some(5)));
     assert_eq!(NonStock::of(&message("01 02 00 03 05")), NonStock::ACK_CONTROL_PART);
     for flags in (4..=255_u8).filter(|flags| flags & 1 == 0) {
         let bytes = [1, 2, 0, flags];
         let parsed = Message::parse(&bytes, None).expect("well formed");
-        let Message::Ack(Ack { id, spare }) = parsed else { panic!("no ack") };
+        let Message::Ack(Ack { id, reserved: spare }) = parsed else { panic!("no ack") };
         assert_eq!((id.channel == Channel::Control, spare), (flags & 2 != 0, flags & !3));
         assert_eq!(NonStock::of(&parsed), NonStock::ACK_SPARE_BITS);
-        assert_eq!(written(&parsed), bytes);
+        assert_eq!(encode(&parsed), bytes);
     }
     // Whatever a caller leaves in the two bits that have a meaning, the id decides.
-    let id = MessageId { channel: Channel::Game, seq: Seq(2), part: None };
-    assert_eq!(written(&Message::Ack(Ack { id, spare: 0x83 })), unhex("01 02 00 80"));
-    assert!(NonStock::of(&Message::Ack(Ack { id, spare: 3 })).is_empty());
+    let id = MessageId { channel: Channel::Game, seq: Seq(2), fragment: None };
+    assert_eq!(encode(&Message::Ack(Ack { id, reserved: 0x83 })), unhex("01 02 00 80"));
+    assert!(NonStock::of(&Message::Ack(Ack { id, reserved: 3 })).is_empty());
 }
 
 /// T-32: a keepalive is its type byte and nothing else.
@@ -53,7 +55,7 @@ fn a_keepalive_is_one_byte() {
     assert!(NonStock::of(&Message::Keepalive).is_empty());
     assert_eq!(parse(&unhex("01 01 02")).map(|messages| messages.len()), Ok(1));
     // A one-byte identity, as one note has it, is no message.
-    assert_eq!(error("01 01 00"), (3, Field::Size, Reason::Truncated));
+    assert_eq!(datagram_error("01 01 00"), (3, Field::Size, WireErrorReason::Truncated));
 }
 
 /// T-33: address, nonce and password.
@@ -68,7 +70,7 @@ fn a_connect_request_has_address_nonce_and_password() {
     let body = Body::ConnectRequest { address, nonce: 1, password: Text::new(&text).expect("whole units") };
     let with_password = Message::Control(Control::new(Seq(0), body));
     assert_eq!(with_password.wire_len(), 27);
-    assert_eq!(Message::parse(&written(&with_password), Some(Role::Client)), Ok(with_password));
+    assert_eq!(Message::parse(&encode(&with_password), Some(Role::Client)), Ok(with_password));
 }
 
 /// T-34: one byte, the id.
@@ -80,7 +82,7 @@ fn a_connect_reply_has_the_assigned_id() {
 
 /// T-35: who sent it tells a request from a reply; if nobody says, the sender id does, then the size.
 #[test]
-fn a_connect_is_told_apart_by_its_sender() {
+fn connect_is_read_according_to_sender_role() {
     let (reply, request) = ("03 06 C0 00 00 02", "03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00");
     let is_reply =
         |message| matches!(message, Message::Control(Control { body: Body::ConnectReply { .. }, .. }));
@@ -88,7 +90,7 @@ fn a_connect_is_told_apart_by_its_sender() {
         parse_as(&unhex(&format!("{sender} 01 {each}")), role)
             .map(|reply| reply.into_iter().next() == Some(true))
     };
-    let too_small = Err((3, Field::Size, Reason::BadSize { found: 6, least: 15 }));
+    let too_small = Err((3, Field::Size, WireErrorReason::BadSize { found: 6, least: 15 }));
 
     assert_eq!(in_datagram("01", reply, None), Ok(true));
     assert_eq!(in_datagram("01", request, None), Ok(false));
@@ -137,7 +139,7 @@ fn a_boot_has_a_reason_and_a_target() {
             panic!("no boot")
         };
         assert_eq!((reason.name(), reason.to_string()), (None, shown.to_owned()));
-        assert_eq!(written(&message(&each)), unhex(&each));
+        assert_eq!(encode(&message(&each)), unhex(&each));
     }
 }
 
@@ -150,21 +152,21 @@ fn a_disconnect_has_peer_and_address() {
 
 /// T-39: text of odd length or without its zero unit is malformed.
 #[test]
-fn odd_or_unterminated_text_is_bad() {
-    let bad = |at, field| (at, field, Reason::BadText);
-    assert_eq!(error_in("00 0D C0 01 00 02 0A 0A 0A EF 41 00 00"), bad(10, Field::Name));
-    assert_eq!(error_in("00 0D C0 01 00 02 0A 0A 0A EF 00 00 00"), bad(10, Field::Name));
-    assert_eq!(error_in("00 0C C0 01 00 02 0A 0A 0A EF 41 00"), bad(10, Field::Name));
-    assert_eq!(error_in("00 0E C0 01 00 02 0A 0A 0A EF 41 00 00 42"), bad(10, Field::Name));
+fn odd_length_or_unterminated_text_is_an_error() {
+    let bad = |at, field| (at, field, WireErrorReason::BadText);
+    assert_eq!(message_error("00 0D C0 01 00 02 0A 0A 0A EF 41 00 00"), bad(10, Field::Name));
+    assert_eq!(message_error("00 0D C0 01 00 02 0A 0A 0A EF 00 00 00"), bad(10, Field::Name));
+    assert_eq!(message_error("00 0C C0 01 00 02 0A 0A 0A EF 41 00"), bad(10, Field::Name));
+    assert_eq!(message_error("00 0E C0 01 00 02 0A 0A 0A EF 41 00 00 42"), bad(10, Field::Name));
     let request = "03 10 C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00 00";
-    assert_eq!(error_as(request, Role::Client), bad(13, Field::Password));
+    assert_eq!(message_error_as(request, Role::Client), bad(13, Field::Password));
     let request = "03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 41 42";
-    assert_eq!(error(&format!("FF 02 02 {request}")), bad(16, Field::Password));
+    assert_eq!(datagram_error(&format!("FF 02 02 {request}")), bad(16, Field::Password));
 }
 
 /// T-39: an odd tail behind text would make the text unreadable, so the writer does not take it.
 #[test]
-fn an_odd_tail_behind_text_is_refused_by_the_writer() {
+fn writer_refuses_odd_tail_after_text() {
     let address = Ipv4Addr::new(10, 10, 10, 239);
     let identity = Body::Identity { peer: PeerId(2), address, name: Text::default() };
     let request = Body::ConnectRequest { address, nonce: 1, password: Text::default() };
@@ -186,13 +188,13 @@ fn an_odd_tail_behind_text_is_refused_by_the_writer() {
 
 /// T-39: units that are no characters are replaced when shown and kept when written.
 #[test]
-fn broken_utf16_is_shown_safely_and_kept() {
+fn invalid_utf16_is_kept_and_displayed_safely() {
     let each = "00 12 C0 01 00 02 0A 0A 0A EF 00 D8 41 00 0A 00 00 00";
     let Message::Control(control) = message(each) else { panic!("no control message") };
     let Body::Identity { name, .. } = control.body else { panic!("no identity") };
     assert_eq!(name.to_string(), "\u{FFFD}A\n");
     assert_eq!(message(each).to_string(), "identity seq=1: peer 2 at 10.10.10.239 is \"\u{FFFD}A\\n\"");
-    assert_eq!(written(&message(each)), unhex(each));
+    assert_eq!(encode(&message(each)), unhex(each));
     let text = Text::encode("a'b\"c\\d\u{1b}é").expect("no NUL");
     let quoted = Text::new(&text).expect("whole units").quoted().to_string();
     assert_eq!(quoted, r#""a'b\"c\\d\u{1b}é""#);
@@ -205,7 +207,7 @@ fn broken_utf16_is_shown_safely_and_kept() {
 }
 
 #[test]
-fn a_single_message_must_fill_its_bytes() {
-    assert_eq!(error_in("02 02"), (1, Field::Message, Reason::Trailing));
-    assert_eq!(error_in(""), (0, Field::Type, Reason::Truncated));
+fn message_parse_rejects_trailing_bytes() {
+    assert_eq!(message_error("02 02"), (1, Field::Message, WireErrorReason::Trailing));
+    assert_eq!(message_error(""), (0, Field::Type, WireErrorReason::Truncated));
 }

@@ -1,12 +1,12 @@
 //! Messages and errors, as a person reads them.
 
 use bcnet_observe::NonStock;
-use bcnet_wire::{Datagram, Kind, Reason, Role, Text, is_shown};
+use bcnet_wire::{Datagram, Kind, Role, Text, WireErrorReason, is_printable};
 
 use crate::{message, unhex};
 
 #[test]
-fn every_message_reads_well_in_one_line() {
+fn every_message_displays_on_one_line() {
     for (each, shown) in [
         ("01 02 00 01 01", "ack game seq=2 part=1"),
         ("01 01 00 02", "ack control seq=1"),
@@ -35,7 +35,7 @@ fn every_message_reads_well_in_one_line() {
     let shown = Datagram::parse(&datagram, None).expect("well formed").to_string();
     assert_eq!(shown, "from unassigned: 2 messages in 4 bytes");
     assert_eq!([Role::Host, Role::Client].map(|role| role.to_string()), ["host", "client"]);
-    assert_eq!(Reason::CountZero.to_string(), "count_zero");
+    assert_eq!(WireErrorReason::CountZero.to_string(), "count_zero");
     let odd = NonStock::SENDER | NonStock::TAIL;
     assert_eq!(
         (odd.to_string(), format!("{odd:?}")),
@@ -44,7 +44,7 @@ fn every_message_reads_well_in_one_line() {
 }
 
 #[test]
-fn errors_say_what_which_field_and_where() {
+fn errors_display_reason_field_and_offset() {
     for (datagram, shown) in [
         ("", "truncated sender at byte 0"),
         ("01 01 32 06 80 05", "truncated sequence at byte 6"),
@@ -61,20 +61,20 @@ fn errors_say_what_which_field_and_where() {
         assert_eq!(Datagram::parse(&bytes, None).expect_err(datagram).to_string(), shown);
     }
     let names = [
-        Reason::Truncated,
-        Reason::BadSize { found: 0, least: 1 },
-        Reason::UnknownType(Kind(9)),
-        Reason::Trailing,
-        Reason::CountZero,
-        Reason::BadText,
+        WireErrorReason::Truncated,
+        WireErrorReason::BadSize { found: 0, least: 1 },
+        WireErrorReason::UnknownType(Kind(9)),
+        WireErrorReason::Trailing,
+        WireErrorReason::CountZero,
+        WireErrorReason::BadText,
     ];
-    let names = names.map(Reason::name);
+    let names = names.map(WireErrorReason::name);
     assert_eq!(names, ["truncated", "bad_size", "unknown_type", "trailing", "count_zero", "bad_text"]);
 }
 
 /// T-71: whatever units a text has, what is left of them is short enough, valid and shown, and stays as it is.
 #[test]
-fn a_cleaned_text_is_valid_and_clean_whatever_it_was() {
+fn cleaned_text_is_always_valid_and_clean() {
     // Units that matter, and any others.
     let odd = [
         0x20, 0x0A, 0x1B, 0x9B, 0xA0, 0xAD, 0x200B, 0x202E, 0x2066, 0x3000, 0xD800, 0xDBFF, 0xDC00, 0xDFFF,
@@ -100,7 +100,7 @@ fn a_cleaned_text_is_valid_and_clean_whatever_it_was() {
         let text = Text::new(&clean).expect("whole units");
         let units: Vec<u16> = clean.chunks(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
         let strict = String::from_utf16(&units).expect("valid");
-        assert!(strict.chars().all(is_shown) && strict.trim() == strict, "{strict:?}");
+        assert!(strict.chars().all(is_printable) && strict.trim() == strict, "{strict:?}");
         assert_eq!(text.cleaned(max), clean);
         assert_eq!(text.to_string(), strict);
     }
@@ -108,9 +108,9 @@ fn a_cleaned_text_is_valid_and_clean_whatever_it_was() {
 
 /// T-71: what is seen stays, of any script; what is not goes.
 #[test]
-fn only_what_is_not_shown_is_taken_out() {
+fn cleaning_removes_only_unprintable_characters() {
     for c in "aZ~ äßñ€Жλ漢字あ한🖖\u{301}".chars() {
-        assert!(is_shown(c), "{c:?}");
+        assert!(is_printable(c), "{c:?}");
     }
     let hidden = [
         '\0',
@@ -129,7 +129,7 @@ fn only_what_is_not_shown_is_taken_out() {
         '\u{E0041}',
     ];
     for c in hidden {
-        assert!(!is_shown(c), "{c:?}");
+        assert!(!is_printable(c), "{c:?}");
     }
     let name = message("00 10 C0 01 00 02 0A 0A 0A EF 41 00 2E 20 00 00").to_string();
     assert_eq!(name, "identity seq=1: peer 2 at 10.10.10.239 is \"A\\u{202e}\"");

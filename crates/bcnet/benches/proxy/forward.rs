@@ -5,7 +5,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use bcnet_udp::{Batch, Io, Received, Socket};
+use bcnet_udp::{Batch, Io, ReceiveStatus, Socket};
 use mio::{Events, Interest, Poll, Token};
 
 /// Passes on what comes to a port of its own, which it prints, for ever.
@@ -16,7 +16,7 @@ pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
     for (number, socket) in sockets.iter_mut().enumerate() {
         poll.registry().register(socket, Token(number), Interest::READABLE)?;
     }
-    println!("forward ready port={}", sockets[0].local()?.port());
+    println!("forward ready port={}", sockets[0].local_address()?.port());
     let mut events = Events::with_capacity(16);
     let (mut batch, mut client) = (Batch::new(), any);
     loop {
@@ -31,7 +31,7 @@ pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
                 batch.clear();
                 let received = match from.receive(&mut batch, 0, usize::MAX) {
                     // The server has refused an earlier one; behind that, there may be datagrams.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Received::More,
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => ReceiveStatus::More,
                     received => received?,
                 };
                 if let (true, Some((head, _))) = (up, batch.iter_mut().last()) {
@@ -42,7 +42,7 @@ pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
                 }
                 // What the system does not take is lost, as with any other socket.
                 drop(to.send(&batch, 0..batch.len()));
-                if received == Received::All {
+                if received == ReceiveStatus::Drained {
                     break;
                 }
             }

@@ -46,11 +46,11 @@ mod linux {
 
     const NAMES: [&str; 5] = ["raw loop", "forwarder", "proxy --observe", "proxy --heal", "before, --heal"];
     /// The place of `proxy --heal` among them.
-    const HEAL: usize = 3;
+    const HEAL_INDEX: usize = 3;
     /// Names another build of the program, whose `--heal` is then measured beside this one's.
-    const BEFORE: &str = "BCNET_BEFORE";
+    const BEFORE_VARIABLE: &str = "BCNET_BEFORE";
     const ROUNDS: usize = 50;
-    const ROUND: Duration = Duration::from_millis(150);
+    const ROUND_TIME: Duration = Duration::from_millis(150);
     const PINGS: usize = 4000;
 
     pub(super) fn main() -> ExitCode {
@@ -63,7 +63,7 @@ mod linux {
                 _ => super::forward::run(upstream).expect("sockets"),
             }
         }
-        stay_on(0);
+        pin_to_cpu(0);
         let throughput = throughputs();
         let latency = latencies();
         let mut passed = true;
@@ -71,7 +71,7 @@ mod linux {
             "{:16} {:>14} {:>12} {:>8} {:>16} {:>8}",
             "", "datagrams/cpu s", "datagrams/s", "share", "added p50 (µs)", "times"
         );
-        for (i, name) in NAMES.iter().take(candidates()).enumerate() {
+        for (i, name) in NAMES.iter().take(candidate_count()).enumerate() {
             let Throughput { per_cpu, per_second, share } = throughput[i];
             let times = latency[i] / latency[1];
             println!(
@@ -81,7 +81,7 @@ mod linux {
             passed &= match i {
                 0 => true,
                 1 => share >= 0.85,
-                2 | HEAL => share >= 0.60 && times <= 2.0,
+                2 | HEAL_INDEX => share >= 0.60 && times <= 2.0,
                 _ => share > 0.0,
             };
         }
@@ -93,8 +93,8 @@ mod linux {
     }
 
     /// How many there are to measure.
-    fn candidates() -> usize {
-        NAMES.len() - usize::from(env::var_os(BEFORE).is_none())
+    fn candidate_count() -> usize {
+        NAMES.len() - usize::from(env::var_os(BEFORE_VARIABLE).is_none())
     }
 
     /// A process that passes datagrams on.
@@ -109,8 +109,8 @@ mod linux {
             let bcnet = env!("CARGO_BIN_EXE_bcnet");
             let mut command = match number {
                 0 | 1 => Command::new(env::current_exe().expect("a path")),
-                2 | HEAL => Command::new(bcnet),
-                _ => Command::new(env::var_os(BEFORE).expect("another build")),
+                2 | HEAL_INDEX => Command::new(bcnet),
+                _ => Command::new(env::var_os(BEFORE_VARIABLE).expect("another build")),
             };
             match number {
                 0 => command.args(["raw", &to]),
@@ -121,7 +121,7 @@ mod linux {
             // SAFETY: the new process only calls the system, which may be done there.
             unsafe {
                 command.pre_exec(|| {
-                    stay_on(1);
+                    pin_to_cpu(1);
                     Ok(())
                 })
             };
@@ -134,7 +134,7 @@ mod linux {
         }
 
         /// Processor time of all its threads, in seconds.
-        fn cpu(&self) -> f64 {
+        fn cpu_seconds(&self) -> f64 {
             let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("Linux tells");
             let times = threads.map(|thread| {
                 let path = thread.expect("a thread").path().join("schedstat");
@@ -146,7 +146,7 @@ mod linux {
     }
 
     /// This process, and what it starts, runs on one processor. Where there is none with that number, nothing changes.
-    fn stay_on(processor: usize) {
+    fn pin_to_cpu(processor: usize) {
         // SAFETY: a set of processors is integers, and the system reads it during the call.
         unsafe {
             let mut set: libc::cpu_set_t = mem::zeroed();
@@ -162,7 +162,7 @@ mod linux {
         }
     }
 
-    pub(super) fn local() -> UdpSocket {
+    pub(super) fn bind_local() -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
         socket
@@ -172,7 +172,7 @@ mod linux {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().expect("bound").port())
     }
 
-    fn ciphered(sender: PeerId, messages: &[Message<'_>]) -> Vec<u8> {
+    fn encrypted(sender: PeerId, messages: &[Message<'_>]) -> Vec<u8> {
         let mut buffer = [0; 512];
         let mut writer = Writer::new(&mut buffer, sender);
         assert!(messages.iter().all(|message| writer.push(message)));
@@ -185,15 +185,15 @@ mod linux {
         Message::Data(Data { delivery, urgent: false, payload })
     }
 
-    fn connect() -> Vec<u8> {
+    fn connect_request() -> Vec<u8> {
         let body = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
-        ciphered(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
+        encrypted(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
     }
 
     /// What a stock client sends in battle: ACKs, most of them again, something reliable now and then, positions.
-    fn battle() -> Vec<Vec<u8>> {
+    fn battle_traffic() -> Vec<Vec<u8>> {
         let ack = |seq| {
-            Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq % 64), part: None }))
+            Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq % 64), fragment: None }))
         };
         (0..=u16::MAX)
             .map(|i| {
@@ -205,55 +205,55 @@ mod linux {
                     data(Delivery::Unreliable, &[0x1C; 27]),
                     data(Delivery::Unreliable, &[0x1C; 21]),
                 ]);
-                ciphered(PeerId(2), &messages)
+                encrypted(PeerId(2), &messages)
             })
             .collect()
     }
 
     /// The server's ACKs for what is reliable in a burst.
-    fn answers(burst: Range<usize>) -> Vec<u8> {
+    fn server_acks(burst: Range<usize>) -> Vec<u8> {
         let seqs = burst.filter(|i| i % 4 == 0).filter_map(|i| u16::try_from(i / 4).ok());
-        let id = |seq| MessageId { channel: Channel::Game, seq: Seq(seq), part: None };
+        let id = |seq| MessageId { channel: Channel::Game, seq: Seq(seq), fragment: None };
         let acks: Vec<_> = seqs.map(|seq| Message::Ack(Ack::new(id(seq)))).collect();
-        ciphered(PeerId::HOST, &acks)
+        encrypted(PeerId::HOST, &acks)
     }
 
     /// A candidate with a client before it and a server behind it.
-    struct Line {
+    struct MeasuredPath {
         candidate: Candidate,
         client: UdpSocket,
         server: UdpSocket,
         /// Where the server sees the client.
-        back: SocketAddr,
+        client_seen_at: SocketAddr,
     }
 
-    impl Line {
+    impl MeasuredPath {
         fn start(number: usize) -> Self {
-            let (client, server) = (local(), local());
+            let (client, server) = (bind_local(), bind_local());
             let candidate = Candidate::start(number, address(&server));
             client.connect(candidate.address).expect("loopback");
             // The client asks to be let in, and the server says 64 things that the client acknowledges ever after.
-            client.send(&connect()).expect("sent");
+            client.send(&connect_request()).expect("sent");
             let mut buffer = [0; 2048];
             let (_, back) = server.recv_from(&mut buffer).expect("the request");
             for seq in 0..64 {
-                let said = ciphered(PeerId::HOST, &[data(Delivery::Reliable(Seq(seq)), &[0x19; 24])]);
+                let said = encrypted(PeerId::HOST, &[data(Delivery::Reliable(Seq(seq)), &[0x19; 24])]);
                 server.send_to(&said, back).expect("sent");
                 client.recv(&mut buffer).expect("what the server said");
             }
-            Self { candidate, client, server, back }
+            Self { candidate, client, server, client_seen_at: back }
         }
 
         /// Has the candidate pass datagrams on for a round. How many arrived.
-        fn press(&self, battle: &[Vec<u8>], room: &mut Burst) -> u64 {
+        fn measure_round(&self, battle: &[Vec<u8>], room: &mut Burst) -> u64 {
             let (mut place, mut on_the_way, mut all) = (0, 0, 0);
             let (started, mut heard) = (now(), now());
-            while started.elapsed() < ROUND {
-                if on_the_way <= AHEAD - BURST {
+            while started.elapsed() < ROUND_TIME {
+                if on_the_way <= MAX_IN_FLIGHT - BURST {
                     let end = (place + BURST).min(battle.len());
                     send_all(&self.client, &battle[place..end]);
                     // The client reads none of it: only the candidate has to.
-                    self.server.send_to(&answers(place..end), self.back).expect("sent");
+                    self.server.send_to(&server_acks(place..end), self.client_seen_at).expect("sent");
                     on_the_way += end - place;
                     place = if end == battle.len() { 0 } else { end };
                 }
@@ -261,7 +261,7 @@ mod linux {
                 (on_the_way, all) = (on_the_way.saturating_sub(arrived), all + arrived as u64);
                 if arrived > 0 {
                     heard = now();
-                } else if heard.elapsed() > LOST {
+                } else if heard.elapsed() > LOST_AFTER {
                     on_the_way = 0;
                 }
             }
@@ -280,17 +280,17 @@ mod linux {
     }
 
     fn throughputs() -> Vec<Throughput> {
-        let (battle, mut bytes) = (battle(), vec![[0; 2048]; BURST]);
+        let (battle, mut bytes) = (battle_traffic(), vec![[0; 2048]; BURST]);
         let mut room = Burst::new();
-        room.point_all(&mut bytes);
-        let lines: Vec<Line> = (0..candidates()).map(Line::start).collect();
+        room.set_all_buffers(&mut bytes);
+        let lines: Vec<MeasuredPath> = (0..candidate_count()).map(MeasuredPath::start).collect();
         let mut rates = vec![Vec::new(); lines.len()];
         for _ in 0..ROUNDS {
             for (line, rates) in lines.iter().zip(&mut rates) {
-                let (started, cpu) = (now(), line.candidate.cpu());
-                let arrived = line.press(&battle, &mut room) as f64;
+                let (started, cpu) = (now(), line.candidate.cpu_seconds());
+                let arrived = line.measure_round(&battle, &mut room) as f64;
                 rates.push([
-                    arrived / (line.candidate.cpu() - cpu),
+                    arrived / (line.candidate.cpu_seconds() - cpu),
                     arrived / started.elapsed().as_secs_f64(),
                 ]);
             }
@@ -300,8 +300,8 @@ mod linux {
             median(rates[i].iter().zip(&rates[base]).map(|(rate, base)| rate[0] / base[0]).collect())
         };
         let share = |i: usize| against(i, i.min(2).saturating_sub(1));
-        if lines.len() > HEAL + 1 {
-            println!("--heal passes on {:.2} times as much as before", against(HEAL, HEAL + 1));
+        if lines.len() > HEAL_INDEX + 1 {
+            println!("--heal passes on {:.2} times as much as before", against(HEAL_INDEX, HEAL_INDEX + 1));
         }
         let throughput = |i| Throughput { per_cpu: of(i, 0), per_second: of(i, 1), share: share(i) };
         (0..lines.len()).map(throughput).collect()
@@ -309,7 +309,7 @@ mod linux {
 
     /// How many microseconds each candidate adds to the way there and back, at the median.
     fn latencies() -> Vec<f64> {
-        let echo = local();
+        let echo = bind_local();
         let upstream = address(&echo);
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -321,18 +321,19 @@ mod linux {
                 }
             }
         });
-        let candidates: Vec<Candidate> = (0..candidates()).map(|n| Candidate::start(n, upstream)).collect();
+        let candidates: Vec<Candidate> =
+            (0..candidate_count()).map(|n| Candidate::start(n, upstream)).collect();
         let targets = [upstream].into_iter().chain(candidates.iter().map(|candidate| candidate.address));
         let clients: Vec<UdpSocket> = targets
             .map(|target| {
-                let client = local();
+                let client = bind_local();
                 client.connect(target).expect("loopback");
-                ping(&client, &connect());
+                ping(&client, &connect_request());
                 client
             })
             .collect();
         let position = data(Delivery::Unreliable, &[0x1C; 27]);
-        let talk = ciphered(PeerId(2), &[position; 4]);
+        let talk = encrypted(PeerId(2), &[position; 4]);
         let mut trips = vec![Vec::new(); clients.len()];
         for _ in 0..PINGS {
             for (client, trips) in clients.iter().zip(&mut trips) {
@@ -364,7 +365,7 @@ mod linux {
     }
 
     /// Datagrams on the way at most; a socket has room for some more.
-    const AHEAD: usize = 192;
+    const MAX_IN_FLIGHT: usize = 192;
     /// What has not arrived after so long will not.
-    const LOST: Duration = Duration::from_millis(20);
+    const LOST_AFTER: Duration = Duration::from_millis(20);
 }

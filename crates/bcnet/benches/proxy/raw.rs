@@ -4,12 +4,12 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
-use super::linux::{address, local};
+use super::linux::{address, bind_local};
 
 /// Many datagrams for one system call.
 pub(super) struct Burst {
     pub(super) headers: [libc::mmsghdr; BURST],
-    parts: [libc::iovec; BURST],
+    iovecs: [libc::iovec; BURST],
 }
 
 impl Burst {
@@ -19,16 +19,16 @@ impl Burst {
     }
 
     /// Points one header to its bytes.
-    fn point(&mut self, i: usize, bytes: *mut u8, len: usize) {
-        self.parts[i] = libc::iovec { iov_base: bytes.cast(), iov_len: len };
-        self.headers[i].msg_hdr.msg_iov = &raw mut self.parts[i];
+    fn set_buffer(&mut self, i: usize, bytes: *mut u8, len: usize) {
+        self.iovecs[i] = libc::iovec { iov_base: bytes.cast(), iov_len: len };
+        self.headers[i].msg_hdr.msg_iov = &raw mut self.iovecs[i];
         self.headers[i].msg_hdr.msg_iovlen = 1;
     }
 
     /// Points every header to its room.
-    pub(super) fn point_all(&mut self, room: &mut [[u8; 2048]]) {
+    pub(super) fn set_all_buffers(&mut self, room: &mut [[u8; 2048]]) {
         for (i, room) in room.iter_mut().enumerate() {
-            self.point(i, room.as_mut_ptr(), room.len());
+            self.set_buffer(i, room.as_mut_ptr(), room.len());
         }
     }
 
@@ -48,11 +48,11 @@ impl Burst {
     }
 
     /// Sends what has arrived at one socket out of another. How many.
-    fn pass_on(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
-        self.point_all(room);
+    fn forward(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
+        self.set_all_buffers(room);
         let got = self.receive(from);
         for i in 0..got {
-            self.parts[i].iov_len = self.headers[i].msg_len as usize;
+            self.iovecs[i].iov_len = self.headers[i].msg_len as usize;
         }
         self.send(to, got);
         got
@@ -67,14 +67,14 @@ impl Burst {
 pub(super) fn send_all(socket: &UdpSocket, datagrams: &[Vec<u8>]) {
     let mut burst = Burst::new();
     for (i, datagram) in datagrams.iter().enumerate() {
-        burst.point(i, datagram.as_ptr().cast_mut(), datagram.len());
+        burst.set_buffer(i, datagram.as_ptr().cast_mut(), datagram.len());
     }
     burst.send(socket, datagrams.len());
 }
 
 /// The yardstick of the yardstick: as little as can be done with two sockets, each connected to its only peer.
 pub(super) fn raw_loop(upstream: SocketAddrV4) -> ! {
-    let (client_side, server_side) = (local(), local());
+    let (client_side, server_side) = (bind_local(), bind_local());
     server_side.connect(upstream).expect("loopback");
     println!("raw ready port={}", address(&client_side).port());
     client_side.set_read_timeout(None).expect("no timeout");
@@ -89,8 +89,8 @@ pub(super) fn raw_loop(upstream: SocketAddrV4) -> ! {
     loop {
         // SAFETY: the structures outlive the call, and there are two.
         unsafe { libc::poll(wait.as_mut_ptr(), 2, -1) };
-        while burst.pass_on(&client_side, &server_side, &mut room) == BURST {}
-        while burst.pass_on(&server_side, &client_side, &mut room) == BURST {}
+        while burst.forward(&client_side, &server_side, &mut room) == BURST {}
+        while burst.forward(&server_side, &client_side, &mut room) == BURST {}
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use super::*;
-use crate::config::hostile::spoilt;
+use crate::config::fuzz_tests::corrupt_text;
 
 fn network(text: &str) -> Network {
     Network::from_text(text).expect(text)
@@ -13,11 +13,11 @@ fn network(text: &str) -> Network {
 fn ban(address: &str, expires: Option<u64>, reason: &str) -> Ban {
     Ban {
         address: network(address),
-        player: Line(String::new()),
-        expires: expires.map(Moment),
-        reason: Line(reason.into()),
-        by: Line("Admin".into()),
-        since: Moment(1_000),
+        player: Latin1Line(String::new()),
+        expires: expires.map(Timestamp),
+        reason: Latin1Line(reason.into()),
+        by: Latin1Line("Admin".into()),
+        since: Timestamp(1_000),
     }
 }
 
@@ -30,9 +30,9 @@ fn bans(list: impl IntoIterator<Item = Ban>) -> Bans {
 }
 
 /// A directory of one test's own, gone afterwards.
-struct Directory(PathBuf);
+struct BansDirectory(PathBuf);
 
-impl Directory {
+impl BansDirectory {
     fn new(test: &str) -> Self {
         let path = env::temp_dir().join(format!("bcnet-bans-{}-{test}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
@@ -44,21 +44,21 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for BansDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
 #[test]
-fn a_ban_ends_when_its_time_is_over() {
+fn ban_expires_at_its_end_time() {
     let mut bans = bans([ban("192.0.2.0/24", None, "for ever"), ban("192.0.2.7", Some(2_000), "a while")]);
     assert_eq!([1_999, 2_000, 2_001].map(|now| bans.expire(now).len()), [0, 1, 0]);
     assert_eq!(bans.networks(), [network("192.0.2.0/24")]);
 }
 
 #[test]
-fn the_same_network_is_banned_once_and_unbanned_exactly() {
+fn network_has_one_ban_and_unban_needs_exact_match() {
     let mut bans = bans([ban("192.0.2.0/24", None, "old"), ban("192.0.2.0/24", None, "new")]);
     assert_eq!(bans.search("").count(), 1);
     assert_eq!(bans.remove(network("192.0.2.0/25")), None);
@@ -68,7 +68,7 @@ fn the_same_network_is_banned_once_and_unbanned_exactly() {
 }
 
 #[test]
-fn a_search_looks_at_networks_reasons_and_authors() {
+fn search_matches_networks_reasons_and_authors() {
     let bans = bans([ban("192.0.2.0/24", None, "Ramming"), ban("198.51.100.7", None, "spam")]);
     let found = |text: &str| bans.search(text).map(|ban| ban.address.to_string()).collect::<Vec<_>>();
     assert_eq!(found("192.0.2.99"), ["192.0.2.0/24"]);
@@ -79,7 +79,7 @@ fn a_search_looks_at_networks_reasons_and_authors() {
 }
 
 #[test]
-fn networks_are_written_as_people_write_them() {
+fn networks_parse_and_print_in_cidr_notation() {
     for text in ["192.0.2.1", "192.0.2.0/24", "10.0.0.0/8", "128.0.0.0/1"] {
         assert_eq!(Network::from_text(text).expect(text).to_string(), text);
     }
@@ -98,8 +98,8 @@ fn networks_are_written_as_people_write_them() {
 }
 
 #[test]
-fn what_is_saved_is_loaded_without_what_has_ended() {
-    let directory = Directory::new("round");
+fn saved_bans_are_loaded_without_expired_ones() {
+    let directory = BansDirectory::new("round");
     let path = directory.file();
     assert_eq!(load(&path, 0).expect("no file is no ban"), Bans::default());
     let all = bans([
@@ -117,28 +117,28 @@ fn what_is_saved_is_loaded_without_what_has_ended() {
 }
 
 #[test]
-fn the_most_bans_fit_the_file() {
+fn maximum_number_of_bans_fits_the_file() {
     let mut bans = Bans::default();
     let worst = "\"".repeat(200);
     for n in 0..u32::try_from(MAX_BANS).expect("few") {
         let ban = Ban {
-            player: Line("ÿ".repeat(64)),
-            by: Line("ÿ".repeat(64)),
+            player: Latin1Line("ÿ".repeat(64)),
+            by: Latin1Line("ÿ".repeat(64)),
             ..ban(&Ipv4Addr::from(0xFFFF_FFFF - n).to_string(), Some(9), &worst)
         };
         assert!(bans.add(ban));
     }
     assert!(!bans.add(ban("192.0.2.1", None, "one too many")));
     assert!(bans.add(ban("255.255.255.255", None, "in place of another")));
-    let directory = Directory::new("most");
+    let directory = BansDirectory::new("most");
     let path = directory.file();
     save(&path, &bans).expect("saved");
     assert_eq!(load(&path, 0).expect("loaded"), bans);
 }
 
 #[test]
-fn a_bad_file_is_refused_with_line_and_key() {
-    let error = |text: &str| read(Path::new("bans.toml"), text).expect_err(text).to_string();
+fn invalid_file_is_refused_with_line_and_key() {
+    let error = |text: &str| parse(Path::new("bans.toml"), text).expect_err(text).to_string();
     assert_eq!(
         error("[[ban]]\naddress = \"192.0.2.1\"\nexpire = 3\n"),
         "bans.toml: line 3: ban.1.expire: unknown key; did you mean `expires`?"
@@ -158,7 +158,7 @@ fn a_bad_file_is_refused_with_line_and_key() {
 #[ignore = "it runs until it is killed"]
 fn saves_for_ever() {
     let path = PathBuf::from(env::var_os(CHILD_FILE).expect("a path"));
-    let texts = two_texts();
+    let texts = two_ban_files();
     for n in 0.. {
         replace(&path, texts[n % 2].as_bytes()).expect("replaced");
         if n == 1 {
@@ -169,10 +169,10 @@ fn saves_for_ever() {
 
 /// The texts are large and made beforehand, so that nearly every kill comes in the middle of a write.
 #[test]
-fn a_kill_during_a_write_leaves_a_whole_file() {
-    let directory = Directory::new("kill");
+fn kill_during_write_leaves_a_complete_file() {
+    let directory = BansDirectory::new("kill");
     let path = directory.file();
-    let texts = two_texts();
+    let texts = two_ban_files();
     for _ in 0..10 {
         let mut child = Command::new(env::current_exe().expect("this program"))
             .args(["--ignored", "--exact", "--nocapture", "bans::tests::saves_for_ever"])
@@ -190,30 +190,30 @@ fn a_kill_during_a_write_leaves_a_whole_file() {
     load(&path, 0).expect("a list of bans");
 }
 
-fn two_texts() -> [String; 2] {
+fn two_ban_files() -> [String; 2] {
     [100, 200].map(|length| {
         let reason = "x".repeat(length);
-        write(&bans((1..=5_000).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, &reason))))
+        serialize(&bans((1..=5_000).map(|n| ban(&Ipv4Addr::from(n).to_string(), None, &reason))))
     })
 }
 
 const CHILD_FILE: &str = "BANS_TEST_FILE";
 
 #[test]
-fn any_slip_in_a_file_of_bans_is_told_with_its_line() {
+fn errors_in_ban_files_are_reported_with_their_line() {
     let mut bans = Bans::default();
     for address in ["192.0.2.1", "198.51.100.0/24", "203.0.113.7"] {
         assert!(bans.add(ban(address, Some(1_800_000_000), "ramming")));
     }
-    let mut told = 0;
+    let mut rejected = 0;
     for seed in 0..1000 {
-        let text = spoilt(&write(&bans), seed);
-        let Err(Problems(problems)) = read(Path::new("bans.toml"), &text) else { continue };
-        told += 1;
+        let text = corrupt_text(&serialize(&bans), seed);
+        let Err(Problems(problems)) = parse(Path::new("bans.toml"), &text) else { continue };
+        rejected += 1;
         for problem in problems {
             let line = problem.line.expect("it is in the file");
             assert!((1..=text.lines().count() + 1).contains(&line), "seed {seed}: {problem}");
         }
     }
-    assert!(told > 500, "{told} have slips");
+    assert!(rejected > 500, "{rejected} have slips");
 }

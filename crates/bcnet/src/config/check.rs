@@ -1,4 +1,4 @@
-//! What is wrong with settings that are right one by one.
+//! Checks that compare several settings, after each setting is valid by itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use bcnet_control::is_secret;
 
 use super::document::Problem;
 use super::load::{Loaded, Origin};
-use super::settings::{Checksums, Session};
-use super::table::Key;
-use super::value::{Value as _, quoted};
+use super::settings::{ChecksumSetting, Session};
+use super::table::KeyInfo;
+use super::value::{ConfigValue as _, quoted};
 
 impl Loaded {
-    /// What no key can know alone.
+    /// Adds the problems that only a comparison of several keys can show.
     pub(super) fn check(&self, problems: &mut Vec<Problem>) {
         self.check_web(problems);
         self.check_hooks(problems);
@@ -22,57 +22,72 @@ impl Loaded {
             if let Some(port) = session.port.fixed()
                 && let Some(first) = ports.insert(port, n)
             {
-                problems.push(self.at(
+                problems.push(self.problem_at(
                     &table,
                     "port",
-                    format!("port {port} is already that of session {first}"),
+                    format!("port {port} is already used by session {first}; choose another port"),
                 ));
             }
             if session.name.0.trim().is_empty() {
-                problems.push(self.at(&table, "name", "players could not see it; give it a name".into()));
+                problems.push(self.problem_at(
+                    &table,
+                    "name",
+                    "the name is empty and players could not see it; set a name".into(),
+                ));
             }
             if let Some(first) = names.insert(session.name.0.to_lowercase(), n)
                 && *self.origin(&table, "name") != Origin::Default
             {
                 let text =
-                    format!("session {first} has this name, too, and `bcnet ctl --session` asks by it");
-                problems.push(self.at(&table, "name", text));
+                    format!("session {first} has the same name; `bcnet ctl --session` needs unique names");
+                problems.push(self.problem_at(&table, "name", text));
             }
-            if session.checksums == Checksums::Strict && session.manifests.is_empty() {
+            if session.checksums == ChecksumSetting::Strict && session.manifests.is_empty() {
                 let text = "\"strict\" needs `manifests`; make one with `bcnet manifest learn`".into();
-                problems.push(self.at(&table, "checksums", text));
+                problems.push(self.problem_at(&table, "checksums", text));
             }
-            for (key, time, min) in shortest_times(session) {
+            for (key, time, min) in minimum_timeouts(session) {
                 if time < min {
-                    let text =
-                        format!("at least {}, or nobody could stay, not {}", min.to_toml(), time.to_toml());
-                    problems.push(self.at(&table, key, text));
+                    let text = format!(
+                        "expected at least {}, not {}: a shorter time disconnects every player",
+                        min.to_toml(),
+                        time.to_toml()
+                    );
+                    problems.push(self.problem_at(&table, key, text));
                 }
             }
         }
     }
 
-    /// A token that travels in the clear is everybody's.
+    /// Checks the operator page: the token must never travel unencrypted.
     fn check_web(&self, problems: &mut Vec<Problem>) {
         if self.settings.web.standings && self.settings.scores.file.is_none() {
-            let text = "without `scores.file` there are no standings; name one, or switch this off".into();
-            problems.push(self.at("web", "standings", text));
+            let text = "standings need `scores.file`; set it, or set `web.standings = false`".into();
+            problems.push(self.problem_at("web", "standings", text));
         }
         let web = &self.settings.web;
         match (&web.certificate, &web.key) {
             (Some(_), None) => {
-                problems.push(self.at("web", "certificate", "it needs `key`, the file with its key".into()));
+                problems.push(self.problem_at(
+                    "web",
+                    "certificate",
+                    "`web.certificate` needs `web.key`, the file with the private key".into(),
+                ));
             }
             (None, Some(_)) => {
-                problems.push(self.at("web", "key", "it needs `certificate`, the file with it".into()));
+                problems.push(self.problem_at(
+                    "web",
+                    "key",
+                    "`web.key` needs `web.certificate`, the file with the certificate".into(),
+                ));
             }
             (None, None) if web.enabled && !web.bind.ip().is_loopback() && !web.behind_proxy => {
                 let text = format!(
-                    "{} can be reached from outside, where the token must not travel in the clear: give `certificate` and \
-                     `key`, or say `behind_proxy = true` if another program does https, or bind to 127.0.0.1",
+                    "{} is reachable from outside, and the token must not be sent unencrypted: set `certificate` and \
+                     `key`, or set `behind_proxy = true` if a reverse proxy does https, or bind to 127.0.0.1",
                     web.bind
                 );
-                problems.push(self.at("web", "bind", text));
+                problems.push(self.problem_at("web", "bind", text));
             }
             _ => {}
         }
@@ -83,23 +98,27 @@ impl Loaded {
         for (hook, n) in self.settings.hooks.iter().zip(1..) {
             let table = format!("hook.{n}");
             for (key, text) in hook.problems() {
-                // What cannot be read is told already.
+                // A value that cannot be parsed is already reported.
                 let path = format!("{table}.{key}");
                 if problems.iter().all(|problem| problem.key.as_ref() != Some(&path)) {
-                    problems.push(self.at(&table, key, text.into()));
+                    problems.push(self.problem_at(&table, key, text.into()));
                 }
             }
             if let Some(first) = names.insert(&hook.name.0, n) {
-                problems.push(self.at(&table, "name", format!("hook {first} has this name, too")));
+                problems.push(self.problem_at(
+                    &table,
+                    "name",
+                    format!("hook {first} has the same name; choose another name"),
+                ));
             }
         }
     }
 
-    /// Returns the keys with which the file tells what is nobody else's business.
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        let tables = self.settings.tables().into_iter().chain(self.settings.file_tables());
+    /// Returns the secret keys (passwords, webhook addresses) that the file sets.
+    pub(crate) fn secret_keys_in_file(&self) -> Vec<String> {
+        let tables = self.settings.tables().into_iter().chain(self.settings.file_only_tables());
         let secrets = tables.flat_map(|(table, keys)| {
-            let is_told = |key: &&Key| {
+            let is_told = |key: &&KeyInfo| {
                 let is_of_file = matches!(self.origin(&table, key.name), Origin::File { .. });
                 is_secret(key.name) && is_of_file && keys.show(key.name) != quoted("")
             };
@@ -112,20 +131,20 @@ impl Loaded {
         self.file.as_deref().map_or_else(String::new, |path| path.display().to_string())
     }
 
-    /// Returns a problem with the value of a key, wherever that was given.
-    fn at(&self, table: &str, key: &str, text: String) -> Problem {
+    /// Returns a problem with the value of a key, with the place where the value was set.
+    fn problem_at(&self, table: &str, key: &str, text: String) -> Problem {
         let (place, line) = match self.origin(table, key) {
             Origin::File { name, line } => (name.clone(), Some(*line)),
-            // What is missing is so in the file.
+            // A missing key is missing in the file.
             Origin::Default if table.starts_with("hook.") => (self.file_name(), None),
             other => (other.to_string(), None),
         };
-        Problem { place, line, key: Some(format!("{table}.{key}")), text }
+        Problem { source: place, line, key: Some(format!("{table}.{key}")), text }
     }
 }
 
-/// Returns each time that ends a connection, with how long it must be.
-fn shortest_times(session: &Session) -> [(&'static str, Duration, Duration); 5] {
+/// Returns each timeout that ends a connection, with its minimum.
+fn minimum_timeouts(session: &Session) -> [(&'static str, Duration, Duration); 5] {
     let second = Duration::from_secs(1);
     [
         ("keepalive", session.keepalive, second),

@@ -1,5 +1,7 @@
-//! Where what happens is posted to. A `[[hook]]` stands in the file only: neither variables, nor flags, nor whoever reaches
-//! the console may have a server talk to an address of their choice.
+//! Webhooks: the `[[hook]]` tables, their values and their checks.
+//!
+//! A hook is set in the file only. Variables, flags and operators at the console cannot make the server
+//! send requests to an address of their choice.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,40 +11,42 @@ use toml::de::DeValue;
 use ureq::http::Uri;
 
 use super::table::table;
-use super::value::{Value, expected, quoted, words};
+use super::value::{ConfigValue, expected_message, quoted, words};
 
 table! {
-    /// Posts what happens to an address of yours, as JSON or as a message in Discord. Write one `[[hook]]` for each. Hooks are
-    /// set in this file only; a reload puts them in force.
+    /// Posts events to a web address of yours, as JSON or as a Discord message. Write one `[[hook]]`
+    /// for each address. Hooks are set in this file only; a reload applies changes.
     Hook {
-        /// What the log, `bcnet ctl status` and the figures call it. The first without a name is `"hook-1"`.
+        /// Name of the hook in the log, in `bcnet ctl status` and in metrics. Without a name the first
+        /// hook is `"hook-1"`.
         name: HookName = HookName::default(),
-        /// Where to post. Who knows it can write there, so nothing but its host is ever shown.
+        /// Address to post to. Everyone who knows the address can post there, so bcnet shows only its
+        /// host.
         url: HookUrl = HookUrl::default(),
-        /// What is told: a player takes part, or is gone; a round is over, with the scores; every place is taken; nothing is
-        /// heard of a list server any more.
+        /// Events to post: a player has joined; a player has left; a round has ended, with the scores;
+        /// the session is full; a list server no longer answers.
         events: Vec<HookEvent> = HookEvent::ALL.to_vec(),
-        /// A JSON object for each event, or messages as Discord takes them.
+        /// Format of a post: one JSON object per event, or a Discord message.
         format: HookFormat = HookFormat::Json,
-        /// How long an answer may take, from 1 second to 60.
+        /// Longest wait for an answer, from 1 to 60 seconds.
         timeout: Duration = Duration::from_secs(10),
-        /// Allows `http://`, without encryption, to this machine itself.
+        /// Allows unencrypted `http://` to this machine itself.
         allow_http: bool = false,
     }
 }
 
 words! {
-    /// What a hook can be told.
+    /// An event that a hook can post.
     HookEvent {
-        /// A player takes part.
+        /// A player has joined the game.
         Joined = "joined",
-        /// A player who took part is gone.
+        /// A player who had joined has left.
         Left = "left",
-        /// A round is over.
+        /// A round has ended.
         RoundEnded = "round_ended",
-        /// Every place is taken.
+        /// All player slots are taken.
         Full = "full",
-        /// Nothing is heard of a list server any more.
+        /// A list server no longer answers.
         MasterLost = "master_lost",
     }
 }
@@ -53,15 +57,15 @@ impl HookEvent {
 }
 
 words! {
-    /// How an event is written.
+    /// Format of a post.
     HookFormat { Json = "json", Discord = "discord", }
 }
 
-/// What a hook is called: fit for a label of figures.
+/// Name of a hook, valid as the label of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct HookName(pub(crate) String);
 
-impl Value for HookName {
+impl ConfigValue for HookName {
     fn form() -> String {
         "1 to 32 of `a` to `z`, `A` to `Z`, `0` to `9`, `-` and `_`".into()
     }
@@ -71,7 +75,7 @@ impl Value for HookName {
         if (1..=32).contains(&text.len()) && text.chars().all(is_plain) {
             Ok(Self(text.into()))
         } else {
-            Err(expected::<Self>(&quoted(text)))
+            Err(expected_message::<Self>(&quoted(text)))
         }
     }
 
@@ -80,17 +84,17 @@ impl Value for HookName {
     }
 }
 
-/// An address to post to, if there is one. It is a secret but for its host, so it never shows itself.
+/// Address to post to, or none. It is a secret except for its host, so it is never printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct HookUrl(Option<Uri>);
 
 impl HookUrl {
-    /// Returns the whole of it, for the one who connects.
-    pub(crate) fn secret(&self) -> Option<&Uri> {
+    /// Returns the whole address, for the code that connects.
+    pub(crate) fn reveal(&self) -> Option<&Uri> {
         self.0.as_ref()
     }
 
-    /// Returns what of it may be shown: host and port.
+    /// Returns the public part of the address: host and port.
     pub(crate) fn host(&self) -> String {
         let authority = self.0.as_ref().and_then(Uri::authority);
         authority.map_or_else(String::new, ToString::to_string)
@@ -100,8 +104,8 @@ impl HookUrl {
         self.0.as_ref().and_then(Uri::scheme_str) == Some("https")
     }
 
-    /// Returns whether it names this machine itself. What a name means is looked at again when it is used.
-    pub(crate) fn is_local(&self) -> bool {
+    /// Returns whether the host is this machine itself. The sender checks the resolved address again.
+    pub(crate) fn is_loopback(&self) -> bool {
         let host = self.0.as_ref().and_then(Uri::host).unwrap_or_default();
         let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
         address.map_or_else(|| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
@@ -114,14 +118,14 @@ impl fmt::Debug for HookUrl {
     }
 }
 
-impl Value for HookUrl {
+impl ConfigValue for HookUrl {
     fn form() -> String {
         "an address that begins with `https://`".into()
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        // A wrong value may be all but one letter of the secret, so it is not repeated.
-        let wrong = || format!("expected {}, a host without a user's name, and a path", Self::form());
+        // The error does not repeat a wrong value: the value may be almost the secret.
+        let wrong = || format!("expected {}, with a host and a path, and without a user name", Self::form());
         let is_plain = text.len() <= MAX_URL && text.chars().all(|letter| letter.is_ascii_graphic());
         let uri: Uri = text.parse().ok().filter(|_| is_plain).ok_or_else(wrong)?;
         let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -143,23 +147,23 @@ impl Value for HookUrl {
 const MAX_URL: usize = 2048;
 
 impl Hook {
-    /// Returns a hook as it is until the file says more.
-    pub(super) fn numbered(number: usize) -> Self {
+    /// Returns a hook with defaults, before the file is read.
+    pub(super) fn with_default_name(number: usize) -> Self {
         Self { name: HookName(format!("hook-{number}")), ..Self::default() }
     }
 
-    /// Returns whether nobody on the way reads what is posted.
-    fn is_safe(&self) -> bool {
-        self.url.is_encrypted() || self.allow_http && self.url.is_local()
+    /// Returns whether nobody between the server and the receiver can read the posts.
+    fn is_encrypted_or_loopback(&self) -> bool {
+        self.url.is_encrypted() || self.allow_http && self.url.is_loopback()
     }
 
-    /// Returns the key that does not fit the others, and why.
+    /// Returns each key that contradicts another key, with the reason.
     pub(super) fn problems(&self) -> Vec<(&'static str, &'static str)> {
         let mut problems = Vec::new();
-        if self.url.secret().is_none() {
-            problems.push(("url", "is missing; a hook needs an address to post to"));
-        } else if !self.is_safe() {
-            let text = "expected `https://`; `http://` only to this machine itself, as 127.0.0.1, and with \
+        if self.url.reveal().is_none() {
+            problems.push(("url", "is missing; set the address that the hook posts to"));
+        } else if !self.is_encrypted_or_loopback() {
+            let text = "expected `https://`; `http://` is allowed only to this machine (127.0.0.1) and with \
                         `allow_http = true`";
             problems.push(("url", text));
         }
@@ -167,7 +171,10 @@ impl Hook {
             problems.push(("timeout", "expected a time from \"1s\" to \"60s\""));
         }
         if self.events.is_empty() {
-            problems.push(("events", "it would never be told anything; name some, or delete the hook"));
+            problems.push((
+                "events",
+                "the list is empty, so the hook would never post; name some events, or delete the hook",
+            ));
         }
         problems
     }
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_shows_nothing_but_its_host() {
+    fn hook_url_shows_only_its_host() {
         let url = HookUrl::from_text("https://discord.example:8443/api/webhooks/1/s3cret?wait=s3cret")
             .expect("good");
         assert_eq!((url.host().as_str(), url.is_encrypted()), ("discord.example:8443", true));
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_used_is_refused_without_being_repeated() {
+    fn invalid_hook_url_is_rejected_without_printing_it() {
         for text in [
             "",
             "s3cret",
@@ -205,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn without_encryption_only_this_machine_itself_is_talked_to() {
+    fn unencrypted_hook_is_allowed_only_to_loopback() {
         let problems = |url: &str, allow_http| {
             Hook { url: HookUrl::from_text(url).expect(url), allow_http, ..Hook::default() }.problems().len()
         };

@@ -1,16 +1,19 @@
-//! The configuration: what can be set, where it comes from, and `bcnet config`.
+//! The configuration: all settings, their sources, and `bcnet config`.
 //!
-//! [`settings`] names every key once; [`load()`] reads file, environment and flags, and [`check()`] looks whether they fit; [`keep()`] writes single
-//! values into the file; [`sample`] writes them all for people.
+//! - [`settings`] defines every key once.
+//! - [`load()`] reads file, environment and flags.
+//! - [`check`] compares settings with each other.
+//! - [`save()`] writes single values into the file.
+//! - [`render`] prints all settings for people.
 
 mod check;
 mod document;
-mod hook;
 #[cfg(test)]
-pub(crate) mod hostile;
-mod keep;
+pub(crate) mod fuzz_tests;
+mod hook;
 mod load;
-pub(crate) mod sample;
+pub(crate) mod render;
+mod save;
 mod settings;
 mod syntax;
 pub(crate) mod table;
@@ -21,19 +24,19 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::number::counted;
-use crate::{Verdict, manifest};
+use crate::number_format::pluralize;
+use crate::{CommandStatus, manifest};
 pub(crate) use document::{Document, Problems};
 pub(crate) use hook::{Hook, HookEvent, HookFormat};
-pub(crate) use keep::keep;
-pub(crate) use load::{Flags, Loaded, Origin, first, is_bare, load, load_control};
+pub(crate) use load::{ConfigFlags, Loaded, Origin, first_directory, is_bare_file_name, load, load_control};
+pub(crate) use save::save;
 pub(crate) use settings::{
-    Checksums, CreditKills, Fleet, Format, Ids, Level, Mission, Prove, RefusalOpcode, SayAs, Scores, Session,
-    Settings, StockMission, Web, WhenEmpty,
+    ChecksumSetting, CreditKills, Fleet, IdSetting, LogFormat, LogLevel, MissionSetting, ProofSetting,
+    RefusalOpcode, SayAsSetting, Scores, Session, Settings, StockMission, Web, WhenEmpty,
 };
 pub(crate) use table::{Table, table};
-pub(crate) use text::{HostPort, Line, Master};
-pub(crate) use value::{Value, expected, plain, quoted};
+pub(crate) use text::{HostPort, Latin1Line, ListServerAddress};
+pub(crate) use value::{ConfigValue, describe_value, expected_message, quoted};
 #[cfg(test)]
 pub(crate) use {hook::HookName, text::HostName};
 
@@ -45,47 +48,48 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print a file with every key, its meaning and its default
+    /// Print a configuration file with every key, its description and its default
     Default {
-        /// Print the same as a page of documentation
+        /// Print the same as a Markdown page of documentation
         #[arg(long, hide = true)]
         markdown: bool,
     },
-    /// Tell everything that is wrong with the configuration
+    /// Report all problems in the configuration
     ///
-    /// Exit codes: 0 nothing, 1 something, 2 the file could not be read.
+    /// Exit codes: 0 no problem, 1 problems, 2 the file could not be read.
     Check {
-        /// The file; the same as --config
+        /// Configuration file; same as --config
         #[arg(value_name = "FILE", conflicts_with = "config")]
         file: Option<PathBuf>,
 
         #[command(flatten)]
-        flags: Flags,
+        flags: ConfigFlags,
     },
-    /// Print the effective values and where each comes from
+    /// Print the effective values and the source of each
     Show {
         #[command(flatten)]
-        flags: Flags,
+        flags: ConfigFlags,
     },
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     let mut out = io::stdout().lock();
     match &args.command {
-        Command::Default { markdown: false } => out.write_all(sample::sample().as_bytes())?,
-        Command::Default { markdown: true } => out.write_all(sample::page().as_bytes())?,
+        Command::Default { markdown: false } => out.write_all(render::default_file().as_bytes())?,
+        Command::Default { markdown: true } => out.write_all(render::markdown_page().as_bytes())?,
         Command::Show { flags } => {
-            out.write_all(sample::effective(&load(flags, env::vars_os())?).as_bytes())?
+            out.write_all(render::effective_values(&load(flags, env::vars_os())?).as_bytes())?
         }
         Command::Check { file, flags } => {
-            let flags = Flags { config: file.clone().or_else(|| flags.config.clone()), ..flags.clone() };
-            return check(&flags, &mut out);
+            let flags =
+                ConfigFlags { config: file.clone().or_else(|| flags.config.clone()), ..flags.clone() };
+            return run_check(&flags, &mut out);
         }
     }
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
-fn check(flags: &Flags, out: &mut impl Write) -> anyhow::Result<Verdict> {
+fn run_check(flags: &ConfigFlags, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     match load(flags, env::vars_os()) {
         Ok(loaded) => {
             let mut bad = false;
@@ -96,19 +100,19 @@ fn check(flags: &Flags, out: &mut impl Write) -> anyhow::Result<Verdict> {
                 }
             }
             if bad {
-                return Ok(Verdict::Findings);
+                return Ok(CommandStatus::Findings);
             }
-            for name in &loaded.strange {
-                writeln!(out, "{name}: no setting of bcnet, ignored")?;
+            for name in &loaded.ignored_variables {
+                writeln!(out, "{name}: bcnet has no such setting; the variable is ignored")?;
             }
-            writeln!(out, "fine: {}", counted(loaded.settings.sessions.len(), "session"))?;
-            Ok(Verdict::Clean)
+            writeln!(out, "fine: {}", pluralize(loaded.settings.sessions.len(), "session"))?;
+            Ok(CommandStatus::Clean)
         }
         Err(error) => {
             for problem in &error.downcast::<Problems>()?.0 {
                 writeln!(out, "{problem}")?;
             }
-            Ok(Verdict::Findings)
+            Ok(CommandStatus::Findings)
         }
     }
 }

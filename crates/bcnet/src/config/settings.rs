@@ -1,5 +1,7 @@
-//! Every setting with its default and its meaning. The comments of the keys are the documentation: `bcnet config
-//! default` and docs/configuration.md are made of them.
+//! Every setting with its type, its default and its description.
+//!
+//! The doc comments of the keys are the documentation for hosts: `bcnet config default` and
+//! docs/configuration.md are generated from them.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -10,8 +12,11 @@ use toml::de::DeValue;
 
 use super::hook::Hook;
 use super::table::{Table, table};
-use super::text::{CounterName, HostName, Line, Lines, Master, Password};
-use super::value::{Auto, Port, Size, Value, Within, expected, plain, quoted, unknown_word, words};
+use super::text::{CounterName, HostName, Latin1Line, Latin1Text, ListServerAddress, Password};
+use super::value::{
+    Auto, BoundedU16, ByteSize, ConfigValue, Port, describe_value, expected_message, quoted, unknown_word,
+    words,
+};
 
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,9 +27,9 @@ pub(crate) struct Settings {
     pub(crate) web: Web,
     pub(crate) scores: Scores,
     pub(crate) fleet: Fleet,
-    /// At least one.
+    /// Never empty.
     pub(crate) sessions: Vec<Session>,
-    /// Of the file only.
+    /// Set in the file only, never by variables or flags.
     pub(crate) hooks: Vec<Hook>,
 }
 
@@ -43,12 +48,14 @@ impl Default for Settings {
     }
 }
 
-/// The tables of a file, and those of which there may be several.
+/// The single tables of a file; [`TABLE_ARRAYS`] lists the tables that may be repeated.
 pub(super) const TABLES: [&str; 6] = ["server", "log", "capture", "web", "scores", "fleet"];
-pub(super) const LISTS: [&str; 2] = ["session", "hook"];
+pub(super) const TABLE_ARRAYS: [&str; 2] = ["session", "hook"];
 
 impl Settings {
-    /// Returns the tables that everyone may set, by their names: those of [`TABLES`], `session.1`, `session.2`, …
+    /// Returns the tables that file, variables and flags may set, by name.
+    ///
+    /// The names are those of [`TABLES`], then `session.1`, `session.2`, …
     pub(crate) fn tables(&self) -> Vec<(String, &dyn Table)> {
         let mut tables: Vec<(String, &dyn Table)> = vec![
             ("server".into(), &self.server),
@@ -64,19 +71,19 @@ impl Settings {
     }
 
     /// Returns the tables that only the file may set: `hook.1`, `hook.2`, …
-    pub(crate) fn file_tables(&self) -> Vec<(String, &dyn Table)> {
+    pub(crate) fn file_only_tables(&self) -> Vec<(String, &dyn Table)> {
         self.hooks.iter().zip(1..).map(|(hook, n)| (format!("hook.{n}"), hook as &dyn Table)).collect()
     }
 
-    /// Makes so many tables of a list.
-    pub(super) fn make_room(&mut self, list: &str, count: usize) {
+    /// Sets the number of tables in the list named `list`, all with default values.
+    pub(super) fn resize_list(&mut self, list: &str, count: usize) {
         match list {
-            "hook" => self.hooks = (1..=count).map(Hook::numbered).collect(),
+            "hook" => self.hooks = (1..=count).map(Hook::with_default_name).collect(),
             _ => self.sessions = vec![Session::default(); count.max(1)],
         }
     }
 
-    /// Returns the table of that name, to be changed.
+    /// Returns the table of that name, for changes.
     pub(crate) fn table_mut(&mut self, name: &str) -> Option<&mut dyn Table> {
         match name {
             "server" => Some(&mut self.server),
@@ -99,249 +106,286 @@ impl Settings {
 }
 
 table! {
-    /// What all sessions of the process share.
+    /// Settings that all sessions of the process share.
     Server {
-        /// The local address of the game's sockets. `0.0.0.0` is all of them.
+        /// Local address that the game sockets listen on. `0.0.0.0` listens on all addresses of the
+        /// machine.
         bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
-        /// The socket for `bcnet ctl`. Only the user who runs the server may use it. A name without a directory is one in
-        /// the runtime directory (`RUNTIME_DIRECTORY`, else `XDG_RUNTIME_DIR`, else `/run/bcnet`, else `/tmp/bcnet-` and
-        /// the user's number); `"./bcnet.sock"` is beside this file. On Windows it is a named pipe, which administrators
-        /// may use too.
+        /// Control socket for `bcnet ctl`. Only the user who runs the server can use it.
+        /// A name without a directory is in the runtime directory: `RUNTIME_DIRECTORY`, else
+        /// `XDG_RUNTIME_DIR`, else `/run/bcnet`, else `/tmp/bcnet-` and the user's number.
+        /// `"./bcnet.sock"` is beside this file. On Windows it is a named pipe, which administrators
+        /// can use too.
         control: Option<PathBuf> = Some("bcnet.sock".into()),
-        /// The file with the bans. The server writes it, so it is not this file. It is beside this file, or in the
-        /// state directory of a service (`STATE_DIRECTORY`), unless the path begins with `/`.
+        /// File with the bans. The server writes it, so it must not be this file. A relative path is in
+        /// the directory of this file, or in the state directory of a service (`STATE_DIRECTORY`).
         bans: PathBuf = "bans.toml".into(),
-        /// The file with who did what: kicks, bans, settings, one JSON object per line. At 1 MiB it is begun anew, and the
-        /// one before is kept. It is where the bans are.
+        /// File that records the actions of operators: kicks, bans, changed settings. One JSON object
+        /// per line. At 1 MiB the server starts a new file and keeps one old file. A relative path is
+        /// in the directory of the bans.
         history: Option<PathBuf> = Some("history.jsonl".into()),
-        /// How long a ban lasts if the command does not say. Addresses change hands, so it should end some day.
+        /// Lifetime of a ban if the command names none. IP addresses are reassigned, so a ban should
+        /// expire.
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
-        /// Master servers that list the sessions. Without any, nothing is sent to anyone who did not ask.
-        masters: Vec<Master> = Vec::new(),
-        /// Gives out figures for Prometheus at `/metrics` and health at `/livez` and `/readyz`, by HTTP, to everyone who reaches
-        /// this address: use one of the machine itself, or of a network that is yours.
+        /// List servers that publish the sessions on the internet. With an empty list the server sends
+        /// nothing to anyone unasked.
+        masters: Vec<ListServerAddress> = Vec::new(),
+        /// Address of an HTTP endpoint with Prometheus metrics at `/metrics` and health checks at
+        /// `/livez` and `/readyz`. It has no login: use an address of the machine itself, or of a
+        /// network that you control.
         metrics: Option<SocketAddrV4> = None,
-        /// How many threads play. Each has sessions of its own; `"auto"` is one for each core. There are never more than
-        /// sessions.
+        /// Number of threads that run sessions. Each session belongs to one thread. `"auto"` is one
+        /// thread per CPU core. There are never more threads than sessions.
         threads: Auto<1, 256> = Auto::Auto,
-        /// How much of a core relaying may take in each thread before state updates wait for company, in percent. Below
-        /// three quarters of it every update is passed on at once; above that, one datagram carries several.
-        cpu_budget: Within<1, 100> = Within::new(50),
-        /// How long a state update waits for company at the most, when the budget is used up. Chat, orders and all else
-        /// never wait.
+        /// Share of a CPU core that relaying may use in each thread, in percent. Below three quarters
+        /// of it, the server relays every state update at once. Above that, it coalesces several
+        /// updates in one datagram.
+        cpu_budget: BoundedU16<1, 100> = BoundedU16::new(50),
+        /// Longest time that a state update is delayed for coalescing when the CPU budget is used up.
+        /// Chat, orders and other messages are never delayed.
         coalesce_max: Duration = Duration::from_millis(20),
-        /// How long a state update always waits for company. `"20ms"` takes about a quarter off what a line must carry; it
-        /// counts even if it is above `coalesce_max`.
+        /// Time that every state update is delayed for coalescing, even without load. `"20ms"` saves
+        /// about a quarter of the bandwidth. It applies even if it is above `coalesce_max`.
         coalesce_min: Duration = Duration::ZERO,
     }
 }
 
 table! {
-    /// What the server tells about itself, on standard error and in a file.
+    /// The server's log, on standard error and in a file.
     Log {
-        /// The least important lines to show.
-        level: Level = Level::Info,
-        /// Lines for people, or JSON.
-        format: Format = Format::Text,
-        /// A file that gets the same lines. A new one is begun every day, with the date in its name.
+        /// Least severe level that is logged.
+        level: LogLevel = LogLevel::Info,
+        /// Format of log lines: text for people, or JSON.
+        format: LogFormat = LogFormat::Text,
+        /// File that gets the same lines as standard error. The server starts a new file every day,
+        /// with the date in its name.
         file: Option<PathBuf> = None,
-        /// How many of those files to keep.
-        keep: Within<1, 365> = Within::new(14),
+        /// Number of log files to keep. Older files are deleted.
+        keep: BoundedU16<1, 365> = BoundedU16::new(14),
     }
 }
 
 table! {
     /// A capture of all datagrams, for Wireshark and `bcnet inspect`.
     Capture {
-        /// Where to write it (pcapng).
+        /// Path of the capture (pcapng). `"none"` captures nothing.
         file: Option<PathBuf> = None,
-        /// When a file has this size, the next is begun.
-        size: Size = Size(64 << 20),
-        /// How many files to keep.
-        files: Within<1, 1000> = Within::new(4),
+        /// Size at which the server starts the next capture file.
+        size: ByteSize = ByteSize(64 << 20),
+        /// Number of capture files to keep. Older files are deleted.
+        files: BoundedU16<1, 1000> = BoundedU16::new(4),
     }
 }
 
 table! {
-    /// A page for the operator's browser: who plays and how well, and what `bcnet ctl` can do.
+    /// The operator page for a web browser: players, connection quality, and the actions of `bcnet
+    /// ctl`.
     Web {
-        /// Whether there is one.
+        /// Turns the operator page on.
         enabled: bool = false,
-        /// Where. At an address of the machine itself everyone on it sees the figures of players; all else needs the
-        /// token. At any other address everything needs the token, and `certificate` and `key`, or `behind_proxy`.
+        /// Address and port of the operator page. On a loopback address, everyone on the machine can
+        /// see the metrics of players; all else needs the token. On any other address everything needs
+        /// the token, and either `certificate` and `key` or `behind_proxy`.
         bind: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8101),
-        /// Whether `/standings` shows the best of `[scores]` to everyone who reaches the page, without the token.
+        /// Shows the best players of `[scores]` at `/standings` to everyone who reaches the page,
+        /// without the token.
         standings: bool = false,
-        /// The file with the certificate (PEM, with those that it depends on), for https.
+        /// File with the TLS certificate and its chain (PEM), for https.
         certificate: Option<PathBuf> = None,
-        /// The file with the key of the certificate (PEM).
+        /// File with the private key of the certificate (PEM).
         key: Option<PathBuf> = None,
-        /// Another program (nginx, Caddy) stands before the page and does https. Everything needs the token then, and the last
-        /// address in `X-Forwarded-For` counts as the visitor's.
+        /// A reverse proxy (nginx, Caddy) in front of the page does https. Everything then needs the
+        /// token, and the last address in `X-Forwarded-For` counts as the client's address.
         behind_proxy: bool = false,
-        /// The names by which browsers may call the page, besides `localhost` and addresses. All other names are refused: one
-        /// that somebody else has given this address may be an attack.
+        /// Host names that browsers may use for the page, besides `localhost` and IP addresses.
+        /// Requests for other names are refused, to stop DNS rebinding attacks.
         hosts: Vec<HostName> = Vec::new(),
-        /// The file with the token, for the user of the server alone. If there is none the server makes one. It is where the
-        /// bans are.
+        /// File with the login token, readable only by the server's user. The server creates it if it
+        /// does not exist. A relative path is in the directory of the bans.
         token_file: PathBuf = "web-token".into(),
-        /// A browser in which nobody did anything for this long must show the token again.
+        /// A browser without activity for this long must enter the token again.
         idle: Duration = Duration::from_secs(30 * 60),
-        /// So must every browser after this time.
+        /// A browser must enter the token again after this time, even with activity.
         lifetime: Duration = Duration::from_secs(12 * 3600),
     }
 }
 
 table! {
-    /// Results of rounds and totals of players that outlive the server, for `bcnet stats`. Off unless there is a file: names of
-    /// players are data about people, to be kept only by who wants to.
+    /// Stored results of rounds and totals of players, for `bcnet stats`. Off by default, because
+    /// player names are personal data.
     Scores {
-        /// Where to keep them (a database of SQLite). It is where the bans are.
+        /// File of the SQLite database. `"none"` stores nothing. A relative path is in the directory of
+        /// the bans.
         file: Option<PathBuf> = None,
-        /// How long rounds are kept, in whole days. Totals are those of the rounds that are kept.
+        /// Time that rounds are stored, in whole days. Totals count stored rounds only. `"none"` stores
+        /// them for ever.
         keep: Option<Duration> = Some(Duration::from_secs(365 * 86_400)),
-        /// Shorter rounds are not kept, nor are those who were in a round for a shorter time.
+        /// Rounds shorter than this are not stored. A player who was in a round for less than this is
+        /// not stored either.
         shortest: Duration = Duration::from_secs(60),
     }
 }
 
 table! {
-    /// One of many servers, kept by others.
+    /// Use in a fleet of servers that an orchestrator manages.
     Fleet {
-        /// Tells Agones, which keeps fleets of game servers on Kubernetes, through its sidecar at port 9358 or
-        /// `AGONES_SDK_HTTP_PORT`: ready, in use since the first player came, well, how many play.
+        /// Reports to Agones, which runs game servers on Kubernetes, through its sidecar at port 9358
+        /// or `AGONES_SDK_HTTP_PORT`. The reports are: ready, allocated when the first player joins,
+        /// healthy, and the number of players.
         agones: bool = false,
-        /// What a server is told to be when the last player has left: ready for others again, over, or still in use.
+        /// State that the server reports after the last player has left: ready for new players, shut
+        /// down, or still allocated.
         when_empty: WhenEmpty = WhenEmpty::Ready,
-        /// How long nobody must be there for that.
+        /// Time without players before that report.
         empty_after: Duration = Duration::from_secs(30),
-        /// The counter of Agones that has the players and the places for them.
+        /// Agones counter for the number of players and player slots.
         counter: Option<CounterName> = Some(CounterName("players".into())),
     }
 }
 
 words! {
-    /// What a server of a fleet is when the last player has left.
+    /// State that a fleet server reports after the last player has left.
     WhenEmpty { Ready = "ready", Shutdown = "shutdown", Allocated = "allocated", }
 }
 
 table! {
-    /// A game on a port of its own. Write one `[[session]]` for each; without any, there is one with the defaults.
+    /// A game with its own UDP port. Write one `[[session]]` for each game. Without any, the server
+    /// runs one session with the defaults.
     Session {
-        /// What players see in their list.
-        name: Line<64> = Line("bcnet".into()),
-        /// The UDP port. `"auto"` takes the first free one of 22101 to 22201, where the game looks for servers in the
-        /// local network; a number is never changed.
+        /// Name in the players' server list.
+        name: Latin1Line<64> = Latin1Line("bcnet".into()),
+        /// UDP port. `"auto"` takes the first free port from 22101 to 22201, where the game searches
+        /// for servers in the local network. A number is used as given.
         port: Port = Port::Auto,
-        /// The port that masters are told, if players reach the server by another one (port forwarding).
+        /// Port reported to list servers, if players reach the server at another port (port
+        /// forwarding). `"auto"` reports the port of the session.
         advertise_port: Port = Port::Auto,
-        /// What players must type to join. `BCNET_PASSWORD` keeps it out of this file.
+        /// Password that players must type to join. Set it with `BCNET_PASSWORD` to keep it out of this
+        /// file.
         password: Password = Password::default(),
-        /// The most players.
-        player_limit: Within<1, 16> = Within::new(8),
-        /// The most players of one address. `"auto"` is three quarters of all: a household or a LAN party behind one
-        /// address does not notice, and nobody else is kept out. 16 is no limit.
+        /// Maximum number of players.
+        player_limit: BoundedU16<1, 16> = BoundedU16::new(8),
+        /// Maximum number of players with the same IP address. `"auto"` is three quarters of
+        /// `player_limit`: enough for a household or a LAN party, and one address cannot fill the
+        /// server. 16 is no limit.
         players_per_address: Auto<1, 16> = Auto::Auto,
-        /// The most players of one network (/16). `"auto"` is three quarters of all, 16 is no limit. Private addresses do
-        /// not count.
+        /// Maximum number of players from the same /16 network. `"auto"` is three quarters of
+        /// `player_limit`. 16 is no limit. Private addresses are not counted.
         players_per_network: Auto<1, 16> = Auto::Auto,
-        /// What a newcomer must do to show that it is where it says: confirm a message (`"ack"`), just know its id
-        /// (`"id"`), or `"auto"`: the first, and while no attack is seen the second will do.
-        prove: Prove = Prove::Auto,
-        /// Which ids players get: any that is free, or one after the other as the stock server does, which helps forgers.
-        ids: Ids = Ids::Random,
-        /// What is played: everyone for themselves, two teams, or Federation against the others. Or the script of a mod.
-        mission: Mission = Mission::Stock(StockMission::Deathmatch),
-        /// Where it takes place.
+        /// Address verification of new clients. `"ack"`: the client must acknowledge a message. `"id"`:
+        /// the client must know its peer id. `"auto"`: `"ack"`, but `"id"` is enough while no attack is
+        /// detected.
+        prove: ProofSetting = ProofSetting::Auto,
+        /// Assignment of peer ids. `"random"`: any free id. `"sequential"`: ascending, as the stock
+        /// server does, which makes forged datagrams easier.
+        ids: IdSetting = IdSetting::Random,
+        /// Game mode: everyone against everyone (`"DM"`), two teams (`"TDM"`), Federation against the
+        /// others (`"FactionDM"`), or the mission script of a mod.
+        mission: MissionSetting = MissionSetting::Stock(StockMission::Deathmatch),
+        /// Star system of the first round.
         system: System = System::default(),
-        /// The systems of the following rounds, in turn. Empty to stay.
+        /// Star systems of the following rounds, in turn. An empty list keeps `system`.
         rotation: Vec<System> = Vec::new(),
-        /// How long a round lasts, in minutes.
-        time_limit: Option<Within<1, 254>> = None,
-        /// How many kills end a round. Players are told; the server cannot see kills, and ends no round by them.
-        frag_limit: Option<Within<1, 254>> = None,
-        /// How long after the end of a round the next one begins. With none, `bcnet ctl` begins it.
+        /// Length of a round in minutes. `"none"` is no limit.
+        time_limit: Option<BoundedU16<1, 254>> = None,
+        /// Number of kills that ends a round. Clients display it; the server cannot see kills and never
+        /// ends a round because of it.
+        frag_limit: Option<BoundedU16<1, 254>> = None,
+        /// Time between the end of a round and the start of the next. With `"none"`, `bcnet ctl` starts
+        /// the next round.
         intermission: Option<Duration> = Some(Duration::from_secs(30)),
-        /// Ships collide.
+        /// Ships take damage from collisions.
         collisions: bool = true,
-        /// Weapons hurt one's own team.
+        /// Weapons damage ships of the same team.
         friendly_fire: bool = false,
-        /// Who has destroyed a ship: `"none"`, for the server cannot see it, or `"last-shot"`, a guess: who fired the last torpedo
-        /// or pulse at a ship in the 30 seconds before its owner has a new one. Players are told. Untested with stock clients.
+        /// Kill credit. `"none"`: no credit, because the server cannot see kills. `"last-shot"`: a
+        /// guess. The player who last fired a torpedo or pulse at a ship gets the kill if the ship's
+        /// owner has a new ship within 30 seconds. The server reports kills to the players. Untested
+        /// with stock clients.
         credit_kills: CreditKills = CreditKills::None,
-        /// What a player reads after joining. Empty for nothing.
-        welcome: Lines<1000> = Lines(String::new()),
-        /// Whose name stands before what the server says: the reader's own, which every client knows, or that of a
-        /// peer id. Untested with stock clients.
-        say_as: SayAs = SayAs::Recipient,
-        /// What the server's own chat lines begin with.
-        say_prefix: Line<32> = Line("[server] ".into()),
-        /// Whether game files must match: `"permissive"` lets everyone in, `"strict"` only who matches one of the manifests.
-        checksums: Checksums = Checksums::Permissive,
-        /// The files of `bcnet manifest learn` that `"strict"` compares with.
+        /// Chat text that a player receives after joining. Empty sends nothing.
+        welcome: Latin1Text<1000> = Latin1Text(String::new()),
+        /// Player name in front of the server's chat lines. `"recipient"`: the reader's own name, which
+        /// every client knows. A number: the player with that peer id. Untested with stock clients.
+        say_as: SayAsSetting = SayAsSetting::Recipient,
+        /// Text at the start of the server's chat lines.
+        say_prefix: Latin1Line<32> = Latin1Line("[server] ".into()),
+        /// Check of the clients' game files. `"permissive"` admits everyone. `"strict"` admits only
+        /// clients that match one of the `manifests`.
+        checksums: ChecksumSetting = ChecksumSetting::Permissive,
+        /// Files made by `bcnet manifest learn`, for `"strict"`.
         manifests: Vec<PathBuf> = Vec::new(),
-        /// With `"strict"`: files that no manifest knows are fine.
+        /// With `"strict"`: accepts files that are in no manifest.
         extra_files: bool = false,
-        /// The message that tells a player about files that do not match. Documents do not agree which of the two it is.
+        /// Opcode of the message that refuses a player with other game files. The sources about the
+        /// protocol disagree on the opcode.
         refusal_opcode: RefusalOpcode = RefusalOpcode::Mismatch22,
-        /// Passes on messages that the stock game does not have. Mods need it.
+        /// Relays messages that the stock game does not have. Mods need it.
         forward_unknown: bool = true,
-        /// Passes on ships, torpedoes and events that the stock game does not have. A client without the mod may crash.
+        /// Relays ships, torpedoes and events that the stock game does not have. A client without the
+        /// mod may crash.
         allow_mods: bool = false,
-        /// Hides what address a player's game has told: names and goodbyes are passed on with 0.0.0.0 instead. Untested with
-        /// stock clients.
+        /// Hides the IP addresses that clients report in their messages: the server relays names and
+        /// disconnect notices with 0.0.0.0 instead. Untested with stock clients.
         mask_addresses: bool = false,
-        /// Lists a player `Dedicated Server`, as the stock server does. Some browsers then hide the last player.
+        /// Lists a player named `Dedicated Server`, as the stock server does. Some server browsers then
+        /// hide the last player.
         list_host_as_player: bool = false,
-        /// The only networks whose players may join, besides those that are `trusted`. Empty for everyone.
+        /// Only players from these networks and from `trusted` networks may join. An empty list allows
+        /// everyone.
         whitelist: Vec<Network> = Vec::new(),
-        /// Networks to which no limit by address applies and whose players need not show where they are: of proxies, and
-        /// of load tests.
-        trusted: Vec<Network> = vec![Network::around(Ipv4Addr::LOCALHOST, 8)],
-        /// How many questions of browsers are answered per second, of all networks together. Beyond that only who asks
-        /// again within five seconds is answered. One network (/24) gets 2,000 bytes of answers in ten seconds in any case.
-        query_rate: Within<1, 1000> = Within::new(100),
-        /// How many lines of chat of one player are passed on per second, after ten at once. Its writer is told of others.
-        chat_rate: Within<1, 100> = Within::new(3),
-        /// How much of one player's messages is passed on per second. Each counts 32 bytes more than it has.
-        relay_rate: Size = Size(64 << 10),
-        /// A player to whom nothing was sent for this long gets a sign of life. The stock game does the same.
+        /// Networks without limits per address and without address verification. Use it for proxies and
+        /// load tests.
+        trusted: Vec<Network> = vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
+        /// Server browser queries answered per second, for all networks together. Above this rate, only
+        /// clients that repeat their query within five seconds get an answer. In any case one /24
+        /// network gets at most 2,000 bytes of answers in ten seconds.
+        query_rate: BoundedU16<1, 1000> = BoundedU16::new(100),
+        /// Chat lines per second that the server relays for one player, after a burst of ten. The
+        /// server drops further lines and informs the player.
+        chat_rate: BoundedU16<1, 100> = BoundedU16::new(3),
+        /// Bytes per second that the server relays for one player. Each message counts with 32 extra
+        /// bytes.
+        relay_rate: ByteSize = ByteSize(64 << 10),
+        /// The server sends a keepalive to a player when it has sent nothing else for this long. The
+        /// stock game does the same.
         keepalive: Duration = Duration::from_secs(5),
-        /// A player of whom nothing is heard for this long is gone.
+        /// A player is disconnected when the server receives nothing from it for this long.
         silence_timeout: Duration = Duration::from_secs(45),
-        /// How long joining may take.
+        /// Time limit for joining.
         handshake_timeout: Duration = Duration::from_secs(60),
-        /// How long one of the five file checks may take before `"permissive"` goes on without it.
+        /// Time limit for each of the five file checks; after it, `"permissive"` continues without that
+        /// check.
         round_timeout: Duration = Duration::from_secs(20),
-        /// A player who does not confirm a message for this long is gone.
+        /// A player is disconnected when it acknowledges no message for this long.
         undeliverable_timeout: Duration = Duration::from_secs(360),
     }
 }
 
 words! {
-    /// How important a line of the log is.
-    Level { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace", }
+    /// Severity of a log line.
+    LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace", }
 }
 
 words! {
-    /// What a newcomer must do to show that it is where it says.
-    Prove { Auto = "auto", Ack = "ack", Id = "id", }
+    /// Address verification that new clients must pass.
+    ProofSetting { Auto = "auto", Ack = "ack", Id = "id", }
 }
 
 words! {
-    /// Which ids players get.
-    Ids { Random = "random", Sequential = "sequential", }
+    /// Assignment of peer ids.
+    IdSetting { Random = "random", Sequential = "sequential", }
 }
 
 words! {
-    /// The form of the log's lines.
-    Format { Text = "text", Json = "json", }
+    /// Format of log lines.
+    LogFormat { Text = "text", Json = "json", }
 }
 
 words! {
     /// The missions of the stock game that need no simulation.
     StockMission {
-        /// Everyone for themselves.
+        /// Everyone against everyone.
         Deathmatch = "DM",
         /// Two teams.
         TeamDeathmatch = "TDM",
@@ -350,15 +394,15 @@ words! {
     }
 }
 
-/// What is played.
+/// The mission of a session.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Mission {
+pub(crate) enum MissionSetting {
     Stock(StockMission),
     /// The script of a mod's mission.
     Script(String),
 }
 
-impl Value for Mission {
+impl ConfigValue for MissionSetting {
     fn form() -> String {
         format!("{}, or a script such as `\"Multiplayer.Episode.Mission1.Mission1\"`", StockMission::form())
     }
@@ -380,10 +424,10 @@ impl Value for Mission {
     }
 }
 
-/// Scripts of the stock game have 37.
+/// Longest script name in characters; scripts of the stock game have 37.
 const MAX_SCRIPT: usize = 128;
 
-impl Value for System {
+impl ConfigValue for System {
     fn form() -> String {
         Self::all().map(|system| format!("`\"{system}\"`")).collect::<Vec<_>>().join(", ")
     }
@@ -398,16 +442,16 @@ impl Value for System {
     }
 }
 
-/// Who seems to say what the server says.
+/// Player name shown in front of the server's chat lines.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum SayAs {
-    /// The player who reads it.
+pub(crate) enum SayAsSetting {
+    /// The name of the player who receives the line.
     Recipient,
     /// The peer with this id; 1 is the host.
-    Peer(Within<1, 255>),
+    Peer(BoundedU16<1, 255>),
 }
 
-impl Value for SayAs {
+impl ConfigValue for SayAsSetting {
     fn form() -> String {
         "`\"recipient\"`, or a peer id from 1 to 255".into()
     }
@@ -415,14 +459,18 @@ impl Value for SayAs {
     fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "recipient" => Ok(Self::Recipient),
-            text => Within::from_text(text).map(Self::Peer).map_err(|_| expected::<Self>(&quoted(text))),
+            text => BoundedU16::from_text(text)
+                .map(Self::Peer)
+                .map_err(|_| expected_message::<Self>(&quoted(text))),
         }
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value {
             DeValue::String(text) => Self::from_text(text),
-            number => Within::from_toml(number).map(Self::Peer).map_err(|_| expected::<Self>(&plain(number))),
+            number => BoundedU16::from_toml(number)
+                .map(Self::Peer)
+                .map_err(|_| expected_message::<Self>(&describe_value(number))),
         }
     }
 
@@ -435,13 +483,13 @@ impl Value for SayAs {
 }
 
 words! {
-    /// Who has destroyed a ship.
+    /// Method that decides which player destroyed a ship.
     CreditKills { None = "none", LastShot = "last-shot", }
 }
 
 words! {
-    /// How strictly game files are compared.
-    Checksums { Permissive = "permissive", Strict = "strict", }
+    /// Strictness of the game file check.
+    ChecksumSetting { Permissive = "permissive", Strict = "strict", }
 }
 
 words! {
@@ -454,11 +502,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_the_tables_of_the_settings_and_no_others() {
+    fn file_tables_match_the_settings() {
         let mut settings = Settings { hooks: vec![Hook::default()], ..Settings::default() };
         let names: Vec<String> =
-            settings.tables().into_iter().chain(settings.file_tables()).map(|(name, _)| name).collect();
-        let lists = LISTS.map(|list| format!("{list}.1"));
+            settings.tables().into_iter().chain(settings.file_only_tables()).map(|(name, _)| name).collect();
+        let lists = TABLE_ARRAYS.map(|list| format!("{list}.1"));
         assert_eq!(names, [&TABLES.map(String::from)[..], &lists].concat());
         assert!(names.iter().all(|name| settings.table_mut(name).is_some()), "{names:?}");
     }

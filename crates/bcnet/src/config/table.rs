@@ -1,36 +1,39 @@
-//! A table of keys. Its one definition gives the struct, its defaults, how it is read, and its part of the sample and
-//! of the documentation.
+//! The `table!` macro: one definition gives a struct, its defaults, its parser and its documentation.
 
 use toml::de::DeValue;
 
 /// A key of a table.
-pub(crate) struct Key {
+pub(crate) struct KeyInfo {
     pub(crate) name: &'static str,
-    /// What it does, line by line.
+    /// Description, line by line.
     pub(crate) about: &'static [&'static str],
-    /// What may stand behind it.
+    /// Returns the accepted values, for people.
     pub(crate) form: fn() -> String,
 }
 
-/// A value as it is given.
+/// A value as given in a source, before parsing.
 #[derive(Clone, Copy)]
-pub(crate) enum Given<'a> {
-    /// In a file.
+pub(crate) enum RawValue<'a> {
+    /// From a file.
     Toml(&'a DeValue<'a>),
-    /// In the environment or on the command line.
+    /// From the environment or the command line.
     Text(&'a str),
 }
 
-/// A table whose keys are known.
+/// A table with known keys.
 pub(crate) trait Table {
-    /// Returns what the table is about, line by line.
+    /// Returns the description of the table, line by line.
     fn about(&self) -> &'static [&'static str];
 
-    /// Returns its keys, in the order of the sample.
-    fn keys(&self) -> &'static [Key];
+    /// Returns the keys, in the order of the default file.
+    fn keys(&self) -> &'static [KeyInfo];
 
-    /// Sets `key`, which is one of [`keys`](Self::keys). An error says what was expected.
-    fn set(&mut self, key: &str, given: Given<'_>) -> Result<(), String>;
+    /// Sets `key`, which must be one of [`keys`](Self::keys).
+    ///
+    /// # Errors
+    ///
+    /// Returns a message with the expected form.
+    fn set(&mut self, key: &str, given: RawValue<'_>) -> Result<(), String>;
 
     /// Returns the value of `key` as TOML.
     fn show(&self, key: &str) -> String;
@@ -56,17 +59,17 @@ macro_rules! table {
                 &[$($about),*]
             }
 
-            fn keys(&self) -> &'static [$crate::config::table::Key] {
-                &[$($crate::config::table::Key {
+            fn keys(&self) -> &'static [$crate::config::table::KeyInfo] {
+                &[$($crate::config::table::KeyInfo {
                     name: stringify!($key),
                     about: &[$($doc),*],
-                    form: <$type as $crate::config::value::Value>::form,
+                    form: <$type as $crate::config::value::ConfigValue>::form,
                 },)*]
             }
 
-            fn set(&mut self, key: &str, given: $crate::config::table::Given<'_>) -> Result<(), String> {
+            fn set(&mut self, key: &str, given: $crate::config::table::RawValue<'_>) -> Result<(), String> {
                 match key {
-                    $(stringify!($key) => self.$key = $crate::config::table::read(given)?,)*
+                    $(stringify!($key) => self.$key = $crate::config::table::parse_value(given)?,)*
                     _ => return Err("unknown key".into()),
                 }
                 Ok(())
@@ -74,7 +77,7 @@ macro_rules! table {
 
             fn show(&self, key: &str) -> String {
                 match key {
-                    $(stringify!($key) => $crate::config::value::Value::to_toml(&self.$key),)*
+                    $(stringify!($key) => $crate::config::value::ConfigValue::to_toml(&self.$key),)*
                     _ => String::new(),
                 }
             }
@@ -83,10 +86,10 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-/// Reads a value of the type that its place asks for.
-pub(crate) fn read<T: super::value::Value>(given: Given<'_>) -> Result<T, String> {
+/// Parses a value as the type of its key.
+pub(crate) fn parse_value<T: super::value::ConfigValue>(given: RawValue<'_>) -> Result<T, String> {
     match given {
-        Given::Toml(value) => T::from_toml(value),
-        Given::Text(text) => T::from_text(text),
+        RawValue::Toml(value) => T::from_toml(value),
+        RawValue::Text(text) => T::from_text(text),
     }
 }

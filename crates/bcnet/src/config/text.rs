@@ -1,4 +1,4 @@
-//! Values that are text with a meaning: names, passwords, paths, addresses.
+//! Text values: names, passwords, paths, addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -6,29 +6,29 @@ use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use super::value::{Value, Within, expected, quoted};
+use super::value::{BoundedU16, ConfigValue, expected_message, quoted};
 
-/// Text that players see: Latin-1, as the game shows it, without what would break a GameSpy reply or a chat line.
+/// One line of text for players: Latin-1, without characters that break a GameSpy reply or a chat line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line<const MAX: usize>(pub(crate) String);
+pub(crate) struct Latin1Line<const MAX: usize>(pub(crate) String);
 
-impl<const MAX: usize> Line<MAX> {
-    /// Returns as much of `text` as fits, with `?` for each character that does not.
+impl<const MAX: usize> Latin1Line<MAX> {
+    /// Returns the part of `text` that fits, with `?` for each character outside of Latin-1.
     pub(crate) fn lossy(text: &str) -> Self {
-        Self(text.chars().take(MAX).map(|letter| if is_shown(letter) { letter } else { '?' }).collect())
+        Self(text.chars().take(MAX).map(|letter| if is_displayable(letter) { letter } else { '?' }).collect())
     }
 }
 
-impl<const MAX: usize> Value for Line<MAX> {
+impl<const MAX: usize> ConfigValue for Latin1Line<MAX> {
     fn form() -> String {
         format!("text of at most {MAX} Latin-1 characters, without backslash and control characters")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text.chars().count() <= MAX && text.chars().all(is_shown) {
+        if text.chars().count() <= MAX && text.chars().all(is_displayable) {
             Ok(Self(text.into()))
         } else {
-            Err(expected::<Self>(&quoted(text)))
+            Err(expected_message::<Self>(&quoted(text)))
         }
     }
 
@@ -37,22 +37,22 @@ impl<const MAX: usize> Value for Line<MAX> {
     }
 }
 
-/// Like [`Line`], but of several lines.
+/// Like [`Latin1Line`], but with several lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lines<const MAX: usize>(pub(crate) String);
+pub(crate) struct Latin1Text<const MAX: usize>(pub(crate) String);
 
-impl<const MAX: usize> Value for Lines<MAX> {
+impl<const MAX: usize> ConfigValue for Latin1Text<MAX> {
     fn form() -> String {
         format!("text of at most {MAX} Latin-1 characters, `\\n` between lines")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        // A variable or a flag has no other way to say it.
+        // Variables and flags cannot contain a line break, so `\n` stands for it.
         let text = text.replace("\\n", "\n");
-        if text.chars().count() <= MAX && text.lines().all(|line| line.chars().all(is_shown)) {
+        if text.chars().count() <= MAX && text.lines().all(|line| line.chars().all(is_displayable)) {
             Ok(Self(text))
         } else {
-            Err(expected::<Self>(&quoted(&text)))
+            Err(expected_message::<Self>(&quoted(&text)))
         }
     }
 
@@ -61,12 +61,12 @@ impl<const MAX: usize> Value for Lines<MAX> {
     }
 }
 
-/// Returns whether the game shows a character, and it ends no field of a GameSpy reply.
-fn is_shown(letter: char) -> bool {
+/// Returns whether the game can display a character that ends no field of a GameSpy reply.
+fn is_displayable(letter: char) -> bool {
     u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
 }
 
-/// A password, or none if it is empty. It never shows itself.
+/// A password; empty for none. It is never printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Password(String);
 
@@ -82,7 +82,7 @@ impl fmt::Debug for Password {
     }
 }
 
-impl Value for Password {
+impl ConfigValue for Password {
     fn form() -> String {
         format!("text of at most {MAX_PASSWORD} characters; empty for none")
     }
@@ -93,7 +93,7 @@ impl Value for Password {
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        // A wrong value may be the password itself, so it is not repeated.
+        // The error does not repeat a wrong value, which may be the password.
         value.as_str().map_or_else(|| Err(format!("expected {}", Self::form())), Self::from_text)
     }
 
@@ -102,17 +102,17 @@ impl Value for Password {
     }
 }
 
-/// A connect request holds no more (T-33).
+/// Limit of a connect request (T-33).
 const MAX_PASSWORD: usize = 198;
 
-impl Value for PathBuf {
+impl ConfigValue for PathBuf {
     fn form() -> String {
         "a path".into()
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.contains('\0') {
-            Err(expected::<Self>(&quoted(text)))
+            Err(expected_message::<Self>(&quoted(text)))
         } else {
             Ok(text.into())
         }
@@ -123,7 +123,7 @@ impl Value for PathBuf {
     }
 }
 
-impl Value for Ipv4Addr {
+impl ConfigValue for Ipv4Addr {
     fn form() -> String {
         "an IPv4 address".into()
     }
@@ -131,8 +131,8 @@ impl Value for Ipv4Addr {
     fn from_text(text: &str) -> Result<Self, String> {
         match text.trim_matches(['[', ']']).parse() {
             Ok(IpAddr::V4(address)) => Ok(address),
-            Ok(IpAddr::V6(_)) => Err(is_ipv6(text)),
-            Err(_) => Err(expected::<Self>(&quoted(text))),
+            Ok(IpAddr::V6(_)) => Err(ipv6_message(text)),
+            Err(_) => Err(expected_message::<Self>(&quoted(text))),
         }
     }
 
@@ -141,7 +141,7 @@ impl Value for Ipv4Addr {
     }
 }
 
-impl Value for SocketAddrV4 {
+impl ConfigValue for SocketAddrV4 {
     fn form() -> String {
         "an IPv4 address and a port such as `\"127.0.0.1:9110\"`".into()
     }
@@ -149,8 +149,8 @@ impl Value for SocketAddrV4 {
     fn from_text(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(SocketAddr::V4(address)) => Ok(address),
-            Ok(SocketAddr::V6(_)) => Err(is_ipv6(text)),
-            Err(_) => Err(expected::<Self>(&quoted(text))),
+            Ok(SocketAddr::V6(_)) => Err(ipv6_message(text)),
+            Err(_) => Err(expected_message::<Self>(&quoted(text))),
         }
     }
 
@@ -159,44 +159,45 @@ impl Value for SocketAddrV4 {
     }
 }
 
-/// Returns what to say of an IPv6 address.
-fn is_ipv6(text: &str) -> String {
+/// Returns the error message for an IPv6 address.
+fn ipv6_message(text: &str) -> String {
     format!("{text} is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address")
 }
 
-/// A list server. Its usual port is part of its type.
-pub(crate) type Master = HostPort<27900>;
+/// Address of a list server, with its default port.
+pub(crate) type ListServerAddress = HostPort<27900>;
 
-/// A host and a port, the port being `DEFAULT` if none is written; if that is 0, one must be. Names are looked up when they
-/// are used.
+/// A host and a port. `DEFAULT_PORT` applies if none is written; if it is 0, a port is required.
+///
+/// Host names are resolved when the address is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HostPort<const DEFAULT: u16> {
+pub(crate) struct HostPort<const DEFAULT_PORT: u16> {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
+impl<const DEFAULT_PORT: u16> ConfigValue for HostPort<DEFAULT_PORT> {
     fn form() -> String {
-        match DEFAULT {
+        match DEFAULT_PORT {
             0 => "`\"HOST:PORT\"`".into(),
-            _ => format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT} if none is given)"),
+            _ => format!("`\"HOST\"` or `\"HOST:PORT\"` (port {DEFAULT_PORT} if none is given)"),
         }
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
         if text.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddrV6>().is_ok() {
-            return Err(is_ipv6(text));
+            return Err(ipv6_message(text));
         }
         let (host, port) = match text.split_once(':') {
             Some((host, port)) => {
-                (host, Within::<1, 65535>::from_text(port).map_err(|why| format!("port: {why}"))?)
+                (host, BoundedU16::<1, 65535>::from_text(port).map_err(|why| format!("port: {why}"))?)
             }
-            None if DEFAULT == 0 => return Err(expected::<Self>(&quoted(text))),
-            None => (text, Within::new(DEFAULT)),
+            None if DEFAULT_PORT == 0 => return Err(expected_message::<Self>(&quoted(text))),
+            None => (text, BoundedU16::new(DEFAULT_PORT)),
         };
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
         if host.is_empty() || !host.chars().all(plain) {
-            return Err(expected::<Self>(&quoted(text)));
+            return Err(expected_message::<Self>(&quoted(text)));
         }
         Ok(Self { host: host.into(), port: port.get() })
     }
@@ -206,11 +207,11 @@ impl<const DEFAULT: u16> Value for HostPort<DEFAULT> {
     }
 }
 
-/// The name of a counter of Agones, which is part of an address there.
+/// Name of an Agones counter, which is part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CounterName(pub(crate) String);
 
-impl Value for CounterName {
+impl ConfigValue for CounterName {
     fn form() -> String {
         "1 to 63 of `a` to `z`, `A` to `Z`, `0` to `9`, `-`, `_` and `.`".into()
     }
@@ -220,7 +221,7 @@ impl Value for CounterName {
         if (1..=63).contains(&text.len()) && text.chars().all(plain) {
             Ok(Self(text.into()))
         } else {
-            Err(expected::<Self>(&quoted(text)))
+            Err(expected_message::<Self>(&quoted(text)))
         }
     }
 
@@ -229,11 +230,11 @@ impl Value for CounterName {
     }
 }
 
-/// The name of a host, in small letters.
+/// A host name in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostName(pub(crate) String);
 
-impl Value for HostName {
+impl ConfigValue for HostName {
     fn form() -> String {
         "the name of a host such as `\"game.example\"`, without a port".into()
     }
@@ -241,7 +242,7 @@ impl Value for HostName {
     fn from_text(text: &str) -> Result<Self, String> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
         if text.is_empty() || text.len() > 253 || !text.chars().all(plain) {
-            return Err(expected::<Self>(&quoted(text)));
+            return Err(expected_message::<Self>(&quoted(text)));
         }
         Ok(Self(text.to_ascii_lowercase()))
     }

@@ -1,5 +1,4 @@
-//! What may stand behind a key: each kind of value reads itself from TOML and from plain text (environment, flags), and
-//! writes itself back.
+//! Types of values: each is parsed from TOML and from text (environment, flags), and written as TOML.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,19 +6,19 @@ use std::time::Duration;
 use bcnet_control::did_you_mean;
 use toml::de::DeValue;
 
-/// A value of one key. What cannot be read is an error text that says what was expected.
-pub(crate) trait Value: Sized {
-    /// Returns what may be written, for people.
+/// The value of a key. A parse error is a message with the expected form.
+pub(crate) trait ConfigValue: Sized {
+    /// Returns the accepted form, for people.
     fn form() -> String;
 
-    /// Reads what the environment or a flag says.
+    /// Parses a value from the environment or a flag.
     fn from_text(text: &str) -> Result<Self, String>;
 
-    /// Reads what a file says. Most values are text there.
+    /// Parses a value from a file. Most values are strings there.
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value {
             DeValue::String(text) => Self::from_text(text),
-            other => Err(expected::<Self>(&plain(other))),
+            other => Err(expected_message::<Self>(&describe_value(other))),
         }
     }
 
@@ -27,7 +26,7 @@ pub(crate) trait Value: Sized {
     fn to_toml(&self) -> String;
 }
 
-/// Text in TOML's quotes.
+/// Returns a text as a TOML string with quotes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for letter in text.chars() {
@@ -44,16 +43,16 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// Returns what to say of a value that cannot be read.
-pub(crate) fn expected<T: Value>(found: &str) -> String {
+/// Returns the error message for a value that cannot be parsed.
+pub(crate) fn expected_message<T: ConfigValue>(found: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = found.chars().take(SHOWN).collect();
     let more = if shown.len() < found.len() { "…" } else { "" };
     format!("expected {}, not {shown}{more}", T::form())
 }
 
-/// Returns a value of the wrong type, as short as a message wants it.
-pub(crate) fn plain(value: &DeValue<'_>) -> String {
+/// Returns a short description of a value with the wrong type.
+pub(crate) fn describe_value(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
         DeValue::Integer(number) => number.to_string(),
@@ -65,17 +64,17 @@ pub(crate) fn plain(value: &DeValue<'_>) -> String {
     }
 }
 
-impl Value for bool {
+impl ConfigValue for bool {
     fn form() -> String {
         "`true` or `false`".into()
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| expected::<Self>(&quoted(text)))
+        text.parse().map_err(|_| expected_message::<Self>(&quoted(text)))
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        value.as_bool().ok_or_else(|| expected::<Self>(&plain(value)))
+        value.as_bool().ok_or_else(|| expected_message::<Self>(&describe_value(value)))
     }
 
     fn to_toml(&self) -> String {
@@ -85,10 +84,10 @@ impl Value for bool {
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Within<const MIN: u16, const MAX: u16>(u16);
+pub(crate) struct BoundedU16<const MIN: u16, const MAX: u16>(u16);
 
-impl<const MIN: u16, const MAX: u16> Within<MIN, MAX> {
-    /// `number`, brought into the range.
+impl<const MIN: u16, const MAX: u16> BoundedU16<MIN, MAX> {
+    /// Returns `number`, limited to the range.
     pub(crate) const fn new(number: u16) -> Self {
         let number = if number < MIN { MIN } else { number };
         Self(if number > MAX { MAX } else { number })
@@ -99,21 +98,23 @@ impl<const MIN: u16, const MAX: u16> Within<MIN, MAX> {
     }
 }
 
-impl<const MIN: u16, const MAX: u16> Value for Within<MIN, MAX> {
+impl<const MIN: u16, const MAX: u16> ConfigValue for BoundedU16<MIN, MAX> {
     fn form() -> String {
         format!("a number from {MIN} to {MAX}")
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
         let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
-        number.map(Self).ok_or_else(|| expected::<Self>(text))
+        number.map(Self).ok_or_else(|| expected_message::<Self>(text))
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        let Some(digits) = value.as_integer() else { return Err(expected::<Self>(&plain(value))) };
+        let Some(digits) = value.as_integer() else {
+            return Err(expected_message::<Self>(&describe_value(value)));
+        };
         match u16::from_str_radix(digits.as_str(), digits.radix()) {
             Ok(number) => Self::from_text(&number.to_string()),
-            Err(_) => Err(expected::<Self>(&plain(value))),
+            Err(_) => Err(expected_message::<Self>(&describe_value(value))),
         }
     }
 
@@ -122,8 +123,8 @@ impl<const MIN: u16, const MAX: u16> Value for Within<MIN, MAX> {
     }
 }
 
-/// Something, or `"none"`.
-impl<T: Value> Value for Option<T> {
+/// A value, or `"none"`.
+impl<T: ConfigValue> ConfigValue for Option<T> {
     fn form() -> String {
         format!("{}, or `\"none\"`", T::form())
     }
@@ -132,14 +133,14 @@ impl<T: Value> Value for Option<T> {
         if text == "none" {
             Ok(None)
         } else {
-            T::from_text(text).map(Some).map_err(|error| or(error, "none"))
+            T::from_text(text).map(Some).map_err(|error| add_alternative(error, "none"))
         }
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value.as_str() {
             Some("none") => Ok(None),
-            _ => T::from_toml(value).map(Some).map_err(|error| or(error, "none")),
+            _ => T::from_toml(value).map(Some).map_err(|error| add_alternative(error, "none")),
         }
     }
 
@@ -148,23 +149,23 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Returns the same complaint, with one more word that would have been right.
-fn or(error: String, word: &str) -> String {
+/// Returns the error message with one more accepted word.
+fn add_alternative(error: String, word: &str) -> String {
     error.replacen(", not ", &format!(" or \"{word}\", not "), 1)
 }
 
 /// A number, or `"auto"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Auto<const LEAST: u16, const MOST: u16> {
+pub(crate) enum Auto<const MIN: u16, const MAX: u16> {
     Auto,
-    Fixed(Within<LEAST, MOST>),
+    Fixed(BoundedU16<MIN, MAX>),
 }
 
 /// A UDP port, or `"auto"`.
 pub(crate) type Port = Auto<1, 65535>;
 
-impl<const LEAST: u16, const MOST: u16> Auto<LEAST, MOST> {
-    /// Returns the number that was asked for, if one was.
+impl<const MIN: u16, const MAX: u16> Auto<MIN, MAX> {
+    /// Returns the number, or `None` for `"auto"`.
     pub(crate) fn fixed(self) -> Option<u16> {
         match self {
             Self::Auto => None,
@@ -173,22 +174,26 @@ impl<const LEAST: u16, const MOST: u16> Auto<LEAST, MOST> {
     }
 }
 
-impl<const LEAST: u16, const MOST: u16> Value for Auto<LEAST, MOST> {
+impl<const MIN: u16, const MAX: u16> ConfigValue for Auto<MIN, MAX> {
     fn form() -> String {
-        format!("{}, or `\"auto\"`", Within::<LEAST, MOST>::form())
+        format!("{}, or `\"auto\"`", BoundedU16::<MIN, MAX>::form())
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
-            text => Within::from_text(text).map(Self::Fixed).map_err(|_| expected::<Self>(&quoted(text))),
+            text => BoundedU16::from_text(text)
+                .map(Self::Fixed)
+                .map_err(|_| expected_message::<Self>(&quoted(text))),
         }
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value.as_str() {
             Some("auto") => Ok(Self::Auto),
-            _ => Within::from_toml(value).map(Self::Fixed).map_err(|_| expected::<Self>(&plain(value))),
+            _ => BoundedU16::from_toml(value)
+                .map(Self::Fixed)
+                .map_err(|_| expected_message::<Self>(&describe_value(value))),
         }
     }
 
@@ -197,60 +202,61 @@ impl<const LEAST: u16, const MOST: u16> Value for Auto<LEAST, MOST> {
     }
 }
 
-/// A span of time: digits and a unit.
-impl Value for Duration {
+/// A duration: digits and a unit.
+impl ConfigValue for Duration {
     fn form() -> String {
         "a time such as `\"500ms\"`, `\"45s\"`, `\"30m\"`, `\"12h\"` or `\"7d\"`".into()
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let unit = UNITS.iter().find(|(unit, _)| text.strip_prefix(digits) == Some(unit));
+        let unit = TIME_UNITS.iter().find(|(unit, _)| text.strip_prefix(digits) == Some(unit));
         let span = digits.parse::<u32>().ok().zip(unit);
         span.map(|(number, (_, millis))| Self::from_millis(u64::from(number) * millis))
-            .ok_or_else(|| expected::<Self>(&quoted(text)))
+            .ok_or_else(|| expected_message::<Self>(&quoted(text)))
     }
 
     fn to_toml(&self) -> String {
         let millis = u64::try_from(self.as_millis()).unwrap_or(u64::MAX);
-        let exact = UNITS.iter().find(|(_, unit)| millis % unit == 0 && millis >= *unit);
+        let exact = TIME_UNITS.iter().find(|(_, unit)| millis % unit == 0 && millis >= *unit);
         let (unit, length) = exact.unwrap_or(&("ms", 1));
         quoted(&format!("{}{unit}", millis / length))
     }
 }
 
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const TIME_UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) u64);
+pub(crate) struct ByteSize(pub(crate) u64);
 
-impl Value for Size {
+impl ConfigValue for ByteSize {
     fn form() -> String {
         "a size such as `\"512KiB\"`, `\"64MiB\"` or `\"2GiB\"`".into()
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let unit = SIZES.iter().find(|(unit, _)| text.strip_prefix(digits) == Some(unit));
+        let unit = SIZE_UNITS.iter().find(|(unit, _)| text.strip_prefix(digits) == Some(unit));
         let size = digits.parse::<u32>().ok().filter(|number| *number > 0).zip(unit);
         size.map(|(number, (_, bytes))| Self(u64::from(number) * bytes))
-            .ok_or_else(|| expected::<Self>(&quoted(text)))
+            .ok_or_else(|| expected_message::<Self>(&quoted(text)))
     }
 
     fn to_toml(&self) -> String {
-        let exact = SIZES.iter().find(|(_, unit)| self.0.is_multiple_of(*unit));
+        let exact = SIZE_UNITS.iter().find(|(_, unit)| self.0.is_multiple_of(*unit));
         let (unit, length) = exact.unwrap_or(&("KiB", 1 << 10));
         quoted(&format!("{}{unit}", self.0 / length))
     }
 }
 
-const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+const SIZE_UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// A list, written with commas where there are no brackets.
-impl<T: Value> Value for Vec<T> {
+/// A list; separated by commas in text.
+impl<T: ConfigValue> ConfigValue for Vec<T> {
     fn form() -> String {
-        format!("a list, each of it {}", T::form())
+        format!("a list; each element is {}", T::form())
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
@@ -258,7 +264,7 @@ impl<T: Value> Value for Vec<T> {
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        let items = value.as_array().ok_or_else(|| expected::<Self>(&plain(value)))?;
+        let items = value.as_array().ok_or_else(|| expected_message::<Self>(&describe_value(value)))?;
         items.iter().map(|item| T::from_toml(item.get_ref())).collect()
     }
 
@@ -277,13 +283,13 @@ macro_rules! words {
         impl $name {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)*];
 
-            /// Returns the word for it.
+            /// Returns the word of this value.
             pub(crate) fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
         }
 
-        impl $crate::config::value::Value for $name {
+        impl $crate::config::value::ConfigValue for $name {
             fn form() -> String {
                 Self::WORDS.iter().map(|(word, _)| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
             }
@@ -303,7 +309,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// Returns what to say of a word that is not among `words`.
+/// Returns the error message for a word that is not among `words`.
 pub(crate) fn unknown_word(text: &str, words: impl Iterator<Item = &'static str> + Clone) -> String {
     let all = words.clone().map(quoted).collect::<Vec<_>>().join(", ");
     format!("expected one of {all}, not {}{}", quoted(text), did_you_mean(text, words))
@@ -318,69 +324,69 @@ mod tests {
     use toml::de::DeTable;
 
     use super::*;
-    use crate::config::text::{HostPort, Line, Lines};
-    use crate::config::{Mission, SayAs};
+    use crate::config::text::{HostPort, Latin1Line, Latin1Text};
+    use crate::config::{MissionSetting, SayAsSetting};
 
-    /// Reads `text` as the value of a key in a file.
-    fn from_file<T: Value>(text: &str) -> Result<T, String> {
+    /// Parses `text` as the value of a key in a file.
+    fn from_file<T: ConfigValue>(text: &str) -> Result<T, String> {
         let text = format!("key = {text}");
         let root = DeTable::parse(&text).expect(&text);
         T::from_toml(root.get_ref().get("key").expect("the key").get_ref())
     }
 
-    fn comes_back<T: Value + PartialEq + fmt::Debug>(text: &str) {
+    fn assert_round_trip<T: ConfigValue + PartialEq + fmt::Debug>(text: &str) {
         let value = T::from_text(text).expect(text);
         let written = value.to_toml();
         assert_eq!(from_file::<T>(&written).as_ref(), Ok(&value), "{text} is written {written}");
     }
 
     #[test]
-    fn every_kind_of_value_is_read_back_as_it_was_written() {
-        comes_back::<bool>("false");
+    fn values_round_trip_through_toml() {
+        assert_round_trip::<bool>("false");
         for text in ["0ms", "1ms", "1500ms", "45s", "90s", "60m", "36h", "4294967295d"] {
-            comes_back::<Duration>(text);
-            comes_back::<Option<Duration>>(text);
+            assert_round_trip::<Duration>(text);
+            assert_round_trip::<Option<Duration>>(text);
         }
         for text in ["1KiB", "1024KiB", "1025KiB", "4294967295GiB"] {
-            comes_back::<Size>(text);
+            assert_round_trip::<ByteSize>(text);
         }
         for text in ["auto", "1", "65535"] {
-            comes_back::<Port>(text);
+            assert_round_trip::<Port>(text);
         }
         for text in ["", "a \"quoted\" = [x] # y", "Müller ÿ"] {
-            comes_back::<Line<32>>(text);
+            assert_round_trip::<Latin1Line<32>>(text);
         }
-        comes_back::<Lines<32>>("one\ntwo\n\nfour");
+        assert_round_trip::<Latin1Text<32>>("one\ntwo\n\nfour");
         for text in ["", "Multi1", "Multi1, Albirea,Poseidon"] {
-            comes_back::<Vec<System>>(text);
+            assert_round_trip::<Vec<System>>(text);
         }
-        comes_back::<Vec<HostPort<27900>>>("one.example, 192.0.2.1:1");
-        comes_back::<Option<Within<1, 254>>>("none");
-        comes_back::<Mission>("Custom.Episode.Mission_9");
-        comes_back::<SayAs>("255");
-        comes_back::<PathBuf>("a b/\"c\"");
+        assert_round_trip::<Vec<HostPort<27900>>>("one.example, 192.0.2.1:1");
+        assert_round_trip::<Option<BoundedU16<1, 254>>>("none");
+        assert_round_trip::<MissionSetting>("Custom.Episode.Mission_9");
+        assert_round_trip::<SayAsSetting>("255");
+        assert_round_trip::<PathBuf>("a b/\"c\"");
     }
 
     #[test]
-    fn values_out_of_bounds_are_refused() {
+    fn out_of_range_values_are_rejected() {
         for text in ["", "5", "s", "-1s", "1.5s", "5 s", "5S", "4294967296s"] {
             assert!(Duration::from_text(text).is_err(), "{text}");
         }
         for text in ["0KiB", "5", "5MB", "KiB"] {
-            assert!(Size::from_text(text).is_err(), "{text}");
+            assert!(ByteSize::from_text(text).is_err(), "{text}");
         }
         for text in ["0", "65536", "-1", "\"22101\"", "true", "0x10000", "[1]"] {
             assert!(from_file::<Port>(text).is_err(), "{text}");
         }
         assert_eq!(from_file::<Port>("0x5655").map(Port::fixed), Ok(Some(22101)));
         for text in ["a\\b", "a\nb", "\u{7F}", "\u{2014}", &"x".repeat(33)] {
-            assert!(Line::<32>::from_text(text).is_err(), "{text}");
+            assert!(Latin1Line::<32>::from_text(text).is_err(), "{text}");
         }
         for text in ["", ":1", "a:", "a:0", "a:65536", "a b", "::1", "[::1]:5"] {
             assert!(HostPort::<1>::from_text(text).is_err(), "{text}");
         }
         for text in ["dm", "A..B", ".", "a.b c", "Mission1"] {
-            assert!(Mission::from_text(text).is_err(), "{text}");
+            assert!(MissionSetting::from_text(text).is_err(), "{text}");
         }
     }
 }

@@ -9,43 +9,43 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::Taken;
-use crate::config::first;
+use super::SocketInUse;
+use crate::config::first_directory;
 
 /// Who may talk to a server, for those who may not.
-pub(crate) const WHO_MAY: &str = "only the user who runs the server, or root, may talk to it";
+pub(crate) const ACCESS_HINT: &str = "only the user who runs the server, or root, may talk to it";
 
 /// One of two ends that talk.
-pub(crate) use std::os::unix::net::UnixStream as Stream;
+pub(crate) use std::os::unix::net::UnixStream as ControlStream;
 
 /// Where clients come to.
 #[derive(Debug)]
-pub(crate) struct Listener(UnixListener);
+pub(crate) struct ControlListener(UnixListener);
 
-impl Listener {
+impl ControlListener {
     /// Listens at a place, for this user only. What the system does not allow is an [`io::Error`]; that somebody else is there
     /// is another.
     pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            make_directory(parent)?;
+            create_directory(parent)?;
         }
         if fs::symlink_metadata(path).is_ok_and(|old| !old.file_type().is_socket()) {
             bail!("there is a file of that name that is no socket; name another one with `server.control`");
         }
-        if Stream::connect(path).is_ok() {
-            return Err(Taken.into());
+        if ControlStream::connect(path).is_ok() {
+            return Err(SocketInUse.into());
         }
         // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
-        let nameless = path.with_extension("new");
-        drop(fs::remove_file(&nameless));
-        let listener = UnixListener::bind(&nameless)?;
-        fs::set_permissions(&nameless, Permissions::from_mode(0o600))?;
-        fs::rename(&nameless, path)?;
+        let temporary = path.with_extension("new");
+        drop(fs::remove_file(&temporary));
+        let listener = UnixListener::bind(&temporary)?;
+        fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
+        fs::rename(&temporary, path)?;
         Ok(Self(listener))
     }
 
     /// Waits for a client.
-    pub(crate) fn accept(&self) -> io::Result<Stream> {
+    pub(crate) fn accept(&self) -> io::Result<ControlStream> {
         self.0.accept().map(|(stream, _)| stream)
     }
 }
@@ -58,24 +58,27 @@ pub(crate) fn remove(path: &Path) {
 /// Returns where sockets belong: what the service manager says, the user's place, the place of system services, and
 /// for a user who has none of them one of its own.
 pub(super) fn runtime_directories() -> impl Iterator<Item = PathBuf> {
-    let said = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
-    said.map(|directories| first(&directories)).chain(["/run/bcnet".into()]).chain(own_directory())
+    let named = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
+    named
+        .map(|directories| first_directory(&directories))
+        .chain(["/run/bcnet".into()])
+        .chain(user_directory())
 }
 
 /// Returns a directory for the sockets of this user alone, if the system tells who that is.
-fn own_directory() -> Option<PathBuf> {
-    user().map(|user| format!("/tmp/bcnet-{user}").into())
+fn user_directory() -> Option<PathBuf> {
+    user_id().map(|user| format!("/tmp/bcnet-{user}").into())
 }
 
 /// Returns the number of the user who runs this process, if the system tells.
-pub(crate) fn user() -> Option<u32> {
+pub(crate) fn user_id() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|process| process.uid())
 }
 
 /// Makes the directory of a socket, if there is none.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    if own_directory().as_deref() == Some(directory) {
-        make_private(directory)
+fn create_directory(directory: &Path) -> io::Result<()> {
+    if user_directory().as_deref() == Some(directory) {
+        create_private_directory(directory)
     } else {
         fs::create_dir_all(directory)
     }
@@ -85,20 +88,26 @@ fn make_directory(directory: &Path) -> io::Result<()> {
 /// there that is called like another's.
 pub(crate) fn is_trusted(socket: &Path) -> bool {
     let directory = socket.parent();
-    directory.is_none_or(|directory| own_directory().as_deref() != Some(directory) || is_private(directory))
+    directory.is_none_or(|directory| {
+        user_directory().as_deref() != Some(directory) || is_private_directory(directory)
+    })
 }
 
-fn make_private(directory: &Path) -> io::Result<()> {
+fn create_private_directory(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         made => made?,
     }
-    if is_private(directory) { Ok(()) } else { Err(io::Error::other("it is not this user's alone")) }
+    if is_private_directory(directory) {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is not this user's alone"))
+    }
 }
 
-fn is_private(directory: &Path) -> bool {
+fn is_private_directory(directory: &Path) -> bool {
     fs::symlink_metadata(directory).is_ok_and(|found| {
-        found.is_dir() && Some(found.uid()) == user() && found.permissions().mode() & 0o077 == 0
+        found.is_dir() && Some(found.uid()) == user_id() && found.permissions().mode() & 0o077 == 0
     })
 }
 
@@ -107,17 +116,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_others_could_have_made_is_not_trusted() {
+    fn directory_open_to_other_users_is_not_trusted() {
         let base = env::temp_dir().join(format!("bcnet-control-{}", std::process::id()));
         fs::create_dir_all(&base).expect("a directory");
         let [own, open, link, file] = ["own", "open", "link", "file"].map(|name| base.join(name));
-        make_private(&own).expect("made");
-        make_private(&own).expect("it is there already");
+        create_private_directory(&own).expect("made");
+        create_private_directory(&own).expect("it is there already");
         fs::create_dir(&open).expect("made");
         fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("changed");
         std::os::unix::fs::symlink(&own, &link).expect("linked");
         fs::write(&file, "").expect("written");
-        let refused = [&open, &link, &file].map(|place| make_private(place).is_err());
+        let refused = [&open, &link, &file].map(|place| create_private_directory(place).is_err());
         drop(fs::remove_dir_all(&base));
         assert_eq!(refused, [true; 3]);
     }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use bcnet_control::{Answer, Envelope, Request, show};
+use bcnet_control::{ControlResponse, Envelope, Request, render_answer};
 use serde_json::{Map, Value, json};
 
-use crate::Verdict;
-use crate::config::{self, Flags};
-use crate::control::{self, Stream};
+use crate::CommandStatus;
+use crate::config::{self, ConfigFlags};
+use crate::control::{self, ControlStream};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -23,7 +23,7 @@ Examples:
   bcnet ctl status --json | jq .sessions")]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: ConnectArgs,
 
     /// Only this session, by name or port; not for what concerns the whole server
     #[arg(long, value_name = "SESSION", global = true)]
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 /// Which server is meant, and who talks to it.
 #[derive(clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct ConnectArgs {
     /// The server's control socket; else as the configuration says
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
@@ -53,56 +53,56 @@ pub(crate) struct Place {
     by: Option<String>,
 }
 
-impl Place {
+impl ConnectArgs {
     /// Returns where the server may listen.
-    pub(crate) fn places(&self) -> anyhow::Result<Vec<PathBuf>> {
+    pub(crate) fn socket_paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         match &self.socket {
             Some(path) => Ok(vec![path.clone()]),
-            None => configured(self.config.clone()),
+            None => configured_sockets(self.config.clone()),
         }
     }
 
     /// Returns who decides.
     pub(crate) fn by(&self) -> Option<String> {
-        self.by.clone().or_else(user)
+        self.by.clone().or_else(current_user)
     }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let places = args.place.places()?;
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
+    let places = args.place.socket_paths()?;
     let (path, stream) = connect(&places)?;
     let (session, by) = (args.session.clone(), args.place.by());
     let envelope = Envelope { session, by, request: args.request.clone() };
     let mut answers = BufReader::new(&stream);
-    match ask(path, &stream, &mut answers, &envelope)? {
-        Answer::Error(reason) => {
+    match send_request(path, &stream, &mut answers, &envelope)? {
+        ControlResponse::Error(reason) => {
             eprintln!("bcnet: {reason}");
-            Ok(Verdict::Findings)
+            Ok(CommandStatus::Findings)
         }
-        Answer::Ok(mut value) => {
-            if let Some(answer) = value.as_object_mut().filter(|answer| tells_server(answer)) {
-                answer.insert("socket".into(), absolute(path).display().to_string().into());
+        ControlResponse::Ok(mut value) => {
+            if let Some(answer) = value.as_object_mut().filter(|answer| identifies_server(answer)) {
+                answer.insert("socket".into(), absolute_path(path).display().to_string().into());
             }
             let mut out = io::stdout().lock();
-            if args.json && !is_followed(&args.request) {
+            if args.json && !is_follow_request(&args.request) {
                 writeln!(out, "{value}")?;
             } else {
-                out.write_all(show(&value).as_bytes())?;
+                out.write_all(render_answer(&value).as_bytes())?;
             }
-            if is_followed(&args.request) {
-                follow(&mut answers, &mut out)?;
+            if is_follow_request(&args.request) {
+                print_events(&mut answers, &mut out)?;
             }
-            Ok(Verdict::Clean)
+            Ok(CommandStatus::Clean)
         }
     }
 }
 
-fn is_followed(request: &Request) -> bool {
+fn is_follow_request(request: &Request) -> bool {
     matches!(request, Request::Events { follow: true, .. })
 }
 
 /// Prints what happens until the server ends, or nobody reads it.
-fn follow(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
+fn print_events(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
     let mut line = String::new();
     loop {
         out.flush()?;
@@ -112,74 +112,74 @@ fn follow(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()
         }
         // Empty lines are signs of life.
         if let Ok(event) = serde_json::from_str::<Value>(&line) {
-            out.write_all(show(&json!({ "events": [event] })).as_bytes())?;
+            out.write_all(render_answer(&json!({ "events": [event] })).as_bytes())?;
         }
     }
 }
 
 /// Returns whether an answer tells which server gave it, because who asked may have meant another.
-fn tells_server(answer: &Map<String, Value>) -> bool {
+fn identifies_server(answer: &Map<String, Value>) -> bool {
     answer.contains_key("server") || answer.contains_key("sessions")
 }
 
-fn absolute(path: &Path) -> PathBuf {
+fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Asks the server at one of these places how it is doing.
-pub(crate) fn status(places: &[PathBuf]) -> anyhow::Result<Value> {
+pub(crate) fn query_status(places: &[PathBuf]) -> anyhow::Result<Value> {
     let (path, stream) = connect(places)?;
     let envelope = Envelope { session: None, by: None, request: Request::Status };
-    match ask(path, &stream, &mut BufReader::new(&stream), &envelope)? {
-        Answer::Ok(value) => Ok(value),
-        Answer::Error(reason) => bail!("{}: {reason}", path.display()),
+    match send_request(path, &stream, &mut BufReader::new(&stream), &envelope)? {
+        ControlResponse::Ok(value) => Ok(value),
+        ControlResponse::Error(reason) => bail!("{}: {reason}", path.display()),
     }
 }
 
 /// Returns who runs this command.
-fn user() -> Option<String> {
+fn current_user() -> Option<String> {
     let names = ["SUDO_USER", "USER", "LOGNAME", "USERNAME"];
     let name = names.into_iter().find_map(|name| std::env::var(name).ok());
-    name.or_else(|| control::user().map(|number| format!("user {number}")))
+    name.or_else(|| control::user_id().map(|number| format!("user {number}")))
 }
 
 /// Returns where the server may listen.
-fn configured(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
-    let loaded = config::load_control(&Flags { config, ..Flags::default() }, std::env::vars_os())
+fn configured_sockets(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+    let loaded = config::load_control(&ConfigFlags { config, ..ConfigFlags::default() }, std::env::vars_os())
         .context("which server is meant cannot be told, so name its --socket")?;
-    let places = control::places(&loaded.settings);
+    let places = control::socket_paths(&loaded.settings);
     ensure!(!places.is_empty(), "`server.control` is \"none\", so the server has no control socket");
     Ok(places)
 }
 
 /// Connects to the server at the first place where there is one that this user may talk to.
-pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, Stream)> {
+pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, ControlStream)> {
     let (mut forbidden, mut missing) = (None, None);
     for path in places.iter().filter(|path| control::is_trusted(path)) {
-        match Stream::connect(path) {
+        match ControlStream::connect(path) {
             Ok(stream) => return Ok((path, stream)),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                forbidden = forbidden.or_else(|| Some(unreachable(path, error)));
+                forbidden = forbidden.or_else(|| Some(connect_error(path, error)));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                missing = missing.or_else(|| Some(unreachable(path, error)));
+                missing = missing.or_else(|| Some(connect_error(path, error)));
             }
             // A server of this user was there. Those elsewhere are others.
-            Err(error) => return Err(unreachable(path, error)),
+            Err(error) => return Err(connect_error(path, error)),
         }
     }
     Err(forbidden.or(missing).unwrap_or_else(|| anyhow!("no place for a control socket can be trusted")))
 }
 
 /// Sends one request and waits for its answer.
-pub(crate) fn ask(
+pub(crate) fn send_request(
     path: &Path,
-    mut stream: &Stream,
+    mut stream: &ControlStream,
     answers: &mut impl BufRead,
     envelope: &Envelope,
-) -> anyhow::Result<Answer> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+) -> anyhow::Result<ControlResponse> {
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut line = serde_json::to_string(envelope)?;
     line.push('\n');
     stream.write_all(line.as_bytes()).with_context(|| path.display().to_string())?;
@@ -189,12 +189,12 @@ pub(crate) fn ask(
         Ok(_) => {
             serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))
         }
-        Err(error) => Err(unheard(path, error)),
+        Err(error) => Err(read_error(path, error)),
     }
 }
 
 /// Returns what to say of a server of which nothing was read.
-pub(crate) fn unheard(path: &Path, error: io::Error) -> anyhow::Error {
+pub(crate) fn read_error(path: &Path, error: io::Error) -> anyhow::Error {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         anyhow!("{}: the server does not answer", path.display())
     } else {
@@ -202,10 +202,10 @@ pub(crate) fn unheard(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-fn unreachable(path: &Path, error: io::Error) -> anyhow::Error {
+fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
     let place = path.display();
     let hint = match error.kind() {
-        ErrorKind::PermissionDenied => format!("{place}: {}", control::WHO_MAY),
+        ErrorKind::PermissionDenied => format!("{place}: {}", control::ACCESS_HINT),
         _ => {
             format!("no server listens at {place}; start one with `bcnet serve`, or name its --socket")
         }
@@ -214,4 +214,4 @@ fn unreachable(path: &Path, error: io::Error) -> anyhow::Error {
 }
 
 /// How long a server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use crate::{Verdict, config};
+use crate::{CommandStatus, config};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -25,7 +25,7 @@ Examples:
   bcnet doctor --json | jq -r \".checks[].text\"")]
 pub(crate) struct Args {
     #[command(flatten)]
-    flags: config::Flags,
+    flags: config::ConfigFlags,
 
     /// Print one JSON object
     #[arg(long)]
@@ -34,14 +34,14 @@ pub(crate) struct Args {
 
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CheckState {
     Ok,
     Warn,
     Bad,
 }
 
-impl State {
-    const fn word(self) -> &'static str {
+impl CheckState {
+    const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warn => "warn",
@@ -52,74 +52,73 @@ impl State {
 
 /// One thing that was looked at.
 #[derive(Debug)]
-struct Check {
+struct HealthCheck {
     name: &'static str,
-    state: State,
+    state: CheckState,
     /// What was seen, and what to do if it is not right.
     text: String,
 }
 
 /// All that was looked at so far.
 #[derive(Debug, Default)]
-struct Report(Vec<Check>);
+struct DoctorReport(Vec<HealthCheck>);
 
-impl Report {
+impl DoctorReport {
     fn ok(&mut self, name: &'static str, text: impl Into<String>) {
-        self.add(name, (State::Ok, text.into()));
+        self.add(name, (CheckState::Ok, text.into()));
     }
 
     fn warn(&mut self, name: &'static str, text: impl Into<String>) {
-        self.add(name, (State::Warn, text.into()));
+        self.add(name, (CheckState::Warn, text.into()));
     }
 
     fn bad(&mut self, name: &'static str, text: impl Into<String>) {
-        self.add(name, (State::Bad, text.into()));
+        self.add(name, (CheckState::Bad, text.into()));
     }
 
-    fn add(&mut self, name: &'static str, (state, text): (State, String)) {
-        self.0.push(Check { name, state, text });
+    fn add(&mut self, name: &'static str, (state, text): (CheckState, String)) {
+        self.0.push(HealthCheck { name, state, text });
     }
 
     fn is_bad(&self) -> bool {
-        self.0.iter().any(|check| check.state == State::Bad)
+        self.0.iter().any(|check| check.state == CheckState::Bad)
     }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let mut report = Report::default();
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
+    let mut report = DoctorReport::default();
     report.ok("version", format!("bcnet {}", crate::VERSION));
-    if let Some(loaded) = server::configuration(&args.flags, &mut report) {
-        server::secrets(&loaded, &mut report);
+    if let Some(loaded) = server::load_configuration(&args.flags, &mut report) {
+        server::check_secrets(&loaded, &mut report);
         let settings = &loaded.settings;
         let written = [Some(&settings.server.bans), settings.server.history.as_ref()];
-        machine::clock(written.into_iter().flatten(), &mut report);
-        let running = server::running(settings, &mut report);
-        let ports = server::ports(settings, running.as_ref(), &mut report);
-        machine::addresses(settings.server.bind, &ports, &mut report);
-        machine::firewall(&ports, &mut report);
-        server::listeners(settings, running.as_ref(), &mut report);
-        let listed = server::list_servers(settings, running.as_ref(), &ports, &mut report);
-        server::joins(settings, running.as_ref(), &mut report);
-        server::joins_from_outside(settings, running.as_ref(), &listed, &mut report);
-        machine::files(settings, &mut report);
-        machine::limits(settings.sessions.len(), &mut report);
+        machine::check_clock(written.into_iter().flatten(), &mut report);
+        let running = server::query_running_server(settings, &mut report);
+        let ports = server::check_ports(settings, running.as_ref(), &mut report);
+        machine::check_addresses(settings.server.bind, &ports, &mut report);
+        machine::check_firewall(&ports, &mut report);
+        server::check_listeners(settings, running.as_ref(), &mut report);
+        let listed = server::check_list_servers(settings, running.as_ref(), &ports, &mut report);
+        server::check_joins(settings, running.as_ref(), &mut report);
+        server::check_public_join(settings, running.as_ref(), &listed, &mut report);
+        machine::check_files(settings, &mut report);
+        machine::check_limits(settings.sessions.len(), &mut report);
     } else {
-        machine::clock([], &mut report);
+        machine::check_clock([], &mut report);
     }
-    show(&report, args.json)?;
-    Ok(if report.is_bad() { Verdict::Findings } else { Verdict::Clean })
+    print(&report, args.json)?;
+    Ok(if report.is_bad() { CommandStatus::Findings } else { CommandStatus::Clean })
 }
 
-fn show(report: &Report, as_json: bool) -> io::Result<()> {
+fn print(report: &DoctorReport, as_json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if as_json {
-        let check =
-            |check: &Check| json!({"check": check.name, "state": check.state.word(), "text": check.text});
+        let check = |check: &HealthCheck| json!({"check": check.name, "state": check.state.name(), "text": check.text});
         let checks: Vec<_> = report.0.iter().map(check).collect();
         return writeln!(out, "{}", json!({"ok": !report.is_bad(), "checks": checks}));
     }
-    for Check { name, state, text } in &report.0 {
-        writeln!(out, "{:<4}  {name:<13}  {text}", state.word())?;
+    for HealthCheck { name, state, text } in &report.0 {
+        writeln!(out, "{:<4}  {name:<13}  {text}", state.name())?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Each field of a datagram with its place, its value and the rule in PROTOCOL.md that it follows.
 
-use bcnet_transport::wire::{Ack, Body, Control, Data, Datagram, Field, Message, Part, Text};
+use bcnet_transport::wire::{Ack, Body, Control, Data, Datagram, Field, Fragment, Message, Text};
 
 /// One field on the wire.
 pub(super) struct FieldRow {
@@ -13,7 +13,7 @@ pub(super) struct FieldRow {
 
 /// Sender and count.
 pub(super) fn datagram(datagram: &Datagram<'_>) -> Vec<FieldRow> {
-    let mut rows = Rows { at: 0, rows: Vec::new() };
+    let mut rows = FieldRows { at: 0, rows: Vec::new() };
     rows.add(1, Field::Sender, format!("0x{:02X} {}", datagram.sender().0, datagram.sender()), "T-02");
     rows.add(1, Field::Count, datagram.count().to_string(), "T-03");
     rows.rows
@@ -21,7 +21,7 @@ pub(super) fn datagram(datagram: &Datagram<'_>) -> Vec<FieldRow> {
 
 /// Returns the fields of a message that begins at byte `at`.
 pub(super) fn message(message: &Message<'_>, at: usize) -> Vec<FieldRow> {
-    let mut rows = Rows { at, rows: Vec::new() };
+    let mut rows = FieldRows { at, rows: Vec::new() };
     let kind = message.kind();
     rows.add(1, Field::Type, format!("0x{:02X} {kind}", kind.0), "T-10");
     match message {
@@ -33,12 +33,12 @@ pub(super) fn message(message: &Message<'_>, at: usize) -> Vec<FieldRow> {
     rows.rows
 }
 
-struct Rows {
+struct FieldRows {
     at: usize,
     rows: Vec<FieldRow>,
 }
 
-impl Rows {
+impl FieldRows {
     fn add(&mut self, len: usize, field: Field, value: String, rule: &'static str) {
         self.rows.push(FieldRow { at: self.at, len, field, value, rule });
         self.at += len;
@@ -48,12 +48,12 @@ impl Rows {
         self.add(text.as_bytes().len() + 2, field, text.quoted().to_string(), "T-39");
     }
 
-    fn ack(&mut self, Ack { id, spare }: Ack) {
+    fn ack(&mut self, Ack { id, reserved: spare }: Ack) {
         self.add(2, Field::Sequence, id.seq.0.to_string(), "T-30");
-        let part = if id.part.is_some() { " part" } else { "" };
+        let part = if id.fragment.is_some() { " part" } else { "" };
         let spare = if spare == 0 { String::new() } else { format!(" spare 0x{spare:02X}") };
         self.add(1, Field::Flags, format!("{}{part}{spare}", id.channel), "T-31");
-        if let Some(part) = id.part {
+        if let Some(part) = id.fragment {
             self.add(1, Field::Part, part.to_string(), "T-30");
         }
     }
@@ -93,7 +93,7 @@ impl Rows {
     }
 
     fn data(&mut self, data: &Data<'_>, size: usize) {
-        let (seq, part) = (data.delivery.seq(), data.delivery.part());
+        let (seq, part) = (data.delivery.seq(), data.delivery.fragment());
         let flags = [(seq.is_some(), "reliable"), (data.urgent, "urgent"), (part.is_some(), "part")];
         self.size(size, &flags, "T-12");
         if let Some(seq) = seq {
@@ -102,7 +102,7 @@ impl Rows {
         if let Some(part) = part {
             self.add(1, Field::Part, part.index().to_string(), "T-20");
         }
-        if let Some(Part::First { total }) = part {
+        if let Some(Fragment::First { total }) = part {
             self.add(1, Field::Total, total.to_string(), "T-20");
         }
         self.add(data.payload.len(), Field::Payload, format!("{} bytes", data.payload.len()), "T-14");
@@ -110,4 +110,4 @@ impl Rows {
 }
 
 /// Sender and count, in front of the messages.
-pub(super) const DATAGRAM_HEADER: usize = 2;
+pub(super) const DATAGRAM_HEADER_LEN: usize = 2;

@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bcnet_transport::wire::{PeerId, Role};
 
-use super::dump::{Assembler, BadDump, Dump, Fed};
+use super::hex_dump::{BadDump, DumpAssembler, FedLine, HexDump};
 
 /// One line that holds something, or a dump of several.
-pub(super) struct Line {
+pub(super) struct HexLine {
     /// Counted from 1, over all lines of the input.
     pub(super) number: u64,
     pub(super) sent_by: Option<Role>,
@@ -20,10 +20,10 @@ pub(super) struct Line {
     pub(super) is_dump: bool,
 }
 
-impl From<Dump> for Line {
-    fn from(dump: Dump) -> Self {
-        let comment = (!dump.head.is_empty()).then_some(dump.head);
-        let bytes = dump.bytes.map_err(|bad| BadHex { at: 0, cause: Cause::Dump(bad) });
+impl From<HexDump> for HexLine {
+    fn from(dump: HexDump) -> Self {
+        let comment = (!dump.preceding_line.is_empty()).then_some(dump.preceding_line);
+        let bytes = dump.bytes.map_err(|bad| BadHex { at: 0, cause: BadHexCause::Dump(bad) });
         Self { number: dump.line, sent_by: None, bytes, comment, is_dump: true }
     }
 }
@@ -32,12 +32,12 @@ impl From<Dump> for Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BadHex {
     pub(super) at: usize,
-    pub(super) cause: Cause,
+    pub(super) cause: BadHexCause,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    NoDigit(u8),
+pub(super) enum BadHexCause {
+    NotHexDigit(u8),
     HalfByte,
     TooLong,
     Dump(BadDump),
@@ -46,42 +46,42 @@ pub(super) enum Cause {
 impl fmt::Display for BadHex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
-            Cause::NoDigit(byte) => write!(f, "'{}' is not a hex digit", byte.escape_ascii())?,
-            Cause::HalfByte => f.write_str("half a byte")?,
-            Cause::TooLong => write!(f, "longer than {MAX_LINE} characters")?,
-            Cause::Dump(bad) => return bad.fmt(f),
+            BadHexCause::NotHexDigit(byte) => write!(f, "'{}' is not a hex digit", byte.escape_ascii())?,
+            BadHexCause::HalfByte => f.write_str("half a byte")?,
+            BadHexCause::TooLong => write!(f, "longer than {MAX_LINE} characters")?,
+            BadHexCause::Dump(bad) => return bad.fmt(f),
         }
         write!(f, " at column {}", self.at + 1)
     }
 }
 
 /// Reads lines and dumps, skipping lines that are empty or only a comment.
-pub(super) struct Lines<R> {
+pub(super) struct HexLineReader<R> {
     input: R,
     number: u64,
     /// How many bytes were read.
     at: u64,
     buffer: Vec<u8>,
-    dumps: Assembler,
+    dumps: DumpAssembler,
     /// Lines that are no hex, unless they stand in front of a dump and tell of it.
-    titles: VecDeque<Line>,
-    ready: VecDeque<Line>,
+    possible_titles: VecDeque<HexLine>,
+    ready: VecDeque<HexLine>,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> HexLineReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
             input,
             number: 0,
             at: 0,
             buffer: Vec::new(),
-            dumps: Assembler::default(),
-            titles: VecDeque::new(),
+            dumps: DumpAssembler::default(),
+            possible_titles: VecDeque::new(),
             ready: VecDeque::new(),
         }
     }
 
-    pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
+    pub(super) fn next_line(&mut self) -> io::Result<Option<HexLine>> {
         loop {
             if let Some(line) = self.ready.pop_front() {
                 return Ok(Some(line));
@@ -92,8 +92,8 @@ impl<R: BufRead> Lines<R> {
             let read = limited.read_until(b'\n', &mut self.buffer)?;
             self.at += read as u64;
             if read == 0 {
-                let last = self.dumps.finish().map(Line::from);
-                self.ready.extend(self.titles.drain(..).chain(last));
+                let last = self.dumps.finish().map(HexLine::from);
+                self.ready.extend(self.possible_titles.drain(..).chain(last));
                 return Ok(self.ready.pop_front());
             }
             self.number += 1;
@@ -102,29 +102,33 @@ impl<R: BufRead> Lines<R> {
             }
             if limited.limit() == 0 && !self.buffer.ends_with(b"\n") && !self.input.fill_buf()?.is_empty() {
                 self.at += self.input.skip_until(b'\n')? as u64;
-                let bytes = Err(BadHex { at: self.buffer.len(), cause: Cause::TooLong });
-                let line = Line { number: self.number, sent_by: None, bytes, comment: None, is_dump: false };
-                self.ready.extend(self.titles.drain(..).chain([line]));
+                let bytes = Err(BadHex { at: self.buffer.len(), cause: BadHexCause::TooLong });
+                let line =
+                    HexLine { number: self.number, sent_by: None, bytes, comment: None, is_dump: false };
+                self.ready.extend(self.possible_titles.drain(..).chain([line]));
                 continue;
             }
-            self.take(at);
+            self.classify_line(at);
         }
     }
 
     /// Sees what the line in the buffer is.
-    fn take(&mut self, at: u64) {
+    fn classify_line(&mut self, at: u64) {
         match self.dumps.feed(&self.buffer, self.number, at) {
-            Fed::Line(done) => {
-                self.titles.clear();
-                self.ready.extend(done.map(Line::from));
+            FedLine::DumpLine(done) => {
+                self.possible_titles.clear();
+                self.ready.extend(done.map(HexLine::from));
             }
-            Fed::Other(done) => {
-                self.ready.extend(done.map(Line::from));
-                let Some(line) = parse(&self.buffer, self.number) else { return };
-                if line.bytes.is_err() && may_be_title(&self.buffer) && self.titles.len() < MAX_TITLES {
-                    self.titles.push_back(line);
+            FedLine::OtherLine(done) => {
+                self.ready.extend(done.map(HexLine::from));
+                let Some(line) = parse_line(&self.buffer, self.number) else { return };
+                if line.bytes.is_err()
+                    && may_be_title(&self.buffer)
+                    && self.possible_titles.len() < MAX_TITLES
+                {
+                    self.possible_titles.push_back(line);
                 } else {
-                    self.ready.extend(self.titles.drain(..).chain([line]));
+                    self.ready.extend(self.possible_titles.drain(..).chain([line]));
                 }
             }
         }
@@ -138,7 +142,7 @@ fn may_be_title(line: &[u8]) -> bool {
     words.take(2).filter(|word| is_byte(word)).count() < 2
 }
 
-fn parse(line: &[u8], number: u64) -> Option<Line> {
+fn parse_line(line: &[u8], number: u64) -> Option<HexLine> {
     let (content, comment) = match line.iter().position(|byte| *byte == b'#') {
         Some(at) => (&line[..at], Some(String::from_utf8_lossy(&line[at + 1..]).trim().to_owned())),
         None => (line, None),
@@ -149,11 +153,11 @@ fn parse(line: &[u8], number: u64) -> Option<Line> {
         [b'C' | b'c', b'>', ..] => (Some(Role::Client), start + 2),
         _ => (None, start),
     };
-    Some(Line { number, sent_by, bytes: digits(content, start), comment, is_dump: false })
+    Some(HexLine { number, sent_by, bytes: parse_hex_digits(content, start), comment, is_dump: false })
 }
 
 /// Returns the bytes that the hex digits of `line` from `start` on stand for.
-fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
+fn parse_hex_digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     let mut bytes = Vec::with_capacity(line.len() / 2);
     let mut high = None;
     for (at, byte) in line.iter().enumerate().skip(start) {
@@ -164,7 +168,7 @@ fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
             b'0'..=b'9' => byte - b'0',
             b'a'..=b'f' => byte - b'a' + 10,
             b'A'..=b'F' => byte - b'A' + 10,
-            _ => return Err(BadHex { at, cause: Cause::NoDigit(*byte) }),
+            _ => return Err(BadHex { at, cause: BadHexCause::NotHexDigit(*byte) }),
         };
         match high.take() {
             None => high = Some(digit),
@@ -173,12 +177,12 @@ fn digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     }
     match high {
         None => Ok(bytes),
-        Some(_) => Err(BadHex { at: line.trim_ascii_end().len(), cause: Cause::HalfByte }),
+        Some(_) => Err(BadHex { at: line.trim_ascii_end().len(), cause: BadHexCause::HalfByte }),
     }
 }
 
 /// Hex carries no addresses: the host and each client id get one.
-pub(super) fn addresses(sent_by: Option<Role>, datagram: &[u8]) -> [SocketAddrV4; 2] {
+pub(super) fn synthetic_addresses(sent_by: Option<Role>, datagram: &[u8]) -> [SocketAddrV4; 2] {
     let sender = datagram.first().map_or(PeerId::UNASSIGNED, |byte| PeerId(*byte));
     let role = sent_by.unwrap_or(if sender == PeerId::HOST { Role::Host } else { Role::Client });
     let (from, to) = match role {

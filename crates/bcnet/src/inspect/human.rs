@@ -4,15 +4,15 @@ use std::io::{self, Write};
 
 use bcnet_observe::NonStock;
 use bcnet_session::game::describe;
-use bcnet_transport::wire::{Message, Role, is_shown};
+use bcnet_transport::wire::{Message, Role, is_printable};
 
 use super::explain::{self, FieldRow};
-use super::{Decoded, Entry, Position, latin1};
+use super::{Decoded, DecodedEntry, InputPosition, latin1_to_string};
 
-pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> io::Result<()> {
+pub(super) fn write_entry(out: &mut impl Write, entry: &DecodedEntry<'_>, explain: bool) -> io::Result<()> {
     let line = match entry.position {
-        Position::Line(line) => line,
-        Position::Packet(packet) => packet.number,
+        InputPosition::Line(line) => line,
+        InputPosition::Packet(packet) => packet.number,
     };
     let mark = match entry.sent_by {
         Some(Role::Host) => "S>",
@@ -24,29 +24,34 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     match &entry.decoded {
         Decoded::Datagram(datagram) => {
             let head = datagram.datagram();
-            writeln!(out, "{head}{}{comment}", odd(NonStock::of_datagram(head)))?;
+            writeln!(out, "{head}{}{comment}", non_stock_note(NonStock::of_datagram(head)))?;
             if explain {
-                rows(out, explain::datagram(head))?;
+                write_rows(out, explain::datagram(head))?;
             }
-            let mut at = explain::DATAGRAM_HEADER;
+            let mut at = explain::DATAGRAM_HEADER_LEN;
             for each in datagram.messages() {
-                writeln!(out, "{INDENT}{}", message(each))?;
-                fields(out, each, at, explain)?;
+                writeln!(out, "{INDENT}{}", message_text(each))?;
+                write_fields(out, each, at, explain)?;
                 at += each.wire_len();
             }
             Ok(())
         }
         Decoded::Message(each) => {
-            writeln!(out, "{}{comment}", message(each))?;
-            fields(out, each, 0, explain)
+            writeln!(out, "{}{comment}", message_text(each))?;
+            write_fields(out, each, 0, explain)
         }
         Decoded::Payload(bytes) => {
-            writeln!(out, "payload {}{}{comment}", count(bytes), payload(bytes))?;
-            if explain { game(out, bytes, 0) } else { Ok(()) }
+            writeln!(out, "payload {}{}{comment}", byte_count(bytes), payload_text(bytes))?;
+            if explain { write_game_fields(out, bytes, 0) } else { Ok(()) }
         }
         Decoded::GameSpy(text) => {
             let rule = if explain { "  T-05" } else { "" };
-            writeln!(out, "gamespy {}: {}{comment}{rule}", count(text), printable(&latin1(text)))
+            writeln!(
+                out,
+                "gamespy {}: {}{comment}{rule}",
+                byte_count(text),
+                printable(&latin1_to_string(text))
+            )
         }
         // A line that is no hex may be no text either, and its comment none.
         Decoded::BadHex(error) => writeln!(out, "error: {error}"),
@@ -54,20 +59,20 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry<'_>, explain: bool) -> i
     }
 }
 
-pub(super) fn message(message: &Message<'_>) -> String {
+pub(super) fn message_text(message: &Message<'_>) -> String {
     let shown = match message {
         // Only the beginning of a payload holds an opcode.
-        Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
-            dump(data.payload)
+        Message::Data(data) if data.delivery.fragment().is_some_and(|part| part.index() > 0) => {
+            hex_preview(data.payload)
         }
-        Message::Data(data) => payload(data.payload),
+        Message::Data(data) => payload_text(data.payload),
         Message::Ack(_) | Message::Keepalive | Message::Control(_) => String::new(),
     };
-    format!("{message}{shown}{}", odd(NonStock::of(message)))
+    format!("{message}{shown}{}", non_stock_note(NonStock::of(message)))
 }
 
 /// The fields of a message that begins at byte `at`, if they are asked for.
-pub(super) fn fields(
+pub(super) fn write_fields(
     out: &mut impl Write,
     message: &Message<'_>,
     at: usize,
@@ -76,26 +81,28 @@ pub(super) fn fields(
     if !explain {
         return Ok(());
     }
-    rows(out, explain::message(message, at))?;
+    write_rows(out, explain::message(message, at))?;
     match message {
-        Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
+        Message::Data(data) if data.delivery.fragment().is_some_and(|part| part.index() > 0) => {
             hex_dump(out, data.payload)
         }
-        Message::Data(data) => game(out, data.payload, at + message.wire_len() - data.payload.len()),
+        Message::Data(data) => {
+            write_game_fields(out, data.payload, at + message.wire_len() - data.payload.len())
+        }
         Message::Ack(_) | Message::Keepalive | Message::Control(_) => Ok(()),
     }
 }
 
 /// The fields of a payload that begins at byte `at`, and its bytes.
-fn game(out: &mut impl Write, payload: &[u8], at: usize) -> io::Result<()> {
+fn write_game_fields(out: &mut impl Write, payload: &[u8], at: usize) -> io::Result<()> {
     for field in describe(payload).fields {
-        let (start, len) = (at + field.at.start, field.at.len());
+        let (start, len) = (at + field.range.start, field.range.len());
         writeln!(out, "{INDENT}      {start:>4} +{len:<3} {:<15} {}", field.name, field.value)?;
     }
     hex_dump(out, payload)
 }
 
-fn rows(out: &mut impl Write, rows: Vec<FieldRow>) -> io::Result<()> {
+fn write_rows(out: &mut impl Write, rows: Vec<FieldRow>) -> io::Result<()> {
     for FieldRow { at, len, field, value, rule } in rows {
         writeln!(out, "{INDENT}    {at:>4} +{len:<3} {:<9} {value:<24} {rule}", field.name())?;
     }
@@ -115,37 +122,37 @@ fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Returns the opcode with its name, and what the payload says.
-pub(super) fn payload(bytes: &[u8]) -> String {
+pub(super) fn payload_text(bytes: &[u8]) -> String {
     let Some(first) = bytes.first() else { return String::new() };
     let said = describe(bytes).to_string();
-    let shown = said.char_indices().nth(SHOWN_CHARACTERS).and_then(|(end, _)| said.get(..end));
+    let shown = said.char_indices().nth(MAX_DESCRIPTION_CHARS).and_then(|(end, _)| said.get(..end));
     let more = if shown.is_some() { " …" } else { "" };
     format!("  0x{first:02X} {}{more}", shown.unwrap_or(&said))
 }
 
-fn dump(bytes: &[u8]) -> String {
-    let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+fn hex_preview(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(PREVIEW_BYTES)];
     let hex: Vec<String> = shown.iter().map(|byte| format!("{byte:02X}")).collect();
-    let more = if bytes.len() > SHOWN_BYTES { " …" } else { "" };
+    let more = if bytes.len() > PREVIEW_BYTES { " …" } else { "" };
     format!("  [{}{more}]", hex.join(" "))
 }
 
 /// Text that cannot move the cursor of a terminal.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if is_shown(c) { c } else { '·' }).collect()
+    text.chars().map(|c| if is_printable(c) { c } else { '·' }).collect()
 }
 
-pub(super) fn count(bytes: &[u8]) -> String {
+pub(super) fn byte_count(bytes: &[u8]) -> String {
     format!("{} byte{}", bytes.len(), if bytes.len() == 1 { "" } else { "s" })
 }
 
-pub(super) fn odd(non_stock: NonStock) -> String {
+pub(super) fn non_stock_note(non_stock: NonStock) -> String {
     if non_stock.is_empty() { String::new() } else { format!("  (not stock: {non_stock})") }
 }
 
 /// Below the line number and the mark.
 const INDENT: &str = "        ";
 /// How much of a payload fits a line.
-const SHOWN_BYTES: usize = 24;
+const PREVIEW_BYTES: usize = 24;
 /// How much of what a payload says fits a line.
-const SHOWN_CHARACTERS: usize = 240;
+const MAX_DESCRIPTION_CHARS: usize = 240;

@@ -3,23 +3,28 @@
 //! It is written as it is read, without a tree of values in between: captures have millions of messages. [`text`] has the
 //! grammar, here is what a datagram looks like in it.
 
-mod addresses;
-mod floats;
-mod text;
+mod address_cache;
+mod float_cache;
+mod writer;
 
 use std::num::NonZeroU8;
 
-use bcnet_observe::{Joined, NonStock};
+use bcnet_observe::{NonStock, ReassembledPayload};
 use bcnet_session::game::{self, Description, describe};
 use bcnet_transport::wire::{Ack, Body, Control, Data, Message, Role};
 
 use super::explain::{self, FieldRow};
 use super::hex::BadHex;
-use super::{Decoded, Entry, Position, latin1};
-pub(super) use text::{Json, Word};
+use super::{Decoded, DecodedEntry, InputPosition, latin1_to_string};
+pub(super) use writer::{Json, UnescapedStr};
 
 /// Adds the line of an entry; of its messages only those that `wanted` wants.
-pub(super) fn add(json: &mut Json, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
+pub(super) fn add_entry(
+    json: &mut Json,
+    entry: &DecodedEntry<'_>,
+    explain: bool,
+    wanted: impl Fn(&Message<'_>) -> bool,
+) {
     json.line(|json| {
         json.position(&entry.position);
         json.entry(entry, explain, wanted);
@@ -27,10 +32,10 @@ pub(super) fn add(json: &mut Json, entry: &Entry<'_>, explain: bool, wanted: imp
 }
 
 impl Json {
-    fn position(&mut self, position: &Position<'_>) {
+    fn position(&mut self, position: &InputPosition<'_>) {
         match position {
-            Position::Line(line) => self.member("line", *line),
-            Position::Packet(packet) => {
+            InputPosition::Line(line) => self.member("line", *line),
+            InputPosition::Packet(packet) => {
                 if let Some(file) = &packet.file {
                     self.member("file", &*file.name);
                 }
@@ -46,7 +51,7 @@ impl Json {
         }
     }
 
-    fn entry(&mut self, entry: &Entry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
+    fn entry(&mut self, entry: &DecodedEntry<'_>, explain: bool, wanted: impl Fn(&Message<'_>) -> bool) {
         match &entry.decoded {
             Decoded::Datagram(datagram) => {
                 self.member("sender", datagram.sender().0);
@@ -55,7 +60,7 @@ impl Json {
                     self.name("fields");
                     self.fields(explain::datagram(datagram.datagram()));
                 }
-                let mut at = explain::DATAGRAM_HEADER;
+                let mut at = explain::DATAGRAM_HEADER_LEN;
                 self.name("messages");
                 let places = datagram.messages().iter().map(|each| {
                     let place = at;
@@ -65,8 +70,8 @@ impl Json {
                 let kept = places.filter(|(_, each)| wanted(each));
                 self.array(kept, |json, (at, each)| json.message(each, explain, at));
                 self.non_stock(NonStock::of_datagram(datagram.datagram()));
-                if !entry.joined.is_empty() {
-                    self.joined(entry.joined);
+                if !entry.reassembled.is_empty() {
+                    self.reassembled(entry.reassembled);
                 }
             }
             Decoded::Message(each) => {
@@ -84,7 +89,7 @@ impl Json {
             }
             Decoded::GameSpy(text) => {
                 self.direction(entry.sent_by);
-                self.member("gamespy", latin1(text).as_str());
+                self.member("gamespy", latin1_to_string(text).as_str());
             }
             Decoded::BadHex(BadHex { at, .. }) => self.error(*at, "hex", "bad_hex"),
             Decoded::Malformed(error) => self.error(error.at, error.field.name(), error.reason.name()),
@@ -92,9 +97,9 @@ impl Json {
     }
 
     /// Payloads whose last missing part is in this datagram.
-    fn joined(&mut self, joined: &[Joined]) {
+    fn reassembled(&mut self, joined: &[ReassembledPayload]) {
         self.name("joined");
-        self.array(joined, |json, Joined { seq, parts, payload }| {
+        self.array(joined, |json, ReassembledPayload { seq, fragments: parts, payload }| {
             json.object(|json| {
                 json.member("seq", seq.0);
                 json.member("parts", *parts);
@@ -120,13 +125,13 @@ impl Json {
     fn message(&mut self, message: &Message<'_>, explain: bool, at: usize) {
         self.object(|json| {
             json.member("type", message.kind().0);
-            json.member("kind", message.kind().name().map(Word));
+            json.member("kind", message.kind().name().map(UnescapedStr));
             json.member("len", message.wire_len());
             match message {
                 Message::Ack(Ack { id, .. }) => {
                     json.member("seq", id.seq.0);
-                    json.member("channel", Word(id.channel.name()));
-                    json.member("part", id.part);
+                    json.member("channel", UnescapedStr(id.channel.name()));
+                    json.member("part", id.fragment);
                 }
                 Message::Keepalive => {}
                 Message::Control(control) => json.control(control),
@@ -141,7 +146,7 @@ impl Json {
     }
 
     fn data(&mut self, Data { delivery, urgent, payload }: &Data<'_>) {
-        let part = delivery.part();
+        let part = delivery.fragment();
         self.member("reliable", delivery.seq().is_some());
         self.member("urgent", *urgent);
         self.member("seq", delivery.seq().map(|seq| seq.0));
@@ -163,13 +168,13 @@ impl Json {
         match control.body {
             Body::Identity { peer, address, name } => {
                 self.member("peer", peer.0);
-                self.shown("address", address);
-                self.shown("name", name);
+                self.display_member("address", address);
+                self.display_member("name", name);
             }
             Body::ConnectRequest { address, nonce, password } => {
-                self.shown("address", address);
+                self.display_member("address", address);
                 self.member("nonce", nonce);
-                self.shown("password", password);
+                self.display_member("password", password);
             }
             Body::ConnectReply { assigned } => self.member("assigned", assigned.0),
             Body::Boot { reason, target } => {
@@ -179,7 +184,7 @@ impl Json {
             }
             Body::Disconnect { peer, address } => {
                 self.member("peer", peer.0);
-                self.shown("address", address);
+                self.display_member("address", address);
             }
         }
         if !control.tail.is_empty() {
@@ -190,19 +195,19 @@ impl Json {
 
     fn game(&mut self, payload: &Description<'_>) {
         self.member("opcode", payload.opcode.map(|opcode| opcode.0));
-        self.member("name", payload.opcode.and_then(game::Opcode::name).map(Word));
+        self.member("name", payload.opcode.and_then(game::Opcode::name).map(UnescapedStr));
         self.name("values");
         self.object(|json| {
             // Which of the first fields stand in a list that is written already: most payloads have no more.
             let mut told = 0_u128;
             for (place, field) in payload.fields.iter().enumerate() {
-                if !field.listed {
+                if !field.repeated {
                     json.name(field.name);
                     json.field(&field.value);
                     continue;
                 }
                 // Nearly always the name is the very same text, which needs no look at its letters.
-                let same = |other: &game::Field<'_>| {
+                let same = |other: &game::PayloadField<'_>| {
                     std::ptr::eq(other.name, field.name) || other.name == field.name
                 };
                 let is_told = match 1_u128.checked_shl(place as u32) {
@@ -231,8 +236,8 @@ impl Json {
             game::Value::Flag(flag) => self.value(*flag),
             game::Value::Float(number) | game::Value::Packed { number, .. } => self.value(*number),
             game::Value::Raw(bits) => self.value(*bits),
-            game::Value::Name(name) => self.value(Word(name)),
-            game::Value::Text(text) => self.value(latin1(text).as_str()),
+            game::Value::Name(name) => self.value(UnescapedStr(name)),
+            game::Value::Text(text) => self.value(latin1_to_string(text).as_str()),
             game::Value::Bytes(bytes) => self.hex(bytes),
         }
     }
@@ -258,6 +263,6 @@ impl Json {
 
     fn direction(&mut self, sent_by: Option<Role>) {
         let letter = sent_by.map(|role| if role == Role::Host { "S" } else { "C" });
-        self.member("direction", letter.map(Word));
+        self.member("direction", letter.map(UnescapedStr));
     }
 }

@@ -4,11 +4,11 @@
 //! their form; [`capture`] writes the bytes as they are. One bad line never stops the run. [`mod@file`] does the same with
 //! captures, and tells what goes wrong in them.
 
-mod capture;
-mod dump;
 mod explain;
 mod file;
 mod hex;
+mod hex_capture;
+mod hex_dump;
 mod human;
 mod json;
 
@@ -17,13 +17,13 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use bcnet_observe::{Content, Joined, MessageBuffer, Parsed};
+use bcnet_observe::{Content, MessageBuffer, ParsedDatagram, ReassembledPayload};
 use bcnet_transport::cipher;
 use bcnet_transport::wire::{Message, PeerId, Role, WireError};
 
-use crate::Verdict;
-pub(crate) use file::{DECIPHERED, each_datagram, write_deciphered};
-use hex::{BadHex, Line};
+use crate::CommandStatus;
+pub(crate) use file::{DECRYPTED_INTERFACE, for_each_datagram, write_decrypted};
+use hex::{BadHex, HexLine};
 use json::Json;
 
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 
     /// Read hex lines from FILE, or from standard input if it is `-`
-    #[arg(long, value_name = "FILE", conflicts_with_all = file::OPTIONS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = file::CAPTURE_ONLY_OPTIONS)]
     hex: Option<PathBuf>,
 
     /// Capture from this network interface until Ctrl-C, through dumpcap, which comes with Wireshark
@@ -109,13 +109,13 @@ pub(crate) struct Args {
     color: file::Color,
 
     #[command(flatten)]
-    file: file::Options,
+    file: file::CaptureOptions,
 }
 
 impl Args {
     /// Returns whether each datagram is to be seen as it comes.
-    fn is_at_once(&self) -> bool {
-        self.file.is_followed() || self.interface.is_some()
+    fn flushes_each_datagram(&self) -> bool {
+        self.file.is_following() || self.interface.is_some()
     }
 }
 
@@ -124,7 +124,7 @@ const LIVE_CONFLICTS: [&str; 8] = ["files", "hex", "plain", "message", "payload"
 
 /// What a line of input turned out to be.
 enum Decoded<'a> {
-    Datagram(Parsed<'a>),
+    Datagram(ParsedDatagram<'a>),
     Message(Message<'a>),
     Payload(&'a [u8]),
     GameSpy(&'a [u8]),
@@ -143,55 +143,59 @@ impl<'a> From<Content<'a>> for Decoded<'a> {
 }
 
 /// Where in the input something is.
-enum Position<'a> {
+enum InputPosition<'a> {
     /// In this line of hex.
     Line(u64),
     /// In this packet of a capture.
-    Packet(&'a file::Packet),
+    Packet(&'a file::PacketInfo),
 }
 
 /// A datagram with what it turned out to be.
-struct Entry<'a> {
-    position: Position<'a>,
+struct DecodedEntry<'a> {
+    position: InputPosition<'a>,
     sent_by: Option<Role>,
     comment: Option<String>,
     decoded: Decoded<'a>,
     /// What was in parts, and is whole with this datagram.
-    joined: &'a [Joined],
+    reassembled: &'a [ReassembledPayload],
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     match &args.hex {
         Some(hex) => run_hex(args, hex),
         None => file::run(args),
     }
 }
 
-fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
-    let name = name(path);
-    let (input, damage) =
-        open(path).and_then(|input| Ok(file::unpacked(input)?)).with_context(|| name.clone())?;
+fn run_hex(args: &Args, path: &Path) -> anyhow::Result<CommandStatus> {
+    let name = input_name(path);
+    let (input, damage) = open_input(path)
+        .and_then(|input| Ok(file::open_decompressed(input)?))
+        .with_context(|| name.clone())?;
     let mut capture = match &args.write {
-        Some(out) => Some(capture::Capture::create(out, path)?),
+        Some(out) => Some(hex_capture::HexCapture::create(out, path)?),
         None => None,
     };
-    let mut out = Output { stdout: Some(BufWriter::new(io::stdout().lock())), go_on: capture.is_some() };
+    let mut out = StdoutWriter {
+        stdout: Some(BufWriter::new(io::stdout().lock())),
+        ignore_broken_pipe: capture.is_some(),
+    };
     let mut json = Json::default();
     let (mut total, mut bad, mut left_out) = (0_u64, 0_u64, 0_u64);
-    let mut lines = hex::Lines::new(input);
+    let mut lines = hex::HexLineReader::new(input);
     while let Some(mut line) = lines.next_line().with_context(|| name.clone())? {
         total += 1;
         if line.is_dump
             && let Ok(bytes) = &mut line.bytes
         {
-            file::keep_datagram(bytes);
+            file::strip_packet_headers(bytes);
         }
         if let (Some(capture), Ok(bytes)) = (&mut capture, &line.bytes)
             && !capture.write(&line, bytes, args.plain)?
         {
             left_out += 1;
         }
-        bad += u64::from(!show(args, line, &mut json, &mut out)?);
+        bad += u64::from(!print_line(args, line, &mut json, &mut out)?);
     }
     out.flush()?;
     if let Some(capture) = capture {
@@ -210,20 +214,20 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<Verdict> {
     if let Some(damage) = &damage {
         eprintln!("bcnet: {name}: {damage}");
     }
-    Ok(if bad + left_out == 0 && damage.is_none() { Verdict::Clean } else { Verdict::Findings })
+    Ok(if bad + left_out == 0 && damage.is_none() { CommandStatus::Clean } else { CommandStatus::Findings })
 }
 
 /// Standard output. If its reader has seen enough, that ends the run, unless there is a file to finish.
-struct Output<W> {
+struct StdoutWriter<W> {
     stdout: Option<W>,
-    go_on: bool,
+    ignore_broken_pipe: bool,
 }
 
-impl<W: Write> Write for Output<W> {
+impl<W: Write> Write for StdoutWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(stdout) = &mut self.stdout else { return Ok(bytes.len()) };
         match stdout.write(bytes) {
-            Err(error) if self.go_on && error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error) if self.ignore_broken_pipe && error.kind() == io::ErrorKind::BrokenPipe => {
                 self.stdout = None;
                 Ok(bytes.len())
             }
@@ -234,31 +238,31 @@ impl<W: Write> Write for Output<W> {
     fn flush(&mut self) -> io::Result<()> {
         let Some(stdout) = &mut self.stdout else { return Ok(()) };
         match stdout.flush() {
-            Err(error) if self.go_on && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) if self.ignore_broken_pipe && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             result => result,
         }
     }
 }
 
 /// Decodes and prints one line. `false` if it could not be decoded.
-fn show(args: &Args, mut line: Line, json: &mut Json, out: &mut impl Write) -> io::Result<bool> {
+fn print_line(args: &Args, mut line: HexLine, json: &mut Json, out: &mut impl Write) -> io::Result<bool> {
     let mut messages = MessageBuffer::default();
     let decoded = match &mut line.bytes {
         Err(error) => Decoded::BadHex(*error),
         Ok(bytes) => decode(args, bytes, line.sent_by, &mut messages),
     };
-    let entry = Entry {
-        position: Position::Line(line.number),
+    let entry = DecodedEntry {
+        position: InputPosition::Line(line.number),
         sent_by: line.sent_by,
         comment: line.comment,
         decoded,
-        joined: &[],
+        reassembled: &[],
     };
     if args.json {
-        json::add(json, &entry, args.explain, |_| true);
+        json::add_entry(json, &entry, args.explain, |_| true);
         json.write(out)?;
     } else {
-        human::write(out, &entry, args.explain)?;
+        human::write_entry(out, &entry, args.explain)?;
     }
     Ok(!matches!(entry.decoded, Decoded::BadHex(_) | Decoded::Malformed(_)))
 }
@@ -281,7 +285,7 @@ fn decode<'a, 'b: 'a>(
     messages.read(bytes, sent_by).into()
 }
 
-fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
+fn open_input(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if is_stdin(path) {
         return Ok(Box::new(io::stdin().lock()));
     }
@@ -291,7 +295,7 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
 }
 
 /// Returns how an input is called in messages.
-fn name(path: &Path) -> String {
+fn input_name(path: &Path) -> String {
     if is_stdin(path) { "standard input".into() } else { path.display().to_string() }
 }
 
@@ -300,6 +304,6 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 /// GameSpy text as characters: one byte is one character, as stock names are written.
-fn latin1(bytes: &[u8]) -> String {
+fn latin1_to_string(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }

@@ -4,33 +4,33 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::bail;
-use bcnet_session::client::{Event, Milestone, State};
+use bcnet_session::client::{ClientState, Event, Milestone};
 use bcnet_transport::Time;
 use serde_json::json;
 
-use super::Guest;
+use super::TerminalClient;
 use super::input::Input;
 use super::show::millis;
-use crate::Verdict;
-use crate::number::counted;
+use crate::CommandStatus;
+use crate::number_format::pluralize;
 
 /// A step that worked.
-struct Step {
+struct CompletedStep {
     name: &'static str,
-    took: Duration,
-    remark: String,
+    duration: Duration,
+    detail: String,
 }
 
-impl Guest<'_> {
+impl TerminalClient<'_> {
     /// Joins, tells how long each step took, and leaves.
-    pub(super) fn check(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
-        let start = self.wire.clock.now();
+    pub(super) fn check(&mut self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+        let start = self.driver.clock.now();
         let mut steps = Vec::new();
-        let failure = self.walk_in_and_out(start, &mut steps, out)?;
-        let all = self.wire.clock.now().since(start);
+        let failure = self.join_and_leave(start, &mut steps, out)?;
+        let all = self.driver.clock.now().since(start);
         if self.args.json {
             let list: Vec<_> =
-                steps.iter().map(|step| json!({"step": step.name, "ms": millis(step.took)})).collect();
+                steps.iter().map(|step| json!({"step": step.name, "ms": millis(step.duration)})).collect();
             let (failed, error) = failure.clone().unzip();
             let value = json!({
                 "address": self.server.to_string(), "ok": failure.is_none(), "ms": millis(all),
@@ -41,73 +41,81 @@ impl Guest<'_> {
             writeln!(out, "{}: players can join, in {:.0} ms", self.server, millis(all))?;
         }
         out.flush()?;
-        let Some((step, why)) = failure else { return Ok(Verdict::Clean) };
+        let Some((step, why)) = failure else { return Ok(CommandStatus::Clean) };
         eprintln!("bcnet: {}: {step}: {why}", self.server);
-        Ok(Verdict::Findings)
+        Ok(CommandStatus::Findings)
     }
 
     /// Joins and leaves without a word. Returns how long that took, or the step that failed and why.
     pub(super) fn try_join(&mut self) -> anyhow::Result<Duration> {
-        let start = self.wire.clock.now();
-        match self.walk_in_and_out(start, &mut Vec::new(), &mut io::sink())? {
-            None => Ok(self.wire.clock.now().since(start)),
+        let start = self.driver.clock.now();
+        match self.join_and_leave(start, &mut Vec::new(), &mut io::sink())? {
+            None => Ok(self.driver.clock.now().since(start)),
             Some((step, why)) => bail!("{step}: {why}"),
         }
     }
 
     /// Goes into the game and leaves it. Returns the step that failed, and why.
-    fn walk_in_and_out(
+    fn join_and_leave(
         &mut self,
         start: Time,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<CompletedStep>,
         out: &mut impl Write,
     ) -> anyhow::Result<Option<(&'static str, String)>> {
-        let failure = self.walk(start, steps, out)?;
+        let failure = self.join_step_by_step(start, steps, out)?;
         if failure.is_some() {
             return Ok(failure);
         }
-        let before = self.wire.clock.now();
+        let before = self.driver.clock.now();
         let failure = self.leave()?.map(|(_, why)| ("leave", why));
         if failure.is_none() {
-            let took = self.wire.clock.now().since(before);
-            self.done(Step { name: "leave", took, remark: String::new() }, steps, out)?;
+            let duration = self.driver.clock.now().since(before);
+            self.report_step(CompletedStep { name: "leave", duration, detail: String::new() }, steps, out)?;
         }
         Ok(failure)
     }
 
     /// Goes into the game step by step. Returns the step that failed, and why.
-    fn walk(
+    fn join_step_by_step(
         &mut self,
         start: Time,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<CompletedStep>,
         out: &mut impl Write,
     ) -> anyhow::Result<Option<(&'static str, String)>> {
-        let (mut before, mut progress) = (start, Progress::default());
+        let (mut before, mut progress) = (start, JoinProgress::default());
         loop {
             while let Some((event, at)) = self.next_event()? {
-                if let Event::Gone { step, end } = event {
-                    self.wire.finish()?;
-                    return Ok(Some((step_name(self.failure.step(step)), self.why(step, end))));
+                if let Event::Gone { state: step, reason: end } = event {
+                    self.driver.flush()?;
+                    return Ok(Some((
+                        step_name(self.diagnosis.visible_step(step)),
+                        self.failure_reason(step, end),
+                    )));
                 }
-                let players = self.wire.client.players().count();
-                let Some((name, remark)) = progress.step(&event, players) else { continue };
-                self.done(Step { name, took: at.since(before), remark }, steps, out)?;
+                let players = self.driver.client.players().count();
+                let Some((name, detail)) = progress.completed_step(&event, players) else { continue };
+                self.report_step(CompletedStep { name, duration: at.since(before), detail }, steps, out)?;
                 before = at;
             }
-            if self.wire.client.has_entered() {
+            if self.driver.client.has_entered() {
                 return Ok(None);
             }
-            if let Some(Input::Interrupt) = self.wire.wait()? {
-                let step = step_name(self.failure.step(self.wire.client.state()));
-                self.wire.leave()?;
+            if let Some(Input::Interrupt) = self.driver.wait()? {
+                let step = step_name(self.diagnosis.visible_step(self.driver.client.state()));
+                self.driver.leave()?;
                 return Ok(Some((step, "interrupted".into())));
             }
         }
     }
 
-    fn done(&self, step: Step, steps: &mut Vec<Step>, out: &mut impl Write) -> anyhow::Result<()> {
+    fn report_step(
+        &self,
+        step: CompletedStep,
+        steps: &mut Vec<CompletedStep>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
         if !self.args.json {
-            let line = format!("{:<8} {:>8.1} ms  {}", step.name, millis(step.took), step.remark);
+            let line = format!("{:<8} {:>8.1} ms  {}", step.name, millis(step.duration), step.detail);
             writeln!(out, "{}", line.trim_end())?;
             out.flush()?;
         }
@@ -118,33 +126,33 @@ impl Guest<'_> {
 
 /// What was heard so far and is told with a later step.
 #[derive(Debug, Default)]
-struct Progress {
-    checks: u32,
+struct JoinProgress {
+    file_checks: u32,
     /// What is played, and in which slot.
-    game: String,
+    game_description: String,
 }
 
-impl Progress {
+impl JoinProgress {
     /// Returns the step that ends with this event, if one does, and what there is to say of it.
-    fn step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
+    fn completed_step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
         match event.milestone()? {
             Milestone::Connected(id) => Some(("connect", id.to_string())),
             Milestone::FileCheck(_) => {
-                self.checks += 1;
+                self.file_checks += 1;
                 None
             }
             Milestone::Settings(settings) => {
-                self.game = format!("{}, slot {}", settings.mission, settings.slot);
-                Some(("files", counted(self.checks, "check")))
+                self.game_description = format!("{}, slot {}", settings.mission, settings.slot);
+                Some(("files", pluralize(self.file_checks, "check")))
             }
-            Milestone::Load => Some(("load", std::mem::take(&mut self.game))),
-            Milestone::Entered => Some(("enter", others(players.saturating_sub(1)))),
+            Milestone::Load => Some(("load", std::mem::take(&mut self.game_description))),
+            Milestone::Entered => Some(("enter", describe_other_players(players.saturating_sub(1)))),
             Milestone::Gone { .. } => None,
         }
     }
 }
 
-fn others(count: usize) -> String {
+fn describe_other_players(count: usize) -> String {
     match count {
         0 => "nobody else there".into(),
         1 => "1 other there".into(),
@@ -153,12 +161,12 @@ fn others(count: usize) -> String {
 }
 
 /// Returns the step that a client in this state is at.
-const fn step_name(state: State) -> &'static str {
+const fn step_name(state: ClientState) -> &'static str {
     match state {
-        State::Connecting => "connect",
-        State::Checking => "files",
-        State::Loading => "load",
-        State::Entering => "enter",
-        State::Lobby | State::InGame | State::Gone => "leave",
+        ClientState::Connecting => "connect",
+        ClientState::Checking => "files",
+        ClientState::Loading => "load",
+        ClientState::Entering => "enter",
+        ClientState::Lobby | ClientState::InGame | ClientState::Gone => "leave",
     }
 }

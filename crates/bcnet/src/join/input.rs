@@ -16,7 +16,7 @@ pub(super) enum Input {
     /// The user has typed a line.
     Line(String),
     /// Nobody will type any more.
-    End,
+    EndOfInput,
     /// The user wants it to end.
     Interrupt,
 }
@@ -27,7 +27,7 @@ pub(super) fn channel() -> (SyncSender<Input>, Receiver<Input>) {
 }
 
 /// Hears the server from now on.
-pub(super) fn receive(socket: UdpSocket, inputs: SyncSender<Input>) -> io::Result<()> {
+pub(super) fn spawn_receiver(socket: UdpSocket, inputs: SyncSender<Input>) -> io::Result<()> {
     let receive = move || {
         let mut buffer = [0; 2048];
         loop {
@@ -49,7 +49,7 @@ pub(super) fn receive(socket: UdpSocket, inputs: SyncSender<Input>) -> io::Resul
 }
 
 /// Reads standard input from now on.
-pub(super) fn read_lines(inputs: SyncSender<Input>) -> io::Result<()> {
+pub(super) fn spawn_line_reader(inputs: SyncSender<Input>) -> io::Result<()> {
     let read = move || {
         let mut input = io::stdin().lock();
         let mut line = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn read_lines(inputs: SyncSender<Input>) -> io::Result<()> {
             // A line that ends in an error is said as far as it came.
             let ended = !matches!(input.read_until(b'\n', &mut line), Ok(1..));
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            let next = if ended { Input::End } else { Input::Line(text) };
+            let next = if ended { Input::EndOfInput } else { Input::Line(text) };
             if inputs.send(next).is_err() || ended {
                 break;
             }
@@ -68,6 +68,6 @@ pub(super) fn read_lines(inputs: SyncSender<Input>) -> io::Result<()> {
 }
 
 /// Hears Ctrl-C and SIGTERM from now on.
-pub(super) fn listen_to_signals(inputs: SyncSender<Input>) -> io::Result<()> {
+pub(super) fn forward_signals(inputs: SyncSender<Input>) -> io::Result<()> {
     signals::listen_to_each(&[Signal::Stop], move |_, _| drop(inputs.send(Input::Interrupt)))
 }

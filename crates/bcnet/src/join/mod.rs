@@ -1,10 +1,10 @@
 //! `bcnet join`: a client for the terminal. It hears everything, chats, and has no ship.
 
 mod check;
-mod failure;
+mod diagnosis;
+mod driver;
 mod input;
 mod show;
-mod wire;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bcnet_session::Manifest;
-use bcnet_session::client::{CommandError, End, Event, MAX_CHAT, Options, State};
-use bcnet_transport::wire::is_shown;
+use bcnet_session::client::{ClientOptions, ClientState, CommandError, DisconnectReason, Event, MAX_CHAT};
+use bcnet_transport::wire::is_printable;
 use bcnet_transport::{SendError, Time};
 
-use crate::config::{HostPort, Value};
+use crate::config::{ConfigValue, HostPort};
 use crate::query;
-use crate::{Verdict, lookup, manifest};
-use failure::Failure;
+use crate::{CommandStatus, lookup, manifest};
+use diagnosis::JoinDiagnosis;
+use driver::{ClientDriver, LeaveResult};
 use input::Input;
-use wire::{Goodbye, Wire};
 
 /// What checks are called in a game unless they are told otherwise. Servers tell their hooks nothing of it.
 pub(crate) const CHECK_NAME: &str = "bcnet";
@@ -42,11 +42,11 @@ Examples:
   bcnet join 127.0.0.1 --json | jq -r \".text // empty\"")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
-    #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
+    #[arg(value_name = "HOST[:PORT]", value_parser = query::parse_host)]
     host: HostPort<22101>,
 
     /// What to be called in the game
-    #[arg(long, default_value = CHECK_NAME, value_parser = name)]
+    #[arg(long, default_value = CHECK_NAME, value_parser = parse_name)]
     name: String,
 
     /// What the server wants to hear before it lets anyone in
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     timeout: Duration,
 
     /// Say this, and leave; what is too long for one line of chat is said in several
-    #[arg(long, value_name = "TEXT", conflicts_with = "check", value_parser = words)]
+    #[arg(long, value_name = "TEXT", conflicts_with = "check", value_parser = parse_chat)]
     say: Option<String>,
 
     /// Join, print how long each step took, and leave: can people join?
@@ -76,12 +76,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn name(text: &str) -> Result<String, String> {
-    let clean = !text.trim().is_empty() && text.chars().all(is_shown);
+fn parse_name(text: &str) -> Result<String, String> {
+    let clean = !text.trim().is_empty() && text.chars().all(is_printable);
     clean.then(|| text.into()).ok_or_else(|| "expected a name, of characters that can be seen".into())
 }
 
-fn words(text: &str) -> Result<String, String> {
+fn parse_chat(text: &str) -> Result<String, String> {
     let has_words = !text.trim().is_empty();
     has_words.then(|| text.into()).ok_or_else(|| "expected something to say".into())
 }
@@ -104,68 +104,76 @@ pub(crate) fn try_join(
         check: true,
         json: true,
     };
-    Guest::new(&args, server)?.try_join()
+    TerminalClient::new(&args, server)?.try_join()
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
-    let mut guest = Guest::new(args, lookup::first(&args.host)?)?;
+    let mut client = TerminalClient::new(args, lookup::first_ipv4_address(&args.host)?)?;
     if !args.check && args.say.is_none() {
-        input::read_lines(guest.wire.inputs())?;
+        input::spawn_line_reader(client.driver.input_sender())?;
     }
     let out = &mut io::stdout().lock();
-    let verdict = if args.check { guest.check(out) } else { guest.visit(out) };
+    let verdict = if args.check { client.check(out) } else { client.run_interactive(out) };
     // Whoever reads no more, say, is no reason to stay in the game.
     if verdict.is_err() {
-        guest.wire.leave()?;
+        client.driver.leave()?;
     }
     verdict
 }
 
 /// A player at a server.
-struct Guest<'a> {
-    wire: Wire,
+struct TerminalClient<'a> {
+    driver: ClientDriver,
     args: &'a Args,
     server: SocketAddrV4,
     files: Manifest,
     /// What is known about why it might not get in.
-    failure: Failure,
+    diagnosis: JoinDiagnosis,
     /// What was typed and not said yet; `None` is the end of the input.
-    lines: VecDeque<Option<String>>,
+    pending_lines: VecDeque<Option<String>>,
 }
 
-impl<'a> Guest<'a> {
+impl<'a> TerminalClient<'a> {
     fn new(args: &'a Args, server: SocketAddrV4) -> anyhow::Result<Self> {
-        let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::stand_in()), manifest::read)?;
-        let options = Options { name: args.name.clone(), handshake_timeout: Some(args.timeout) };
-        let wire = Wire::connect(server, &args.password, options)?;
-        Ok(Self { wire, args, server, files, failure: Failure::default(), lines: VecDeque::new() })
+        let files = args.manifest.as_deref().map_or_else(|| Ok(Manifest::placeholder()), manifest::read)?;
+        let options = ClientOptions { name: args.name.clone(), handshake_timeout: Some(args.timeout) };
+        let driver = ClientDriver::connect(server, &args.password, options)?;
+        Ok(Self {
+            driver,
+            args,
+            server,
+            files,
+            diagnosis: JoinDiagnosis::default(),
+            pending_lines: VecDeque::new(),
+        })
     }
 }
 
-impl Guest<'_> {
+impl TerminalClient<'_> {
     /// Joins, tells what happens and says what it is told to, until it leaves or is over.
-    fn visit(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
+    fn run_interactive(&mut self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         if let Some(text) = &self.args.say {
-            self.lines.extend(chat_lines(text).map(Some).chain([None]));
+            self.pending_lines.extend(split_chat(text).map(Some).chain([None]));
         }
         loop {
             while let Some((event, at)) = self.next_event()? {
-                if let Event::Gone { step, end } = event {
-                    self.wire.finish()?;
-                    return self.end(step, end, Some(self.why(step, end)), out);
+                if let Event::Gone { state: step, reason: end } = event {
+                    self.driver.flush()?;
+                    return self.finish(step, end, Some(self.failure_reason(step, end)), out);
                 }
-                self.tell(&event, at, out)?;
+                self.print_event(&event, at, out)?;
             }
-            if self.wire.client.has_entered() && self.say_lines()? {
-                let (end, why) = self.leave()?.map_or((End::Left, None), |(end, why)| (end, Some(why)));
-                return self.end(State::Lobby, end, why, out);
+            if self.driver.client.has_entered() && self.send_lines()? {
+                let (end, why) =
+                    self.leave()?.map_or((DisconnectReason::Left, None), |(end, why)| (end, Some(why)));
+                return self.finish(ClientState::Lobby, end, why, out);
             }
-            match self.wire.wait()? {
-                Some(Input::Line(line)) => self.lines.extend(chat_lines(&line).map(Some)),
-                Some(Input::End) => self.lines.push_back(None),
-                Some(Input::Interrupt) => return self.interrupt(out),
-                Some(Input::Unreachable) if self.wire.client.has_entered() && !self.args.json => {
+            match self.driver.wait()? {
+                Some(Input::Line(line)) => self.pending_lines.extend(split_chat(&line).map(Some)),
+                Some(Input::EndOfInput) => self.pending_lines.push_back(None),
+                Some(Input::Interrupt) => return self.leave_on_interrupt(out),
+                Some(Input::Unreachable) if self.driver.client.has_entered() && !self.args.json => {
                     writeln!(out, "* nobody listens at the server's port any more")?;
                     out.flush()?;
                 }
@@ -176,65 +184,72 @@ impl Guest<'_> {
 
     /// Leaves. The goodbye follows all that was said, so the server has all of it if it acknowledges that. Returns what went
     /// wrong, if something did.
-    fn leave(&mut self) -> anyhow::Result<Option<(End, String)>> {
-        let step = self.wire.client.state();
-        Ok(match self.wire.leave()? {
-            Goodbye::Heard => None,
-            Goodbye::Unheard => Some((End::Left, "the server does not acknowledge the goodbye".into())),
-            Goodbye::Overtaken(end) => Some((end, self.why(step, end))),
+    fn leave(&mut self) -> anyhow::Result<Option<(DisconnectReason, String)>> {
+        let step = self.driver.client.state();
+        Ok(match self.driver.leave()? {
+            LeaveResult::Acknowledged => None,
+            LeaveResult::Unacknowledged => {
+                Some((DisconnectReason::Left, "the server does not acknowledge the goodbye".into()))
+            }
+            LeaveResult::EndedByServer(end) => Some((end, self.failure_reason(step, end))),
         })
     }
 
     /// Leaves because the user wants it to.
-    fn interrupt(&mut self, out: &mut impl Write) -> anyhow::Result<Verdict> {
-        let step = self.failure.step(self.wire.client.state());
-        let (end, why) = match self.wire.leave()? {
-            Goodbye::Overtaken(end) => (end, Some(self.why(step, end))),
+    fn leave_on_interrupt(&mut self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+        let step = self.diagnosis.visible_step(self.driver.client.state());
+        let (end, why) = match self.driver.leave()? {
+            LeaveResult::EndedByServer(end) => (end, Some(self.failure_reason(step, end))),
             // Whoever asks twice does not want to wait, and that is no fault of the server's.
-            Goodbye::Heard | Goodbye::Unheard if self.args.say.is_none() && step >= State::Lobby => {
-                (End::Left, None)
+            LeaveResult::Acknowledged | LeaveResult::Unacknowledged
+                if self.args.say.is_none() && step >= ClientState::Lobby =>
+            {
+                (DisconnectReason::Left, None)
             }
-            Goodbye::Heard | Goodbye::Unheard => (End::Left, Some(format!("interrupted, while {step}"))),
+            LeaveResult::Acknowledged | LeaveResult::Unacknowledged => {
+                (DisconnectReason::Left, Some(format!("interrupted, while {step}")))
+            }
         };
-        self.end(step, end, why, out)
+        self.finish(step, end, why, out)
     }
 
     /// Returns the next thing that happened, and when, after what a client has to do about it by itself.
     fn next_event(&mut self) -> anyhow::Result<Option<(Event, Time)>> {
-        let Some((event, at)) = self.wire.poll_event() else { return Ok(None) };
+        let Some((event, at)) = self.driver.poll_event() else { return Ok(None) };
         if let Event::FileCheck(_) = event {
-            self.failure.unanswered = self.wire.client.answer_from(&self.files, at).is_err();
+            self.diagnosis.check_unanswered =
+                self.driver.client.answer_from_manifest(&self.files, at).is_err();
         } else if let Event::Load = event {
-            self.wire.client.enter(at)?;
+            self.driver.client.enter(at)?;
         } else if let Event::Settings(_) = event {
-            self.failure.files_passed = true;
+            self.diagnosis.files_passed = true;
         } else if let Event::FilesDiffer { file } = &event {
-            self.failure.file = Some(file.clone());
-        } else if let Event::Nonsense { what, .. } = event {
-            self.failure.nonsense = Some(what);
+            self.diagnosis.differing_file = Some(file.clone());
+        } else if let Event::Anomaly { kind: what, .. } = event {
+            self.diagnosis.anomaly = Some(what);
         }
         Ok(Some((event, at)))
     }
 
     /// Says what was typed. Returns whether that was all there will be.
-    fn say_lines(&mut self) -> anyhow::Result<bool> {
-        while let Some(line) = self.lines.front() {
+    fn send_lines(&mut self) -> anyhow::Result<bool> {
+        while let Some(line) = self.pending_lines.front() {
             let Some(line) = line else { return Ok(true) };
-            match self.wire.chat(line) {
+            match self.driver.chat(line) {
                 // Its turn comes when the server has heard what waits already.
                 Err(CommandError::Send(SendError::QueueFull { .. })) => return Ok(false),
                 said => said?,
             }
-            self.lines.pop_front();
+            self.pending_lines.pop_front();
         }
         Ok(false)
     }
 
-    fn tell(&self, event: &Event, at: Time, out: &mut impl Write) -> anyhow::Result<()> {
+    fn print_event(&self, event: &Event, at: Time, out: &mut impl Write) -> anyhow::Result<()> {
         let line = if self.args.json {
             show::json(event, at).map(|value| value.to_string())
         } else {
-            show::text(event, &self.wire.client, self.server)
+            show::text(event, &self.driver.client, self.server)
         };
         if let Some(line) = line {
             writeln!(out, "{line}")?;
@@ -244,39 +259,39 @@ impl Guest<'_> {
     }
 
     /// It is over. Says in one line why, if that is not what the user wanted.
-    fn end(
+    fn finish(
         &self,
-        step: State,
-        end: End,
+        step: ClientState,
+        end: DisconnectReason,
         why: Option<String>,
         out: &mut impl Write,
-    ) -> anyhow::Result<Verdict> {
+    ) -> anyhow::Result<CommandStatus> {
         if self.args.json {
-            let gone = Event::Gone { step: self.failure.step(step), end };
-            let mut value = show::json(&gone, self.wire.clock.now()).unwrap_or_default();
+            let gone = Event::Gone { state: self.diagnosis.visible_step(step), reason: end };
+            let mut value = show::json(&gone, self.driver.clock.now()).unwrap_or_default();
             value["error"] = why.clone().into();
             writeln!(out, "{value}")?;
             out.flush()?;
         }
-        let Some(why) = why else { return Ok(Verdict::Clean) };
+        let Some(why) = why else { return Ok(CommandStatus::Clean) };
         eprintln!("bcnet: {}: {why}", self.server);
-        Ok(Verdict::Findings)
+        Ok(CommandStatus::Findings)
     }
 
     /// Returns why it is over, for people.
-    fn why(&self, step: State, end: End) -> String {
-        let given = failure::Given {
+    fn failure_reason(&self, step: ClientState, end: DisconnectReason) -> String {
+        let context = diagnosis::JoinContext {
             timeout: self.args.timeout.to_toml().trim_matches('"').to_owned(),
-            password: !self.args.password.is_empty(),
+            has_password: !self.args.password.is_empty(),
             manifest: self.args.manifest.as_deref(),
-            unreachable: self.wire.is_unreachable(),
+            is_unreachable: self.driver.is_unreachable(),
         };
-        self.failure.why(step, end, &given)
+        self.diagnosis.reason(step, end, &context)
     }
 }
 
 /// Returns a text in lines that fit into the game's chat, broken between words where that is possible.
-fn chat_lines(text: &str) -> impl Iterator<Item = String> {
+fn split_chat(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.trim();
     iter::from_fn(move || {
         let end = rest.char_indices().nth(MAX_CHAT).map_or(rest.len(), |(at, _)| at);
@@ -293,8 +308,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_for_a_line_of_chat_is_said_in_several() {
-        let lines = |text: &str| chat_lines(text).collect::<Vec<_>>();
+    fn long_chat_is_split_into_lines_between_words() {
+        let lines = |text: &str| split_chat(text).collect::<Vec<_>>();
         assert_eq!(lines(" aye, sir "), ["aye, sir"]);
         assert_eq!(lines(" "), [] as [&str; 0]);
         let most = "é".repeat(MAX_CHAT);

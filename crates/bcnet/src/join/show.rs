@@ -8,49 +8,49 @@ use bcnet_session::Score;
 use bcnet_session::client::{Client, Event};
 use bcnet_session::game::MissionInit;
 use bcnet_transport::Time;
-use bcnet_transport::wire::{PeerId, is_shown};
+use bcnet_transport::wire::{PeerId, is_printable};
 use serde_json::{Value, json};
 
 /// Returns a line for people. `None` for what they need not know.
 pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Option<String> {
-    let who = |peer: PeerId| name(client, peer);
+    let name_of = |peer: PeerId| player_name(client, peer);
     let line = match event {
         Event::Settings(settings) => {
             format!("* {server} plays {}; this is slot {}", settings.mission, settings.slot)
         }
-        Event::Mission(mission) => format!("* {}", place(mission)),
-        Event::Entered => format!("* in the game as {} ({})", who(client.id()), client.id()),
-        Event::Joined { peer, .. } => format!("* {} is here", who(*peer)),
-        Event::Left { peer, name } => format!("* {} has left", named(name, *peer)),
+        Event::Mission(mission) => format!("* {}", describe_mission(mission)),
+        Event::Entered => format!("* in the game as {} ({})", name_of(client.id()), client.id()),
+        Event::Joined { peer, .. } => format!("* {} is here", name_of(*peer)),
+        Event::Left { peer, name } => format!("* {} has left", name_or_id(name, *peer)),
         Event::Disconnected { peer, name, reason, listed: true } => {
-            format!("* {} has left ({reason})", named(name, *peer))
+            format!("* {} has left ({reason})", name_or_id(name, *peer))
         }
         Event::Chat { peer, text, team, .. } => {
-            format!("{}<{}> {text}", if *team { "(team) " } else { "" }, who(*peer))
+            format!("{}<{}> {text}", if *team { "(team) " } else { "" }, name_of(*peer))
         }
         Event::Score { score, .. } if *score == Score::default() => return None,
-        Event::Score { peer, score } => format!("* {}: {score}", who(*peer)),
+        Event::Score { peer, score } => format!("* {}: {score}", name_of(*peer)),
         Event::TeamScore { team, score } => {
             format!("* team {team}: {} points, {} kills", score.points, score.kills)
         }
-        Event::Died { victim, killer: None } => format!("* {} has lost a ship", who(*victim)),
+        Event::Died { victim, killer: None } => format!("* {} has lost a ship", name_of(*victim)),
         Event::Died { victim, killer: Some(killer) } => {
-            format!("* {} has destroyed the ship of {}", who(*killer), who(*victim))
+            format!("* {} has destroyed the ship of {}", name_of(*killer), name_of(*victim))
         }
         Event::RoundEnded { reason } => {
-            format!("* the round is over: {}", code(reason.name(), "reason", reason.0))
+            format!("* the round is over: {}", name_or_number(reason.name(), "reason", reason.0))
         }
         Event::RoundStarted => "* the next round begins".into(),
         Event::ShipCreated(ship) => {
             format!(
                 "* {} has a ship: {}",
-                ship.peer.map_or_else(|| format!("slot {}", ship.slot), who),
-                code(ship.species.name(), "species", ship.species.0)
+                ship.peer.map_or_else(|| format!("slot {}", ship.slot), name_of),
+                name_or_number(ship.species.name(), "species", ship.species.0)
             )
         }
-        Event::ShipExploding { peer: Some(peer), .. } => format!("* the ship of {} explodes", who(*peer)),
+        Event::ShipExploding { peer: Some(peer), .. } => format!("* the ship of {} explodes", name_of(*peer)),
         Event::FilesDiffer { file } => format!("* files differ: {file}"),
-        Event::Nonsense { what, count } => {
+        Event::Anomaly { kind: what, count } => {
             format!("* the server says what makes no sense: {what} ({count} so far)")
         }
         Event::Connected { .. }
@@ -64,33 +64,33 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         | Event::Received { .. }
         | Event::Gone { .. } => return None,
     };
-    Some(clean(&line))
+    Some(strip_hidden_characters(&line))
 }
 
-fn place(mission: &MissionInit) -> String {
-    let system = code(mission.system.name(), "system", mission.system.0);
+fn describe_mission(mission: &MissionInit) -> String {
+    let system = name_or_number(mission.system.name(), "system", mission.system.0);
     let time = mission.time_limit.0.map_or_else(String::new, |limit| format!(", {} minutes", limit.minutes));
     let frags = mission.frag_limit.0.map_or_else(String::new, |frags| format!(", {frags} kills"));
     format!("in {system}, {} players at most{time}{frags}", mission.player_limit)
 }
 
 /// Returns what a number stands for, if that is known, else the number.
-fn code(name: Option<&str>, kind: &str, number: impl Display) -> String {
+fn name_or_number(name: Option<&str>, kind: &str, number: impl Display) -> String {
     name.map_or_else(|| format!("{kind} {number}"), Into::into)
 }
 
-fn name(client: &Client, peer: PeerId) -> String {
+fn player_name(client: &Client, peer: PeerId) -> String {
     let known = client.players().find(|(id, _)| *id == peer);
-    named(known.map_or("", |(_, player)| &player.name), peer)
+    name_or_id(known.map_or("", |(_, player)| &player.name), peer)
 }
 
-fn named(name: &str, peer: PeerId) -> String {
+fn name_or_id(name: &str, peer: PeerId) -> String {
     if name.is_empty() { peer.to_string() } else { name.into() }
 }
 
 /// Returns a text without what moves a terminal's cursor or turns its writing around.
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| is_shown(*c)).collect()
+fn strip_hidden_characters(text: &str) -> String {
+    text.chars().filter(|c| is_printable(*c)).collect()
 }
 
 /// Returns one JSON object. `None` for game messages that nobody has looked into.
@@ -136,8 +136,8 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
         Event::ShipExploding { object, peer } | Event::ObjectDestroyed { object, peer } => {
             json!({"object": object.0, "peer": peer.map(|peer| peer.0)})
         }
-        Event::Nonsense { what, count } => json!({"what": what.to_string(), "count": count}),
-        Event::Gone { step, end } => json!({"step": step.name(), "reason": end.to_string()}),
+        Event::Anomaly { kind: what, count } => json!({"what": what.to_string(), "count": count}),
+        Event::Gone { state: step, reason: end } => json!({"step": step.name(), "reason": end.to_string()}),
         Event::Received { .. } => return None,
     };
     let fields = value.as_object_mut()?;

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use anyhow::{Context, anyhow, ensure};
 use bcnet_lab::scenario::{Change, Comparison, Variant};
-use bcnet_lab::{Options, Outcome, Scenario};
+use bcnet_lab::{RunOptions, RunSummary, Scenario};
 use serde_json::{Value as Json, json};
 
-use super::library::{self, Source};
-use super::number::number;
-use super::output::Output;
-use super::patience::{self, Workload};
-use super::{SEEDS, compare_page, work};
-use crate::Verdict;
-use crate::number::counted;
+use super::library::{self, ScenarioSource};
+use super::number_format::format_number;
+use super::output::OutputArgs;
+use super::run_time_limit::{self, RunBatch};
+use super::{SEEDS, compare_page, parallel};
+use crate::CommandStatus;
+use crate::number_format::pluralize;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -45,7 +45,7 @@ pub(super) struct Args {
     seed: Option<u64>,
 
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 
     /// Run it even if it takes minutes
     #[arg(long)]
@@ -53,15 +53,15 @@ pub(super) struct Args {
 }
 
 /// What is compared.
-pub(super) struct Plan {
+pub(super) struct ComparisonPlan {
     pub(super) title: String,
     pub(super) about: String,
-    scenarios: Vec<Source>,
+    scenarios: Vec<ScenarioSource>,
     pub(super) variants: Vec<Variant>,
 }
 
 /// What came out for one scenario.
-pub(super) struct Sheet {
+pub(super) struct ComparisonTable {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) seeds: usize,
@@ -86,12 +86,12 @@ pub(super) struct VariantMetrics {
 }
 
 impl VariantMetrics {
-    fn of(runs: &[Outcome]) -> Self {
+    fn from_runs(runs: &[RunSummary]) -> Self {
         let count = runs.len().max(1) as f64;
-        let totals: Vec<_> = runs.iter().map(Outcome::total).collect();
+        let totals: Vec<_> = runs.iter().map(RunSummary::total_counters).collect();
         let mean =
-            |figure: &dyn Fn(&bcnet_lab::Totals) -> f64| totals.iter().map(figure).sum::<f64>() / count;
-        let delay = |share| Outcome::pooled_delay(runs, None, share).unwrap_or(0.0);
+            |figure: &dyn Fn(&bcnet_lab::RunCounters) -> f64| totals.iter().map(figure).sum::<f64>() / count;
+        let delay = |share| RunSummary::pooled_delay_quantile(runs, None, share).unwrap_or(0.0);
         Self {
             ack_bytes: mean(&|total| total.ack_bytes as f64),
             ack_bytes_taken: mean(&|total| total.ack_bytes_taken as f64),
@@ -125,7 +125,7 @@ impl VariantMetrics {
 
     /// Returns the four figures that tell the faults: what ACKs cost, what waits for a repeat, what ACKs displace, and how
     /// long an ACK stays.
-    fn faults(&self) -> [f64; 4] {
+    fn fault_metrics(&self) -> [f64; 4] {
         [self.ack_bytes_taken, self.p99, self.crowded, self.longest_ack]
     }
 
@@ -135,46 +135,47 @@ impl VariantMetrics {
     }
 }
 
-pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
-    let plan = plan(args)?;
-    let sheets = plan.sheets(args)?;
-    let left = left(&sheets);
-    args.output.write(
+pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+    let plan = build_plan(args)?;
+    let sheets = plan.run_variants(args)?;
+    let left = remaining_faults(&sheets);
+    args.output.write_results(
         out,
         || compare_page::html(&plan, &sheets, &left),
-        || summary(&plan, &sheets, &left),
-        |out| tables(out, &plan, &sheets, &left),
+        || summary_json(&plan, &sheets, &left),
+        |out| write_tables(out, &plan, &sheets, &left),
     )?;
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
-fn plan(args: &Args) -> anyhow::Result<Plan> {
+fn build_plan(args: &Args) -> anyhow::Result<ComparisonPlan> {
     ensure!((1..=1000).contains(&args.seeds), "--seeds {}: 1 to 1000 are possible", args.seeds);
-    if let Some(comparison) = library::comparison(&args.name)? {
+    if let Some(comparison) = library::load_comparison(&args.name)? {
         ensure!(
             args.vary.is_empty(),
             "{}: a comparison has its own variants; --vary is for a scenario",
             args.name
         );
         let Comparison { title, about, scenarios, variants } = comparison;
-        let scenarios = scenarios.iter().map(|name| library::source(name)).collect::<anyhow::Result<_>>()?;
-        return Ok(Plan { title, about, scenarios, variants });
+        let scenarios =
+            scenarios.iter().map(|name| library::load_source(name)).collect::<anyhow::Result<_>>()?;
+        return Ok(ComparisonPlan { title, about, scenarios, variants });
     }
-    let source = library::source(&args.name)?;
+    let source = library::load_source(&args.name)?;
     ensure!(!args.vary.is_empty(), "{}: say what to vary, such as --vary gate=traffic,always", args.name);
     let mut variants = vec![Variant { name: String::new(), changes: Vec::new() }];
     for text in &args.vary {
-        let values = values(text)?;
+        let values = parse_values(text)?;
         ensure!(variants.len() * values.len() <= MAX_VARIANTS, "--vary: more than {MAX_VARIANTS} variants");
-        let grid = variants.iter().flat_map(|variant| values.iter().map(|value| with(variant, value)));
+        let grid = variants.iter().flat_map(|variant| values.iter().map(|value| with_change(variant, value)));
         variants = grid.collect();
     }
     let title = source.scenario(&[])?.title;
-    Ok(Plan { title, about: String::new(), scenarios: vec![source], variants })
+    Ok(ComparisonPlan { title, about: String::new(), scenarios: vec![source], variants })
 }
 
 /// Returns a variant with one more key changed.
-fn with(variant: &Variant, (key, value): &(String, String)) -> Variant {
+fn with_change(variant: &Variant, (key, value): &(String, String)) -> Variant {
     let comma = if variant.name.is_empty() { "" } else { ", " };
     let mut changes = variant.changes.clone();
     changes.push(Change::new(key, value));
@@ -182,7 +183,7 @@ fn with(variant: &Variant, (key, value): &(String, String)) -> Variant {
 }
 
 /// Returns the key with each of its values.
-fn values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
+fn parse_values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let (key, values) = text.split_once('=').with_context(|| format!("--vary {text}: KEY=A,B is wanted"))?;
     let values: Vec<_> =
         values.split(',').map(|value| (key.trim().to_owned(), value.trim().to_owned())).collect();
@@ -194,51 +195,59 @@ fn values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 /// A variant of a scenario that is ready to run.
-struct Prepared {
+struct PreparedVariant {
     scenario: Scenario,
     first_seed: u64,
     seeds: u32,
 }
 
-impl Plan {
-    fn sheets(&self, args: &Args) -> anyhow::Result<Vec<Sheet>> {
+impl ComparisonPlan {
+    fn run_variants(&self, args: &Args) -> anyhow::Result<Vec<ComparisonTable>> {
         // All are tried before the first is run.
         let prepared = self.prepare(args)?;
         let of_source = || prepared.chunks(self.variants.len().max(1));
         if !args.yes {
-            let workload = |variants: &[Prepared]| {
-                Workload::of(variants.iter().map(|variant| (&variant.scenario, variant.seeds)))
+            let workload = |variants: &[PreparedVariant]| {
+                RunBatch::from_variants(variants.iter().map(|variant| (&variant.scenario, variant.seeds)))
             };
-            patience::check(&of_source().filter_map(workload).collect::<Vec<_>>())?;
+            run_time_limit::check_run_time(&of_source().filter_map(workload).collect::<Vec<_>>())?;
         }
         let runs = |variant: usize| (0..u64::from(prepared[variant].seeds)).map(move |next| (variant, next));
         let jobs: Vec<(usize, u64)> = (0..prepared.len()).flat_map(runs).collect();
         let run = |(variant, next): &(usize, u64)| {
-            let Prepared { scenario, first_seed, .. } = &prepared[*variant];
-            let options = Options { seed: Some(first_seed.wrapping_add(*next)), ..Options::default() };
-            lean(bcnet_lab::run(scenario, &options))
+            let PreparedVariant { scenario, first_seed, .. } = &prepared[*variant];
+            let options = RunOptions { seed: Some(first_seed.wrapping_add(*next)), ..RunOptions::default() };
+            without_samples(bcnet_lab::run(scenario, &options))
         };
-        let mut outcomes = work::all(&jobs, run).into_iter();
-        let sheet = |(source, variants): (&Source, &[Prepared])| {
-            let row = |variant: &Prepared| {
+        let mut outcomes = parallel::run_all(&jobs, run).into_iter();
+        let sheet = |(source, variants): (&ScenarioSource, &[PreparedVariant])| {
+            let row = |variant: &PreparedVariant| {
                 let seeds = variant.seeds as usize;
-                VariantMetrics::of(&outcomes.by_ref().take(seeds).collect::<Vec<_>>())
+                VariantMetrics::from_runs(&outcomes.by_ref().take(seeds).collect::<Vec<_>>())
             };
             let (first, rows) = (&variants[0], variants.iter().map(row).collect());
             let (title, seeds) = (first.scenario.title.clone(), first.seeds as usize);
-            Sheet { name: source.name.clone(), title, seeds, rows }
+            ComparisonTable { name: source.name.clone(), title, seeds, rows }
         };
         Ok(self.scenarios.iter().zip(of_source()).map(sheet).collect())
     }
 
     /// Returns every variant of every scenario, all of one scenario together.
-    fn prepare(&self, args: &Args) -> anyhow::Result<Vec<Prepared>> {
+    fn prepare(&self, args: &Args) -> anyhow::Result<Vec<PreparedVariant>> {
         let mut prepared = Vec::new();
         for source in &self.scenarios {
             for Variant { name, changes } in &self.variants {
                 let scenario = source.scenario(changes).map_err(|error| anyhow!("--vary {name}: {error}"))?;
-                let seeds = if scenario.has_chance() || scenario.has_traffic() { args.seeds } else { 1 };
-                prepared.push(Prepared { first_seed: args.seed.unwrap_or(scenario.seed), scenario, seeds });
+                let seeds = if scenario.has_random_links() || scenario.has_traffic_patterns() {
+                    args.seeds
+                } else {
+                    1
+                };
+                prepared.push(PreparedVariant {
+                    first_seed: args.seed.unwrap_or(scenario.seed),
+                    scenario,
+                    seeds,
+                });
             }
         }
         Ok(prepared)
@@ -246,18 +255,18 @@ impl Plan {
 }
 
 /// Returns an outcome without what no figure here needs.
-pub(super) fn lean(mut outcome: Outcome) -> Outcome {
+pub(super) fn without_samples(mut outcome: RunSummary) -> RunSummary {
     (outcome.samples, outcome.dumps) = (Vec::new(), Vec::new());
     outcome
 }
 
 /// Returns for each variant how much of the first one's faults is left, on average over all scenarios in which it has them.
-fn left(sheets: &[Sheet]) -> Vec<Option<f64>> {
+fn remaining_faults(sheets: &[ComparisonTable]) -> Vec<Option<f64>> {
     let variants = sheets.first().map_or(0, |sheet| sheet.rows.len());
     let of = |variant: usize| {
         let shares = sheets.iter().flat_map(|sheet| {
             let (first, this) = (&sheet.rows[0], &sheet.rows[variant]);
-            let pairs = first.faults().into_iter().zip(this.faults()).zip(first.has_faults());
+            let pairs = first.fault_metrics().into_iter().zip(this.fault_metrics()).zip(first.has_faults());
             pairs.filter(|(_, fault)| *fault).map(|((before, after), _)| after / before)
         });
         let shares: Vec<f64> = shares.collect();
@@ -266,17 +275,24 @@ fn left(sheets: &[Sheet]) -> Vec<Option<f64>> {
     (0..variants).map(of).collect()
 }
 
-fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> io::Result<()> {
+fn write_tables(
+    out: &mut impl Write,
+    plan: &ComparisonPlan,
+    sheets: &[ComparisonTable],
+    left: &[Option<f64>],
+) -> io::Result<()> {
     let width = plan.variants.iter().map(|variant| variant.name.chars().count()).max().unwrap_or(0);
-    for Sheet { name, title, seeds, rows } in sheets {
-        writeln!(out, "{name}: {title} ({})", counted(*seeds, "seed"))?;
+    for ComparisonTable { name, title, seeds, rows } in sheets {
+        writeln!(out, "{name}: {title} ({})", pluralize(*seeds, "seed"))?;
         write!(out, "  {:width$}", "")?;
         let titles = rows.first().map(VariantMetrics::columns).into_iter().flatten();
         titles.map(|(title, _)| title).try_for_each(|title| write!(out, " {title:>9}"))?;
         writeln!(out)?;
         for (variant, row) in plan.variants.iter().zip(rows) {
             write!(out, "  {:width$}", variant.name)?;
-            row.columns().into_iter().try_for_each(|(_, value)| write!(out, " {:>9}", number(value)))?;
+            row.columns()
+                .into_iter()
+                .try_for_each(|(_, value)| write!(out, " {:>9}", format_number(value)))?;
             writeln!(out)?;
         }
         writeln!(out)?;
@@ -292,8 +308,8 @@ fn tables(out: &mut impl Write, plan: &Plan, sheets: &[Sheet], left: &[Option<f6
     Ok(())
 }
 
-fn summary(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Json {
-    let sheet = |sheet: &Sheet| {
+fn summary_json(plan: &ComparisonPlan, sheets: &[ComparisonTable], left: &[Option<f64>]) -> Json {
+    let sheet = |sheet: &ComparisonTable| {
         let rows = plan.variants.iter().zip(&sheet.rows).map(|(variant, row)| {
             let figures =
                 row.columns().into_iter().map(|(title, value)| (title.replace(' ', "_"), json!(value)));

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::compare::{Plan, Sheet, VariantMetrics};
-use super::number::number;
-use super::page::{self, escape};
-use super::plot::{self, Axes, Series};
+use super::compare::{ComparisonPlan, ComparisonTable, VariantMetrics};
+use super::number_format::format_number;
+use super::page::{self, escape_html};
+use super::plot::{self, AxisLabels, PlotSeries};
 
-pub(super) fn html(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> String {
-    let mut page = page::head(&plan.title);
-    let _ = write!(page, "<p class=\"lead\">{}</p>", escape(&plan.about));
-    let names: Vec<String> = plan.variants.iter().map(|variant| escape(&variant.name)).collect();
+pub(super) fn html(plan: &ComparisonPlan, sheets: &[ComparisonTable], left: &[Option<f64>]) -> String {
+    let mut page = page::page_head(&plan.title);
+    let _ = write!(page, "<p class=\"lead\">{}</p>", escape_html(&plan.about));
+    let names: Vec<String> = plan.variants.iter().map(|variant| escape_html(&variant.name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let shares = left.iter().map(|left| (0.0, 100.0 * left.unwrap_or(0.0))).collect();
     page += &page::section(
@@ -25,12 +25,12 @@ pub(super) fn html(plan: &Plan, sheets: &[Sheet], left: &[Option<f64>]) -> Strin
         "",
     );
     for sheet in sheets {
-        page += &chapter(sheet, &names);
+        page += &scenario_section(sheet, &names);
     }
-    page + page::TAIL
+    page + page::PAGE_END
 }
 
-fn chapter(sheet: &Sheet, names: &[&str]) -> String {
+fn scenario_section(sheet: &ComparisonTable, names: &[&str]) -> String {
     let points =
         |figure: fn(&VariantMetrics) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
     let plots = [
@@ -40,15 +40,20 @@ fn chapter(sheet: &Sheet, names: &[&str]) -> String {
         bars("seconds that the oldest ACK was in an outbox", names, points(|row| row.longest_ack), "head"),
     ];
     let seeds = if sheet.seeds == 1 { String::new() } else { format!(" {} seeds together.", sheet.seeds) };
-    let text = format!("<code>{}</code>.{seeds}", escape(&sheet.name));
-    page::section(&escape(&sheet.title), &text, &(plots.concat() + &table(sheet, names)), "")
+    let text = format!("<code>{}</code>.{seeds}", escape_html(&sheet.name));
+    page::section(&escape_html(&sheet.title), &text, &(plots.concat() + &table(sheet, names)), "")
 }
 
 fn bars(axis: &str, names: &[&str], points: Vec<(f64, f64)>, class: &str) -> String {
-    plot::stacks(&Axes { x: axis, y: "" }, names, &[Series { name: axis, class, points }], None)
+    plot::stacked_bars(
+        &AxisLabels { x: axis, y: "" },
+        names,
+        &[PlotSeries { name: axis, class, points }],
+        None,
+    )
 }
 
-fn table(sheet: &Sheet, names: &[&str]) -> String {
+fn table(sheet: &ComparisonTable, names: &[&str]) -> String {
     let mut html = String::from("<div class=\"scroll wide\"><table><thead><tr><th>variant</th>");
     let titles = sheet.rows.first().map(VariantMetrics::columns).into_iter().flatten();
     for (title, _) in titles {
@@ -58,7 +63,7 @@ fn table(sheet: &Sheet, names: &[&str]) -> String {
     for (name, row) in names.iter().zip(&sheet.rows) {
         let _ = write!(html, "<tr><td>{name}</td>");
         for (_, value) in row.columns() {
-            let _ = write!(html, "<td class=\"n\">{}</td>", number(value));
+            let _ = write!(html, "<td class=\"n\">{}</td>", format_number(value));
         }
         html += "</tr>";
     }

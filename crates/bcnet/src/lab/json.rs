@@ -2,28 +2,28 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::stock::Handling;
-use bcnet_lab::{CheckedExpectation, DumpRecord, Outcome, Totals};
+use bcnet_lab::stock::SendFlags;
+use bcnet_lab::{CheckedExpectation, DumpRecord, RunCounters, RunSummary};
 use bcnet_transport::wire::{Channel, MessageId};
 use serde_json::{Value as Json, json};
 
-use super::library::Entry;
+use super::library::NamedScenario;
 
-pub(super) fn write(
+pub(super) fn write_run(
     out: &mut impl Write,
-    entry: &Entry,
-    outcome: &Outcome,
+    entry: &NamedScenario,
+    outcome: &RunSummary,
     missed: &[CheckedExpectation],
     all: bool,
 ) -> io::Result<()> {
-    for (node, handled) in &outcome.trace {
+    for (node, handled) in &outcome.ack_trace {
         let line = json!({
             "t": seconds(handled.at.as_micros()),
             "node": outcome.nodes[*node].name,
             "peer": handled.peer.0,
-            "handled": message_id(&handled.id),
+            "handled": message_id_json(&handled.id),
             "retx": handled.waiting.len(),
-            "waiting": handled.waiting.iter().map(message_id).collect::<Vec<_>>(),
+            "waiting": handled.waiting.iter().map(message_id_json).collect::<Vec<_>>(),
             "useful": handled.useful,
         });
         writeln!(out, "{line}")?;
@@ -31,36 +31,36 @@ pub(super) fn write(
     for taken in &outcome.dumps {
         write_dump(out, outcome, taken)?;
     }
-    let mut object = run(entry, outcome, missed);
+    let mut object = run_json(entry, outcome, missed);
     if all {
-        let checked = outcome.expectations(&entry.scenario);
-        object["checked"] = checked.iter().map(expectation).collect();
+        let checked = outcome.check_expectations(&entry.scenario);
+        object["checked"] = checked.iter().map(expectation_json).collect();
     }
     writeln!(out, "{object}")
 }
 
-pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &DumpRecord) -> io::Result<()> {
+pub(super) fn write_dump(out: &mut impl Write, outcome: &RunSummary, taken: &DumpRecord) -> io::Result<()> {
     let retx = taken.dump.retx.iter().map(|entry| {
         json!({
             "seq": entry.seq,
-            "channel": channel(entry.channel),
+            "channel": channel_name(entry.channel),
             "part": entry.part,
             "retx": entry.retx,
-            "interval": short(f64::from(entry.interval)),
-            "age": short(f64::from(entry.age)),
-            "handling": entry.handling.map(handling),
+            "interval": round_to_4_digits(f64::from(entry.interval)),
+            "age": round_to_4_digits(f64::from(entry.age)),
+            "handling": entry.handling.map(send_flags_json),
         })
     });
     let acks = taken.dump.acks.iter().map(|entry| {
-        json!({"seq": entry.seq, "channel": channel(entry.channel), "part": entry.part, "retx": entry.retx})
+        json!({"seq": entry.seq, "channel": channel_name(entry.channel), "part": entry.part, "retx": entry.retx})
     });
     let first = taken.dump.first.iter().map(|entry| {
         json!({
             "seq": entry.seq,
-            "channel": channel(entry.channel),
+            "channel": channel_name(entry.channel),
             "part": entry.part,
-            "age": short(f64::from(entry.age)),
-            "handling": handling(entry.handling),
+            "age": round_to_4_digits(f64::from(entry.age)),
+            "handling": send_flags_json(entry.handling),
         })
     });
     let line = json!({
@@ -75,9 +75,9 @@ pub(super) fn write_dump(out: &mut impl Write, outcome: &Outcome, taken: &DumpRe
     writeln!(out, "{line}")
 }
 
-pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[CheckedExpectation]) -> Json {
+pub(super) fn run_json(entry: &NamedScenario, outcome: &RunSummary, missed: &[CheckedExpectation]) -> Json {
     let nodes = outcome.nodes.iter().enumerate().map(|(number, node)| {
-        let mut object = totals(&node.totals, outcome, Some(number));
+        let mut object = counters_json(&node.counters, outcome, Some(number));
         object["node"] = json!(node.name);
         object["engine"] = json!(node.engine.map(|engine| engine.name()));
         object["crash"] = json!(node.crash);
@@ -92,13 +92,13 @@ pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[CheckedExpectation
         "fingerprint": format!("{:016x}", outcome.fingerprint),
     });
     if let (Some(object), Json::Object(all)) =
-        (object.as_object_mut(), totals(&outcome.total(), outcome, None))
+        (object.as_object_mut(), counters_json(&outcome.total_counters(), outcome, None))
     {
         object.extend(all);
     }
     object["nodes"] = json!(nodes);
     if let Some(proxy) = &outcome.proxy {
-        let Totals { datagrams, bytes, acks, ack_bytes, ack_bytes_taken, .. } = proxy.totals;
+        let RunCounters { datagrams, bytes, acks, ack_bytes, ack_bytes_taken, .. } = proxy.counters;
         object["proxy"] = json!({
             "name": proxy.name,
             "datagrams": datagrams,
@@ -108,17 +108,17 @@ pub(super) fn run(entry: &Entry, outcome: &Outcome, missed: &[CheckedExpectation
             "ack_bytes_taken": ack_bytes_taken,
         });
     }
-    object["expectations"] = json!(outcome.checked(&entry.scenario));
-    object["missed"] = missed.iter().map(expectation).collect();
+    object["expectations"] = json!(outcome.expectation_count(&entry.scenario));
+    object["missed"] = missed.iter().map(expectation_json).collect();
     object
 }
 
-fn expectation(checked: &CheckedExpectation) -> Json {
-    let CheckedExpectation { line, says, met, measurement, expected, seen } = checked;
+fn expectation_json(checked: &CheckedExpectation) -> Json {
+    let CheckedExpectation { line, meaning: says, met, measurement, expected, seen } = checked;
     json!({"line": line, "says": says, "figure": measurement, "expected": expected, "seen": seen, "met": met})
 }
 
-fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
+fn counters_json(totals: &RunCounters, outcome: &RunSummary, node: Option<usize>) -> Json {
     let queues = &totals.queues;
     json!({
         "datagrams": totals.datagrams,
@@ -132,30 +132,30 @@ fn totals(totals: &Totals, outcome: &Outcome, node: Option<usize>) -> Json {
         "retransmits": totals.retransmits,
         "keepalives": totals.keepalives,
         "comparisons": totals.comparisons,
-        "ack_queue": {"peak": queues.peak_acks, "mean": short(queues.mean_acks())},
-        "retx_queue": {"peak": queues.peak_retx, "mean": short(queues.mean_retx())},
-        "first_queue": {"peak": queues.peak_first, "mean": short(queues.mean_first())},
-        "longest_ack": short(totals.longest_ack.as_secs_f64()),
+        "ack_queue": {"peak": queues.peak_acks, "mean": round_to_4_digits(queues.mean_acks())},
+        "retx_queue": {"peak": queues.peak_retx, "mean": round_to_4_digits(queues.mean_retx())},
+        "first_queue": {"peak": queues.peak_first, "mean": round_to_4_digits(queues.mean_first())},
+        "longest_ack": round_to_4_digits(totals.longest_ack.as_secs_f64()),
         "payloads": totals.payloads,
         "refused": totals.refused,
         "delivered": totals.delivered,
         "missing": totals.missing,
         "garbled": totals.garbled,
         "silent": totals.silent,
-        "delay_ms": {"p50": outcome.delay(node, 0.5), "p99": outcome.delay(node, 0.99), "max": outcome.delay(node, 1.0)},
+        "delay_ms": {"p50": outcome.delay_quantile(node, 0.5), "p99": outcome.delay_quantile(node, 0.99), "max": outcome.delay_quantile(node, 1.0)},
     })
 }
 
-fn message_id(id: &MessageId) -> Json {
-    json!({"seq": id.seq.0, "channel": channel(id.channel), "part": id.part})
+fn message_id_json(id: &MessageId) -> Json {
+    json!({"seq": id.seq.0, "channel": channel_name(id.channel), "part": id.fragment})
 }
 
-fn handling(handling: Handling) -> Json {
-    let Handling { reliable, urgent, aggregate, mode } = handling;
-    json!({"reliable": reliable, "urgent": urgent, "aggregate": aggregate, "mode": mode.number()})
+fn send_flags_json(handling: SendFlags) -> Json {
+    let SendFlags { reliable, urgent, aggregate, mode } = handling;
+    json!({"reliable": reliable, "urgent": urgent, "aggregate": aggregate, "mode": mode.code()})
 }
 
-fn channel(channel: Channel) -> &'static str {
+fn channel_name(channel: Channel) -> &'static str {
     match channel {
         Channel::Control => "control",
         Channel::Game => "game",
@@ -167,6 +167,6 @@ fn seconds(micros: u64) -> f64 {
 }
 
 /// Without digits that nobody needs.
-fn short(value: f64) -> f64 {
+fn round_to_4_digits(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

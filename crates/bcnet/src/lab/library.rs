@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use bcnet_control::did_you_mean;
 use bcnet_lab::Scenario;
-use bcnet_lab::scenario::{BUILT_IN, COMPARISONS, Change, Comparison};
+use bcnet_lab::scenario::{BUILT_IN, BUILT_IN_COMPARISONS, Change, Comparison};
 
 /// A scenario with its name.
-pub(super) struct Entry {
+pub(super) struct NamedScenario {
     /// The name of the file without its ending.
     pub(super) name: String,
     /// Where it was read from, for messages.
@@ -19,43 +19,47 @@ pub(super) struct Entry {
 }
 
 /// The text of a scenario.
-pub(super) struct Source {
+pub(super) struct ScenarioSource {
     pub(super) name: String,
     path: String,
     text: Cow<'static, str>,
 }
 
-impl Source {
+impl ScenarioSource {
     /// Returns the scenario with some keys changed.
     pub(super) fn scenario(&self, changes: &[Change]) -> anyhow::Result<Scenario> {
         let Self { path, text, .. } = self;
         Scenario::parse_changed(text, changes).map_err(|error| match error.line {
-            0 => anyhow!("{path}: {}", error.what),
-            line => anyhow!("{path}:{line}: {}", error.what),
+            0 => anyhow!("{path}: {}", error.message),
+            line => anyhow!("{path}:{line}: {}", error.message),
         })
     }
 }
 
 /// Returns the scenario in a file or, if there is no such file, the built-in one of that name.
-pub(super) fn find(name: &str) -> anyhow::Result<Entry> {
-    let source = source(name)?;
+pub(super) fn load(name: &str) -> anyhow::Result<NamedScenario> {
+    let source = load_source(name)?;
     let scenario = source.scenario(&[])?;
-    Ok(Entry { name: source.name, path: source.path, scenario })
+    Ok(NamedScenario { name: source.name, path: source.path, scenario })
 }
 
 /// Returns the text of the scenario in a file or, if there is no such file, of the built-in one of that name.
-pub(super) fn source(name: &str) -> anyhow::Result<Source> {
+pub(super) fn load_source(name: &str) -> anyhow::Result<ScenarioSource> {
     let path = Path::new(name);
     if path.is_file() {
-        return Ok(Source { name: stem(path), path: name.into(), text: read(path)?.into() });
+        return Ok(ScenarioSource {
+            name: file_stem(path),
+            path: name.into(),
+            text: read_file(path)?.into(),
+        });
     }
     match BUILT_IN.iter().find(|(known, _)| *known == name) {
         Some((known, text)) => {
             let path = format!("scenarios/{known}.toml");
-            Ok(Source { name: (*known).into(), path, text: (*text).into() })
+            Ok(ScenarioSource { name: (*known).into(), path, text: (*text).into() })
         }
         None => {
-            let known = BUILT_IN.iter().chain(COMPARISONS).map(|(known, _)| *known);
+            let known = BUILT_IN.iter().chain(BUILT_IN_COMPARISONS).map(|(known, _)| *known);
             let near = did_you_mean(name, known);
             bail!("{name}: no such file, and no scenario is called that: see `bcnet lab list`{near}")
         }
@@ -63,11 +67,11 @@ pub(super) fn source(name: &str) -> anyhow::Result<Source> {
 }
 
 /// Returns the comparison in a file or the built-in one of that name, if it is one.
-pub(super) fn comparison(name: &str) -> anyhow::Result<Option<Comparison>> {
+pub(super) fn load_comparison(name: &str) -> anyhow::Result<Option<Comparison>> {
     let path = Path::new(name);
-    let text: Cow<'_, str> = match COMPARISONS.iter().find(|(known, _)| *known == name) {
+    let text: Cow<'_, str> = match BUILT_IN_COMPARISONS.iter().find(|(known, _)| *known == name) {
         Some((_, text)) if !path.is_file() => (*text).into(),
-        _ if path.is_file() => read(path)?.into(),
+        _ if path.is_file() => read_file(path)?.into(),
         _ => return Ok(None),
     };
     // A file with variants is meant to be a comparison, with mistakes or without.
@@ -75,12 +79,12 @@ pub(super) fn comparison(name: &str) -> anyhow::Result<Option<Comparison>> {
         return Ok(None);
     }
     let comparison = Comparison::parse(&text);
-    comparison.map(Some).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.what))
+    comparison.map(Some).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.message))
 }
 
 /// Returns all scenarios in ./scenarios or, if there is no such directory, the built-in ones.
-pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
-    let Ok(directory) = fs::read_dir("scenarios") else { return built_in() };
+pub(super) fn load_all() -> anyhow::Result<Vec<NamedScenario>> {
+    let Ok(directory) = fs::read_dir("scenarios") else { return load_built_in() };
     let mut paths = Vec::new();
     for file in directory {
         let path = file.context("scenarios")?.path();
@@ -89,8 +93,11 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
         }
     }
     // By name: "battle" before "battle-day", which the endings of the paths would turn round.
-    paths.sort_by_key(|path| stem(path));
-    paths.iter().map(|path| entry(stem(path), path.display().to_string(), &read(path)?)).collect()
+    paths.sort_by_key(|path| file_stem(path));
+    paths
+        .iter()
+        .map(|path| parse_scenario(file_stem(path), path.display().to_string(), &read_file(path)?))
+        .collect()
 }
 
 /// Returns whether a scenario of the project has this name.
@@ -99,18 +106,20 @@ pub(super) fn is_built_in(name: &str) -> bool {
 }
 
 /// Returns the built-in scenarios.
-fn built_in() -> anyhow::Result<Vec<Entry>> {
-    let parsed =
-        BUILT_IN.iter().map(|(name, text)| entry((*name).into(), format!("scenarios/{name}.toml"), text));
+fn load_built_in() -> anyhow::Result<Vec<NamedScenario>> {
+    let parsed = BUILT_IN
+        .iter()
+        .map(|(name, text)| parse_scenario((*name).into(), format!("scenarios/{name}.toml"), text));
     parsed.collect()
 }
 
-fn entry(name: String, path: String, text: &str) -> anyhow::Result<Entry> {
-    let scenario = Scenario::parse(text).map_err(|error| anyhow!("{path}:{}: {}", error.line, error.what))?;
-    Ok(Entry { name, path, scenario })
+fn parse_scenario(name: String, path: String, text: &str) -> anyhow::Result<NamedScenario> {
+    let scenario =
+        Scenario::parse(text).map_err(|error| anyhow!("{path}:{}: {}", error.line, error.message))?;
+    Ok(NamedScenario { name, path, scenario })
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+fn read_file(path: &Path) -> anyhow::Result<String> {
     let name = || path.display().to_string();
     let size = fs::metadata(path).with_context(name)?.len();
     if size > MAX_BYTES {
@@ -119,7 +128,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(name)
 }
 
-fn stem(path: &Path) -> String {
+fn file_stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 

@@ -4,24 +4,24 @@
 
 mod compare;
 mod compare_page;
-mod growth;
+mod counter_columns;
 mod json;
 mod library;
 mod live;
-mod number;
+mod number_format;
+mod outbox_growth;
 mod output;
 mod page;
-mod patience;
+mod parallel;
 mod plot;
-mod record;
 mod recording;
 mod replay;
-mod report;
 mod run_page;
+mod run_recorder;
+mod run_time_limit;
 mod text;
-mod totals;
 mod tour;
-mod work;
+mod tour_report;
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -29,12 +29,12 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use bcnet_lab::scenario::EngineKind;
-use bcnet_lab::{Options, Outcome};
+use bcnet_lab::{RunOptions, RunSummary};
 use bcnet_transport::Time;
 
-use crate::Verdict;
-use library::Entry;
-use record::{Record, Window};
+use crate::CommandStatus;
+use library::NamedScenario;
+use run_recorder::{RunRecorder, TimeWindow};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -70,7 +70,7 @@ enum Command {
     /// Run variants of a scenario side by side: a table, and a page with plots
     Compare(compare::Args),
     /// Run a session for hours, with the original, each cure and bcnet: does it get dearer?
-    Growth(growth::Args),
+    Growth(outbox_growth::Args),
     /// Host a game on real UDP with the original engine, faults and all, to look at it with other tools
     Host(live::HostArgs),
     /// Join a game on real UDP with the original engine, faults and all
@@ -88,7 +88,7 @@ struct RunArgs {
     files: Vec<String>,
 
     #[command(flatten)]
-    choice: Choice,
+    choice: RunChoice,
 
     /// Print JSON: one object per dump and one per run
     #[arg(long)]
@@ -116,7 +116,7 @@ struct RunArgs {
 
     /// The seconds that the page shows datagram by datagram
     #[arg(long, value_name = "FROM..TO", requires = "report")]
-    window: Option<Window>,
+    window: Option<TimeWindow>,
 }
 
 #[derive(clap::Args)]
@@ -130,7 +130,7 @@ struct DumpArgs {
     at: f64,
 
     #[command(flatten)]
-    choice: Choice,
+    choice: RunChoice,
 
     /// Print JSON, one object per peer
     #[arg(long)]
@@ -139,7 +139,7 @@ struct DumpArgs {
 
 /// What can be chosen for a run.
 #[derive(clap::Args, Clone, Copy)]
-struct Choice {
+struct RunChoice {
     /// The engine of nodes that name none: stock or bcnet
     #[arg(long)]
     engine: Option<EngineKind>,
@@ -149,14 +149,14 @@ struct Choice {
     seed: Option<u64>,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     let mut out = BufWriter::new(io::stdout().lock());
     let verdict = match &args.command {
         Command::Run(args) => run_files(args, &mut out)?,
-        Command::List => list(&mut out)?,
-        Command::Dump(args) => dump(args, &mut out)?,
+        Command::List => list_scenarios(&mut out)?,
+        Command::Dump(args) => dump_queues(args, &mut out)?,
         Command::Compare(args) => compare::run(args, &mut out)?,
-        Command::Growth(args) => growth::run(args, &mut out)?,
+        Command::Growth(args) => outbox_growth::run(args, &mut out)?,
         Command::Host(args) => live::host(args, &mut out)?,
         Command::Join(args) => live::join(args, &mut out)?,
         Command::Replay(args) => replay::run(args, &mut out)?,
@@ -166,22 +166,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
+fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     // All are read before the first is run: a mistake in the last one should not take minutes to show.
-    let entries = args.files.iter().map(|name| library::find(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let entries = args.files.iter().map(|name| library::load(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let kept = args.write.is_some() || args.report.is_some();
     ensure!(!kept || entries.len() == 1, "--write and --report are for one scenario at a time");
-    let mut verdict = Verdict::Clean;
+    let mut verdict = CommandStatus::Clean;
     for entry in &entries {
-        let outcome = timed(entry, args)?;
-        let missed = outcome.missed(&entry.scenario);
+        let outcome = run_timed(entry, args)?;
+        let missed = outcome.missed_expectations(&entry.scenario);
         if !missed.is_empty() {
-            verdict = Verdict::Findings;
+            verdict = CommandStatus::Findings;
         }
         if args.json {
-            json::write(out, entry, &outcome, &missed, args.expectations)?;
+            json::write_run(out, entry, &outcome, &missed, args.expectations)?;
         } else {
-            text::write(out, entry, &outcome, &missed, args.expectations)?;
+            text::write_run(out, entry, &outcome, &missed, args.expectations)?;
         }
     }
     Ok(verdict)
@@ -189,12 +189,12 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
 
 /// Runs a scenario and tells on standard error how much faster than real time that went.
 #[allow(clippy::disallowed_methods, reason = "how long a run takes is for people only")]
-fn timed(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
+fn run_timed(entry: &NamedScenario, args: &RunArgs) -> anyhow::Result<RunSummary> {
     let start = Instant::now();
     let outcome = if args.write.is_some() || args.report.is_some() {
-        recorded(entry, args)?
+        run_recorded(entry, args)?
     } else {
-        perform(entry, args.choice, args.trace, None)
+        run_scenario(entry, args.choice, args.trace, None)
     };
     let (took, virtually) = (start.elapsed().as_secs_f64(), outcome.duration + entry.scenario.settle);
     let factor = virtually.as_secs_f64() / took.max(1e-9);
@@ -203,11 +203,12 @@ fn timed(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Runs a scenario and keeps what was asked for.
-fn recorded(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
-    let mut record = Record::new(&entry.scenario, args.write.as_deref(), args.at.as_deref(), args.window)?;
-    let Choice { engine, seed } = args.choice;
-    let options = Options { engine, seed, trace: args.trace, dump: None };
-    let outcome = bcnet_lab::watch(&entry.scenario, &options, |seen| record.see(seen));
+fn run_recorded(entry: &NamedScenario, args: &RunArgs) -> anyhow::Result<RunSummary> {
+    let mut record =
+        RunRecorder::new(&entry.scenario, args.write.as_deref(), args.at.as_deref(), args.window)?;
+    let RunChoice { engine, seed } = args.choice;
+    let options = RunOptions { engine, seed, trace: args.trace, dump: None };
+    let outcome = bcnet_lab::run_observed(&entry.scenario, &options, |seen| record.on_datagram(seen));
     let hops = record.finish()?;
     if let Some(path) = &args.report {
         output::write_page(path, &run_page::html(entry, &outcome, &hops))?;
@@ -215,29 +216,29 @@ fn recorded(entry: &Entry, args: &RunArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-fn perform(entry: &Entry, choice: Choice, trace: bool, dump: Option<Time>) -> Outcome {
-    let Choice { engine, seed } = choice;
-    bcnet_lab::run(&entry.scenario, &Options { engine, seed, trace, dump })
+fn run_scenario(entry: &NamedScenario, choice: RunChoice, trace: bool, dump: Option<Time>) -> RunSummary {
+    let RunChoice { engine, seed } = choice;
+    bcnet_lab::run(&entry.scenario, &RunOptions { engine, seed, trace, dump })
 }
 
-fn list(out: &mut impl Write) -> anyhow::Result<Verdict> {
-    let entries = library::all()?;
+fn list_scenarios(out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+    let entries = library::load_all()?;
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-    for Entry { name, scenario, .. } in &entries {
+    for NamedScenario { name, scenario, .. } in &entries {
         let verdict = scenario.claim.as_ref().map_or_else(String::new, |claim| claim.verdict.to_string());
         writeln!(out, "{name:width$}  {verdict:7}  {}", scenario.title)?;
     }
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
-fn dump(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
-    let mut entry = library::find(&args.file)?;
+fn dump_queues(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+    let mut entry = library::load(&args.file)?;
     let end = entry.scenario.duration.as_secs_f64();
     ensure!((0.0..=end).contains(&args.at), "--at {}: {} lasts from 0 to {end} seconds", args.at, entry.name);
     let at = Time::from_micros((args.at * 1e6).round() as u64);
     entry.scenario.dumps.clear();
-    let outcome = perform(&entry, args.choice, false, Some(at));
-    let dumps = outcome.dumps.iter().filter(|taken| taken.at == at && taken.asked.is_none());
+    let outcome = run_scenario(&entry, args.choice, false, Some(at));
+    let dumps = outcome.dumps.iter().filter(|taken| taken.at == at && taken.requested_peer.is_none());
     let mut last = None;
     for taken in dumps {
         if args.json {
@@ -249,7 +250,7 @@ fn dump(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<Verdict> {
         }
         writeln!(out, "{}", taken.dump)?;
     }
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
 /// How many seeds are pooled where anything is left to chance: a rare delay differs a lot from one run to the next.

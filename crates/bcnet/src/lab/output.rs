@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde_json::Value as Json;
 
 #[derive(clap::Args)]
-pub(super) struct Output {
+pub(super) struct OutputArgs {
     /// Print one JSON object instead of tables
     #[arg(long)]
     json: bool,
@@ -18,9 +18,9 @@ pub(super) struct Output {
     report: Option<PathBuf>,
 }
 
-impl Output {
+impl OutputArgs {
     /// Writes the page if one is wanted, and prints either the JSON or the tables.
-    pub(super) fn write<W: Write>(
+    pub(super) fn write_results<W: Write>(
         &self,
         out: &mut W,
         page: impl FnOnce() -> String,

@@ -1,8 +1,8 @@
 //! What all pages of the laboratory share: each stands alone, without script, font or picture from elsewhere.
 
 /// Returns the beginning of a page, up to its title.
-pub(super) fn head(title: &str) -> String {
-    let title = escape(title);
+pub(super) fn page_head(title: &str) -> String {
+    let title = escape_html(title);
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -20,12 +20,12 @@ pub(super) fn section(title: &str, text: &str, plot: &str, command: &str) -> Str
 }
 
 /// Returns text that stands for itself in HTML.
-pub(super) fn escape(text: &str) -> String {
+pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The end of a page.
-pub(super) const TAIL: &str = "</main></body></html>\n";
+pub(super) const PAGE_END: &str = "</main></body></html>\n";
 
 const STYLE: &str = r#":root{color-scheme:light dark;--bg:#fcfcfa;--fg:#1c1e21;--dim:#5f6670;--rule:#dcdedf;--card:#f2f3f1;--stock:#c8501c;--stock-light:#e8a888;
 --bcnet:#11795f;--bcnet-light:#86c2b1;--game:#5b7fb5;--head:#a9b4c2;--again:#8e62a8;--acks:#c8501c;--inside:#fff}

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::number::number;
+use super::number_format::format_number;
 
 /// One line of a line chart, or one kind of bar.
-pub(super) struct Series<'a> {
+pub(super) struct PlotSeries<'a> {
     pub(super) name: &'a str,
     /// Its class in the style sheet.
     pub(super) class: &'a str,
@@ -13,47 +13,47 @@ pub(super) struct Series<'a> {
 }
 
 /// What stands at the axes.
-pub(super) struct Axes<'a> {
+pub(super) struct AxisLabels<'a> {
     pub(super) x: &'a str,
     pub(super) y: &'a str,
 }
 
 /// Returns a line for each series.
-pub(super) fn lines(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
-    draw(axes, series, Marks::Lines)
+pub(super) fn lines(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>]) -> String {
+    draw_xy(axes, series, MarkStyle::Lines)
 }
 
 /// Returns a dot for each point.
-pub(super) fn dots(axes: &Axes<'_>, series: &[Series<'_>]) -> String {
-    draw(axes, series, Marks::Dots)
+pub(super) fn dots(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>]) -> String {
+    draw_xy(axes, series, MarkStyle::Dots)
 }
 
-fn draw(axes: &Axes<'_>, series: &[Series<'_>], marks: Marks) -> String {
+fn draw_xy(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>], marks: MarkStyle) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let right = points().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
-    let scale = Scale::new(points().map(|(_, y)| *y).fold(0.0, f64::max));
-    let mut svg = open(axes, extra(series));
-    scale.draw(&mut svg);
+    let scale = YScale::new(points().map(|(_, y)| *y).fold(0.0, f64::max));
+    let mut svg = open_svg(axes, extra_legend_height(series));
+    scale.draw_grid(&mut svg);
     for tick in ticks(right) {
         let x = LEFT + tick / right * PLOT_WIDTH;
         let _ = write!(
             svg,
             r#"<text x="{x:.1}" y="{:.1}" class="tick" text-anchor="middle">{}</text>"#,
             BOTTOM + 18.0,
-            number(tick)
+            format_number(tick)
         );
     }
     // The first on top, because the others are held against it.
     for series in series.iter().rev() {
-        let place = |(x, y): &(f64, f64)| (LEFT + x / right * PLOT_WIDTH, scale.place(*y));
+        let place = |(x, y): &(f64, f64)| (LEFT + x / right * PLOT_WIDTH, scale.y_position(*y));
         let points = series.points.iter().map(place);
         match marks {
-            Marks::Lines => {
+            MarkStyle::Lines => {
                 let path: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
                 let _ =
                     write!(svg, r#"<polyline class="line {}" points="{}"/>"#, series.class, path.join(" "));
             }
-            Marks::Dots => {
+            MarkStyle::Dots => {
                 for (x, y) in points {
                     let _ =
                         write!(svg, r#"<circle class="{}" cx="{x:.1}" cy="{y:.1}" r="1.6"/>"#, series.class);
@@ -67,17 +67,17 @@ fn draw(axes: &Axes<'_>, series: &[Series<'_>], marks: Marks) -> String {
 
 /// What stands for the points of a series.
 #[derive(Clone, Copy)]
-enum Marks {
+enum MarkStyle {
     Lines,
     Dots,
 }
 
 /// Returns a group of bars for each name, a bar for each series in it.
-pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> String {
+pub(super) fn bars(axes: &AxisLabels<'_>, groups: &[&str], series: &[PlotSeries<'_>]) -> String {
     let max = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
-    let scale = Scale::new(max * 1.08);
-    let mut svg = open(axes, extra(series));
-    scale.draw(&mut svg);
+    let scale = YScale::new(max * 1.08);
+    let mut svg = open_svg(axes, extra_legend_height(series));
+    scale.draw_grid(&mut svg);
     let group = PLOT_WIDTH / groups.len().max(1) as f64;
     let count = series.len().max(1) as f64;
     let width = (group * 0.7 / count).min(90.0);
@@ -90,7 +90,7 @@ pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> S
         );
         for (s, series) in series.iter().enumerate() {
             let Some((_, value)) = series.points.get(g) else { continue };
-            let top = scale.place(*value);
+            let top = scale.y_position(*value);
             let x = middle + width * (s as f64 - count / 2.0);
             let _ = write!(
                 svg,
@@ -104,7 +104,7 @@ pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> S
                 r#"<text x="{:.1}" y="{:.1}" class="value" text-anchor="middle">{}</text>"#,
                 x + width / 2.0 - 2.0,
                 top - 5.0,
-                number(*value)
+                format_number(*value)
             );
         }
     }
@@ -113,12 +113,17 @@ pub(super) fn bars(axes: &Axes<'_>, groups: &[&str], series: &[Series<'_>]) -> S
 }
 
 /// Returns one bar across for each name, made of parts one after the other. `max` is the whole width.
-pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: Option<f64>) -> String {
+pub(super) fn stacked_bars(
+    axes: &AxisLabels<'_>,
+    rows: &[&str],
+    parts: &[PlotSeries<'_>],
+    max: Option<f64>,
+) -> String {
     let sum = |row: usize| parts.iter().filter_map(|part| part.points.get(row)).map(|(_, y)| *y).sum::<f64>();
     let right = max.unwrap_or_else(|| (0..rows.len()).map(sum).fold(0.0, f64::max) * 1.1).max(1e-9);
-    let height = TOP + rows.len() as f64 * ROW + 46.0;
+    let height = TOP + rows.len() as f64 * BAR_ROW_HEIGHT + 46.0;
     let mut svg = format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img">"#);
-    let place = |value: f64| NAMES + value / right * (WIDTH - NAMES - 20.0);
+    let place = |value: f64| NAME_WIDTH + value / right * (WIDTH - NAME_WIDTH - 20.0);
     for tick in ticks(right) {
         let (x, end) = (place(tick), height - 40.0);
         let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{end:.1}"/>"#);
@@ -126,16 +131,16 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: 
             svg,
             r#"<text x="{x:.1}" y="{:.1}" class="tick" text-anchor="middle">{}</text>"#,
             end + 16.0,
-            number(tick)
+            format_number(tick)
         );
     }
     for (row, name) in rows.iter().enumerate() {
-        let y = TOP + row as f64 * ROW + 6.0;
+        let y = TOP + row as f64 * BAR_ROW_HEIGHT + 6.0;
         let _ = write!(
             svg,
             r#"<text x="{:.1}" y="{:.1}" class="tick" text-anchor="end">{name}</text>"#,
-            NAMES - 8.0,
-            y + ROW / 2.0 - 2.0
+            NAME_WIDTH - 8.0,
+            y + BAR_ROW_HEIGHT / 2.0 - 2.0
         );
         let mut from = 0.0;
         for part in parts {
@@ -145,9 +150,9 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: 
                 svg,
                 r#"<rect class="{}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{:.1}"/>"#,
                 part.class,
-                ROW - 12.0
+                BAR_ROW_HEIGHT - 12.0
             );
-            let (text, middle) = (number(*value), y + ROW / 2.0 - 2.0);
+            let (text, middle) = (format_number(*value), y + BAR_ROW_HEIGHT / 2.0 - 2.0);
             // Where no other part follows there is room behind a short bar.
             let label = match (width > 10.0 + 7.0 * text.len() as f64, parts.len()) {
                 (true, _) => Some((x + width / 2.0, r#"class="inside" text-anchor="middle""#)),
@@ -163,7 +168,7 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: 
     let _ = write!(
         svg,
         r#"<text x="{:.1}" y="{:.1}" class="axis" text-anchor="middle">{}</text>"#,
-        (NAMES + WIDTH) / 2.0,
+        (NAME_WIDTH + WIDTH) / 2.0,
         height - 6.0,
         axes.x
     );
@@ -172,22 +177,22 @@ pub(super) fn stacks(axes: &Axes<'_>, rows: &[&str], parts: &[Series<'_>], max: 
 }
 
 /// From values to places on the page.
-struct Scale {
+struct YScale {
     max: f64,
 }
 
-impl Scale {
+impl YScale {
     fn new(max: f64) -> Self {
         Self { max: max.max(1e-9) * 1.04 }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    fn y_position(&self, value: f64) -> f64 {
         BOTTOM - value / self.max * (BOTTOM - TOP)
     }
 
-    fn draw(&self, svg: &mut String) {
+    fn draw_grid(&self, svg: &mut String) {
         for tick in ticks(self.max) {
-            let y = self.place(tick);
+            let y = self.y_position(tick);
             let _ = write!(
                 svg,
                 r#"<line class="grid" x1="{LEFT}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/>"#,
@@ -198,7 +203,7 @@ impl Scale {
                 r#"<text x="{:.1}" y="{:.1}" class="tick" text-anchor="end">{}</text>"#,
                 LEFT - 8.0,
                 y + 4.0,
-                number(tick)
+                format_number(tick)
             );
         }
     }
@@ -213,7 +218,7 @@ fn ticks(max: f64) -> Vec<f64> {
     (0..=10).map(|i| f64::from(i) * step).take_while(|tick| *tick <= max * 1.0001).collect()
 }
 
-fn open(axes: &Axes<'_>, above: f64) -> String {
+fn open_svg(axes: &AxisLabels<'_>, above: f64) -> String {
     let mut svg = format!(r#"<svg viewBox="0 {} {WIDTH} {}" role="img">"#, -above, HEIGHT + above);
     let _ = write!(
         svg,
@@ -231,32 +236,32 @@ fn open(axes: &Axes<'_>, above: f64) -> String {
     svg
 }
 
-fn legend(svg: &mut String, series: &[Series<'_>]) {
-    let (mut x, mut y) = (LEFT, TOP - 28.0 - extra(series));
-    for Series { name, class, .. } in series {
-        if x + wide(name) > WIDTH + 44.0 && x > LEFT {
+fn legend(svg: &mut String, series: &[PlotSeries<'_>]) {
+    let (mut x, mut y) = (LEFT, TOP - 28.0 - extra_legend_height(series));
+    for PlotSeries { name, class, .. } in series {
+        if x + legend_entry_width(name) > WIDTH + 44.0 && x > LEFT {
             (x, y) = (LEFT, y + LEGEND_ROW);
         }
         let _ = write!(svg, r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="14" height="14" rx="2"/>"#);
         let _ = write!(svg, r#"<text x="{:.1}" y="{:.1}" class="legend">{name}</text>"#, x + 20.0, y + 12.0);
-        x += wide(name);
+        x += legend_entry_width(name);
     }
 }
 
 /// Returns how high the rows of a legend are but the first.
-fn extra(series: &[Series<'_>]) -> f64 {
+fn extra_legend_height(series: &[PlotSeries<'_>]) -> f64 {
     let (mut x, mut rows) = (LEFT, 0.0);
-    for Series { name, .. } in series {
-        if x + wide(name) > WIDTH + 44.0 && x > LEFT {
+    for PlotSeries { name, .. } in series {
+        if x + legend_entry_width(name) > WIDTH + 44.0 && x > LEFT {
             (x, rows) = (LEFT, rows + 1.0);
         }
-        x += wide(name);
+        x += legend_entry_width(name);
     }
     rows * LEGEND_ROW
 }
 
 /// Returns how wide a name is in a legend, with its mark and the room behind it.
-fn wide(name: &str) -> f64 {
+fn legend_entry_width(name: &str) -> f64 {
     44.0 + 7.2 * name.chars().count() as f64
 }
 
@@ -268,5 +273,5 @@ const PLOT_WIDTH: f64 = 662.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 262.0;
 /// Of a chart with bars across: the room for names, and the height of a bar.
-const NAMES: f64 = 210.0;
-const ROW: f64 = 40.0;
+const NAME_WIDTH: f64 = 210.0;
+const BAR_ROW_HEIGHT: f64 = 40.0;

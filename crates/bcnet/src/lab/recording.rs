@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::ensure;
 use bcnet_lab::GameMessage;
 use bcnet_transport::wire::{Data, Datagram, Delivery, Message, MessageId, PeerId, Seq};
-use bcnet_transport::{Quality, Time};
+use bcnet_transport::{DeliveryMode, Time};
 
-use crate::inspect::each_datagram;
+use crate::inspect::for_each_datagram;
 
 /// What is in a capture, as far as it can be sent anew.
 #[derive(Default)]
@@ -24,22 +24,22 @@ pub(super) struct Recording {
     pub(super) ack_bytes: u64,
     /// Reliable messages and parts that were sent, and those of them that were sent again.
     pub(super) reliable: u64,
-    pub(super) repeats: u64,
+    pub(super) retransmissions: u64,
     /// From a message to its ACK, in microseconds, of those sent by the host and by clients.
-    waits: [Vec<u64>; 2],
+    ack_delays: [Vec<u64>; 2],
 }
 
 impl Recording {
     /// Reads a capture.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let mut reader = Reader::default();
-        each_datagram(path, |time, from, to, bytes| reader.see(time, from, to, bytes))?;
+        let mut reader = RecordingReader::default();
+        for_each_datagram(path, |time, from, to, bytes| reader.on_datagram(time, from, to, bytes))?;
         let name = path.display();
         ensure!(
             reader
-                .talks
+                .conversations
                 .values()
-                .any(|talk| talk.lanes.iter().any(|lane| lane.sent > 0 || lane.unreliable > 0)),
+                .any(|talk| talk.directions.iter().any(|lane| lane.sent > 0 || lane.unreliable > 0)),
             "{name}: no game traffic between a host and a player in it"
         );
         ensure!(reader.recording.clients.len() <= MAX_CLIENTS, "{name}: more than {MAX_CLIENTS} players");
@@ -48,57 +48,57 @@ impl Recording {
 
     /// Returns the time under way, one way, with the waits of both programs in it, if any ACK tells.
     pub(super) fn delay(&self) -> Option<Duration> {
-        let medians = self.waits.iter().filter_map(|waits| waits.get(waits.len() / 2));
+        let medians = self.ack_delays.iter().filter_map(|waits| waits.get(waits.len() / 2));
         let sum: u64 = medians.sum();
         (sum > 0).then(|| Duration::from_micros(sum / 2))
     }
 
     /// Returns the share of reliable messages that were sent again.
     pub(super) fn loss(&self) -> f64 {
-        self.repeats as f64 / self.reliable.max(1) as f64
+        self.retransmissions as f64 / self.reliable.max(1) as f64
     }
 }
 
 /// Reads datagrams one by one.
 #[derive(Default)]
-struct Reader {
+struct RecordingReader {
     recording: Recording,
     start: Option<Time>,
     /// By the addresses of the host and the client.
-    talks: BTreeMap<(SocketAddrV4, SocketAddrV4), Talk>,
+    conversations: BTreeMap<(SocketAddrV4, SocketAddrV4), RecordedConversation>,
 }
 
 /// What passes between the host and one client.
 #[derive(Default)]
-struct Talk {
+struct RecordedConversation {
     client: usize,
     /// From the host, and from the client.
-    lanes: [Lane; 2],
+    directions: [RecordedDirection; 2],
 }
 
 /// What went one way.
 #[derive(Default)]
-struct Lane {
+struct RecordedDirection {
     /// How many reliable messages and parts were sent.
     sent: u64,
     unreliable: u64,
     /// When each number was sent, counted in such messages.
-    known: HashMap<MessageId, u64>,
+    last_sent: HashMap<MessageId, u64>,
     /// What was sent once and not acknowledged yet.
-    waiting: HashMap<MessageId, Time>,
+    unacknowledged: HashMap<MessageId, Time>,
     /// Where the payload of a number is that comes in parts.
-    split: HashMap<Seq, usize>,
+    split_payloads: HashMap<Seq, usize>,
 }
 
-impl Reader {
-    fn see(&mut self, time: Time, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+impl RecordingReader {
+    fn on_datagram(&mut self, time: Time, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
         let Ok(datagram) = Datagram::parse(bytes, None) else { return };
         let from_host = datagram.sender() == PeerId::HOST;
         let pair = if from_host { (from, to) } else { (to, from) };
         let clients = &mut self.recording.clients;
-        let talk = self.talks.entry(pair).or_insert_with(|| {
+        let talk = self.conversations.entry(pair).or_insert_with(|| {
             clients.push(pair.1);
-            Talk { client: clients.len() - 1, ..Talk::default() }
+            RecordedConversation { client: clients.len() - 1, ..RecordedConversation::default() }
         });
         let start = *self.start.get_or_insert(time);
         let at = Time::ZERO + time.since(start);
@@ -109,25 +109,25 @@ impl Reader {
             match message {
                 Message::Ack(ack) => {
                     self.recording.ack_bytes += message.wire_len() as u64;
-                    if let Some(sent) = talk.lanes[other].waiting.remove(&ack.id) {
+                    if let Some(sent) = talk.directions[other].unacknowledged.remove(&ack.id) {
                         let wait = u64::try_from(time.since(sent).as_micros()).unwrap_or(u64::MAX);
-                        self.recording.waits[other].push(wait);
+                        self.recording.ack_delays[other].push(wait);
                     }
                 }
                 Message::Data(data) => {
-                    let lane = &mut talk.lanes[own];
-                    let place = lane.note(&message, data, time, &mut self.recording);
+                    let lane = &mut talk.directions[own];
+                    let place = lane.record_message(&message, data, time, &mut self.recording);
                     let message = GameMessage {
                         at,
                         ship: talk.client,
                         from_host,
                         size: data.payload.len(),
-                        quality: quality(&data),
+                        mode: delivery_mode(&data),
                     };
                     match place {
-                        Place::New => self.recording.messages.push(message),
-                        Place::Part(index) => self.recording.messages[index].size += message.size,
-                        Place::Again => {}
+                        PayloadStatus::New => self.recording.messages.push(message),
+                        PayloadStatus::Fragment(index) => self.recording.messages[index].size += message.size,
+                        PayloadStatus::Retransmission => {}
                     }
                 }
                 Message::Keepalive | Message::Control(_) => {}
@@ -144,68 +144,71 @@ impl Reader {
             message.ship = kept.iter().position(|client| *client == message.ship).unwrap_or(0);
         }
         self.recording.clients = kept.iter().map(|client| self.recording.clients[*client]).collect();
-        self.recording.waits.iter_mut().for_each(|waits| waits.sort_unstable());
+        self.recording.ack_delays.iter_mut().for_each(|waits| waits.sort_unstable());
         self.recording
     }
 }
 
 /// What a message is.
-enum Place {
+enum PayloadStatus {
     /// A payload, or the first part of one that was seen.
     New,
     /// One more part of the payload that is the so manieth.
-    Part(usize),
+    Fragment(usize),
     /// It was there before.
-    Again,
+    Retransmission,
 }
 
-impl Lane {
-    fn note(
+impl RecordedDirection {
+    fn record_message(
         &mut self,
         message: &Message<'_>,
         data: Data<'_>,
         time: Time,
         recording: &mut Recording,
-    ) -> Place {
+    ) -> PayloadStatus {
         let Some(id) = message.id() else {
             self.unreliable += 1;
-            return Place::New;
+            return PayloadStatus::New;
         };
         self.sent += 1;
         recording.reliable += 1;
-        let again = self.known.insert(id, self.sent).is_some_and(|last| self.sent - last < ROUND);
+        let again = self
+            .last_sent
+            .insert(id, self.sent)
+            .is_some_and(|last| self.sent - last < MAX_RETRANSMIT_DISTANCE);
         if again {
-            recording.repeats += 1;
+            recording.retransmissions += 1;
             // Which of both is acknowledged cannot be told.
-            self.waiting.remove(&id);
-            return Place::Again;
+            self.unacknowledged.remove(&id);
+            return PayloadStatus::Retransmission;
         }
-        self.waiting.insert(id, time);
+        self.unacknowledged.insert(id, time);
         let Delivery::Fragment(seq, _) = data.delivery else {
-            return Place::New;
+            return PayloadStatus::New;
         };
         let next = recording.messages.len();
-        match self.split.get(&seq) {
-            Some(index) if next - index < MAX_SPREAD => Place::Part(*index),
+        match self.split_payloads.get(&seq) {
+            Some(index) if next - index < MAX_FRAGMENT_DISTANCE => PayloadStatus::Fragment(*index),
             _ => {
-                self.split.insert(seq, next);
-                Place::New
+                self.split_payloads.insert(seq, next);
+                PayloadStatus::New
             }
         }
     }
 }
 
-fn quality(data: &Data<'_>) -> Quality {
+fn delivery_mode(data: &Data<'_>) -> DeliveryMode {
     match data.delivery {
-        Delivery::Unreliable | Delivery::UnreliablePart(_) => Quality::Unreliable,
-        Delivery::Reliable(_) | Delivery::Fragment(..) if data.urgent => Quality::Urgent,
-        Delivery::Reliable(_) | Delivery::Fragment(..) => Quality::Reliable,
+        Delivery::Unreliable | Delivery::UnreliableFragment(_) => DeliveryMode::Unreliable,
+        Delivery::Reliable(_) | Delivery::Fragment(..) if data.urgent => DeliveryMode::Urgent,
+        Delivery::Reliable(_) | Delivery::Fragment(..) => DeliveryMode::Reliable,
     }
 }
 
 /// A number is used again after 65,536 messages; no message is repeated that long.
-const ROUND: u64 = 30_000;
+const MAX_RETRANSMIT_DISTANCE: u64 = 30_000;
 /// Parts of one payload come within so many messages.
-const MAX_SPREAD: usize = 30_000;
+const MAX_FRAGMENT_DISTANCE: usize = 30_000;
 /// As many as a host has ids.
 const MAX_CLIENTS: usize = 124;

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bcnet_lab::scenario::EngineKind;
-use bcnet_lab::{Faults, NodeSample, Options, Outcome, Scenario};
+use bcnet_lab::{Faults, NodeSample, RunOptions, RunSummary, Scenario};
 use serde_json::{Value as Json, json};
 
-use super::number::number;
-use super::output::Output;
-use super::page::{self, escape, section};
-use super::plot::{self, Axes, Series};
+use super::number_format::format_number;
+use super::output::OutputArgs;
+use super::page::{self, escape_html, section};
+use super::parallel;
+use super::plot::{self, AxisLabels, PlotSeries};
 use super::recording::Recording;
-use super::work;
-use crate::Verdict;
-use crate::number::counted;
+use crate::CommandStatus;
+use crate::number_format::pluralize;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -45,25 +45,30 @@ pub(super) struct Args {
     seed: Option<u64>,
 
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 /// What was run, and what came out.
-struct Replay {
+struct ReplayResult {
     name: String,
     recording: Recording,
     delay: f64,
     loss: f64,
-    outcomes: Vec<Outcome>,
+    summaries: Vec<RunSummary>,
 }
 
-pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
-    let replay = Replay::run(args)?;
-    args.output.write(out, || replay.html(), || replay.json(), |out| replay.table(out))?;
-    Ok(Verdict::Clean)
+pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+    let replay = ReplayResult::run(args)?;
+    args.output.write_results(
+        out,
+        || replay.to_html(),
+        || replay.to_json(),
+        |out| replay.write_table(out),
+    )?;
+    Ok(CommandStatus::Clean)
 }
 
-impl Replay {
+impl ReplayResult {
     fn run(args: &Args) -> anyhow::Result<Self> {
         let recording = Recording::read(&args.capture)?;
         let name = args.capture.display().to_string();
@@ -73,34 +78,34 @@ impl Replay {
         ensure!((0.0..1.0).contains(&loss), "--loss {loss}: 0 up to, but without, 1 is possible");
         let faults = Faults { delay: Duration::from_secs_f64(delay), loss, ..Faults::default() };
         let clients: Vec<String> = recording.clients.iter().map(ToString::to_string).collect();
-        let scenario = Scenario::of_recording(&name, &clients, faults, recording.messages.clone());
+        let scenario = Scenario::from_recording(&name, &clients, faults, recording.messages.clone());
         let engines: Vec<EngineKind> = match args.engine {
             Some(engine) => vec![engine],
             None => vec![EngineKind::Stock, EngineKind::Bcnet],
         };
-        let options = |engine| Options { engine: Some(engine), seed: args.seed, ..Options::default() };
-        let outcomes = work::all(&engines, |engine| bcnet_lab::run(&scenario, &options(*engine)));
-        Ok(Self { name, recording, delay, loss, outcomes })
+        let options = |engine| RunOptions { engine: Some(engine), seed: args.seed, ..RunOptions::default() };
+        let outcomes = parallel::run_all(&engines, |engine| bcnet_lab::run(&scenario, &options(*engine)));
+        Ok(Self { name, recording, delay, loss, summaries: outcomes })
     }
 
-    fn table(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write_table(&self, out: &mut impl Write) -> io::Result<()> {
         let Recording { clients, messages, .. } = &self.recording;
         writeln!(
             out,
             "{}: {}, {}",
             self.name,
-            counted(clients.len(), "player"),
-            counted(messages.len(), "payload")
+            pluralize(clients.len(), "player"),
+            pluralize(messages.len(), "payload")
         )?;
         writeln!(out, "{:.0} ms under way, {:.2} % of datagrams lost", self.delay * 1e3, self.loss * 100.0)?;
-        let titles: Vec<&str> = TITLES.to_vec();
+        let titles: Vec<&str> = COLUMN_TITLES.to_vec();
         write!(out, "  {:9}", "")?;
         titles.iter().try_for_each(|title| write!(out, " {title:>10}"))?;
         writeln!(out)?;
         for (name, figures) in self.rows() {
             write!(out, "  {name:9}")?;
             for figure in figures {
-                write!(out, " {:>10}", figure.map_or_else(|| "-".into(), number))?;
+                write!(out, " {:>10}", figure.map_or_else(|| "-".into(), format_number))?;
             }
             writeln!(out)?;
         }
@@ -108,14 +113,14 @@ impl Replay {
     }
 
     /// Returns a row for what was captured, and for each engine.
-    fn rows(&self) -> Vec<(&'static str, [Option<f64>; TITLES.len()])> {
-        let Recording { datagrams, bytes, ack_bytes, repeats, .. } = self.recording;
+    fn rows(&self) -> Vec<(&'static str, [Option<f64>; COLUMN_TITLES.len()])> {
+        let Recording { datagrams, bytes, ack_bytes, retransmissions: repeats, .. } = self.recording;
         let counts = [datagrams, bytes, ack_bytes, repeats].map(|count| Some(count as f64));
-        let mut captured = [None; TITLES.len()];
+        let mut captured = [None; COLUMN_TITLES.len()];
         captured[..4].copy_from_slice(&counts);
         let mut rows = vec![("captured", captured)];
-        for outcome in &self.outcomes {
-            let total = outcome.total();
+        for outcome in &self.summaries {
+            let total = outcome.total_counters();
             let queues = &total.queues;
             rows.push((
                 outcome.engine.name(),
@@ -124,9 +129,9 @@ impl Replay {
                     Some(total.bytes as f64),
                     Some(total.ack_bytes as f64),
                     Some(total.retransmits as f64),
-                    outcome.delay(None, 0.5),
-                    outcome.delay(None, 0.99),
-                    outcome.delay(None, 1.0),
+                    outcome.delay_quantile(None, 0.5),
+                    outcome.delay_quantile(None, 0.99),
+                    outcome.delay_quantile(None, 1.0),
                     Some(queues.peak_acks as f64),
                     Some(queues.peak_retx as f64),
                     Some(queues.peak_first as f64),
@@ -137,10 +142,12 @@ impl Replay {
         rows
     }
 
-    fn json(&self) -> Json {
-        let row = |(name, figures): (&str, [Option<f64>; TITLES.len()])| {
-            let figures =
-                TITLES.iter().zip(figures).map(|(title, figure)| (title.replace(' ', "_"), json!(figure)));
+    fn to_json(&self) -> Json {
+        let row = |(name, figures): (&str, [Option<f64>; COLUMN_TITLES.len()])| {
+            let figures = COLUMN_TITLES
+                .iter()
+                .zip(figures)
+                .map(|(title, figure)| (title.replace(' ', "_"), json!(figure)));
             json!({"engine": name, "figures": figures.collect::<serde_json::Map<_, _>>()})
         };
         json!({
@@ -153,66 +160,66 @@ impl Replay {
         })
     }
 
-    fn html(&self) -> String {
-        let mut page = page::head("What this session would have been");
+    fn to_html(&self) -> String {
+        let mut page = page::page_head("What this session would have been");
         let text = format!(
             "<p class=\"lead\"><code>{}</code>: {}, {}, given again to the original engine and to bcnet's on a virtual network with {:.0} ms each \
              way and {:.2} % loss.</p>",
-            escape(&self.name),
-            counted(self.recording.clients.len(), "player"),
-            counted(self.recording.messages.len(), "payload"),
+            escape_html(&self.name),
+            pluralize(self.recording.clients.len(), "player"),
+            pluralize(self.recording.messages.len(), "payload"),
             self.delay * 1e3,
             self.loss * 100.0
         );
         page += &text;
         page += &self.table_html();
         let queue = |length: fn(&NodeSample) -> usize| {
-            let line = |outcome: &Outcome| {
+            let line = |outcome: &RunSummary| {
                 let points = outcome.samples.iter().map(|sample| {
                     let all: usize = sample.nodes.iter().map(length).sum();
                     (sample.at.as_micros() as f64 / 1e6, all as f64)
                 });
                 points.collect()
             };
-            let series = self.outcomes.iter().map(|outcome| Series {
+            let series = self.summaries.iter().map(|outcome| PlotSeries {
                 name: outcome.engine.name(),
                 class: outcome.engine.name(),
                 points: line(outcome),
             });
-            plot::lines(&Axes { x: "seconds", y: "entries, all nodes" }, &series.collect::<Vec<_>>())
+            plot::lines(&AxisLabels { x: "seconds", y: "entries, all nodes" }, &series.collect::<Vec<_>>())
         };
         page += &section("ACKs in the outboxes", "", &queue(|node| node.queues.acks), "");
         page += &section("Messages that wait for their ACK", "", &queue(|node| node.queues.retx), "");
-        page += &section("How long each reliable message took", "", &self.delays(), "");
-        page + page::TAIL
+        page += &section("How long each reliable message took", "", &self.delay_plot(), "");
+        page + page::PAGE_END
     }
 
     fn table_html(&self) -> String {
         let mut html = String::from("<div class=\"scroll wide\"><table><thead><tr><th></th>");
-        html.extend(TITLES.iter().map(|title| format!("<th class=\"n\">{title}</th>")));
+        html.extend(COLUMN_TITLES.iter().map(|title| format!("<th class=\"n\">{title}</th>")));
         html += "</tr></thead><tbody>";
         for (name, figures) in self.rows() {
-            let cells = figures.map(|figure| figure.map_or_else(|| "–".into(), number));
+            let cells = figures.map(|figure| figure.map_or_else(|| "–".into(), format_number));
             let cells: String = cells.iter().map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
             html += &format!("<tr><td>{name}</td>{cells}</tr>");
         }
         html + "</tbody></table></div>"
     }
 
-    fn delays(&self) -> String {
-        let series = self.outcomes.iter().map(|outcome| {
+    fn delay_plot(&self) -> String {
+        let series = self.summaries.iter().map(|outcome| {
             let step = outcome.delays.len().div_ceil(MAX_DOTS).max(1);
             let slowest = outcome.delays.len().saturating_sub(MAX_DOTS / 4);
             let shown = outcome.delays.iter().enumerate().filter(|(i, _)| *i >= slowest || i % step == 0);
             let points =
                 shown.map(|(_, delay)| (delay.at.as_micros() as f64 / 1e6, f64::from(delay.micros) / 1e3));
-            Series { name: outcome.engine.name(), class: outcome.engine.name(), points: points.collect() }
+            PlotSeries { name: outcome.engine.name(), class: outcome.engine.name(), points: points.collect() }
         });
-        plot::dots(&Axes { x: "seconds", y: "milliseconds to delivery" }, &series.collect::<Vec<_>>())
+        plot::dots(&AxisLabels { x: "seconds", y: "milliseconds to delivery" }, &series.collect::<Vec<_>>())
     }
 }
 
-const TITLES: [&str; 11] = [
+const COLUMN_TITLES: [&str; 11] = [
     "datagrams",
     "bytes",
     "ACK bytes",

@@ -3,41 +3,41 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use bcnet_lab::{CheckedExpectation, NodeOutcome, Outcome};
+use bcnet_lab::{CheckedExpectation, NodeSummary, RunSummary};
 
-use super::library::Entry;
-use super::number::number;
-use super::page::{self, escape, section};
-use super::plot::{self, Axes, Series};
-use super::record::Hop;
-use super::totals::COLUMNS;
+use super::counter_columns::COUNTER_COLUMNS;
+use super::library::NamedScenario;
+use super::number_format::format_number;
+use super::page::{self, escape_html, section};
+use super::plot::{self, AxisLabels, PlotSeries};
+use super::run_recorder::DatagramHop;
 
-pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
+pub(super) fn html(entry: &NamedScenario, outcome: &RunSummary, hops: &[DatagramHop]) -> String {
     let scenario = &entry.scenario;
-    let mut page = page::head(&scenario.title);
+    let mut page = page::page_head(&scenario.title);
     let _ = write!(
         page,
         "<p class=\"lead\">{}</p><p class=\"small\"><code>{}</code>, {}, seed {}, {} s.</p>",
-        escape(scenario.about.trim()),
-        escape(&entry.name),
+        escape_html(scenario.about.trim()),
+        escape_html(&entry.name),
         outcome.engine,
         outcome.seed,
-        number(outcome.duration.as_secs_f64())
+        format_number(outcome.duration.as_secs_f64())
     );
     if let Some(claim) = &scenario.claim {
         let verdict = claim.verdict.to_string();
         let _ = write!(
             page,
             "<p>“{}” <span class=\"small\">({})</span> <span class=\"tag {verdict}\">{verdict}</span> {}</p>",
-            escape(&claim.says),
-            escape(&claim.source),
-            escape(&claim.finding)
+            escape_html(&claim.statement),
+            escape_html(&claim.source),
+            escape_html(&claim.finding)
         );
     }
-    page += &totals(outcome);
+    page += &counters_table(outcome);
     let with_engine = || outcome.nodes.iter().enumerate().filter(|(_, node)| node.engine.is_some());
     for (number, node) in with_engine().take(MAX_NODES) {
-        page += &queues(number, node, outcome);
+        page += &queue_section(number, node, outcome);
     }
     let left_out = with_engine().count().saturating_sub(MAX_NODES);
     if left_out > 0 {
@@ -47,84 +47,84 @@ pub(super) fn html(entry: &Entry, outcome: &Outcome, hops: &[Hop]) -> String {
         );
     }
     if !outcome.delays.is_empty() {
-        page += &delays(outcome);
+        page += &delay_section(outcome);
     }
     if !hops.is_empty() {
         let names: Vec<&str> = outcome.nodes.iter().map(|node| node.name.as_str()).collect();
         let proxy = outcome.proxy.as_ref().map(|proxy| proxy.name.as_str());
-        page += &ladder(&names.into_iter().chain(proxy).collect::<Vec<_>>(), hops);
+        page += &sequence_diagram(&names.into_iter().chain(proxy).collect::<Vec<_>>(), hops);
     }
-    page += &expectations(&outcome.expectations(scenario));
-    page + page::TAIL
+    page += &expectations_table(&outcome.check_expectations(scenario));
+    page + page::PAGE_END
 }
 
-fn totals(outcome: &Outcome) -> String {
+fn counters_table(outcome: &RunSummary) -> String {
     let mut html = String::from("<div class=\"scroll wide\"><table><thead><tr><th>node</th>");
-    for title in COLUMNS.iter().map(|column| column.title).chain(["oldest ACK, s"]) {
+    for title in COUNTER_COLUMNS.iter().map(|column| column.title).chain(["oldest ACK, s"]) {
         let _ = write!(html, "<th class=\"n\">{title}</th>");
     }
     html += "</tr></thead><tbody>";
-    for NodeOutcome { name, totals, .. } in &outcome.nodes {
-        let _ = write!(html, "<tr><td>{}</td>", escape(name));
-        let counts = COLUMNS.iter().map(|column| (column.count)(totals) as f64);
+    for NodeSummary { name, counters: totals, .. } in &outcome.nodes {
+        let _ = write!(html, "<tr><td>{}</td>", escape_html(name));
+        let counts = COUNTER_COLUMNS.iter().map(|column| (column.value)(totals) as f64);
         for value in counts.chain([totals.longest_ack.as_secs_f64()]) {
-            let _ = write!(html, "<td class=\"n\">{}</td>", number(value));
+            let _ = write!(html, "<td class=\"n\">{}</td>", format_number(value));
         }
         html += "</tr>";
     }
     html + "</tbody></table></div>"
 }
 
-fn queues(place: usize, node: &NodeOutcome, outcome: &Outcome) -> String {
+fn queue_section(place: usize, node: &NodeSummary, outcome: &RunSummary) -> String {
     let line = |name, class, length: fn(&bcnet_lab::NodeSample) -> usize| {
         let points = outcome.samples.iter();
         let points =
             points.map(|sample| (seconds(sample.at.as_micros()), length(&sample.nodes[place]) as f64));
-        Series { name, class, points: points.collect() }
+        PlotSeries { name, class, points: points.collect() }
     };
     let series = [
         line("ACKs in the outbox", "acks", |sample| sample.queues.acks),
         line("waiting for an ACK", "game", |sample| sample.queues.retx),
         line("never sent", "again", |sample| sample.queues.first),
     ];
-    let queues = &node.totals.queues;
+    let queues = &node.counters.queues;
     let text = format!(
         "Of all peers together. The longest queue for one of them had {} ACKs, {} messages that waited for theirs, and {} that were never sent.",
         queues.peak_acks, queues.peak_retx, queues.peak_first
     );
-    let plot = plot::lines(&Axes { x: "seconds", y: "entries" }, &series);
-    section(&format!("The queues of {}", escape(&node.name)), &text, &plot, "")
+    let plot = plot::lines(&AxisLabels { x: "seconds", y: "entries" }, &series);
+    section(&format!("The queues of {}", escape_html(&node.name)), &text, &plot, "")
 }
 
-fn delays(outcome: &Outcome) -> String {
+fn delay_section(outcome: &RunSummary) -> String {
     // The slowest are shown whatever there are of them; of the others, enough to see where they are.
     let step = outcome.delays.len().div_ceil(MAX_DOTS);
     let slowest = outcome.delays.len().saturating_sub(MAX_DOTS / 4);
     let shown = outcome.delays.iter().enumerate().filter(|(i, _)| *i >= slowest || i % step == 0);
     let classes: Vec<String> = (0..outcome.nodes.len()).map(|i| format!("c{}", i % 11)).collect();
-    let mut series: Vec<Series<'_>> = outcome
+    let mut series: Vec<PlotSeries<'_>> = outcome
         .nodes
         .iter()
         .zip(&classes)
-        .map(|(node, class)| Series { name: &node.name, class, points: Vec::new() })
+        .map(|(node, class)| PlotSeries { name: &node.name, class, points: Vec::new() })
         .collect();
     for (_, delay) in shown {
         series[delay.from].points.push((seconds(delay.at.as_micros()), f64::from(delay.micros) / 1e3));
     }
     series.retain(|series| !series.points.is_empty());
-    let delay = |share| number(outcome.delay(None, share).unwrap_or(0.0));
+    let delay = |share| format_number(outcome.delay_quantile(None, share).unwrap_or(0.0));
     let text = format!(
         "Each reliable message, by when it was sent and who sent it: {} of them, half within {} ms, all but one in a hundred within {} ms, the slowest after {} ms.",
-        number(outcome.delays.len() as f64),
+        format_number(outcome.delays.len() as f64),
         delay(0.5),
         delay(0.99),
         delay(1.0)
     );
-    let plot = plot::dots(&Axes { x: "seconds", y: "milliseconds to delivery" }, &series);
+    let plot = plot::dots(&AxisLabels { x: "seconds", y: "milliseconds to delivery" }, &series);
     section("How long each message took", &text, &plot, "")
 }
 
-fn ladder(names: &[&str], hops: &[Hop]) -> String {
+fn sequence_diagram(names: &[&str], hops: &[DatagramHop]) -> String {
     let lane = |node: usize| {
         let width = (WIDTH - MARGIN - 60.0) / (names.len().max(2) - 1) as f64;
         MARGIN + node as f64 * width
@@ -134,12 +134,12 @@ fn ladder(names: &[&str], hops: &[Hop]) -> String {
     for (node, name) in names.iter().enumerate() {
         let x = lane(node);
         let _ = write!(svg, r#"<line class="lane" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{height}"/>"#);
-        let _ = write!(svg, r#"<text x="{x:.1}" y="16" text-anchor="middle">{}</text>"#, escape(name));
+        let _ = write!(svg, r#"<text x="{x:.1}" y="16" text-anchor="middle">{}</text>"#, escape_html(name));
     }
     for (row, hop) in hops.iter().enumerate() {
         let y = TOP + (row as f64 + 1.0) * ROW;
         let (from, to) = (lane(hop.from), lane(hop.to));
-        let (end, class) = match hop.took {
+        let (end, class) = match hop.travel_time {
             Some(_) => (to, if hop.only_acks { "acks" } else { "game" }),
             None => (from + (to - from) * 0.6, "lost"),
         };
@@ -156,7 +156,7 @@ fn ladder(names: &[&str], hops: &[Hop]) -> String {
             y + 4.0,
             y + 8.0
         );
-        let took = hop.took.map_or_else(|| "lost".into(), |took| format!("{} ms", millis(took)));
+        let took = hop.travel_time.map_or_else(|| "lost".into(), |took| format!("{} ms", millis(took)));
         let _ = write!(
             svg,
             r#"<text x="4" y="{:.1}">{:.4} s</text><text x="{:.1}" y="{:.1}" text-anchor="middle">{} ({took})</text>"#,
@@ -164,7 +164,7 @@ fn ladder(names: &[&str], hops: &[Hop]) -> String {
             hop.sent.as_secs_f64(),
             f64::midpoint(from, to),
             y - 1.0,
-            escape(&hop.label)
+            escape_html(&hop.label)
         );
     }
     let text = format!(
@@ -176,7 +176,7 @@ fn ladder(names: &[&str], hops: &[Hop]) -> String {
     section("Datagram by datagram", &text, &(svg + "</svg>"), "")
 }
 
-fn expectations(checked: &[CheckedExpectation]) -> String {
+fn expectations_table(checked: &[CheckedExpectation]) -> String {
     if checked.is_empty() {
         return String::new();
     }
@@ -184,16 +184,16 @@ fn expectations(checked: &[CheckedExpectation]) -> String {
         "<section><h2>What was expected</h2><div class=\"scroll\"><table><thead><tr><th></th><th>figure</th><th>expected</th>\
          <th>seen</th></tr></thead><tbody>",
     );
-    for CheckedExpectation { says, met, measurement, expected, seen, .. } in checked {
+    for CheckedExpectation { meaning: says, met, measurement, expected, seen, .. } in checked {
         let word = if *met { "met" } else { "missed" };
         let class = if *met { "holds" } else { "refuted" };
-        let says = says.as_ref().map(|says| format!("{}<br>", escape(says))).unwrap_or_default();
+        let says = says.as_ref().map(|says| format!("{}<br>", escape_html(says))).unwrap_or_default();
         let _ = write!(
             html,
             "<tr><td><span class=\"tag {class}\">{word}</span></td><td>{says}<span class=\"small\">{}</span></td><td>{}</td><td>{}</td></tr>",
-            escape(measurement),
-            escape(expected),
-            escape(seen)
+            escape_html(measurement),
+            escape_html(expected),
+            escape_html(seen)
         );
     }
     html + "</tbody></table></div></section>"
@@ -204,7 +204,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 fn millis(length: Duration) -> String {
-    number(length.as_secs_f64() * 1e3)
+    format_number(length.as_secs_f64() * 1e3)
 }
 
 /// Nodes whose queues are drawn, and dots in a plot.

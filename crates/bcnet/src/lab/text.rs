@@ -2,22 +2,22 @@
 
 use std::io::{self, Write};
 
-use bcnet_lab::{CheckedExpectation, Outcome, Totals};
+use bcnet_lab::{CheckedExpectation, RunCounters, RunSummary};
 
-use super::library::Entry;
-use super::totals::{COLUMNS, Column};
+use super::counter_columns::{COUNTER_COLUMNS, CounterColumn};
+use super::library::NamedScenario;
 
-pub(super) fn write(
+pub(super) fn write_run(
     out: &mut impl Write,
-    entry: &Entry,
-    outcome: &Outcome,
+    entry: &NamedScenario,
+    outcome: &RunSummary,
     missed: &[CheckedExpectation],
     all: bool,
 ) -> io::Result<()> {
-    let Entry { name, scenario, path } = entry;
+    let NamedScenario { name, scenario, path } = entry;
     let seconds = outcome.duration.as_secs_f64();
     writeln!(out, "{name}: {} ({}, seed {}, {seconds} s)", scenario.title, outcome.engine, outcome.seed)?;
-    for (node, handled) in &outcome.trace {
+    for (node, handled) in &outcome.ack_trace {
         let text = handled.to_string();
         let mut lines = text.lines();
         writeln!(out, "{}   # {}", lines.next().unwrap_or_default(), outcome.nodes[*node].name)?;
@@ -30,15 +30,15 @@ pub(super) fn write(
         }
         writeln!(out, "{}", taken.dump)?;
     }
-    table(out, outcome)?;
+    write_table(out, outcome)?;
     for node in &outcome.nodes {
         if let Some(crash) = &node.crash {
             writeln!(out, "  {} would have crashed: {crash}", node.name)?;
         }
     }
     if all {
-        for CheckedExpectation { says, met, measurement, expected, seen, .. } in
-            outcome.expectations(scenario)
+        for CheckedExpectation { meaning: says, met, measurement, expected, seen, .. } in
+            outcome.check_expectations(scenario)
         {
             let says = says.map(|says| format!("{says}: ")).unwrap_or_default();
             let word = if met { "met" } else { "MISSED" };
@@ -48,27 +48,27 @@ pub(super) fn write(
     for CheckedExpectation { line, measurement, expected, seen, .. } in missed {
         writeln!(out, "  {path}:{line}: {measurement}: expected {expected}, seen {seen}")?;
     }
-    let checked = outcome.checked(scenario);
+    let checked = outcome.expectation_count(scenario);
     writeln!(out, "  {} of {checked} expectations met", checked - missed.len())?;
     writeln!(out)
 }
 
-fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+fn write_table(out: &mut impl Write, outcome: &RunSummary) -> io::Result<()> {
     write!(out, "  {:10} {:6}", "node", "engine")?;
-    for Column { title, width, .. } in COLUMNS {
+    for CounterColumn { title, width, .. } in COUNTER_COLUMNS {
         write!(out, " {title:>width$}")?;
     }
     let (acks, retx, first) = ("ackQ max/⌀", "retxQ max/⌀", "firstQ max/⌀");
     writeln!(out, " {:>11} {acks:>11} {retx:>11} {first:>12} {:>8} {:>8}", "compared", "p50 ms", "p99 ms")?;
     for (number, node) in outcome.nodes.iter().enumerate() {
         let engine = node.engine.map_or("-", |engine| engine.name());
-        row(out, &node.name, engine, &node.totals, outcome, Some(number))?;
+        write_row(out, &node.name, engine, &node.counters, outcome, Some(number))?;
     }
     if outcome.nodes.len() > 1 {
-        row(out, "all", "", &outcome.total(), outcome, None)?;
+        write_row(out, "all", "", &outcome.total_counters(), outcome, None)?;
     }
     if let Some(proxy) = &outcome.proxy {
-        let Totals { datagrams, bytes, acks, ack_bytes, ack_bytes_taken, .. } = proxy.totals;
+        let RunCounters { datagrams, bytes, acks, ack_bytes, ack_bytes_taken, .. } = proxy.counters;
         let name = &proxy.name;
         writeln!(
             out,
@@ -76,7 +76,7 @@ fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
             "proxy"
         )?;
     }
-    let total = outcome.total();
+    let total = outcome.total_counters();
     let handled = total.useful_acks + total.useless_acks;
     if handled > 0 {
         let share = 100.0 * total.empty_acks as f64 / handled as f64;
@@ -85,19 +85,20 @@ fn table(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-fn row(
+fn write_row(
     out: &mut impl Write,
     name: &str,
     engine: &str,
-    totals: &Totals,
-    outcome: &Outcome,
+    totals: &RunCounters,
+    outcome: &RunSummary,
     node: Option<usize>,
 ) -> io::Result<()> {
-    let delay =
-        |share| outcome.delay(node, share).map_or_else(|| "-".into(), |millis| format!("{millis:.1}"));
+    let delay = |share| {
+        outcome.delay_quantile(node, share).map_or_else(|| "-".into(), |millis| format!("{millis:.1}"))
+    };
     let queue = |peak: usize, mean: f64| format!("{peak}/{mean:.2}");
     write!(out, "  {name:10} {engine:6}")?;
-    for Column { width, count, .. } in COLUMNS {
+    for CounterColumn { width, value: count, .. } in COUNTER_COLUMNS {
         write!(out, " {:>width$}", count(totals))?;
     }
     writeln!(

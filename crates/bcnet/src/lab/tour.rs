@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_lab::scenario::{Claim, EngineKind};
-use bcnet_lab::{Options, Outcome, Totals};
+use bcnet_lab::scenario::{EngineKind, ScenarioClaim};
+use bcnet_lab::{RunCounters, RunOptions, RunSummary};
 use serde_json::{Value as Json, json};
 
-use super::library::{self, Entry};
-use super::number::number;
-use super::output::Output;
-use super::{SEEDS, json, report, work};
-use crate::Verdict;
+use super::library::{self, NamedScenario};
+use super::number_format::format_number;
+use super::output::OutputArgs;
+use super::{SEEDS, json, parallel, tour_report};
+use crate::CommandStatus;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -20,49 +20,49 @@ pub(super) struct Args {
     seed: Option<u64>,
 
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 /// A scenario with what came out of it on both engines.
-pub(super) struct Stop {
-    pub(super) entry: Entry,
-    pub(super) stock: Runs,
-    pub(super) bcnet: Runs,
+pub(super) struct ScenarioRuns {
+    pub(super) entry: NamedScenario,
+    pub(super) stock: EngineRuns,
+    pub(super) bcnet: EngineRuns,
 }
 
 /// The runs of one scenario on one engine: one, or several with different seeds if it leaves something to chance.
-pub(super) struct Runs(Vec<Outcome>);
+pub(super) struct EngineRuns(Vec<RunSummary>);
 
-impl Runs {
+impl EngineRuns {
     /// Returns the one with the first seed.
-    pub(super) fn first(&self) -> &Outcome {
+    pub(super) fn first(&self) -> &RunSummary {
         &self.0[0]
     }
 
     /// Returns what all nodes did in all runs.
-    pub(super) fn total(&self) -> Totals {
-        let mut total = Totals::default();
-        self.0.iter().for_each(|run| total += run.total());
+    pub(super) fn total_counters(&self) -> RunCounters {
+        let mut total = RunCounters::default();
+        self.0.iter().for_each(|run| total += run.total_counters());
         total
     }
 
     /// Returns the delay within which this share of all reliable payloads was delivered.
-    pub(super) fn delay(&self, from: Option<usize>, share: f64) -> Option<f64> {
-        Outcome::pooled_delay(&self.0, from, share)
+    pub(super) fn delay_quantile(&self, from: Option<usize>, share: f64) -> Option<f64> {
+        RunSummary::pooled_delay_quantile(&self.0, from, share)
     }
 }
 
 /// One line of the table: the figure of a claim on both engines.
-pub(super) struct Row<'a> {
+pub(super) struct ClaimRow<'a> {
     pub(super) name: &'a str,
-    pub(super) claim: &'a Claim,
+    pub(super) claim: &'a ScenarioClaim,
     pub(super) stock: Option<f64>,
     pub(super) bcnet: Option<f64>,
     /// From how many seeds.
     seeds: usize,
 }
 
-impl Row<'_> {
+impl ClaimRow<'_> {
     /// Returns how many times as much it is on stock. Nothing can be told of nothing.
     pub(super) fn factor(&self) -> Option<f64> {
         let (stock, bcnet) = (self.stock?, self.bcnet?);
@@ -78,98 +78,100 @@ impl Row<'_> {
     /// Returns the factor for people.
     pub(super) fn factor_text(&self) -> String {
         match (self.stock, self.bcnet) {
-            _ if !self.claim.has_factor => String::new(),
+            _ if !self.claim.shows_factor => String::new(),
             (Some(stock), Some(bcnet)) if stock == bcnet => "=".into(),
             (Some(_), Some(0.0)) => "gone".into(),
-            _ => self.factor().map_or_else(|| "-".into(), |factor| format!("{}x", number(factor))),
+            _ => self.factor().map_or_else(|| "-".into(), |factor| format!("{}x", format_number(factor))),
         }
     }
 }
 
-impl Stop {
-    pub(super) fn row(&self) -> Option<Row<'_>> {
+impl ScenarioRuns {
+    pub(super) fn claim_row(&self) -> Option<ClaimRow<'_>> {
         let claim = self.entry.scenario.claim.as_ref()?;
-        let value = |runs: &Runs| claim.measurement.of_all(&runs.0);
+        let value = |runs: &EngineRuns| claim.measurement.evaluate_runs(&runs.0);
         let (stock, bcnet) = (value(&self.stock), value(&self.bcnet));
-        Some(Row { name: &self.entry.name, claim, stock, bcnet, seeds: self.stock.0.len() })
+        Some(ClaimRow { name: &self.entry.name, claim, stock, bcnet, seeds: self.stock.0.len() })
     }
 
     /// Returns all its runs.
-    fn runs(&self) -> impl Iterator<Item = &Outcome> {
+    fn runs(&self) -> impl Iterator<Item = &RunSummary> {
         self.stock.0.iter().chain(&self.bcnet.0)
     }
 
     /// Returns the expectations that concern its runs, and how many were missed.
-    fn checked(&self) -> (usize, usize) {
+    fn expectation_counts(&self) -> (usize, usize) {
         let scenario = &self.entry.scenario;
-        let checked = self.runs().map(|run| run.checked(scenario)).sum();
-        (checked, self.runs().map(|run| run.missed(scenario).len()).sum())
+        let checked = self.runs().map(|run| run.expectation_count(scenario)).sum();
+        (checked, self.runs().map(|run| run.missed_expectations(scenario).len()).sum())
     }
 }
 
-pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<Verdict> {
-    let mut entries = library::all()?;
+pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+    let mut entries = library::load_all()?;
     let own = entries.iter().any(|entry| !library::is_built_in(&entry.name));
     // What of the project's claims and expects nothing is there to be measured by others.
-    entries.retain(|entry| own || entry.scenario.claim.is_some() || !entry.scenario.expects.is_empty());
-    let stops = travel(entries, args.seed);
-    let (checked, missed) =
-        stops.iter().map(Stop::checked).fold((0, 0), |(all, bad), (a, b)| (all + a, bad + b));
+    entries.retain(|entry| own || entry.scenario.claim.is_some() || !entry.scenario.expectations.is_empty());
+    let stops = run_scenarios(entries, args.seed);
+    let (checked, missed) = stops
+        .iter()
+        .map(ScenarioRuns::expectation_counts)
+        .fold((0, 0), |(all, bad), (a, b)| (all + a, bad + b));
     let page = || {
-        let html = if own { report::own_html } else { report::html };
+        let html = if own { tour_report::custom_html } else { tour_report::html };
         html(&stops, checked, missed)
     };
-    let tables = |out: &mut _| tables(out, &stops, own, (checked, missed));
-    args.output.write(out, page, || summary(&stops, checked, missed), tables)?;
-    Ok(if missed == 0 { Verdict::Clean } else { Verdict::Findings })
+    let tables = |out: &mut _| write_tables(out, &stops, own, (checked, missed));
+    args.output.write_results(out, page, || summary_json(&stops, checked, missed), tables)?;
+    Ok(if missed == 0 { CommandStatus::Clean } else { CommandStatus::Findings })
 }
 
-fn tables(
+fn write_tables(
     out: &mut impl Write,
-    stops: &[Stop],
+    stops: &[ScenarioRuns],
     own: bool,
     (checked, missed): (usize, usize),
 ) -> io::Result<()> {
-    if stops.iter().any(|stop| stop.row().is_some()) {
-        table(out, stops)?;
+    if stops.iter().any(|stop| stop.claim_row().is_some()) {
+        write_claims(out, stops)?;
     }
     if own {
-        plain_table(out, stops)?;
+        write_scenarios(out, stops)?;
     }
-    complaints(out, stops)?;
-    let runs = stops.iter().flat_map(Stop::runs).count();
+    write_missed(out, stops)?;
+    let runs = stops.iter().flat_map(ScenarioRuns::runs).count();
     writeln!(out, "* from {SEEDS} seeds together")?;
     writeln!(out, "{} of {checked} expectations met in {runs} runs", checked - missed)
 }
 
 /// Runs everything on both engines, on all cores.
-fn travel(entries: Vec<Entry>, seed: Option<u64>) -> Vec<Stop> {
-    let jobs: Vec<Job> =
-        entries.iter().enumerate().flat_map(|(at, entry)| Job::all(at, entry, seed)).collect();
-    let run = |job: &Job| {
-        let options = Options { engine: Some(job.engine), seed: Some(job.seed), ..Options::default() };
+fn run_scenarios(entries: Vec<NamedScenario>, seed: Option<u64>) -> Vec<ScenarioRuns> {
+    let jobs: Vec<RunJob> =
+        entries.iter().enumerate().flat_map(|(at, entry)| RunJob::for_scenario(at, entry, seed)).collect();
+    let run = |job: &RunJob| {
+        let options = RunOptions { engine: Some(job.engine), seed: Some(job.seed), ..RunOptions::default() };
         bcnet_lab::run(&entries[job.entry].scenario, &options)
     };
-    let mut outcomes = work::all(&jobs, run).into_iter();
-    let pair = |entry: Entry| {
-        let seeds = seeds(&entry);
-        let mut runs = || Runs(outcomes.by_ref().take(seeds).collect());
-        Stop { entry, stock: runs(), bcnet: runs() }
+    let mut outcomes = parallel::run_all(&jobs, run).into_iter();
+    let pair = |entry: NamedScenario| {
+        let seeds = seed_count(&entry);
+        let mut runs = || EngineRuns(outcomes.by_ref().take(seeds).collect());
+        ScenarioRuns { entry, stock: runs(), bcnet: runs() }
     };
     entries.into_iter().map(pair).collect()
 }
 
 /// One run.
-struct Job {
+struct RunJob {
     entry: usize,
     engine: EngineKind,
     seed: u64,
 }
 
-impl Job {
+impl RunJob {
     /// Returns all runs of one entry: the engines one after the other.
-    fn all(number: usize, entry: &Entry, seed: Option<u64>) -> Vec<Self> {
-        let (first, seeds) = (seed.unwrap_or(entry.scenario.seed), seeds(entry) as u64);
+    fn for_scenario(number: usize, entry: &NamedScenario, seed: Option<u64>) -> Vec<Self> {
+        let (first, seeds) = (seed.unwrap_or(entry.scenario.seed), seed_count(entry) as u64);
         let each = |engine| {
             (0..seeds).map(move |next| Self { entry: number, engine, seed: first.wrapping_add(next) })
         };
@@ -178,15 +180,15 @@ impl Job {
 }
 
 /// Returns how many seeds a scenario is run with. What lasts for hours pools enough by itself.
-fn seeds(entry: &Entry) -> usize {
+fn seed_count(entry: &NamedScenario) -> usize {
     let scenario = &entry.scenario;
-    let is_short = scenario.duration <= MAX_POOLED;
-    let pooled = scenario.has_chance() || scenario.has_traffic() && is_short;
+    let is_short = scenario.duration <= MAX_POOLED_DURATION;
+    let pooled = scenario.has_random_links() || scenario.has_traffic_patterns() && is_short;
     if pooled { SEEDS as usize } else { 1 }
 }
 
-fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
-    let rows: Vec<Row<'_>> = stops.iter().filter_map(Stop::row).collect();
+fn write_claims(out: &mut impl Write, stops: &[ScenarioRuns]) -> io::Result<()> {
+    let rows: Vec<ClaimRow<'_>> = stops.iter().filter_map(ScenarioRuns::claim_row).collect();
     let width = rows.iter().map(|row| row.marked_label().chars().count()).max().unwrap_or(0);
     let names = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     writeln!(
@@ -195,7 +197,7 @@ fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
         "fault", "stock", "bcnet", "", "factor", "claim"
     )?;
     for row in &rows {
-        let value = |value: Option<f64>| value.map_or_else(|| "-".into(), number);
+        let value = |value: Option<f64>| value.map_or_else(|| "-".into(), format_number);
         writeln!(
             out,
             "{:width$}  {:>10}  {:>10}  {:10}  {:>8}  {:7}  {:names$}",
@@ -212,7 +214,7 @@ fn table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
 }
 
 /// What can be told of any scenario, whether it claims something or not.
-fn plain_table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
+fn write_scenarios(out: &mut impl Write, stops: &[ScenarioRuns]) -> io::Result<()> {
     let width = stops.iter().map(|stop| stop.entry.name.len()).max().unwrap_or(0).max(8);
     writeln!(
         out,
@@ -220,8 +222,9 @@ fn plain_table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
         "scenario", "ACK B, stock", "bcnet", "p99 ms, stock", "bcnet", "missed"
     )?;
     for stop in stops {
-        let bytes = |runs: &Runs| number(runs.total().ack_bytes as f64);
-        let delay = |runs: &Runs| runs.delay(None, 0.99).map_or_else(|| "-".into(), number);
+        let bytes = |runs: &EngineRuns| format_number(runs.total_counters().ack_bytes as f64);
+        let delay =
+            |runs: &EngineRuns| runs.delay_quantile(None, 0.99).map_or_else(|| "-".into(), format_number);
         let (stock, bcnet) = (&stop.stock, &stop.bcnet);
         writeln!(
             out,
@@ -231,16 +234,16 @@ fn plain_table(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
             bytes(bcnet),
             delay(stock),
             delay(bcnet),
-            stop.checked().1
+            stop.expectation_counts().1
         )?;
     }
     Ok(())
 }
 
-fn complaints(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
+fn write_missed(out: &mut impl Write, stops: &[ScenarioRuns]) -> io::Result<()> {
     for stop in stops {
         for outcome in stop.runs() {
-            for missed in outcome.missed(&stop.entry.scenario) {
+            for missed in outcome.missed_expectations(&stop.entry.scenario) {
                 let (path, engine, seed) = (&stop.entry.path, outcome.engine, outcome.seed);
                 let bcnet_lab::CheckedExpectation { line, measurement, expected, seen, .. } = missed;
                 writeln!(
@@ -253,8 +256,8 @@ fn complaints(out: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
     Ok(())
 }
 
-fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
-    let rows = stops.iter().filter_map(Stop::row).map(|row| {
+fn summary_json(stops: &[ScenarioRuns], checked: usize, missed: usize) -> Json {
+    let rows = stops.iter().filter_map(ScenarioRuns::claim_row).map(|row| {
         json!({
             "scenario": row.name,
             "fault": row.claim.label,
@@ -264,13 +267,14 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
             "factor": row.factor(),
             "seeds": row.seeds,
             "source": row.claim.source,
-            "claim": row.claim.says,
+            "claim": row.claim.statement,
             "verdict": row.claim.verdict.to_string(),
             "finding": row.claim.finding,
         })
     });
     let runs = stops.iter().flat_map(|stop| {
-        stop.runs().map(|run| json::run(&stop.entry, run, &run.missed(&stop.entry.scenario)))
+        stop.runs()
+            .map(|run| json::run_json(&stop.entry, run, &run.missed_expectations(&stop.entry.scenario)))
     });
     json!({
         "rows": rows.collect::<Vec<_>>(),
@@ -281,4 +285,4 @@ fn summary(stops: &[Stop], checked: usize, missed: usize) -> Json {
 }
 
 /// Traffic of up to this length is pooled.
-const MAX_POOLED: Duration = Duration::from_secs(3600);
+const MAX_POOLED_DURATION: Duration = Duration::from_secs(3600);

@@ -9,24 +9,24 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The last lines of the log, each a JSON object. Whoever is too slow misses some, and the log does not wait.
 #[derive(Clone, Default)]
-pub(crate) struct Feed(Arc<Shared>);
+pub(crate) struct Feed(Arc<FeedShared>);
 
 #[derive(Default)]
-struct Shared {
-    lines: Mutex<Lines>,
+struct FeedShared {
+    lines: Mutex<LineBuffer>,
     arrived: Condvar,
 }
 
 #[derive(Default)]
-struct Lines {
-    kept: VecDeque<Arc<str>>,
+struct LineBuffer {
+    recent: VecDeque<Arc<str>>,
     /// How many there were before those that are kept.
-    gone: u64,
+    evicted: u64,
 }
 
 /// Some lines, and where the next one will be.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct FeedBatch {
     pub(crate) lines: Vec<Arc<str>>,
     /// How many are missing before these.
     pub(crate) missed: u64,
@@ -35,31 +35,31 @@ pub(crate) struct News {
 
 impl Feed {
     /// Returns the last lines.
-    pub(crate) fn last(&self, count: usize) -> News {
+    pub(crate) fn last(&self, count: usize) -> FeedBatch {
         let lines = self.lines();
-        let next = lines.gone + lines.kept.len() as u64;
-        lines.since(next.saturating_sub(count as u64).max(lines.gone))
+        let next = lines.evicted + lines.recent.len() as u64;
+        lines.since(next.saturating_sub(count as u64).max(lines.evicted))
     }
 
     /// Waits until there are lines from `next` on, but not for ever.
-    pub(crate) fn wait(&self, next: u64, patience: Duration) -> News {
-        let is_none = |lines: &mut Lines| lines.gone + lines.kept.len() as u64 <= next;
-        let waited = self.0.arrived.wait_timeout_while(self.lines(), patience, is_none);
+    pub(crate) fn wait(&self, next: u64, timeout: Duration) -> FeedBatch {
+        let is_none = |lines: &mut LineBuffer| lines.evicted + lines.recent.len() as u64 <= next;
+        let waited = self.0.arrived.wait_timeout_while(self.lines(), timeout, is_none);
         let (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
         lines.since(next)
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn lines(&self) -> MutexGuard<'_, LineBuffer> {
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lines {
-    fn since(&self, next: u64) -> News {
-        let skip = usize::try_from(next.saturating_sub(self.gone)).unwrap_or(usize::MAX);
-        let lines = self.kept.iter().skip(skip).cloned().collect();
-        let missed = self.gone.saturating_sub(next);
-        News { lines, missed, next: next.max(self.gone + self.kept.len() as u64) }
+impl LineBuffer {
+    fn since(&self, next: u64) -> FeedBatch {
+        let skip = usize::try_from(next.saturating_sub(self.evicted)).unwrap_or(usize::MAX);
+        let lines = self.recent.iter().skip(skip).cloned().collect();
+        let missed = self.evicted.saturating_sub(next);
+        FeedBatch { lines, missed, next: next.max(self.evicted + self.recent.len() as u64) }
     }
 }
 
@@ -68,10 +68,10 @@ impl Write for &Feed {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let mut lines = self.lines();
-        lines.kept.push_back(text.trim_end().into());
-        if lines.kept.len() > MAX_LINES {
-            lines.kept.pop_front();
-            lines.gone += 1;
+        lines.recent.push_back(text.trim_end().into());
+        if lines.recent.len() > MAX_LINES {
+            lines.recent.pop_front();
+            lines.evicted += 1;
         }
         drop(lines);
         self.0.arrived.notify_all();
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_too_slow_knows_how_many_it_has_missed() {
+    fn slow_follower_learns_how_many_lines_it_missed() {
         let feed = Feed::default();
         let mut write = |n: usize| (&mut &feed).write_all(format!("{n}\n").as_bytes()).expect("written");
         (0..3).for_each(&mut write);

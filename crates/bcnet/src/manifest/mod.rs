@@ -10,10 +10,10 @@ use anyhow::{Context, ensure};
 use bcnet_session::{Config, Event, Manifest, Session};
 use bcnet_udp::Clock;
 
-use crate::Verdict;
+use crate::CommandStatus;
 use crate::file::{read_text, replace};
-use crate::number::counted;
-use crate::random::unguessable;
+use crate::number_format::pluralize;
+use crate::random::random_u64;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,10 +58,10 @@ enum Command {
     },
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     match &args.command {
         Command::Learn { out, name, port, bind } => {
-            try_out(out).with_context(|| out.display().to_string())?;
+            check_writable(out).with_context(|| out.display().to_string())?;
             let name =
                 name.clone().unwrap_or_else(|| out.file_stem().unwrap_or_default().to_string_lossy().into());
             let socket = UdpSocket::bind((*bind, *port)).with_context(|| {
@@ -71,13 +71,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
             manifest.name = name;
             replace(out, manifest.to_string().as_bytes()).with_context(|| out.display().to_string())?;
             writeln!(io::stdout(), "{}: written", out.display())?;
-            Ok(Verdict::Clean)
+            Ok(CommandStatus::Clean)
         }
         Command::Check { files, all } => {
-            let mut verdict = Verdict::Clean;
+            let mut verdict = CommandStatus::Clean;
             for file in files {
-                if check(file, *all, &mut io::stdout().lock())? == Verdict::Findings {
-                    verdict = Verdict::Findings;
+                if check(file, *all, &mut io::stdout().lock())? == CommandStatus::Findings {
+                    verdict = CommandStatus::Findings;
                 }
             }
             Ok(verdict)
@@ -88,13 +88,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// Returns the manifest in a file, for players to fit.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())?;
-    ensure!(manifest.is_complete(), "{}: {}", path.display(), incomplete(&manifest));
+    ensure!(manifest.is_complete(), "{}: {}", path.display(), describe_missing_rounds(&manifest));
     Ok(manifest)
 }
 
 /// Returns what is wrong with a manifest that lacks rounds.
-fn incomplete(manifest: &Manifest) -> String {
-    let missing: Vec<String> = manifest.missing().map(|round| round.to_string()).collect();
+fn describe_missing_rounds(manifest: &Manifest) -> String {
+    let missing: Vec<String> = manifest.missing_rounds().map(|round| round.to_string()).collect();
     let rounds = if missing.len() == 1 { "round" } else { "rounds" };
     format!(
         "{rounds} {} missing, so no player fits; make it anew with `bcnet manifest learn`",
@@ -102,31 +102,31 @@ fn incomplete(manifest: &Manifest) -> String {
     )
 }
 
-fn check(path: &Path, all: bool, out: &mut impl Write) -> anyhow::Result<Verdict> {
+fn check(path: &Path, all: bool, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     let text = read_text(path)?;
     let manifest = match Manifest::parse(&text) {
         Ok(manifest) => manifest,
         Err(error) => {
             eprintln!("bcnet: {}: {error}", path.display());
-            return Ok(Verdict::Findings);
+            return Ok(CommandStatus::Findings);
         }
     };
     if all {
         write!(out, "# {}\n{manifest}", path.display())?;
     } else {
         let (rounds, files) =
-            (counted(manifest.count_rounds(), "round"), counted(manifest.count_files(), "file"));
+            (pluralize(manifest.count_rounds(), "round"), pluralize(manifest.count_files(), "file"));
         writeln!(out, "{}: {}: {rounds}, {files}", path.display(), manifest.name)?;
     }
     if manifest.is_complete() {
-        return Ok(Verdict::Clean);
+        return Ok(CommandStatus::Clean);
     }
-    eprintln!("bcnet: {}: {}", path.display(), incomplete(&manifest));
-    Ok(Verdict::Findings)
+    eprintln!("bcnet: {}: {}", path.display(), describe_missing_rounds(&manifest));
+    Ok(CommandStatus::Findings)
 }
 
 /// Finds out whether a new file can be written, before anybody has to join for it.
-fn try_out(path: &Path) -> anyhow::Result<()> {
+fn check_writable(path: &Path) -> anyhow::Result<()> {
     let tried = File::create_new(path);
     let exists = tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
     ensure!(!exists, "it exists already; choose another name or delete it");
@@ -137,8 +137,8 @@ fn try_out(path: &Path) -> anyhow::Result<()> {
 /// Hosts a game until a player has told all about its files.
 fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
     let clock = Clock::start();
-    let config = Config { name: "bcnet manifest".into(), learn: true, ..Config::default() };
-    let mut session = Session::new(config, unguessable());
+    let config = Config { name: "bcnet manifest".into(), learn_manifests: true, ..Config::default() };
+    let mut session = Session::new(config, random_u64());
     drop(writeln!(io::stdout(), "manifest ready port={}", socket.local_addr()?.port()));
     let mut learned = None;
     let mut end = None;
@@ -151,7 +151,7 @@ fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
                 } else if learned.is_none() {
                     learned = Some(*manifest);
                     session.shutdown(clock.now());
-                    end = Some(clock.now() + GOODBYE);
+                    end = Some(clock.now() + LINGER);
                 }
             }
         }
@@ -173,7 +173,8 @@ fn transmit(socket: &UdpSocket, session: &mut Session, clock: &Clock) {
 
 /// Waits for the next datagram or the session's next deadline.
 fn receive(socket: &UdpSocket, session: &mut Session, clock: &Clock) -> anyhow::Result<()> {
-    let wait = session.next_timeout().map_or(MAX_WAIT, |next| next.since(clock.now()).min(MAX_WAIT));
+    let wait =
+        session.next_timeout().map_or(MAX_POLL_WAIT, |next| next.since(clock.now()).min(MAX_POLL_WAIT));
     socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
     let mut buffer = [0; 2048];
     match socket.recv_from(&mut buffer) {
@@ -191,5 +192,5 @@ fn receive(socket: &UdpSocket, session: &mut Session, clock: &Clock) -> anyhow::
 }
 
 /// How long goodbyes are repeated.
-const GOODBYE: Duration = Duration::from_secs(2);
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(2);
+const MAX_POLL_WAIT: Duration = Duration::from_secs(1);

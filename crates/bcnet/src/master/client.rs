@@ -4,34 +4,34 @@ use std::io::{self, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use bcnet_session::list_server::{self, Challenge, Form};
+use bcnet_session::list_server::{self, Challenge, ListFormat};
 use bcnet_udp::Clock;
 
-use super::server::Commands;
+use super::server::ListServerCommands;
 use crate::connections::{self, read_request};
-use crate::random::unguessable;
+use crate::random::random_u64;
 
 /// Serves lists for ever.
-pub(super) fn run(listener: &TcpListener, commands: &Commands, clock: Clock) {
+pub(super) fn run(listener: &TcpListener, commands: &ListServerCommands, clock: Clock) {
     let commands = commands.clone();
-    connections::serve(listener, clock, move |stream| match serve(stream, &commands, clock) {
+    connections::serve(listener, clock, move |stream| match serve_client(stream, &commands, clock) {
         Ok(count) => tracing::debug!(event = "list_sent", servers = count),
         Err(error) => tracing::debug!(event = "list_refused", %error),
     });
 }
 
 /// One conversation: challenge, answer, question, list. Tells how many servers were listed.
-fn serve(mut stream: TcpStream, commands: &Commands, clock: Clock) -> io::Result<usize> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let challenge = Challenge::new(unguessable());
+fn serve_client(mut stream: TcpStream, commands: &ListServerCommands, clock: Clock) -> io::Result<usize> {
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let challenge = Challenge::new(random_u64());
     stream.write_all(&list_server::greeting(&challenge))?;
-    let request = read_request(&mut stream, clock, PATIENCE, list_server::is_complete)?;
-    let form =
-        Form::of_request(&request, &challenge).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?;
-    let servers = commands.ask(|server, _| server.list.listed()).ok_or(ErrorKind::TimedOut)?;
+    let request = read_request(&mut stream, clock, CLIENT_TIMEOUT, list_server::is_complete_request)?;
+    let form = ListFormat::from_request(&request, &challenge)
+        .map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?;
+    let servers = commands.call(|server, _| server.list.listed()).ok_or(ErrorKind::TimedOut)?;
     stream.write_all(&form.write(&servers))?;
     Ok(servers.len())
 }
 
 /// How long a client may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);

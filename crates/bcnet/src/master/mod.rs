@@ -12,13 +12,13 @@ use anyhow::Context;
 use bcnet_udp::{Clock, Io, Socket};
 use tracing::level_filters::LevelFilter;
 
-use crate::config::Value;
+use crate::config::ConfigValue;
 use crate::event_loop::EventLoop;
 use crate::signals::{self, Signal};
-use crate::{Verdict, http, log};
+use crate::{CommandStatus, log, metrics_server};
 use server::ListServer;
 
-const SIGNALS: &str =
+const SIGNAL_HELP: &str =
     if cfg!(windows) { "Ctrl-C or closing the window ends it." } else { "SIGTERM and SIGINT end it." };
 
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ Servers find it with `masters = [\"HOST\"]` in their configuration, games with H
 is listed when it has answered the challenge and is reachable at the port it names. It is asked again every minute, \
 and gone after three questions without an answer, or when it says goodbye.
 
-`master ready udp=… tcp=…` on standard output tells that it listens; the log is on standard error. {SIGNALS}
+`master ready udp=… tcp=…` on standard output tells that it listens; the log is on standard error. {SIGNAL_HELP}
 
 Exit codes: 0 ended as told, 2 could not run."))]
 pub(crate) struct Args {
@@ -52,27 +52,28 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     let taken = |kind: &'static str, port: u16, flag: &'static str| {
         move || format!("cannot listen at {kind} {}:{port}; choose another {flag} or --bind", args.bind)
     };
     let udp = Socket::bind(SocketAddrV4::new(args.bind, args.udp), Io::BEST)
         .with_context(taken("UDP", args.udp, "--udp"))?;
     let tcp = TcpListener::bind((args.bind, args.tcp)).with_context(taken("TCP", args.tcp, "--tcp"))?;
-    let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.json, file: None })?;
-    let mut ready = format!("master ready udp={} tcp={}", udp.local()?.port(), tcp.local_addr()?.port());
+    let _log = log::start(&log::LogOptions { level: LevelFilter::INFO, json: args.json, file: None })?;
+    let mut ready =
+        format!("master ready udp={} tcp={}", udp.local_address()?.port(), tcp.local_addr()?.port());
     let metrics = args.metrics.map(|address| {
         TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
     });
     let clock = Clock::start();
     let mut event_loop = EventLoop::<ListServer>::new(clock)?;
     let mut server = ListServer::new(udp, &event_loop.registrar()?)?;
-    let [stopped, asked] = [event_loop.commands(), event_loop.commands()];
-    let stop = Box::new(move || stopped.give(|server, _| server.stop()));
+    let [stopped, asked] = [event_loop.command_sender(), event_loop.command_sender()];
+    let stop = Box::new(move || stopped.send(|server, _| server.stop()));
     signals::listen(vec![(Signal::Stop, stop)])?;
     thread::Builder::new().name("clients".into()).spawn(move || client::run(&tcp, &asked, clock))?;
     if let Some(listener) = metrics.transpose()? {
-        let address = http::start(listener, clock, event_loop.commands())?;
+        let address = metrics_server::start(listener, clock, event_loop.command_sender())?;
         ready.push_str(&format!(" metrics={address}"));
     }
     ready.push('\n');
@@ -80,5 +81,5 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
     event_loop.run(&mut server).context("waiting for datagrams")?;
     tracing::info!(event = "stopped");
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }

@@ -3,13 +3,13 @@
 //! [`relay`] is what its event loop drives, around the proxy of `bcnet-proxy`, which decides what goes where; [`sockets`] are its sockets,
 //! [`watch`] looks over its shoulder and tells what it sees, [`tape`] has what waits for the capture, and [`metrics`] counts.
 
+mod annotated_recorder;
 mod metrics;
 mod options;
+mod proxy_observer;
 mod relay;
-mod silence;
 mod sockets;
-mod tape;
-mod watch;
+mod upstream_timeout;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -21,13 +21,13 @@ use bcnet_session::Network;
 use bcnet_udp::{Clock, wall_now};
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Master, Value as _};
+use crate::config::{ConfigValue as _, ListServerAddress};
 use crate::event_loop::EventLoop;
-use crate::random::unguessable;
-use crate::recorder::{Recorder, Ring};
-use crate::{Verdict, bans, http, log};
-use options::{Pool, Upstream};
-use relay::{Relay, Setup};
+use crate::random::random_u64;
+use crate::recorder::{CaptureRing, Recorder};
+use crate::{CommandStatus, bans, log, metrics_server};
+use options::{SourcePool, Upstream};
+use relay::{Relay, RelaySetup};
 
 const SIGNALS: &str = if cfg!(windows) {
     "Ctrl-C or closing the window ends it. The bans are read again every minute."
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
     /// Addresses of this machine toward the server, one for each player: a network, or addresses with commas between
     #[arg(long, value_name = "POOL", default_value = "")]
-    upstream_source: Pool,
+    upstream_source: SourcePool,
 
     /// Take the faults of the stock transport out of what passes
     #[arg(long)]
@@ -113,8 +113,8 @@ pub(crate) struct Args {
     advertise: Option<u16>,
 
     /// A list server; may be given more than once
-    #[arg(long, value_name = "HOST[:PORT]", requires = "advertise", value_parser = Master::from_text)]
-    master: Vec<Master>,
+    #[arg(long, value_name = "HOST[:PORT]", requires = "advertise", value_parser = ListServerAddress::from_text)]
+    master: Vec<ListServerAddress>,
 
     /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics, health at /livez and /readyz
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -125,8 +125,8 @@ pub(crate) struct Args {
     log_json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let _log = log::start(&log::Options { level: LevelFilter::INFO, json: args.log_json, file: None })?;
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
+    let _log = log::start(&log::LogOptions { level: LevelFilter::INFO, json: args.log_json, file: None })?;
     let setup = setup(args)?;
     let metrics = args.metrics.map(|address| {
         TcpListener::bind(address).with_context(|| format!("--metrics: cannot listen at TCP {address}"))
@@ -134,11 +134,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     let clock = Clock::start();
     let mut event_loop = EventLoop::new(clock)?;
     let mut relay = Relay::new(setup, &event_loop)?;
-    options::listen_to_signals(&event_loop.commands(), args.bans.clone())?;
-    options::start_housekeeping(event_loop.commands(), args.master.clone(), args.bans.clone())?;
+    options::listen_to_signals(&event_loop.command_sender(), args.bans.clone())?;
+    options::start_housekeeping(event_loop.command_sender(), args.master.clone(), args.bans.clone())?;
     let mut ready = format!("proxy ready port={} upstream={}", relay.port(), relay.upstream());
     if let Some(listener) = metrics.transpose()? {
-        let address = http::start(listener, clock, event_loop.commands())?;
+        let address = metrics_server::start(listener, clock, event_loop.command_sender())?;
         ready.push_str(&format!(" metrics={address}"));
     }
     ready.push('\n');
@@ -146,16 +146,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
     event_loop.run(&mut relay).context("waiting for datagrams")?;
     tracing::info!(event = "stopped");
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
-fn setup(args: &Args) -> anyhow::Result<Setup> {
-    let defaults = bcnet_proxy::Config::default();
-    let ring = |path| Ring { path, size: RING_SIZE, files: RING_FILES };
-    Ok(Setup {
-        listen: options::ipv4(args.listen)?,
+fn setup(args: &Args) -> anyhow::Result<RelaySetup> {
+    let defaults = bcnet_proxy::ProxyConfig::default();
+    let ring = |path| CaptureRing { path, file_size: RING_FILE_BYTES, file_count: RING_FILES };
+    Ok(RelaySetup {
+        listen: options::require_ipv4(args.listen)?,
         upstream: args.upstream.clone(),
-        config: bcnet_proxy::Config {
+        config: bcnet_proxy::ProxyConfig {
             heal: args.heal,
             sources: args.upstream_source.addresses(),
             bans: read_bans(args)?,
@@ -163,11 +163,11 @@ fn setup(args: &Args) -> anyhow::Result<Setup> {
             drop_malformed: args.drop_malformed,
             query_rate: args.query_rate,
             trusted: [&defaults.trusted[..], &args.trusted].concat(),
-            seed: unguessable(),
+            seed: random_u64(),
             ..defaults
         },
-        queues: args.queues.map(|seconds| Duration::from_secs(seconds.into())),
-        handle_acks: args.handle_acks,
+        dump_interval: args.queues.map(|seconds| Duration::from_secs(seconds.into())),
+        log_handled_acks: args.handle_acks,
         advertise: args.advertise.unwrap_or(0),
         recorder: args.write.clone().map(ring).map(Recorder::start).transpose()?,
     })
@@ -179,5 +179,5 @@ fn read_bans(args: &Args) -> anyhow::Result<Vec<Network>> {
     Ok(bans.networks())
 }
 
-const RING_SIZE: u64 = 64 << 20;
+const RING_FILE_BYTES: u64 = 64 << 20;
 const RING_FILES: u32 = 4;

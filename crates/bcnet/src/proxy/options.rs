@@ -12,12 +12,12 @@ use anyhow::{bail, ensure};
 use bcnet_session::Network;
 use bcnet_udp::{Io, Socket, wall_now};
 
-use super::relay::Commands;
-use crate::background::Background;
+use super::relay::RelayCommands;
+use crate::background::BackgroundTask;
 use crate::bans;
-use crate::config::{HostPort, Master, Value as _};
+use crate::config::{ConfigValue as _, HostPort, ListServerAddress};
+use crate::list_servers;
 use crate::lookup;
-use crate::masters;
 use crate::signals::{self, Signal};
 
 /// A server by name or address.
@@ -34,8 +34,8 @@ impl FromStr for Upstream {
 
 impl Upstream {
     /// Returns its address, which must not be that of a proxy that listens at `listen`.
-    pub(super) fn resolve_beside(&self, listen: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
-        let address = lookup::first(&self.0)?;
+    pub(super) fn resolve_checked(&self, listen: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
+        let address = lookup::first_ipv4_address(&self.0)?;
         // Only an address of this machine can be bound to.
         let is_here = |ip: Ipv4Addr| Socket::bind(SocketAddrV4::new(ip, 0), Io::BEST).is_ok();
         let same = listen.ip() == address.ip()
@@ -51,7 +51,7 @@ impl Upstream {
 }
 
 /// Returns an address as the protocol carries it, which is IPv4 and nothing else.
-pub(super) fn ipv4(address: SocketAddr) -> anyhow::Result<SocketAddrV4> {
+pub(super) fn require_ipv4(address: SocketAddr) -> anyhow::Result<SocketAddrV4> {
     match address {
         SocketAddr::V4(address) => Ok(address),
         SocketAddr::V6(_) => {
@@ -62,15 +62,15 @@ pub(super) fn ipv4(address: SocketAddr) -> anyhow::Result<SocketAddrV4> {
 
 /// Source addresses toward the server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pool(Vec<Ipv4Addr>);
+pub(super) struct SourcePool(Vec<Ipv4Addr>);
 
-impl Pool {
+impl SourcePool {
     pub(super) fn addresses(&self) -> Vec<Ipv4Addr> {
         self.0.clone()
     }
 }
 
-impl FromStr for Pool {
+impl FromStr for SourcePool {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -87,44 +87,44 @@ impl FromStr for Pool {
 }
 
 /// Turns signals into commands, from now on.
-pub(super) fn listen_to_signals(commands: &Commands, ban_file: Option<PathBuf>) -> io::Result<()> {
-    let (reload, reloading) = Background::new();
+pub(super) fn listen_to_signals(commands: &RelayCommands, ban_file: Option<PathBuf>) -> io::Result<()> {
+    let (reload, reloading) = BackgroundTask::new();
     let [reloaded, stopped, dumped] = [commands, commands, commands].map(Clone::clone);
     reloading.start("reload", move || {
-        read_bans(&reloaded, ban_file.as_deref(), true);
+        reload_bans(&reloaded, ban_file.as_deref(), true);
         None
     })?;
     signals::listen(vec![
-        (Signal::Stop, Box::new(move || stopped.give(|relay, _| relay.stop()))),
+        (Signal::Stop, Box::new(move || stopped.send(|relay, _| relay.stop()))),
         (Signal::Reload, Box::new(move || reload.fire())),
-        (Signal::Dump, Box::new(move || dumped.give(|relay, now| relay.dump(now)))),
+        (Signal::Dump, Box::new(move || dumped.send(|relay, now| relay.dump_queues(now)))),
     ])
 }
 
 /// Looks after what changes by itself, for ever: masters move, bans end.
 pub(super) fn start_housekeeping(
-    commands: Commands,
-    masters: Vec<Master>,
+    commands: RelayCommands,
+    masters: Vec<ListServerAddress>,
     ban_file: Option<PathBuf>,
 ) -> io::Result<()> {
-    let (start, housekeeping) = Background::new();
+    let (start, housekeeping) = BackgroundTask::new();
     start.fire();
     housekeeping.start("housekeeping", move || {
-        read_bans(&commands, ban_file.as_deref(), false);
+        reload_bans(&commands, ban_file.as_deref(), false);
         if !masters.is_empty() {
-            let resolved = masters::resolve(&masters);
-            commands.give(move |relay, _| relay.set_masters(&resolved));
+            let resolved = list_servers::resolve(&masters);
+            commands.send(move |relay, _| relay.set_list_servers(&resolved));
         }
-        Some(HOUSEKEEPING)
+        Some(HOUSEKEEPING_INTERVAL)
     })
 }
 
-fn read_bans(commands: &Commands, ban_file: Option<&Path>, is_asked: bool) {
+fn reload_bans(commands: &RelayCommands, ban_file: Option<&Path>, is_asked: bool) {
     let Some(path) = ban_file else { return };
     match bans::load_existing(path, wall_now().as_secs()) {
         Ok(bans) => {
             let networks = bans.networks();
-            commands.give(move |relay, now| relay.set_bans(networks, is_asked, now));
+            commands.send(move |relay, now| relay.set_bans(networks, is_asked, now));
         }
         Err(error) => {
             let error = format!("{error:#}");
@@ -133,7 +133,7 @@ fn read_bans(commands: &Commands, ban_file: Option<&Path>, is_asked: bool) {
     }
 }
 
-const HOUSEKEEPING: Duration = Duration::from_secs(60);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
 /// No session has more than 124 players, but addresses rest for a while.
 const MAX_SOURCES: usize = 1024;
 
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_in_the_pool_once() {
-        let pool: Pool = "127.1.0.2,127.1.0.0/30,127.1.0.2,127.1.0.9".parse().expect("a pool");
+    fn source_pool_has_no_duplicates() {
+        let pool: SourcePool = "127.1.0.2,127.1.0.0/30,127.1.0.2,127.1.0.9".parse().expect("a pool");
         let addresses = [2, 1, 9].map(|last| Ipv4Addr::new(127, 1, 0, last));
         // The network has four addresses: its own, two, and that of all.
         assert_eq!(pool.addresses(), addresses);

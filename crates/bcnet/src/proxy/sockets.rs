@@ -7,46 +7,46 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_proxy::{Bytes, Leg};
+use bcnet_proxy::{DatagramTarget, OutboundBytes};
 use bcnet_transport::{Time, cipher};
-use bcnet_udp::{Batch, Head, Received, Socket};
+use bcnet_udp::{Batch, DatagramInfo, ReceiveStatus, Socket};
 
 use crate::event_loop::Registrar;
-use crate::log::LineLimit;
+use crate::log::LogRateLimiter;
 use crate::reply_addresses::ReplyAddresses;
 
 /// The socket that players talk to.
-pub(super) const LISTENING: u32 = 0;
+pub(super) const LISTEN_SOCKET: u32 = 0;
 
 /// Sockets, and what is to leave through them.
-pub(super) struct Sockets {
+pub(super) struct ProxySockets {
     registrar: Registrar,
     sockets: Vec<Option<Socket>>,
     /// Sockets that have something, in turn.
-    unread: VecDeque<u32>,
+    readable: VecDeque<u32>,
     outbound: Batch,
     /// Which of it is still to be ciphered.
-    plain: Vec<bool>,
+    needs_encryption: Vec<bool>,
     /// Which of our addresses each client talks to, if there may be several.
     reply_addresses: Option<ReplyAddresses>,
-    failures: LineLimit,
+    failure_log_limit: LogRateLimiter,
     unsent: u64,
 }
 
-impl Sockets {
+impl ProxySockets {
     pub(super) fn new(listening: Socket, registrar: Registrar) -> io::Result<Self> {
-        let any = listening.local()?.ip().is_unspecified();
+        let any = listening.local_address()?.ip().is_unspecified();
         let mut sockets = Self {
             registrar,
             sockets: Vec::new(),
-            unread: VecDeque::new(),
+            readable: VecDeque::new(),
             outbound: Batch::new(),
-            plain: Vec::new(),
+            needs_encryption: Vec::new(),
             reply_addresses: any.then(ReplyAddresses::new),
-            failures: LineLimit::new(5, LOG_EVERY),
+            failure_log_limit: LogRateLimiter::new(5, LOG_INTERVAL),
             unsent: 0,
         };
-        sockets.attach(LISTENING, listening)?;
+        sockets.attach(LISTEN_SOCKET, listening)?;
         Ok(sockets)
     }
 
@@ -57,59 +57,59 @@ impl Sockets {
 
     /// Something has arrived at a socket.
     pub(super) fn note_readable(&mut self, number: u32) {
-        if !self.unread.contains(&number) {
-            self.unread.push_back(number);
+        if !self.readable.contains(&number) {
+            self.readable.push_back(number);
         }
     }
 
     /// Returns how many sockets have something.
-    pub(super) fn unread(&self) -> usize {
-        self.unread.len()
+    pub(super) fn readable_count(&self) -> usize {
+        self.readable.len()
     }
 
     /// Takes what has arrived at the socket whose turn it is, but no more than its share.
     pub(super) fn receive(&mut self, inbound: &mut Batch, now: Time) {
         inbound.clear();
-        let Some(number) = self.unread.pop_front() else { return };
+        let Some(number) = self.readable.pop_front() else { return };
         let Some(socket) = self.sockets.get(number as usize).and_then(Option::as_ref) else { return };
-        match socket.receive(inbound, number, SHARE) {
-            Ok(Received::All) => {}
-            Ok(Received::More) => self.unread.push_back(number),
+        match socket.receive(inbound, number, MAX_PER_TURN) {
+            Ok(ReceiveStatus::Drained) => {}
+            Ok(ReceiveStatus::More) => self.readable.push_back(number),
             Err(error) => {
-                if let Some(held_back) = self.failures.pass(now) {
+                if let Some(held_back) = self.failure_log_limit.allow(now) {
                     match error.kind() {
                         ErrorKind::ConnectionRefused => tracing::warn!(event = "upstream_refused", held_back),
                         _ => tracing::warn!(event = "receive_failed", %error, held_back),
                     }
                 }
                 // It complains of something sent earlier; behind that, there may be datagrams.
-                self.unread.push_back(number);
+                self.readable.push_back(number);
             }
         }
-        if let (Some(reply_addresses), LISTENING) = (&mut self.reply_addresses, number) {
+        if let (Some(reply_addresses), LISTEN_SOCKET) = (&mut self.reply_addresses, number) {
             for (head, _) in inbound.iter_mut() {
-                head.local.into_iter().for_each(|local| reply_addresses.note(head.remote, local));
+                head.local.into_iter().for_each(|local| reply_addresses.record(head.remote, local));
             }
         }
     }
 
     /// Adds a datagram to what is to leave.
-    pub(super) fn push(&mut self, leg: Leg, upstream: SocketAddrV4, bytes: Bytes<'_>) {
+    pub(super) fn push(&mut self, leg: DatagramTarget, upstream: SocketAddrV4, bytes: OutboundBytes<'_>) {
         let (owner, remote, local) = match leg {
-            Leg::Client(client) => (
-                LISTENING,
+            DatagramTarget::Client(client) => (
+                LISTEN_SOCKET,
                 client,
                 self.reply_addresses.as_ref().and_then(|reply_addresses| reply_addresses.find(client)),
             ),
-            Leg::Server(source) => (source + 1, upstream, None),
+            DatagramTarget::Server(source) => (source + 1, upstream, None),
         };
-        let (is_plain, bytes) = (matches!(bytes, Bytes::Plain(_)), bytes.as_slice());
+        let (is_plain, bytes) = (matches!(bytes, OutboundBytes::Plaintext(_)), bytes.as_slice());
         let pushed = self.outbound.push(|room| {
             room.get_mut(..bytes.len())?.copy_from_slice(bytes);
-            Some(Head { owner, remote, local, len: bytes.len(), cut: false })
+            Some(DatagramInfo { owner, remote, local, len: bytes.len(), truncated: false })
         });
         if pushed {
-            self.plain.push(is_plain);
+            self.needs_encryption.push(is_plain);
         } else {
             self.unsent += 1;
         }
@@ -122,18 +122,19 @@ impl Sockets {
 
     /// Sends what is to leave.
     pub(super) fn send(&mut self, now: Time) {
-        self.outbound.apply(cipher::encrypt_batch, |number| self.plain.get(number) == Some(&true));
-        self.plain.clear();
+        self.outbound
+            .apply_cipher(cipher::encrypt_batch, |number| self.needs_encryption.get(number) == Some(&true));
+        self.needs_encryption.clear();
         // What a client says and what it is answered leave through different sockets, in turns.
         self.outbound.group_by_owner();
-        for (owner, range) in self.outbound.runs() {
+        for (owner, range) in self.outbound.runs_by_owner() {
             let Some(socket) = self.sockets.get(owner as usize).and_then(Option::as_ref) else {
                 self.unsent += range.len() as u64;
                 continue;
             };
             let Err(unsent) = socket.send(&self.outbound, range) else { continue };
             self.unsent += unsent.datagrams;
-            if let Some(held_back) = self.failures.pass(now) {
+            if let Some(held_back) = self.failure_log_limit.allow(now) {
                 let error = unsent.reason.map(|error| error.to_string());
                 tracing::warn!(event = "send_failed", datagrams = unsent.datagrams, error, held_back);
             }
@@ -155,25 +156,25 @@ impl Sockets {
     /// Returns the port that a socket is bound to.
     pub(super) fn port(&self, number: u32) -> Option<u16> {
         let socket = self.sockets.get(number as usize)?.as_ref()?;
-        socket.local().ok().map(|address| address.port())
+        socket.local_address().ok().map(|address| address.port())
     }
 
     /// What is to leave through it leaves first.
     pub(super) fn detach(&mut self, number: u32, now: Time) {
         self.send(now);
         let Some(mut socket) = self.sockets.get_mut(number as usize).and_then(Option::take) else { return };
-        self.unread.retain(|unread| *unread != number);
+        self.readable.retain(|unread| *unread != number);
         self.registrar.remove(&mut socket);
     }
 
     /// These are the players now: what is known of them is kept whoever else comes.
-    pub(super) fn keep(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
+    pub(super) fn retain_reply_addresses(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
         if let Some(reply_addresses) = &mut self.reply_addresses {
-            reply_addresses.keep(players);
+            reply_addresses.set_players(players);
         }
     }
 }
 
 /// How many datagrams one socket may bring before others have their turn.
-const SHARE: usize = 64;
-const LOG_EVERY: Duration = Duration::from_secs(10);
+const MAX_PER_TURN: usize = 64;
+const LOG_INTERVAL: Duration = Duration::from_secs(10);

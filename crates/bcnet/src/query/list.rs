@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-use bcnet_session::validate;
+use bcnet_session::challenge_response;
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
@@ -15,29 +15,32 @@ pub(crate) fn fetch(address: SocketAddrV4, timeout: Duration) -> Result<BTreeSet
     let end = clock.now() + timeout;
     let stream = TcpStream::connect_timeout(&address.into(), timeout)
         .map_err(|error| format!("no list server can be reached: {error}"))?;
-    let mut talk = Talk { stream, clock, end, heard: Vec::new() };
-    let challenge = talk.hear(MAX_GREETING, challenge)??;
+    let mut connection = ListConnection { stream, clock, end, received: Vec::new() };
+    let challenge = connection.read_until(MAX_GREETING, parse_challenge)??;
     let login = format!(
         "\\gamename\\bcommander\\gamever\\1.6\\location\\0\\validate\\{}\\final\\\\queryid\\1.1\\\
          \\list\\cmp\\gamename\\bcommander\\final\\",
-        validate(&challenge)
+        challenge_response(&challenge)
     );
-    talk.stream.write_all(login.as_bytes()).map_err(|error| format!("cannot ask for the list: {error}"))?;
-    talk.heard.clear();
-    talk.hear(MAX_LIST, list)
+    connection
+        .stream
+        .write_all(login.as_bytes())
+        .map_err(|error| format!("cannot ask for the list: {error}"))?;
+    connection.received.clear();
+    connection.read_until(MAX_LIST, parse_list)
 }
 
 /// A conversation that ends in time.
-struct Talk {
+struct ListConnection {
     stream: TcpStream,
     clock: Clock,
     end: Time,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
-impl Talk {
+impl ListConnection {
     /// Reads until `parse` has what it wants, at the most `max` bytes.
-    fn hear<T>(&mut self, max: usize, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, String> {
+    fn read_until<T>(&mut self, max: usize, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, String> {
         let mut buffer = [0; 2048];
         loop {
             let left = self.end.since(self.clock.now());
@@ -46,40 +49,42 @@ impl Talk {
             }
             let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut buffer));
             match read {
-                Ok(0) if self.heard.is_empty() => return Err("the list server hung up without a word".into()),
+                Ok(0) if self.received.is_empty() => {
+                    return Err("the list server hung up without a word".into());
+                }
                 Ok(0) => return Err("the answer of the list server is cut off, or no list".into()),
-                Ok(len) => self.heard.extend(buffer.iter().take(len)),
-                Err(error) if is_passing(&error) => continue,
+                Ok(len) => self.received.extend(buffer.iter().take(len)),
+                Err(error) if is_transient(&error) => continue,
                 Err(error) => return Err(format!("cannot hear the list server: {error}")),
             }
-            if self.heard.len() > max {
+            if self.received.len() > max {
                 return Err(format!("the answer of the list server is longer than {max} bytes"));
             }
-            if let Some(parsed) = parse(&self.heard) {
+            if let Some(parsed) = parse(&self.received) {
                 return Ok(parsed);
             }
         }
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
 /// Returns the six letters of a greeting, when it is there, or what it is instead.
-fn challenge(heard: &[u8]) -> Option<Result<[u8; 6], String>> {
-    let common = heard.len().min(GREETING.len());
-    if heard.get(..common) != GREETING.get(..common) {
+fn parse_challenge(received: &[u8]) -> Option<Result<[u8; 6], String>> {
+    let common = received.len().min(GREETING.len());
+    if received.get(..common) != GREETING.get(..common) {
         return Some(Err("whoever answers there is no list server of the game".into()));
     }
-    let letters: [u8; 6] = heard.get(GREETING.len()..GREETING.len() + 6)?.try_into().ok()?;
+    let letters: [u8; 6] = received.get(GREETING.len()..GREETING.len() + 6)?.try_into().ok()?;
     let is_right = letters.iter().all(u8::is_ascii_graphic);
     Some(is_right.then_some(letters).ok_or_else(|| "the challenge of the list server is garbage".into()))
 }
 
 /// Returns a whole list: six bytes for each server, then the end.
-fn list(heard: &[u8]) -> Option<BTreeSet<SocketAddrV4>> {
-    let (servers, rest) = heard.strip_suffix(END)?.as_chunks::<6>();
+fn parse_list(received: &[u8]) -> Option<BTreeSet<SocketAddrV4>> {
+    let (servers, rest) = received.strip_suffix(LIST_END)?.as_chunks::<6>();
     let server = |&[a, b, c, d, high, low]: &[u8; 6]| {
         SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]))
     };
@@ -91,33 +96,36 @@ fn list(heard: &[u8]) -> Option<BTreeSet<SocketAddrV4>> {
 }
 
 const GREETING: &[u8] = b"\\basic\\\\secure\\";
-const END: &[u8] = b"\\final\\";
+const LIST_END: &[u8] = b"\\final\\";
 /// A greeting has 21 bytes.
 const MAX_GREETING: usize = 256;
 /// As many servers as are listened to.
-const MAX_LIST: usize = super::MAX_SERVERS * 6 + END.len();
+const MAX_LIST: usize = super::MAX_SERVERS * 6 + LIST_END.len();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_when_it_is_whole() {
-        assert_eq!(list(b"\\final\\"), Some(BTreeSet::new()));
+    fn list_is_parsed_only_when_complete() {
+        assert_eq!(parse_list(b"\\final\\"), Some(BTreeSet::new()));
         let one = SocketAddrV4::new([192, 0, 2, 1].into(), 22101);
-        assert_eq!(list(b"\xC0\x00\x02\x01\x56\x55\\final\\"), Some([one].into()));
+        assert_eq!(parse_list(b"\xC0\x00\x02\x01\x56\x55\\final\\"), Some([one].into()));
         // Broadcast, and port 0: nobody is there.
-        assert_eq!(list(b"\xFF\xFF\xFF\xFF\x56\x55\xC0\x00\x02\x01\x00\x00\\final\\"), Some(BTreeSet::new()));
+        assert_eq!(
+            parse_list(b"\xFF\xFF\xFF\xFF\x56\x55\xC0\x00\x02\x01\x00\x00\\final\\"),
+            Some(BTreeSet::new())
+        );
         for cut in [&b"\xC0\x00\x02\x01\x56\\final\\"[..], b"\xC0\x00\x02\x01\x56\x55\\fina", b""] {
-            assert_eq!(list(cut), None);
+            assert_eq!(parse_list(cut), None);
         }
     }
 
     #[test]
-    fn a_greeting_is_told_from_anything_else() {
-        assert_eq!(challenge(b"\\basic\\\\secure\\ABCDEF"), Some(Ok(*b"ABCDEF")));
-        assert_eq!(challenge(b"\\basic\\\\secure\\ABC"), None);
-        assert!(challenge(b"HTTP/1.1 400").is_some_and(|heard| heard.is_err()));
-        assert!(challenge(b"\\basic\\\\secure\\ABC\x00EF").is_some_and(|heard| heard.is_err()));
+    fn greeting_without_a_challenge_is_rejected() {
+        assert_eq!(parse_challenge(b"\\basic\\\\secure\\ABCDEF"), Some(Ok(*b"ABCDEF")));
+        assert_eq!(parse_challenge(b"\\basic\\\\secure\\ABC"), None);
+        assert!(parse_challenge(b"HTTP/1.1 400").is_some_and(|heard| heard.is_err()));
+        assert!(parse_challenge(b"\\basic\\\\secure\\ABC\x00EF").is_some_and(|heard| heard.is_err()));
     }
 }

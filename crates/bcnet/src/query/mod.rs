@@ -9,15 +9,15 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bcnet_session::browser::{Assembly, STATUS};
+use bcnet_session::browser::{ReplyAssembler, STATUS_QUERY};
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
-use crate::Verdict;
-use crate::config::{HostPort, Value};
+use crate::CommandStatus;
+use crate::config::{ConfigValue, HostPort};
 use crate::lookup;
 pub(crate) use list::fetch as fetch_list;
-use show::Found;
+use show::AnsweredServer;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -31,7 +31,7 @@ Examples:
   bcnet query --master games.example")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
-    #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["lan", "master"], value_parser = host)]
+    #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["lan", "master"], value_parser = parse_host)]
     host: Option<HostPort<22101>>,
 
     /// Ask all servers of the local network, as the game does: ports 22101 to 22201
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     lan: bool,
 
     /// Ask a list server, on TCP port 28900 if none is given, and all servers that it lists
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "lan"], value_parser = list_server)]
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "lan"], value_parser = parse_list_server)]
     master: Option<HostPort<LIST_PORT>>,
 
     /// Where to send the question with --lan; the broadcast address of one network, say
@@ -59,39 +59,39 @@ pub(crate) struct Args {
     raw: bool,
 }
 
-pub(crate) fn host(text: &str) -> Result<HostPort<22101>, String> {
-    Value::from_text(text)
+pub(crate) fn parse_host(text: &str) -> Result<HostPort<22101>, String> {
+    ConfigValue::from_text(text)
 }
 
-fn list_server(text: &str) -> Result<HostPort<LIST_PORT>, String> {
-    Value::from_text(text)
+fn parse_list_server(text: &str) -> Result<HostPort<LIST_PORT>, String> {
+    ConfigValue::from_text(text)
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     if let Some(master) = &args.master {
-        return run_list(args, master);
+        return query_list_server(args, master);
     }
-    let mut asking = Asking::new(args.timeout, args.raw)?;
+    let mut query = StatusQuery::new(args.timeout, args.raw)?;
     let out = &mut io::stdout().lock();
     let found = match &args.host {
         Some(host) => {
-            let address = lookup::first(host)?;
-            asking.ask_one(address, out)?;
-            if asking.found.is_empty() {
+            let address = lookup::first_ipv4_address(host)?;
+            query.query_one(address, out)?;
+            if query.replies.is_empty() {
                 eprintln!("bcnet: {address}: no answer within {}", args.timeout.to_toml().trim_matches('"'));
             }
-            asking.found
+            query.replies
         }
         None => {
-            asking.ask_all(args.broadcast, out)?;
-            if asking.found.is_empty() {
+            query.query_broadcast(args.broadcast, out)?;
+            if query.replies.is_empty() {
                 eprintln!("bcnet: no server answered in the local network");
             }
-            asking.found
+            query.replies
         }
     };
-    let verdict = if found.is_empty() { Verdict::Findings } else { Verdict::Clean };
-    let found: Vec<Found> = found.into_values().collect();
+    let verdict = if found.is_empty() { CommandStatus::Findings } else { CommandStatus::Clean };
+    let found: Vec<AnsweredServer> = found.into_values().collect();
     match found.as_slice() {
         _ if args.raw => {}
         found if args.json => {
@@ -107,23 +107,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 /// Asks a list server, and then those whom it lists.
-fn run_list(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<Verdict> {
+fn query_list_server(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<CommandStatus> {
     ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
-    let address = lookup::first(master)?;
+    let address = lookup::first_ipv4_address(master)?;
     let listed = match list::fetch(address, args.timeout) {
         Ok(listed) => listed,
         Err(why) => {
             eprintln!("bcnet: {address}: {why}");
-            return Ok(Verdict::Findings);
+            return Ok(CommandStatus::Findings);
         }
     };
     let out = &mut io::stdout().lock();
-    let mut asking = Asking::new(args.timeout, args.raw)?;
-    asking.ask_listed(&listed, out)?;
-    let found = asking.found;
+    let mut query = StatusQuery::new(args.timeout, args.raw)?;
+    query.query_listed(&listed, out)?;
+    let found = query.replies;
     let silent: Vec<_> = listed.into_iter().filter(|address| !found.contains_key(address)).collect();
-    let verdict = if found.is_empty() && !silent.is_empty() { Verdict::Findings } else { Verdict::Clean };
-    let found: Vec<Found> = found.into_values().collect();
+    let verdict =
+        if found.is_empty() && !silent.is_empty() { CommandStatus::Findings } else { CommandStatus::Clean };
+    let found: Vec<AnsweredServer> = found.into_values().collect();
     if args.json {
         for found in &found {
             writeln!(out, "{}", show::json(found))?;
@@ -145,29 +146,29 @@ fn run_list(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<Verdict
 }
 
 /// Asks servers for their names, as far as they answer.
-pub(crate) fn ask_names(
+pub(crate) fn query_names(
     servers: &BTreeSet<SocketAddrV4>,
     timeout: Duration,
 ) -> anyhow::Result<BTreeMap<SocketAddrV4, String>> {
-    let mut asking = Asking::new(timeout, false)?;
-    asking.ask_listed(servers, &mut io::sink())?;
-    let name = |found: Found| found.reply.get("hostname").unwrap_or_default().to_owned();
-    Ok(asking.found.into_iter().map(|(address, found)| (address, name(found))).collect())
+    let mut query = StatusQuery::new(timeout, false)?;
+    query.query_listed(servers, &mut io::sink())?;
+    let name = |found: AnsweredServer| found.reply.get("hostname").unwrap_or_default().to_owned();
+    Ok(query.replies.into_iter().map(|(address, found)| (address, name(found))).collect())
 }
 
 /// A question on its way and what came back.
-struct Asking {
+struct StatusQuery {
     socket: UdpSocket,
     clock: Clock,
     end: Time,
     raw: bool,
     /// Who may answer, if only some may.
-    listed: Option<BTreeSet<SocketAddrV4>>,
-    assemblies: BTreeMap<SocketAddrV4, Assembly>,
-    found: BTreeMap<SocketAddrV4, Found>,
+    expected_servers: Option<BTreeSet<SocketAddrV4>>,
+    assemblies: BTreeMap<SocketAddrV4, ReplyAssembler>,
+    replies: BTreeMap<SocketAddrV4, AnsweredServer>,
 }
 
-impl Asking {
+impl StatusQuery {
     fn new(timeout: Duration, raw: bool) -> anyhow::Result<Self> {
         ensure!(timeout > Duration::ZERO, "--timeout: it must be more than nothing");
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
@@ -178,21 +179,21 @@ impl Asking {
             clock,
             end,
             raw,
-            listed: None,
+            expected_servers: None,
             assemblies: BTreeMap::new(),
-            found: BTreeMap::new(),
+            replies: BTreeMap::new(),
         })
     }
 
     /// Asks one server, up to three times, until it has answered.
-    fn ask_one(&mut self, address: SocketAddrV4, out: &mut impl Write) -> anyhow::Result<()> {
+    fn query_one(&mut self, address: SocketAddrV4, out: &mut impl Write) -> anyhow::Result<()> {
         let start = self.clock.now();
         let pause = self.end.since(start) / ATTEMPTS;
         for attempt in 1..=ATTEMPTS {
-            self.socket.send_to(STATUS, address).with_context(|| format!("{address}: cannot send"))?;
+            self.socket.send_to(STATUS_QUERY, address).with_context(|| format!("{address}: cannot send"))?;
             let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
-            while self.found.is_empty() && self.receive(start, until, Some(address), out)? {}
-            if !self.found.is_empty() {
+            while self.replies.is_empty() && self.receive(start, until, Some(address), out)? {}
+            if !self.replies.is_empty() {
                 break;
             }
         }
@@ -200,29 +201,31 @@ impl Asking {
     }
 
     /// Asks everyone and waits for all who answer.
-    fn ask_all(&mut self, target: Ipv4Addr, out: &mut impl Write) -> anyhow::Result<()> {
+    fn query_broadcast(&mut self, target: Ipv4Addr, out: &mut impl Write) -> anyhow::Result<()> {
         self.socket.set_broadcast(true).context("cannot broadcast")?;
         let start = self.clock.now();
         for port in FIRST_PORT..=LAST_PORT {
             let address = SocketAddrV4::new(target, port);
-            self.socket.send_to(STATUS, address).with_context(|| format!("{address}: cannot broadcast"))?;
+            self.socket
+                .send_to(STATUS_QUERY, address)
+                .with_context(|| format!("{address}: cannot broadcast"))?;
         }
         while self.receive(start, self.end, None, out)? {}
         Ok(())
     }
 
     /// Asks all servers of a list at once, up to three times, until all have answered.
-    fn ask_listed(&mut self, listed: &BTreeSet<SocketAddrV4>, out: &mut impl Write) -> anyhow::Result<()> {
+    fn query_listed(&mut self, listed: &BTreeSet<SocketAddrV4>, out: &mut impl Write) -> anyhow::Result<()> {
         let start = self.clock.now();
         let pause = self.end.since(start) / ATTEMPTS;
-        self.listed = Some(listed.clone());
+        self.expected_servers = Some(listed.clone());
         for attempt in 1..=ATTEMPTS {
-            for address in listed.iter().filter(|address| !self.found.contains_key(address)) {
+            for address in listed.iter().filter(|address| !self.replies.contains_key(address)) {
                 // One that this machine has no way to is one that does not answer.
-                drop(self.socket.send_to(STATUS, address));
+                drop(self.socket.send_to(STATUS_QUERY, address));
             }
             let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
-            while self.found.len() < listed.len() && self.receive(start, until, None, out)? {}
+            while self.replies.len() < listed.len() && self.receive(start, until, None, out)? {}
         }
         Ok(())
     }
@@ -245,10 +248,10 @@ impl Asking {
             Ok((len, SocketAddr::V4(from))) => (len, from),
             Ok(_) => return Ok(true),
             // A port where nobody listens may be reported here; others still answer.
-            Err(error) if is_passing(&error) => return Ok(true),
+            Err(error) if is_transient(&error) => return Ok(true),
             Err(error) => return Err(error).context("cannot receive"),
         };
-        if self.listed.as_ref().is_some_and(|listed| !listed.contains(&from)) {
+        if self.expected_servers.as_ref().is_some_and(|listed| !listed.contains(&from)) {
             return Ok(true);
         }
         let known = self.assemblies.contains_key(&from);
@@ -261,7 +264,7 @@ impl Asking {
         }
         if let Some(reply) = self.assemblies.entry(from).or_default().add(datagram) {
             let delay = self.clock.now().since(start);
-            self.found.entry(from).or_insert(Found { address: from, delay, reply });
+            self.replies.entry(from).or_insert(AnsweredServer { address: from, delay, reply });
         }
         Ok(true)
     }
@@ -276,7 +279,7 @@ fn printable(bytes: &[u8]) -> String {
     bytes.iter().map(show).collect()
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     use ErrorKind::{ConnectionRefused, ConnectionReset, Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | Interrupted | TimedOut | WouldBlock)
 }

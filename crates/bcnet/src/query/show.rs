@@ -4,27 +4,27 @@ use std::io::{self, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::browser::Reply;
+use bcnet_session::browser::ServerReply;
 use serde_json::{Map, Value, json};
 
 /// A server that answered.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct AnsweredServer {
     pub(super) address: SocketAddrV4,
     /// From the question to the end of the answer.
     pub(super) delay: Duration,
-    pub(super) reply: Reply,
+    pub(super) reply: ServerReply,
 }
 
 /// Everything about one server.
-pub(super) fn details(found: &Found, out: &mut impl Write) -> io::Result<()> {
-    let reply = &found.reply;
+pub(super) fn details(server: &AnsweredServer, out: &mut impl Write) -> io::Result<()> {
+    let reply = &server.reply;
     writeln!(
         out,
         "{}  {}  {} ms",
-        found.address,
+        server.address,
         reply.get("hostname").unwrap_or("(no name)"),
-        found.delay.as_millis()
+        server.delay.as_millis()
     )?;
     for (key, value) in reply.rules().filter(|(key, _)| *key != "hostname") {
         writeln!(out, "  {key:<14} {value}")?;
@@ -40,13 +40,13 @@ pub(super) fn details(found: &Found, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// One line for each server.
-pub(super) fn table(found: &[Found], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn table(servers: &[AnsweredServer], out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "{:<21}  {:>7}  {:<10}  {:<9}  {:>6}  name",
         "address", "players", "mission", "system", "delay"
     )?;
-    for Found { address, delay, reply } in found {
+    for AnsweredServer { address, delay, reply } in servers {
         let word = |key| reply.get(key).unwrap_or("?");
         let players = format!("{}/{}", word("numplayers"), word("maxplayers"));
         let (mission, system, name) = (word("mapname"), word("system"), word("hostname"));
@@ -58,16 +58,16 @@ pub(super) fn table(found: &[Found], out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Returns one JSON object. Of a key that is there twice, the first counts.
-pub(super) fn json(found: &Found) -> Value {
+pub(super) fn json(server: &AnsweredServer) -> Value {
     let mut rules = Map::new();
-    for (key, value) in found.reply.rules() {
+    for (key, value) in server.reply.rules() {
         rules.entry(key).or_insert_with(|| value.into());
     }
-    let micros = u64::try_from(found.delay.as_micros()).unwrap_or(u64::MAX);
+    let micros = u64::try_from(server.delay.as_micros()).unwrap_or(u64::MAX);
     json!({
-        "address": found.address.to_string(),
+        "address": server.address.to_string(),
         "delay_us": micros,
-        "players": found.reply.players().collect::<Vec<_>>(),
+        "players": server.reply.players().collect::<Vec<_>>(),
         "rules": rules,
     })
 }

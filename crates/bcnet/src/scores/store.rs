@@ -16,14 +16,14 @@ use rusqlite::{
 };
 
 /// A file of scores that is open.
-pub(crate) struct Store {
+pub(crate) struct ScoreStore {
     connection: Connection,
     path: PathBuf,
 }
 
 /// A round that is over.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Round {
+pub(crate) struct RoundResult {
     /// When, in Unix seconds.
     pub(crate) ended: i64,
     pub(crate) session: String,
@@ -34,12 +34,12 @@ pub(crate) struct Round {
     pub(crate) reason: String,
     pub(crate) seconds: i64,
     /// Nobody stands there twice.
-    pub(crate) players: Vec<Score>,
+    pub(crate) players: Vec<PlayerResult>,
 }
 
 /// What a player has done in a round, or in many.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Score {
+pub(crate) struct PlayerResult {
     pub(crate) name: String,
     pub(crate) seconds: i64,
     pub(crate) points: i64,
@@ -49,11 +49,11 @@ pub(crate) struct Score {
 
 /// A player with all rounds together.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct PlayerStanding {
     pub(crate) rounds: i64,
     /// When the last of its rounds ended.
-    pub(crate) last: i64,
-    pub(crate) score: Score,
+    pub(crate) last_played: i64,
+    pub(crate) score: PlayerResult,
 }
 
 /// A system with all its rounds together.
@@ -68,7 +68,7 @@ pub(crate) struct SystemTotal {
 
 /// What players are sorted by, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Order {
+pub(crate) enum StandingOrder {
     Points,
     Kills,
     Deaths,
@@ -77,11 +77,11 @@ pub(crate) enum Order {
     Name,
 }
 
-impl Order {
+impl StandingOrder {
     /// The server sees few points and kills, so of those who are equal who has played longer comes first.
-    fn compare(self, a: &Standing, b: &Standing) -> Ordering {
-        let usual = |one: &Standing| {
-            let Score { seconds, points, kills, deaths, .. } = one.score;
+    fn compare(self, a: &PlayerStanding, b: &PlayerStanding) -> Ordering {
+        let usual = |one: &PlayerStanding| {
+            let PlayerResult { seconds, points, kills, deaths, .. } = one.score;
             (Reverse(points), Reverse(kills), Reverse(seconds), deaths)
         };
         let first = match self {
@@ -98,31 +98,34 @@ impl Order {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Range {
+pub(crate) struct ScoreQuery {
     /// Only what was on this day or later, in days since 1970 (UTC).
     pub(crate) since: Option<i64>,
     /// No more rows than this.
     pub(crate) limit: Option<u32>,
 }
 
-impl Range {
-    fn limit(self) -> i64 {
+impl ScoreQuery {
+    fn sql_limit(self) -> i64 {
         self.limit.map_or(-1, i64::from)
     }
 }
 
-impl Store {
+impl ScoreStore {
     /// Opens a file to write, which is made if there is none.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         Self::try_open(path).with_context(|| path.display().to_string())
     }
 
     fn try_open(path: &Path) -> anyhow::Result<Self> {
-        Self::to_write(Connection::open_with_flags(path, WRITE | OpenFlags::SQLITE_OPEN_CREATE)?, path)
+        Self::prepare_for_writing(
+            Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_CREATE)?,
+            path,
+        )
     }
 
-    fn to_write(connection: Connection, path: &Path) -> anyhow::Result<Self> {
-        connection.busy_timeout(PATIENCE)?;
+    fn prepare_for_writing(connection: Connection, path: &Path) -> anyhow::Result<Self> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         // The mode of the journal is kept in the file, so it is looked first whose that is.
         let is_made = has_schema(&connection)?;
         // SQLite opens a file that is write-protected all the same.
@@ -143,17 +146,17 @@ impl Store {
 
     /// Opens a file that is there, to delete from it.
     pub(crate) fn open_existing(path: &Path) -> anyhow::Result<Self> {
-        expect(path)?;
+        ensure_exists(path)?;
         Self::open(path)
     }
 
     /// Opens a file that is there, to read.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        expect(path)?;
+    pub(crate) fn open_read_only(path: &Path) -> anyhow::Result<Self> {
+        ensure_exists(path)?;
         let name = || path.display().to_string();
         // A server that was killed has left something to roll back, which only who may write can do.
-        let connection = Connection::open_with_flags(path, WRITE).with_context(name)?;
-        connection.busy_timeout(PATIENCE).with_context(name)?;
+        let connection = Connection::open_with_flags(path, OPEN_FLAGS).with_context(name)?;
+        connection.busy_timeout(BUSY_TIMEOUT).with_context(name)?;
         ensure!(
             has_schema(&connection).with_context(name)?,
             "{}: it is empty: no round was kept yet",
@@ -168,8 +171,8 @@ impl Store {
         // Another server may have begun in the same moment.
         if !has_schema(&transaction)? {
             transaction.execute_batch(SCHEMA)?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
         Ok(transaction.commit()?)
     }
@@ -179,9 +182,9 @@ impl Store {
     }
 
     /// Keeps a round, whole or not at all.
-    pub(crate) fn keep(&mut self, round: &Round) -> rusqlite::Result<()> {
+    pub(crate) fn add_round(&mut self, round: &RoundResult) -> rusqlite::Result<()> {
         let transaction = self.begin()?;
-        add(&transaction, round)?;
+        insert_round(&transaction, round)?;
         transaction.commit()
     }
 
@@ -192,8 +195,8 @@ impl Store {
         // A day at a time, so that others need not wait long.
         while let Some(day) = self.first_day()?.filter(|day| *day < first) {
             let transaction = self.begin()?;
-            let times = params![day * DAY, (day + 1) * DAY];
-            transaction.execute(UNCOUNT_DAY, [day])?;
+            let times = params![day * SECONDS_PER_DAY, (day + 1) * SECONDS_PER_DAY];
+            transaction.execute(SUBTRACT_DAY_FROM_PLAYERS, [day])?;
             transaction.execute("DELETE FROM player_day WHERE day = ?1", [day])?;
             transaction.execute("DELETE FROM system_day WHERE day = ?1", [day])?;
             transaction.execute(
@@ -215,7 +218,7 @@ impl Store {
     }
 
     /// Deletes all that is known of a player. Returns in how many rounds it was; `None` if nothing is known.
-    pub(crate) fn forget(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
+    pub(crate) fn delete_player(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
         let transaction = self.begin()?;
         let found: Option<(i64, i64)> = transaction
             .query_row("SELECT id, rounds FROM player WHERE name = ?1", [name], |row| {
@@ -237,34 +240,43 @@ impl Store {
     }
 
     /// Returns the players, the best first.
-    pub(crate) fn standings(&self, range: Range, order: Order) -> rusqlite::Result<Vec<Standing>> {
+    pub(crate) fn standings(
+        &self,
+        range: ScoreQuery,
+        order: StandingOrder,
+    ) -> rusqlite::Result<Vec<PlayerStanding>> {
         // Totals and days are of one moment, whatever the server keeps or deletes meanwhile.
-        let _moment = self.connection.unchecked_transaction()?;
+        let _snapshot = self.connection.unchecked_transaction()?;
         let mut players = self.totals()?;
         if let Some(since) = range.since {
-            self.count_since(&mut players, since)?;
+            self.restrict_totals(&mut players, since)?;
         }
-        let mut standings: Vec<Standing> = players.into_values().filter(|one| one.rounds > 0).collect();
+        let mut standings: Vec<PlayerStanding> = players.into_values().filter(|one| one.rounds > 0).collect();
         standings.sort_unstable_by(|a, b| order.compare(a, b));
         standings.truncate(range.limit.map_or(usize::MAX, |limit| limit as usize));
         Ok(standings)
     }
 
     /// Returns all players with the totals of all rounds, by their number in the file.
-    fn totals(&self) -> rusqlite::Result<HashMap<i64, Standing>> {
+    fn totals(&self) -> rusqlite::Result<HashMap<i64, PlayerStanding>> {
         let sql = "SELECT id, rounds, seconds, points, kills, deaths, last, name FROM player";
         let mut statement = self.connection.prepare(sql)?;
         let rows = statement.query_map([], |row| {
             let (seconds, points) = (row.get(2)?, row.get(3)?);
-            let score = Score { name: row.get(7)?, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
-            Ok((row.get(0)?, Standing { rounds: row.get(1)?, last: row.get(6)?, score }))
+            let score =
+                PlayerResult { name: row.get(7)?, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
+            Ok((row.get(0)?, PlayerStanding { rounds: row.get(1)?, last_played: row.get(6)?, score }))
         })?;
         rows.collect()
     }
 
     /// Makes totals of all rounds those since a day: takes off what was before, or counts anew what was since then, whichever is
     /// less to add up. SQLite would sort all of it first, which takes several times as long.
-    fn count_since(&self, players: &mut HashMap<i64, Standing>, since: i64) -> rusqlite::Result<()> {
+    fn restrict_totals(
+        &self,
+        players: &mut HashMap<i64, PlayerStanding>,
+        since: i64,
+    ) -> rusqlite::Result<()> {
         let days: (Option<i64>, Option<i64>) =
             self.connection.query_row("SELECT min(day), max(day) FROM system_day", [], |row| {
                 Ok((row.get(0)?, row.get(1)?))
@@ -273,9 +285,9 @@ impl Store {
         let is_less_before = since.saturating_sub(first) <= last.saturating_sub(since);
         let (from, to, sign) = if is_less_before { (first, since, -1) } else { (since, i64::MAX, 1) };
         if !is_less_before {
-            for Standing { rounds, score, .. } in players.values_mut() {
+            for PlayerStanding { rounds, score, .. } in players.values_mut() {
                 *rounds = 0;
-                *score = Score { name: mem::take(&mut score.name), ..Score::default() };
+                *score = PlayerResult { name: mem::take(&mut score.name), ..PlayerResult::default() };
             }
         }
         let mut statement = self.connection.prepare(
@@ -283,8 +295,8 @@ impl Store {
         )?;
         let mut rows = statement.query([from, to])?;
         while let Some(row) = rows.next()? {
-            let Some(Standing { rounds, score, .. }) = players.get_mut(&row.get(0)?) else { continue };
-            let Score { seconds, points, kills, deaths, .. } = score;
+            let Some(PlayerStanding { rounds, score, .. }) = players.get_mut(&row.get(0)?) else { continue };
+            let PlayerResult { seconds, points, kills, deaths, .. } = score;
             for (column, total) in (1..).zip([rounds, seconds, points, kills, deaths]) {
                 // Whoever has written into the file by hand gets odd totals, and no panic.
                 *total = total.saturating_add(row.get::<_, i64>(column)?.saturating_mul(sign));
@@ -294,7 +306,7 @@ impl Store {
     }
 
     /// Returns the rounds, the latest first.
-    pub(crate) fn rounds(&self, range: Range) -> rusqlite::Result<Vec<Round>> {
+    pub(crate) fn rounds(&self, range: ScoreQuery) -> rusqlite::Result<Vec<RoundResult>> {
         let mut rounds = self.connection.prepare(
             "SELECT id, ended, session, port, number, system, reason, seconds FROM round WHERE ended >= ?1 \
              ORDER BY ended DESC, id DESC LIMIT ?2",
@@ -304,13 +316,13 @@ impl Store {
              FROM result JOIN player ON player.id = result.player WHERE round = ?1 \
              ORDER BY 3 DESC, 4 DESC, 2 DESC, 5, 1",
         )?;
-        let since = range.since.map_or(i64::MIN, |day| day * DAY);
-        let rows = rounds.query_map(params![since, range.limit()], |row| {
+        let since = range.since.map_or(i64::MIN, |day| day * SECONDS_PER_DAY);
+        let rows = rounds.query_map(params![since, range.sql_limit()], |row| {
             let players = players.query_map([row.get::<_, i64>(0)?], |row| {
                 let (name, seconds, points) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                Ok(Score { name, seconds, points, kills: row.get(3)?, deaths: row.get(4)? })
+                Ok(PlayerResult { name, seconds, points, kills: row.get(3)?, deaths: row.get(4)? })
             })?;
-            Ok(Round {
+            Ok(RoundResult {
                 ended: row.get(1)?,
                 session: row.get(2)?,
                 port: row.get(3)?,
@@ -325,15 +337,16 @@ impl Store {
     }
 
     /// Returns the systems, the one with the most rounds first.
-    pub(crate) fn systems(&self, range: Range) -> rusqlite::Result<Vec<SystemTotal>> {
+    pub(crate) fn systems(&self, range: ScoreQuery) -> rusqlite::Result<Vec<SystemTotal>> {
         let mut statement = self.connection.prepare(
             "SELECT system, sum(rounds), sum(seconds), sum(players) FROM system_day WHERE day >= ?1 \
              GROUP BY system ORDER BY 2 DESC, 3 DESC, 1 LIMIT ?2",
         )?;
-        let rows = statement.query_map(params![range.since.unwrap_or(i64::MIN), range.limit()], |row| {
-            let (system, rounds) = (row.get(0)?, row.get(1)?);
-            Ok(SystemTotal { system, rounds, seconds: row.get(2)?, players: row.get(3)? })
-        })?;
+        let rows =
+            statement.query_map(params![range.since.unwrap_or(i64::MIN), range.sql_limit()], |row| {
+                let (system, rounds) = (row.get(0)?, row.get(1)?);
+                Ok(SystemTotal { system, rounds, seconds: row.get(2)?, players: row.get(3)? })
+            })?;
         rows.collect()
     }
 
@@ -350,16 +363,16 @@ fn has_schema(connection: &Connection) -> anyhow::Result<bool> {
     let tables: i64 = connection.query_row(count, [], |row| row.get(0))?;
     match (application, version) {
         (0, 0) if tables == 0 => Ok(false),
-        (APPLICATION, VERSION) => Ok(true),
-        (APPLICATION, version) if version > VERSION => bail!(
-            "written by a newer bcnet (format {version}, this one knows {VERSION}); use that one, or another file"
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(true),
+        (APPLICATION_ID, version) if version > SCHEMA_VERSION => bail!(
+            "written by a newer bcnet (format {version}, this one knows {SCHEMA_VERSION}); use that one, or another file"
         ),
         _ => bail!("a database of another program; name another file for the scores"),
     }
 }
 
 /// Whoever asks for scores that nobody has kept is not told of an empty file that was made for it.
-fn expect(path: &Path) -> anyhow::Result<()> {
+fn ensure_exists(path: &Path) -> anyhow::Result<()> {
     let problem = || {
         format!(
             "{}: no scores; a server keeps them with `scores.file` in its configuration, a service of systemd in \
@@ -371,50 +384,50 @@ fn expect(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Adds a round to rounds and totals.
-fn add(transaction: &Transaction<'_>, round: &Round) -> rusqlite::Result<()> {
-    let Round { ended, session, port, number, system, reason, seconds, players } = round;
-    let (day, count) = (ended.div_euclid(DAY), players.len().cast_signed() as i64);
+fn insert_round(transaction: &Transaction<'_>, round: &RoundResult) -> rusqlite::Result<()> {
+    let RoundResult { ended, session, port, number, system, reason, seconds, players } = round;
+    let (day, count) = (ended.div_euclid(SECONDS_PER_DAY), players.len().cast_signed() as i64);
     transaction.execute(
         "INSERT INTO round (ended, session, port, number, system, reason, seconds, players) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![ended, session, port, number, system, reason, seconds, count],
     )?;
     let id = transaction.last_insert_rowid();
-    transaction.execute(COUNT_SYSTEM, params![day, system, seconds, count])?;
-    let mut player = transaction.prepare(COUNT_PLAYER)?;
-    let mut by_day = transaction.prepare(COUNT_PLAYER_DAY)?;
+    transaction.execute(UPSERT_SYSTEM_DAY, params![day, system, seconds, count])?;
+    let mut player = transaction.prepare(UPSERT_PLAYER)?;
+    let mut by_day = transaction.prepare(UPSERT_PLAYER_DAY)?;
     let mut result = transaction.prepare("INSERT INTO result VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-    for Score { name, seconds, points, kills, deaths } in players {
-        let who: i64 =
+    for PlayerResult { name, seconds, points, kills, deaths } in players {
+        let player_id: i64 =
             player.query_row(params![name, seconds, points, kills, deaths, ended], |row| row.get(0))?;
-        by_day.execute(params![day, who, seconds, points, kills, deaths])?;
-        result.execute(params![id, who, seconds, points, kills, deaths])?;
+        by_day.execute(params![day, player_id, seconds, points, kills, deaths])?;
+        result.execute(params![id, player_id, seconds, points, kills, deaths])?;
     }
     Ok(())
 }
 
 /// Returns whether a file may be fine again by itself: the disk is full, or another program is at it.
-pub(crate) fn may_pass(error: &anyhow::Error) -> bool {
+pub(crate) fn is_temporary(error: &anyhow::Error) -> bool {
     let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
-    let passing = [
+    let temporary = [
         ErrorCode::DatabaseBusy,
         ErrorCode::DatabaseLocked,
         ErrorCode::DiskFull,
         ErrorCode::SystemIoFailure,
         ErrorCode::OutOfMemory,
     ];
-    code.is_some_and(|code| passing.contains(&code))
+    code.is_some_and(|code| temporary.contains(&code))
 }
 
-const WRITE: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// How long another program may have the file for itself.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+const BUSY_TIMEOUT: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
 /// Says whose file it is: "bcnS".
-const APPLICATION: i64 = 0x6263_6e53;
+const APPLICATION_ID: i64 = 0x6263_6e53;
 /// Of the schema.
-const VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 1;
 /// Seconds of a day.
-pub(crate) const DAY: i64 = 86_400;
+pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
 
 const SCHEMA: &str = "
 CREATE TABLE round (
@@ -468,21 +481,21 @@ CREATE TABLE system_day (
 ) WITHOUT ROWID;
 ";
 
-const COUNT_SYSTEM: &str = "INSERT INTO system_day VALUES (?1, ?2, 1, ?3, ?4) \
+const UPSERT_SYSTEM_DAY: &str = "INSERT INTO system_day VALUES (?1, ?2, 1, ?3, ?4) \
      ON CONFLICT DO UPDATE SET rounds = rounds + 1, seconds = seconds + excluded.seconds, \
      players = players + excluded.players";
 
-const COUNT_PLAYER: &str = "INSERT INTO player (name, rounds, seconds, points, kills, deaths, last) \
+const UPSERT_PLAYER: &str = "INSERT INTO player (name, rounds, seconds, points, kills, deaths, last) \
      VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6) \
      ON CONFLICT (name) DO UPDATE SET rounds = rounds + 1, seconds = seconds + excluded.seconds, \
      points = points + excluded.points, kills = kills + excluded.kills, deaths = deaths + excluded.deaths, \
      last = max(last, excluded.last) RETURNING id";
 
-const COUNT_PLAYER_DAY: &str = "INSERT INTO player_day VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6) \
+const UPSERT_PLAYER_DAY: &str = "INSERT INTO player_day VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6) \
      ON CONFLICT DO UPDATE SET rounds = rounds + 1, seconds = seconds + excluded.seconds, \
      points = points + excluded.points, kills = kills + excluded.kills, deaths = deaths + excluded.deaths";
 
-const UNCOUNT_DAY: &str = "UPDATE player SET rounds = player.rounds - gone.rounds, \
+const SUBTRACT_DAY_FROM_PLAYERS: &str = "UPDATE player SET rounds = player.rounds - gone.rounds, \
      seconds = player.seconds - gone.seconds, points = player.points - gone.points, \
      kills = player.kills - gone.kills, deaths = player.deaths - gone.deaths \
      FROM player_day AS gone WHERE gone.day = ?1 AND gone.player = player.id";

@@ -60,7 +60,7 @@ impl BanList {
     }
 
     /// Returns whether something waits to be written.
-    pub(super) fn is_unwritten(&self) -> bool {
+    pub(super) fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
 
@@ -105,12 +105,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::Value as _;
+    use crate::config::ConfigValue as _;
 
     /// A file of bans in a directory that is gone afterwards.
-    struct File(PathBuf);
+    struct BansFile(PathBuf);
 
-    impl File {
+    impl BansFile {
         fn new(test: &str) -> Self {
             let directory =
                 std::env::temp_dir().join(format!("bcnet-ban-list-{}-{test}", std::process::id()));
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    impl Drop for File {
+    impl Drop for BansFile {
         fn drop(&mut self) {
             drop(fs::remove_dir_all(self.0.with_file_name("")));
         }
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_not_written_and_the_ban_counts() {
-        let file = File::new("broken");
+    fn unreadable_file_is_not_overwritten_and_bans_apply() {
+        let file = BansFile::new("broken");
         let mut list = file.list();
         assert!(list.add(ban("192.0.2.1")));
         list.write(NOW).expect("written");
@@ -169,13 +169,13 @@ mod tests {
         list.reload(NOW).expect("a good file");
         assert_eq!(networks(&list), ["192.0.2.2", "198.51.100.0/24"]);
         list.write(NOW).expect("written");
-        assert!(!list.is_unwritten());
+        assert!(!list.has_unwritten());
         assert_eq!(networks(&file.list()), ["192.0.2.2", "198.51.100.0/24"]);
     }
 
     #[test]
-    fn what_was_written_by_hand_survives_a_ban_without_a_reload() {
-        let file = File::new("by-hand");
+    fn manual_edits_survive_a_ban_without_a_reload() {
+        let file = BansFile::new("by-hand");
         let mut list = file.list();
         file.write("[[ban]]\naddress = \"198.51.100.7\"\n");
         assert!(list.add(ban("192.0.2.1")));
@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_lifts_no_ban() {
-        let file = File::new("gone");
+    fn deleted_file_lifts_no_ban() {
+        let file = BansFile::new("gone");
         file.list().reload(NOW).expect("there never was one");
         file.write("[[ban]]\naddress = \"192.0.2.1\"\n");
         let mut list = file.list();
@@ -202,8 +202,8 @@ mod tests {
     /// The new file is on a disk that is full, once.
     #[cfg(unix)]
     #[test]
-    fn on_a_full_disk_a_ban_counts_and_is_written_when_there_is_room() {
-        let file = File::new("full");
+    fn ban_on_a_full_disk_applies_and_is_written_later() {
+        let file = BansFile::new("full");
         let mut list = file.list();
         assert!(list.add(ban("192.0.2.1")));
         list.write(NOW).expect("written");
@@ -213,7 +213,7 @@ mod tests {
         let error = format!("{:#}", list.write(NOW).expect_err("no room"));
         assert!(error.contains("cannot keep the bans: No space left on device"), "{error}");
         assert_eq!(
-            (networks(&list), list.is_unwritten()),
+            (networks(&list), list.has_unwritten()),
             (["192.0.2.1", "192.0.2.2"].map(Into::into).to_vec(), true)
         );
         assert_eq!(file.text(), before);

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::thread;
 
-use bcnet_control::{Answer, Envelope, MAX_REQUEST, Request, show};
+use bcnet_control::{ControlResponse, Envelope, MAX_REQUEST, Request, render_answer};
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -29,11 +29,11 @@ struct Command {
 
 /// Reads commands until there are no more; the server goes on without.
 pub(super) fn start(plane: Arc<ControlPlane>) -> io::Result<()> {
-    let listen = move || drop(listen(io::stdin().lock(), io::stdout(), &plane));
+    let listen = move || drop(run(io::stdin().lock(), io::stdout(), &plane));
     thread::Builder::new().name("console".into()).spawn(listen).map(drop)
 }
 
-fn listen(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane) -> io::Result<()> {
+fn run(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
         if (&mut input).take(MAX_REQUEST).read_until(b'\n', &mut line)? == 0 {
@@ -56,13 +56,14 @@ fn listen(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane)
         };
         let is_stop = command.request == Request::Stop && command.session.is_none();
         let Command { session, request } = command;
-        let answer: Answer = plane.dispatch(Envelope { session, by: Some(BY.into()), request }).into();
+        let answer: ControlResponse =
+            plane.dispatch(Envelope { session, by: Some(AUTHOR.into()), request }).into();
         match &answer {
-            Answer::Ok(answer) => output.write_all(show(answer).as_bytes())?,
-            Answer::Error(reason) => writeln!(output, "{reason}")?,
+            ControlResponse::Ok(answer) => output.write_all(render_answer(answer).as_bytes())?,
+            ControlResponse::Error(reason) => writeln!(output, "{reason}")?,
         }
         output.flush()?;
-        if is_stop && matches!(answer, Answer::Ok(_)) {
+        if is_stop && matches!(answer, ControlResponse::Ok(_)) {
             plane.stop();
         }
     }
@@ -70,7 +71,7 @@ fn listen(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane)
 
 /// Reads a line. `None` if there is nothing in it.
 fn parse(line: &str) -> Option<Result<Command, String>> {
-    let words = words(line);
+    let words = split_words(line);
     (!words.is_empty()).then(|| Command::try_parse_from(words).map_err(|error| explain(&error)))
 }
 
@@ -85,7 +86,7 @@ fn explain(error: &clap::Error) -> String {
 }
 
 /// Splits a line at blanks, but not between double quotes.
-fn words(line: &str) -> Vec<String> {
+fn split_words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
     for letter in line.trim_end().chars() {
         match letter {
@@ -102,7 +103,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Who does what comes by the console, for the history.
-const BY: &str = "console";
+const AUTHOR: &str = "console";
 
 #[cfg(test)]
 mod tests {
@@ -116,17 +117,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_split_as_people_expect() {
+    fn line_is_split_at_blanks_outside_quotes() {
         assert_eq!(
-            words(" kick  \"Jean Luc\" --reason \"\" don't\n"),
+            split_words(" kick  \"Jean Luc\" --reason \"\" don't\n"),
             ["kick", "Jean Luc", "--reason", "", "don't"]
         );
-        assert!(words(" \t\n").is_empty());
-        assert_eq!(words("say \"open\r\n"), ["say", "open"]);
+        assert!(split_words(" \t\n").is_empty());
+        assert_eq!(split_words("say \"open\r\n"), ["say", "open"]);
     }
 
     #[test]
-    fn a_line_is_what_ctl_takes() {
+    fn line_is_parsed_like_ctl_arguments() {
         assert_eq!(request("players"), Request::Players);
         let text = ["don't", "panic"].map(Into::into).to_vec();
         assert_eq!(request("say don't panic"), Request::Say { to: None, text });
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_told_in_one_line_and_help_in_many() {
+    fn unknown_command_gives_one_line_and_help_many() {
         for line in ["fly", "kick", "kick a b c", "say"] {
             let problem = parse(line).expect("something").expect_err("wrong");
             assert!(

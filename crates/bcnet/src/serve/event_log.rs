@@ -5,31 +5,31 @@ use std::mem;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use bcnet_session::{Event, Mismatch, Summary};
-use bcnet_transport::{Leave, Time};
+use bcnet_session::{Event, Mismatch, RoundSummary};
+use bcnet_transport::{LeaveReason, Time};
 use serde_json::Value;
 
-use super::describe::describe_participant;
-use crate::log::LineLimit;
+use super::status_json::participant_json;
+use crate::log::LogRateLimiter;
 
 /// The log of one session.
 #[derive(Debug)]
 pub(super) struct EventLog {
     port: u16,
     /// The last ones to leave, the latest at the back.
-    pub(super) leavers: VecDeque<Leaver>,
+    pub(super) departed: VecDeque<DepartedPlayer>,
     /// The last ones whose files were not those of a manifest, the latest at the back.
-    pub(super) misfits: VecDeque<Misfit>,
-    lines: LineLimit,
+    pub(super) mismatched: VecDeque<MismatchedClient>,
+    log_limiter: LogRateLimiter,
     /// How many lines were left out since that was told.
     held_back: u64,
     /// How often it is told.
-    floods: LineLimit,
+    flood_limiter: LogRateLimiter,
 }
 
 /// A player who has left.
 #[derive(Debug)]
-pub(super) struct Leaver {
+pub(super) struct DepartedPlayer {
     pub(super) name: String,
     pub(super) address: SocketAddrV4,
     pub(super) reason: String,
@@ -38,7 +38,7 @@ pub(super) struct Leaver {
 
 /// A client whose files were not those of a manifest.
 #[derive(Debug)]
-pub(super) struct Misfit {
+pub(super) struct MismatchedClient {
     pub(super) name: String,
     pub(super) address: SocketAddrV4,
     pub(super) mismatch: Mismatch,
@@ -47,43 +47,56 @@ pub(super) struct Misfit {
 
 /// Why a session tells its players goodbye.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goodbye {
-    ServerEnds,
+pub(super) enum ShutdownReason {
+    ServerStopped,
     /// The server may have others, which go on.
-    GameClosed,
-    GameFailed,
+    SessionStopped,
+    SessionFailed,
 }
 
-impl Goodbye {
-    const fn words(self) -> &'static str {
+impl ShutdownReason {
+    const fn text(self) -> &'static str {
         match self {
-            Self::ServerEnds => "the server ends",
-            Self::GameClosed => "this game was closed",
-            Self::GameFailed => "this game has failed",
+            Self::ServerStopped => "the server ends",
+            Self::SessionStopped => "this game was closed",
+            Self::SessionFailed => "this game has failed",
         }
     }
 }
 
 impl EventLog {
     pub(super) const fn new(port: u16) -> Self {
-        let (lines, floods) = (LineLimit::new(LINES_AT_ONCE, LINE_EVERY), LineLimit::new(1, FLOOD_EVERY));
-        Self { port, leavers: VecDeque::new(), misfits: VecDeque::new(), lines, held_back: 0, floods }
+        let (log_limiter, flood_limiter) =
+            (LogRateLimiter::new(LOG_BURST, LOG_INTERVAL), LogRateLimiter::new(1, FLOOD_LOG_INTERVAL));
+        Self {
+            port,
+            departed: VecDeque::new(),
+            mismatched: VecDeque::new(),
+            log_limiter,
+            held_back: 0,
+            flood_limiter,
+        }
     }
 
     /// Writes an event down, if not too many are.
-    pub(super) fn write(&mut self, event: Event, goodbye: Goodbye, now: Time) {
-        if self.has_line(&event, now) {
-            self.log(&event, goodbye);
+    pub(super) fn record(&mut self, event: Event, shutdown_reason: ShutdownReason, now: Time) {
+        if self.allows_line(&event, now) {
+            self.log(&event, shutdown_reason);
         }
         match event {
             Event::Left { name, address, reason, .. } => {
-                let leaver = Leaver { name, address, reason: why(reason, goodbye), at: now };
-                if !leaver.name.is_empty() {
-                    keep(&mut self.leavers, LEAVERS, leaver);
+                let departed =
+                    DepartedPlayer { name, address, reason: leave_reason(reason, shutdown_reason), at: now };
+                if !departed.name.is_empty() {
+                    push_bounded(&mut self.departed, MAX_DEPARTED, departed);
                 }
             }
             Event::ChecksumMismatch { name, address, mismatch, .. } => {
-                keep(&mut self.misfits, MISFITS, Misfit { name, address, mismatch, at: now });
+                push_bounded(
+                    &mut self.mismatched,
+                    MAX_MISMATCHED,
+                    MismatchedClient { name, address, mismatch, at: now },
+                );
             }
             // The line says all that there is to remember.
             Event::Joining { .. }
@@ -101,25 +114,25 @@ impl EventLog {
     }
 
     /// Returns whether there is a line for an event. There always is for a player who goes, whatever else happens.
-    fn has_line(&mut self, event: &Event, now: Time) -> bool {
+    fn allows_line(&mut self, event: &Event, now: Time) -> bool {
         if matches!(event, Event::Left { name, .. } if !name.is_empty()) {
             return true;
         }
-        let passed = self.lines.pass(now);
+        let passed = self.log_limiter.allow(now);
         self.held_back += passed.unwrap_or_default();
-        if let Some(held_back) = self.flood(now) {
+        if let Some(held_back) = self.take_flood_count(now) {
             tracing::warn!(event = "log_flood", port = self.port, held_back);
         }
         passed.is_some()
     }
 
     /// Returns how many lines were left out, if that is to be told now. Told each time, it would be half of the log.
-    fn flood(&mut self, now: Time) -> Option<u64> {
-        let is_due = self.held_back > 0 && self.floods.pass(now).is_some();
+    fn take_flood_count(&mut self, now: Time) -> Option<u64> {
+        let is_due = self.held_back > 0 && self.flood_limiter.allow(now).is_some();
         is_due.then(|| mem::take(&mut self.held_back))
     }
 
-    fn log(&self, event: &Event, goodbye: Goodbye) {
+    fn log(&self, event: &Event, shutdown_reason: ShutdownReason) {
         let (port, name) = (self.port, event.name());
         match event {
             Event::Joining { peer, address } => {
@@ -132,7 +145,7 @@ impl EventLog {
                 tracing::info!(event = name, port, peer = peer.0, player);
             }
             Event::Left { peer, name: player, address, reason } => {
-                let reason = why(*reason, goodbye);
+                let reason = leave_reason(*reason, shutdown_reason);
                 tracing::info!(event = name, port, peer = peer.0, player, %address, reason);
             }
             Event::Chat { peer, name: player, text, team } => {
@@ -154,9 +167,9 @@ impl EventLog {
                 tracing::info!(event = name, port, round, %system);
             }
             Event::RoundEnded { summary } => {
-                let Summary { round, system, duration, reason, players } = summary;
+                let RoundSummary { round, system, duration, reason, players } = summary;
                 let (seconds, reason) = (duration.as_secs(), reason.to_string());
-                let players = Value::from_iter(players.iter().map(describe_participant));
+                let players = Value::from_iter(players.iter().map(participant_json));
                 // Lines of JSON have it as a list.
                 tracing::info!(event = name, port, round, %system, seconds, reason, %players);
             }
@@ -170,26 +183,26 @@ impl EventLog {
 }
 
 /// The oldest gives way.
-fn keep<T>(list: &mut VecDeque<T>, most: usize, latest: T) {
-    if list.len() == most {
+fn push_bounded<T>(list: &mut VecDeque<T>, max: usize, latest: T) {
+    if list.len() == max {
         list.pop_front();
     }
     list.push_back(latest);
 }
 
 /// Returns why a player has left. All are gone when the session itself leaves.
-pub(super) fn why(reason: Leave, goodbye: Goodbye) -> String {
-    if reason == Leave::Local { goodbye.words().into() } else { reason.to_string() }
+pub(super) fn leave_reason(reason: LeaveReason, shutdown_reason: ShutdownReason) -> String {
+    if reason == LeaveReason::Local { shutdown_reason.text().into() } else { reason.to_string() }
 }
 
 /// Who left is remembered as long as this many have not left since.
-const LEAVERS: usize = 200;
+const MAX_DEPARTED: usize = 200;
 /// The same of those whose files did not fit.
-const MISFITS: usize = 16;
+const MAX_MISMATCHED: usize = 16;
 /// As many lines at once, and after that one in this time.
-const LINES_AT_ONCE: u32 = 200;
-const LINE_EVERY: Duration = Duration::from_millis(20);
-const FLOOD_EVERY: Duration = Duration::from_secs(1);
+const LOG_BURST: u32 = 200;
+const LOG_INTERVAL: Duration = Duration::from_millis(20);
+const FLOOD_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -200,30 +213,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_lines_leaves_no_departure_out() {
+    fn departures_are_logged_even_in_a_flood() {
         let mut log = EventLog::new(22101);
         let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
-        let left =
-            |name: &str| Event::Left { peer: PeerId(2), name: name.into(), address, reason: Leave::Silent };
+        let left = |name: &str| Event::Left {
+            peer: PeerId(2),
+            name: name.into(),
+            address,
+            reason: LeaveReason::Silent,
+        };
         let joining = Event::Joining { peer: PeerId(2), address };
-        let lines = (0..10_000).filter(|_| log.has_line(&joining, Time::ZERO)).count();
-        assert_eq!(lines, usize::try_from(LINES_AT_ONCE).expect("few"));
-        assert!(!log.has_line(&left(""), Time::ZERO), "who has no name was never a player");
-        assert!((0..1_000).all(|_| log.has_line(&left("Cady"), Time::ZERO)));
-        assert!(!log.has_line(&joining, Time::ZERO));
+        let lines = (0..10_000).filter(|_| log.allows_line(&joining, Time::ZERO)).count();
+        assert_eq!(lines, usize::try_from(LOG_BURST).expect("few"));
+        assert!(!log.allows_line(&left(""), Time::ZERO), "who has no name was never a player");
+        assert!((0..1_000).all(|_| log.allows_line(&left("Cady"), Time::ZERO)));
+        assert!(!log.allows_line(&joining, Time::ZERO));
     }
 
     #[test]
-    fn that_lines_were_left_out_is_told_once_a_second_with_all_of_them() {
+    fn left_out_lines_are_reported_once_a_second() {
         let mut log = EventLog::new(22101);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for _ in 0..40 {
             log.held_back += 10;
-            told.extend(log.flood(Time::ZERO + LINE_EVERY));
+            reported.extend(log.take_flood_count(Time::ZERO + LOG_INTERVAL));
         }
-        let second = Time::ZERO + LINE_EVERY + FLOOD_EVERY;
-        told.extend(log.flood(second));
-        assert_eq!(told, [10, 390]);
-        assert_eq!(log.flood(second + FLOOD_EVERY), None);
+        let second = Time::ZERO + LOG_INTERVAL + FLOOD_LOG_INTERVAL;
+        reported.extend(log.take_flood_count(second));
+        assert_eq!(reported, [10, 390]);
+        assert_eq!(log.take_flood_count(second + FLOOD_LOG_INTERVAL), None);
     }
 }

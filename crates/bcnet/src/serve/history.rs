@@ -6,11 +6,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use bcnet_control::Refusal;
+use bcnet_control::RequestError;
 use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
-use crate::bans::Moment;
+use crate::bans::Timestamp;
 
 /// What was done, the latest at the end.
 pub(super) struct History {
@@ -21,7 +21,7 @@ pub(super) struct History {
 impl History {
     /// Reads what earlier runs have left. A file that is broken in part is read in part.
     pub(super) fn open(path: Option<PathBuf>) -> Self {
-        let files = path.iter().flat_map(|path| [previous(path), path.clone()]);
+        let files = path.iter().flat_map(|path| [previous_path(path), path.clone()]);
         let mut entries: VecDeque<Value> = files.flat_map(|path| read(&path)).collect();
         entries.drain(..entries.len().saturating_sub(MAX_ENTRIES));
         Self { path, entries: Mutex::new(entries) }
@@ -33,14 +33,14 @@ impl History {
         by: &str,
         session: Option<&str>,
         what: &str,
-        result: &Result<Value, Refusal>,
+        result: &Result<Value, RequestError>,
     ) {
         let outcome = match result {
             Ok(answer) => answer.get("done").and_then(Value::as_str).unwrap_or("done").to_owned(),
-            Err(Refusal(reason)) => format!("refused: {reason}"),
+            Err(RequestError(reason)) => format!("refused: {reason}"),
         };
         tracing::info!(event = "command", by, session, what, outcome);
-        let time = Moment(wall_now().as_secs()).to_string();
+        let time = Timestamp(wall_now().as_secs()).to_string();
         let entry = json!({ "time": time, "by": by, "session": session, "what": what, "outcome": outcome });
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &self.path
@@ -73,8 +73,8 @@ fn append(path: &Path, entry: &Value) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let mut line = entry.to_string();
     line.push('\n');
-    if file.metadata()?.len() + line.len() as u64 > MAX_FILE {
-        fs::rename(path, previous(path))?;
+    if file.metadata()?.len() + line.len() as u64 > MAX_FILE_SIZE {
+        fs::rename(path, previous_path(path))?;
         file = OpenOptions::new().create(true).append(true).open(path)?;
     }
     file.write_all(line.as_bytes())
@@ -82,13 +82,13 @@ fn append(path: &Path, entry: &Value) -> io::Result<()> {
 
 fn read(path: &Path) -> Vec<Value> {
     let Ok(file) = File::open(path) else { return Vec::new() };
-    let lines = BufReader::new(file.take(2 * MAX_FILE)).split(b'\n').map_while(Result::ok);
+    let lines = BufReader::new(file.take(2 * MAX_FILE_SIZE)).split(b'\n').map_while(Result::ok);
     let entries = lines.filter_map(|line| serde_json::from_slice(&line).ok());
     entries.filter(Value::is_object).collect()
 }
 
 /// Returns where the file before is kept.
-fn previous(path: &Path) -> PathBuf {
+fn previous_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
@@ -96,7 +96,7 @@ fn previous(path: &Path) -> PathBuf {
 
 /// What is shown without the files, and how long those grow.
 const MAX_ENTRIES: usize = 2_000;
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -109,16 +109,16 @@ mod tests {
         directory.join("history.jsonl")
     }
 
-    fn done(what: &str) -> Result<Value, Refusal> {
+    fn done(what: &str) -> Result<Value, RequestError> {
         Ok(json!({ "done": what }))
     }
 
     #[test]
-    fn what_was_done_is_there_after_a_restart_and_a_crash_in_the_middle_of_a_line() {
+    fn history_survives_a_restart_and_a_partial_line() {
         let path = path("restart");
         let history = History::open(Some(path.clone()));
         history.record("Ann", Some("Two"), "kick Bob", &done("Bob is out"));
-        history.record("Zoe", None, "ban Eve", &Err(Refusal("no player Eve".into())));
+        history.record("Zoe", None, "ban Eve", &Err(RequestError("no player Eve".into())));
         let mut file = OpenOptions::new().append(true).open(&path).expect("a file");
         file.write_all(b"{\"time\":\"2026-").expect("written");
         let again = History::open(Some(path.clone()));
@@ -131,15 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn the_files_stay_small_and_what_cannot_be_written_is_known_until_the_end() {
+    fn files_stay_small_and_unwritten_entries_stay_in_memory() {
         let path = path("large");
         let history = History::open(Some(path.clone()));
         let long = "x".repeat(4_000);
         for _ in 0..600 {
             history.record("Ann", None, &long, &done("done"));
         }
-        let sizes = [&path, &previous(&path)].map(|path| fs::metadata(path).expect("a file").len());
-        assert!(sizes.iter().all(|size| (1..=MAX_FILE).contains(size)), "{sizes:?}");
+        let sizes = [&path, &previous_path(&path)].map(|path| fs::metadata(path).expect("a file").len());
+        assert!(sizes.iter().all(|size| (1..=MAX_FILE_SIZE).contains(size)), "{sizes:?}");
         let nowhere = History::open(Some(path.join("no-directory")));
         nowhere.record("Ann", None, "restart", &done("done"));
         assert_eq!(nowhere.last("", 10).len(), 1);

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bcnet_session::{Counters, Status};
+use bcnet_session::{Counters, SessionStatus};
 use bcnet_transport::Time;
 
 use super::control_plane::ControlPlane;
-use super::figures::{Histogram, Repeats, Traffic};
-use super::requests::Chosen;
+use super::requests::SelectedSessions;
 use super::session_host::SessionHost;
+use super::session_metrics::{LatencyHistogram, OverheadCounters, SocketCounters};
 use super::workers::Workers;
-use crate::http::Monitored;
-use crate::metrics::{Labels, Page, Value};
+use crate::metrics::{Labels, MetricValue, MetricsPage};
+use crate::metrics_server::Monitored;
 use crate::scores;
 
 /// Asks a running server.
@@ -23,30 +23,31 @@ pub(super) struct Monitor {
     pub(super) workers: Workers,
     pub(super) plane: Arc<ControlPlane>,
     /// How often the page has turned somebody away, if there is a page.
-    pub(super) refused: Option<Arc<AtomicU64>>,
+    pub(super) page_refusals: Option<Arc<AtomicU64>>,
     /// How often the sidecar of a fleet did not take something, if there is one.
-    pub(super) agones_failed: Option<Arc<AtomicU64>>,
+    pub(super) agones_failures: Option<Arc<AtomicU64>>,
 }
 
 impl Monitored for Monitor {
-    fn metrics(&self) -> Option<Page> {
-        let sessions = Chosen::new(&self.workers, None).each_with(|host, coalescing, now| {
-            // Nothing may have happened there for long.
-            host.sum_up(now);
-            Sample::take(host, coalescing.share(), coalescing.window(), now)
-        });
+    fn metrics(&self) -> Option<MetricsPage> {
+        let sessions =
+            SelectedSessions::new(&self.workers, None).map_sessions_with(|host, coalescing, now| {
+                // Nothing may have happened there for long.
+                host.sample_and_log(now);
+                SessionSample::take(host, coalescing.cpu_share(), coalescing.window(), now)
+            });
         sessions.ok().map(|sessions| {
             let mut page = render(&sessions, self.plane.capture_left_out(), self.plane.scores());
-            let there_should_be = [(Labels::new(), self.workers.sessions())];
-            page.gauge(
-                "sessions",
-                "Sessions that there should be, those that do not answer too",
-                there_should_be,
-            );
-            self.plane.hooks().add_figures(&mut page);
+            let expected = [(Labels::new(), self.workers.sessions())];
+            page.gauge("sessions", "Sessions that there should be, those that do not answer too", expected);
+            self.plane.hooks().add_metrics(&mut page);
             let counts = [
-                ("page_refused_requests", "Requests that the page did not answer", &self.refused),
-                ("agones_failed_calls", "Calls that the sidecar of Agones did not take", &self.agones_failed),
+                ("page_refused_requests", "Requests that the page did not answer", &self.page_refusals),
+                (
+                    "agones_failed_calls",
+                    "Calls that the sidecar of Agones did not take",
+                    &self.agones_failures,
+                ),
             ];
             for (name, help, count) in counts {
                 if let Some(count) = count {
@@ -58,7 +59,7 @@ impl Monitored for Monitor {
     }
 
     fn is_alive(&self) -> bool {
-        are_all_well(&self.workers, PATIENCE)
+        are_all_threads_responsive(&self.workers, THREAD_TIMEOUT)
     }
 
     fn is_ready(&self) -> bool {
@@ -67,50 +68,54 @@ impl Monitored for Monitor {
 }
 
 /// Returns whether every thread that plays answers in time.
-fn are_all_well(workers: &Workers, patience: Duration) -> bool {
-    workers.ask_threads(patience).are_all_well()
+fn are_all_threads_responsive(workers: &Workers, timeout: Duration) -> bool {
+    workers.check_threads(timeout).are_all_responsive()
 }
 
 /// Returns whether a session takes players.
 fn is_any_open(workers: &Workers) -> bool {
-    workers.ask_each(|host, _, _| !host.is_stopped()).into_iter().any(|is_open| is_open)
+    workers.call_sessions(|host, _, _| !host.is_stopped()).into_iter().any(|is_open| is_open)
 }
 
 /// What one session says.
-struct Sample {
+struct SessionSample {
     labels: Labels,
     is_open: bool,
-    status: Status,
-    traffic: Traffic,
+    status: SessionStatus,
+    socket_counters: SocketCounters,
     rejected: u64,
-    repeats: Repeats,
-    delay: Histogram,
-    round_trip: Histogram,
+    overhead: OverheadCounters,
+    relay_delay: LatencyHistogram,
+    rtt: LatencyHistogram,
     relaying_share: f64,
-    coalescing: Duration,
+    coalescing_window: Duration,
     uptime: Duration,
 }
 
-impl Sample {
-    fn take(host: &SessionHost, relaying_share: f64, coalescing: Duration, now: Time) -> Self {
+impl SessionSample {
+    fn take(host: &SessionHost, relaying_share: f64, coalescing_window: Duration, now: Time) -> Self {
         Self {
             labels: vec![("port", host.address.port().to_string())],
             is_open: !host.is_stopped(),
             status: host.session.status(now),
-            traffic: host.traffic,
+            socket_counters: host.socket_counters,
             rejected: host.session.rejected().total(),
-            repeats: host.figures.repeats(),
-            delay: host.figures.all_delays(),
-            round_trip: host.figures.all_round_trips(),
+            overhead: host.metrics.overhead(),
+            relay_delay: host.metrics.relay_delay_histogram(),
+            rtt: host.metrics.rtt_histogram(),
             relaying_share,
-            coalescing,
+            coalescing_window,
             uptime: now.since(Time::ZERO),
         }
     }
 }
 
-fn render(sessions: &[Sample], capture_left_out: Option<u64>, scores: Option<&scores::Counts>) -> Page {
-    let mut page = Page::new("bcnet");
+fn render(
+    sessions: &[SessionSample],
+    capture_left_out: Option<u64>,
+    scores: Option<&scores::ScoreCounters>,
+) -> MetricsPage {
+    let mut page = MetricsPage::new("bcnet");
     let uptime = sessions.iter().map(|one| one.uptime.as_secs()).max().unwrap_or(0);
     page.gauge("uptime_seconds", "How long the server runs", [(Labels::new(), uptime)]);
     if let Some(count) = capture_left_out {
@@ -141,22 +146,23 @@ fn render(sessions: &[Sample], capture_left_out: Option<u64>, scores: Option<&sc
         page.counter(name, help, sessions.iter().map(|one| (one.labels.clone(), figure(one))));
     }
     let masters = sessions.iter().flat_map(|one| {
-        let is_heard = |ago: &Option<Duration>| ago.is_some_and(|ago| ago < bcnet_session::Masters::LOST);
+        let is_recent =
+            |ago: &Option<Duration>| ago.is_some_and(|ago| ago < bcnet_session::ListServers::LOST_AFTER);
         let labels =
             |address: &SocketAddrV4| [one.labels.clone(), vec![("master", address.to_string())]].concat();
-        one.status.masters.iter().map(move |(address, ago)| (labels(address), is_heard(ago)))
+        one.status.masters.iter().map(move |(address, ago)| (labels(address), is_recent(ago)))
     });
     page.gauge("master_heard", "Whether a list server was heard of lately", masters);
-    let delays = sessions.iter().map(|one| (one.labels.clone(), one.delay.clone()));
-    page.times("relay_delay", "How long after its arrival a copy of a message left", delays);
-    let trips = sessions.iter().map(|one| (one.labels.clone(), one.round_trip.clone()));
-    page.times("round_trip", "Round trips to players, each looked at once a second", trips);
+    let delays = sessions.iter().map(|one| (one.labels.clone(), one.relay_delay.clone()));
+    page.histogram("relay_delay", "How long after its arrival a copy of a message left", delays);
+    let trips = sessions.iter().map(|one| (one.labels.clone(), one.rtt.clone()));
+    page.histogram("round_trip", "Round trips to players, each looked at once a second", trips);
     page
 }
 
-type Figure<T> = (&'static str, &'static str, fn(&Sample) -> T);
+type MetricDefinition<T> = (&'static str, &'static str, fn(&SessionSample) -> T);
 
-const GAUGES: [Figure<Value>; 8] = [
+const GAUGES: [MetricDefinition<MetricValue>; 8] = [
     ("session_open", "Whether a session takes players", |one| one.is_open.into()),
     ("players", "Players that have answered", |one| one.status.players.into()),
     ("players_in_game", "Players that take part", |one| one.status.in_game.into()),
@@ -167,28 +173,28 @@ const GAUGES: [Figure<Value>; 8] = [
         one.relaying_share.into()
     }),
     ("coalescing_seconds", "How long state updates wait for company", |one| {
-        one.coalescing.as_secs_f64().into()
+        one.coalescing_window.as_secs_f64().into()
     }),
 ];
 
-fn counters(one: &Sample) -> &Counters {
+fn counters(one: &SessionSample) -> &Counters {
     &one.status.counters
 }
 
-const COUNTERS: [Figure<u64>; 22] = [
-    ("received_datagrams", "Datagrams that came", |one| one.traffic.datagrams_in),
-    ("received_bytes", "Bytes of the datagrams that came", |one| one.traffic.bytes_in),
-    ("sent_datagrams", "Datagrams that left", |one| one.traffic.datagrams_out),
-    ("sent_bytes", "Bytes of the datagrams that left", |one| one.traffic.bytes_out),
-    ("oversized_datagrams", "Datagrams longer than any of the protocol", |one| one.traffic.oversized),
-    ("unsent_datagrams", "Datagrams that the system did not take", |one| one.traffic.unsent),
-    ("overflowed_datagrams", "Datagrams dropped by a full buffer", |one| one.traffic.overflowed),
+const COUNTERS: [MetricDefinition<u64>; 22] = [
+    ("received_datagrams", "Datagrams that came", |one| one.socket_counters.datagrams_in),
+    ("received_bytes", "Bytes of the datagrams that came", |one| one.socket_counters.bytes_in),
+    ("sent_datagrams", "Datagrams that left", |one| one.socket_counters.datagrams_out),
+    ("sent_bytes", "Bytes of the datagrams that left", |one| one.socket_counters.bytes_out),
+    ("oversized_datagrams", "Datagrams longer than any of the protocol", |one| one.socket_counters.oversized),
+    ("unsent_datagrams", "Datagrams that the system did not take", |one| one.socket_counters.unsent),
+    ("overflowed_datagrams", "Datagrams dropped by a full buffer", |one| one.socket_counters.overflowed),
     ("rejected_datagrams", "Datagrams that made no sense", |one| one.rejected),
-    ("sent_acks", "ACKs that left", |one| one.repeats.acks),
-    ("retransmissions", "Messages that were sent again", |one| one.repeats.retransmissions),
+    ("sent_acks", "ACKs that left", |one| one.overhead.acks),
+    ("retransmissions", "Messages that were sent again", |one| one.overhead.retransmissions),
     ("received_messages", "Messages of players in the game", |one| counters(one).messages_in),
     ("relayed_messages", "Copies that were passed on", |one| counters(one).relayed),
-    ("outdated_updates", "State updates replaced before they left", |one| counters(one).outdated),
+    ("outdated_updates", "State updates replaced before they left", |one| counters(one).superseded),
     ("unqueued_messages", "Copies that found no room", |one| counters(one).not_queued),
     ("queries", "Questions of browsers", |one| counters(one).queries),
     ("answered_queries", "Questions that were answered", |one| counters(one).queries_answered),
@@ -201,7 +207,7 @@ const COUNTERS: [Figure<u64>; 22] = [
 ];
 
 /// How long a thread may take to say that it plays.
-const PATIENCE: Duration = Duration::from_secs(2);
+const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -214,20 +220,23 @@ mod tests {
 
     /// A process whose loop hangs is there, answers nobody who plays, and must not be called alive.
     #[test]
-    fn a_thread_that_hangs_is_not_alive_until_it_goes_on() {
-        let (reach, threads) = workers::tests::dealt(2, 2);
+    fn hanging_thread_is_not_alive_until_it_resumes() {
+        let (worker_handle, threads) = workers::tests::test_workers(2, 2);
         let running = thread::spawn(move || workers::run(threads));
         let patience = Duration::from_secs(60);
-        assert!(are_all_well(&reach, patience) && is_any_open(&reach));
+        assert!(are_all_threads_responsive(&worker_handle, patience) && is_any_open(&worker_handle));
         let (release, held) = mpsc::channel::<()>();
-        reach.give_thread(1, move |_, _| {
+        worker_handle.send_to_thread(1, move |_, _| {
             let _ = held.recv();
         });
-        assert!(!are_all_well(&reach, Duration::from_millis(50)));
+        assert!(!are_all_threads_responsive(&worker_handle, Duration::from_millis(50)));
         drop(release);
-        assert!(are_all_well(&reach, patience));
-        reach.give_all(SessionGroup::stop);
+        assert!(are_all_threads_responsive(&worker_handle, patience));
+        worker_handle.send_to_threads(SessionGroup::stop);
         running.join().expect("no panic").expect("ended as told");
-        assert!(!are_all_well(&reach, patience) && !is_any_open(&reach), "nobody is left");
+        assert!(
+            !are_all_threads_responsive(&worker_handle, patience) && !is_any_open(&worker_handle),
+            "nobody is left"
+        );
     }
 }

@@ -1,31 +1,32 @@
 //! `bcnet serve`: the dedicated server.
 //!
-//! The [`workers`] are the threads that play. A [`session_group`] is all sessions of one of them, driven by an event loop;
-//! each session has a [`session_host`]: the sans-I/O session, its socket and its log. The [`control_plane`] decides what
-//! needs files and names, in the threads of the [`control_socket`], of the page ([`web`]) and of signals, and hands the workers
-//! commands.
+//! [`workers`] are the threads that run sessions. Each worker has one [`session_group`], which drives its
+//! sessions from one event loop.
+//! A [`session_host`] is one session with its socket, counters and log.
+//! The [`control_plane`] handles requests that need files or name lookups. Its callers are the
+//! [`control_socket`], the operator page ([`web`]) and signals. It sends commands to the workers.
 
 mod agones;
 mod ban_list;
 mod coalescing;
 mod console;
-mod containment;
 mod control_plane;
 mod control_socket;
-mod describe;
 mod event_log;
-mod figures;
 mod history;
 mod hooks;
+mod load_shedding;
 mod metrics;
-mod overload;
+mod panic_isolation;
 mod rejections;
 mod requests;
 mod samples;
 mod service_manager;
 mod session_group;
 mod session_host;
+mod session_metrics;
 mod start;
+mod status_json;
 mod web;
 mod workers;
 
@@ -37,32 +38,32 @@ use std::sync::Arc;
 use bcnet_control::{Envelope, Request};
 use bcnet_udp::{Clock, Io};
 
-use crate::background::Background;
+use crate::background::BackgroundTask;
 use crate::recorder::Recorder;
-use crate::scores::Scores;
+use crate::scores::ScoreRecorder;
 use crate::signals::{self, Signal};
-use crate::{Verdict, config, http};
+use crate::{CommandStatus, config, metrics_server};
 use agones::Agones;
-use control_plane::{ControlPlane, Kept, Triggers};
+use control_plane::{ControlPlane, MaintenanceTriggers, WriterCounters};
 use service_manager::ServiceManager;
 
 const SIGNALS: &str = if cfg!(windows) {
-    "Ctrl-C or closing the window says goodbye to the players and ends it, a second Ctrl-C ends it at once; `bcnet ctl \
-     reload` has it read the configuration and the bans again, and `bcnet ctl queues` shows the queues of all players."
+    "Ctrl-C, or closing the window, disconnects the players and stops the server; a second Ctrl-C stops it at once. \
+     `bcnet ctl reload` reads the configuration and the bans again. `bcnet ctl queues` shows the queues of all players."
 } else {
-    "SIGTERM and SIGINT say goodbye to the players and end it, a second one ends it at once; SIGHUP, or `bcnet ctl \
-     reload`, has it read the configuration and the bans again; SIGUSR1 prints the queues of all players on standard \
-     output."
+    "SIGTERM and SIGINT disconnect the players and stop the server; a second one stops it at once. SIGHUP, like \
+     `bcnet ctl reload`, reads the configuration and the bans again. SIGUSR1 prints the queues of all players on \
+     standard output."
 };
 
 #[derive(clap::Args)]
 #[command(after_help = format!("\
-Without a configuration it hosts one game at UDP port 22101, or at the next free one up to 22201. `server ready \
-port=…` on standard output tells that players can come; the log is on standard error.
+Without a configuration the server hosts one game on UDP port 22101, or on the next free port up to 22201. \
+`server ready port=…` on standard output means that players can join. The log goes to standard error.
 
 {SIGNALS}
 
-Exit codes: 0 ended as told, 2 could not run.
+Exit codes: 0 stopped on request, 2 could not run.
 
 Examples:
   bcnet serve --name \"Friday night\"
@@ -70,142 +71,161 @@ Examples:
   bcnet serve --config /etc/bcnet/bcnet.toml"))]
 pub(crate) struct Args {
     #[command(flatten)]
-    flags: config::Flags,
+    flags: config::ConfigFlags,
 
     /// Write all datagrams to a ring of capture files for Wireshark
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 
-    /// Take commands from standard input, as `bcnet ctl` has them, one a line; for panels
+    /// Read commands from standard input, one per line, as for `bcnet ctl`; for hosting panels
     #[arg(long)]
     console: bool,
 
-    /// Use only what every platform has, one datagram per system call
+    /// Use only portable system calls: one datagram per call
     #[arg(long, hide = true)]
     portable_io: bool,
 }
 
-/// What players and the operator can come to.
+/// The addresses of a running server, for players and for the operator.
 #[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) games: Vec<Hosted>,
-    /// The address of the page for browsers.
-    pub(crate) page: Option<String>,
-    /// The file that the settings are read from.
+pub(crate) struct ReadyServer {
+    pub(crate) games: Vec<HostedGame>,
+    /// URL of the operator page.
+    pub(crate) page_url: Option<String>,
+    /// The file that holds the settings.
     pub(crate) config: Option<String>,
 }
 
-/// A game that is open.
+/// A game that players can join.
 #[derive(Debug)]
-pub(crate) struct Hosted {
+pub(crate) struct HostedGame {
     pub(crate) name: String,
     pub(crate) port: u16,
 }
 
-impl Hosted {
+impl HostedGame {
     fn of(host: &session_host::SessionHost) -> Self {
         Self { name: host.session.config().name.clone(), port: host.address.port() }
     }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    serve(args, |open| {
-        let lines =
-            open.games.iter().map(|Hosted { name, port }| format!("server ready port={port} name={name}\n"));
-        // Whoever started the server may not be interested in its output.
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
+    serve(args, |server| {
+        let lines = server
+            .games
+            .iter()
+            .map(|HostedGame { name, port }| format!("server ready port={port} name={name}\n"));
+        // Write errors are ignored: the parent process may have closed the pipe.
         drop(
             io::stdout().write_all(lines.collect::<String>().as_bytes()).and_then(|()| io::stdout().flush()),
         );
     })
 }
 
-/// Hosts as the configuration says. Calls `ready` when players can come.
-pub(crate) fn host(flags: config::Flags, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
+/// Hosts the games of the configuration. Calls `ready` when players can join.
+pub(crate) fn host(
+    flags: config::ConfigFlags,
+    ready: impl FnOnce(&ReadyServer),
+) -> anyhow::Result<CommandStatus> {
     serve(&Args { flags, write: None, console: false, portable_io: false }, ready)
 }
 
-fn serve(args: &Args, ready: impl FnOnce(&Open)) -> anyhow::Result<Verdict> {
+fn serve(args: &Args, ready: impl FnOnce(&ReadyServer)) -> anyhow::Result<CommandStatus> {
     let mut flags = args.flags.clone();
     flags.set.extend(args.write.iter().map(|path| format!("capture.file={}", path.display())));
     let loaded = config::load(&flags, env::vars_os())?;
     let settings = &loaded.settings;
     let log = start::log(&loaded)?;
-    containment::log_panics();
+    panic_isolation::log_panics();
     let bans = start::bans(settings)?;
     let clock = Clock::start();
     let mut hosts = start::hosts(settings, if args.portable_io { Io::Portable } else { Io::BEST })?;
     let hooks = start::hooks(settings, &mut hosts, clock)?;
     let metrics = start::metrics(settings)?;
-    let page = web::Page::prepare(&settings.web)?;
-    let recorder = start::ring(settings).map(Recorder::start).transpose()?;
+    let page = web::OperatorPage::prepare(&settings.web)?;
+    let recorder = start::capture_ring(settings).map(Recorder::start).transpose()?;
     let scores = start::scores(settings, &mut hosts)?;
-    let games: Vec<Hosted> = hosts.iter().map(Hosted::of).collect();
-    let limits = start::limits(settings);
+    let games: Vec<HostedGame> = hosts.iter().map(HostedGame::of).collect();
+    let limits = start::coalescing_limits(settings);
     let manager = ServiceManager::from_env();
-    let (reach, workers) = workers::deal(hosts, start::threads(settings), limits, clock, recorder.as_ref())?;
-    let kept = Kept::by(recorder, scores.as_ref());
-    let files = start::Files::of(&loaded);
-    let threads_of = reach.clone();
-    let ((look_up, masters), (look_after, ban_list)) = (Background::new(), Background::new());
-    let triggers = Triggers { masters: look_up, bans: look_after, hooks };
-    let plane = Arc::new(ControlPlane::new(flags, loaded, bans, reach, kept, triggers, log.controls.clone()));
-    let agones = Agones::start(&plane.started().fleet, &threads_of, clock)?;
+    let (worker_handle, workers) =
+        workers::distribute(hosts, start::thread_count(settings), limits, clock, recorder.as_ref())?;
+    let writer_counters = WriterCounters::new(recorder, scores.as_ref());
+    let files = start::ServerFiles::of(&loaded);
+    let monitored_workers = worker_handle.clone();
+    let ((resolve_trigger, masters), (ban_trigger, ban_list)) =
+        (BackgroundTask::new(), BackgroundTask::new());
+    let triggers = MaintenanceTriggers { masters: resolve_trigger, bans: ban_trigger, hooks };
+    let plane = Arc::new(ControlPlane::new(
+        flags,
+        loaded,
+        bans,
+        worker_handle,
+        writer_counters,
+        triggers,
+        log.controls.clone(),
+    ));
+    let agones = Agones::start(&plane.initial_settings().fleet, &monitored_workers, clock)?;
     listen_to_signals(&plane)?;
     let socket = files.open_socket(&plane)?;
-    start_chores(&plane, masters, ban_list)?;
+    start_maintenance(&plane, masters, ban_list)?;
     let monitor = || metrics::Monitor {
-        workers: threads_of.clone(),
+        workers: monitored_workers.clone(),
         plane: Arc::clone(&plane),
-        refused: page.as_ref().map(web::Page::refused),
-        agones_failed: agones.as_ref().map(Agones::failed),
+        page_refusals: page.as_ref().map(web::OperatorPage::refusal_counter),
+        agones_failures: agones.as_ref().map(Agones::failed),
     };
-    let metrics = metrics.map(|listener| http::start(listener, clock, monitor())).transpose()?;
+    let metrics = metrics.map(|listener| metrics_server::start(listener, clock, monitor())).transpose()?;
     let metrics = metrics.map(|address| address.to_string());
     let web = page.map(|page| page.start(Arc::clone(&plane), clock)).transpose()?;
     if args.console {
         console::start(Arc::clone(&plane))?;
     }
     let (version, sessions, threads) = (crate::VERSION, games.len(), workers.len());
-    let control = socket.as_ref().map(|socket| start::shown(socket.path()));
+    let control = socket.as_ref().map(|socket| start::absolute_path(socket.path()));
     let (config, bans) = (&files.config, files.bans);
     tracing::info!(event = "started", version, sessions, threads, config, bans, control, metrics, web);
-    ready(&Open { games, page: web, config: files.config });
-    manager.ready(&threads_of)?;
+    ready(&ReadyServer { games, page_url: web, config: files.config });
+    manager.start_reporting(&monitored_workers)?;
     let outcome = workers::run(workers);
     finish(&plane, scores, agones);
     outcome?;
     tracing::info!(event = "stopped");
-    Ok(Verdict::Clean)
+    Ok(CommandStatus::Clean)
 }
 
-/// Waits for what is left to tell others, for all of them together.
-fn finish(plane: &ControlPlane, scores: Option<Scores>, agones: Option<Agones>) {
+/// Waits until scores are written, hooks are posted and Agones is informed; all three run in parallel.
+fn finish(plane: &ControlPlane, scores: Option<ScoreRecorder>, agones: Option<Agones>) {
     let agones = agones.map(Agones::stop);
-    // What sessions have told is in the file before the server says that it has ended.
+    // Dropping the recorder writes all queued scores before the `stopped` event is logged.
     drop(scores);
-    plane.hooks().finish(hooks::FINISH);
+    plane.hooks().finish(hooks::FINISH_TIMEOUT);
     if let Some(agones) = agones {
         agones.wait();
     }
 }
 
-/// Looks after list servers, bans and figures, from now on.
-fn start_chores(plane: &Arc<ControlPlane>, masters: Background, bans: Background) -> io::Result<()> {
-    let (look, samples) = Background::new();
+/// Starts the background tasks for list servers, bans and samples.
+fn start_maintenance(
+    plane: &Arc<ControlPlane>,
+    masters: BackgroundTask,
+    bans: BackgroundTask,
+) -> io::Result<()> {
+    let (sampling_trigger, samples) = BackgroundTask::new();
     let [masters_of, bans_of, samples_of] = [plane, plane, plane].map(Arc::clone);
-    masters.start("masters", move || Some(masters_of.look_up_masters()))?;
-    bans.start("bans", move || Some(bans_of.look_after_bans()))?;
+    masters.start("masters", move || Some(masters_of.resolve_list_servers()))?;
+    bans.start("bans", move || Some(bans_of.maintain_bans()))?;
     samples.start("samples", move || samples_of.take_sample())?;
     plane.fire_triggers();
-    look.fire();
+    sampling_trigger.fire();
     Ok(())
 }
 
 fn listen_to_signals(plane: &Arc<ControlPlane>) -> anyhow::Result<()> {
-    let ((reload, reloading), (dump, dumping)) = (Background::new(), Background::new());
+    let ((reload, reloading), (dump, dumping)) = (BackgroundTask::new(), BackgroundTask::new());
     let [reloaded, stopped, dumped] = [plane, plane, plane].map(Arc::clone);
     reloading.start("reload", move || {
-        // The log tells what became of it.
+        // `reload` logs its result.
         drop(reloaded.reload());
         None
     })?;
@@ -224,7 +244,7 @@ fn listen_to_signals(plane: &Arc<ControlPlane>) -> anyhow::Result<()> {
 fn print_queues(plane: &ControlPlane) {
     let request = Envelope { session: None, by: None, request: Request::Queues { player: None } };
     if let Ok(queues) = plane.dispatch(request) {
-        // Nobody may be interested.
-        drop(io::stdout().write_all(bcnet_control::show(&queues).as_bytes()));
+        // Write errors are ignored: standard output may be closed.
+        drop(io::stdout().write_all(bcnet_control::render_answer(&queues).as_bytes()));
     }
 }

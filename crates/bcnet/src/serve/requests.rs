@@ -1,39 +1,39 @@
 //! What `bcnet ctl` asks of the sessions, answered as JSON.
 
-use bcnet_control::Refusal;
-use bcnet_session::Player;
+use bcnet_control::RequestError;
+use bcnet_session::PlayerStatus;
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Snapshot, Time};
 use serde_json::{Value, json};
 
 use super::coalescing::Coalescing;
-use super::describe::{describe_all, queues_of, status};
-use super::session_host::{Begins, SessionHost};
+use super::session_host::{SessionHost, StartTime};
+use super::status_json::{players_json, queues_json, session_json};
 use super::workers::Workers;
-use crate::number::counted;
+use crate::number_format::pluralize;
 
 /// The sessions that a request is about.
-pub(super) struct Chosen<'a> {
+pub(super) struct SelectedSessions<'a> {
     workers: &'a Workers,
     /// Their name or port; without it, all of them.
     session: Option<String>,
 }
 
 /// A player, and where it is.
-pub(super) struct Found {
+pub(super) struct FoundPlayer {
     session: usize,
     port: u16,
-    pub(super) player: Player,
+    pub(super) player: PlayerStatus,
 }
 
-impl Found {
+impl FoundPlayer {
     /// Returns whether both are the same player.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is_same_player(&self, other: &Self) -> bool {
         (self.session, self.player.id) == (other.session, other.player.id)
     }
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> SelectedSessions<'a> {
     pub(super) const fn new(workers: &'a Workers, session: Option<String>) -> Self {
         Self { workers, session }
     }
@@ -44,62 +44,62 @@ impl<'a> Chosen<'a> {
     }
 
     /// Returns the numbers of the sessions.
-    pub(super) fn numbers(&self) -> Result<Vec<usize>, Refusal> {
-        self.each(|host, _| host.number)
+    pub(super) fn session_numbers(&self) -> Result<Vec<usize>, RequestError> {
+        self.map_sessions(|host, _| host.number)
     }
 
     /// Asks each of the sessions, at least one, and returns the answers in their order.
-    pub(super) fn each<T: Send + 'static>(
+    pub(super) fn map_sessions<T: Send + 'static>(
         &self,
         question: impl Fn(&mut SessionHost, Time) -> T + Clone + Send + 'static,
-    ) -> Result<Vec<T>, Refusal> {
-        self.each_with(move |host, _, now| question(host, now))
+    ) -> Result<Vec<T>, RequestError> {
+        self.map_sessions_with(move |host, _, now| question(host, now))
     }
 
     /// As [`each`](Self::each), where the answer depends on what the thread has to do.
-    pub(super) fn each_with<T: Send + 'static>(
+    pub(super) fn map_sessions_with<T: Send + 'static>(
         &self,
         question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
-    ) -> Result<Vec<T>, Refusal> {
+    ) -> Result<Vec<T>, RequestError> {
         let session = self.session.clone();
-        let answers = self.workers.ask_each(move |host, coalescing, now| {
-            is_meant(host, session.as_deref()).then(|| question(host, coalescing, now))
+        let answers = self.workers.call_sessions(move |host, coalescing, now| {
+            is_selected(host, session.as_deref()).then(|| question(host, coalescing, now))
         });
         if answers.is_empty() {
-            return Err(Refusal("the server is ending".into()));
+            return Err(RequestError("the server is ending".into()));
         }
         let answers: Vec<T> = answers.into_iter().flatten().collect();
         match &self.session {
             Some(wanted) if answers.is_empty() && wanted.trim().is_empty() => {
-                Err(Refusal("which session? `bcnet ctl status` lists names and ports".into()))
+                Err(RequestError("which session? `bcnet ctl status` lists names and ports".into()))
             }
             Some(wanted) if answers.is_empty() => {
-                Err(Refusal(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
+                Err(RequestError(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
             }
             _ => Ok(answers),
         }
     }
 
     /// Has something done to the player that was found, unless it has left since.
-    fn act<T: Send + 'static>(
+    fn with_player<T: Send + 'static>(
         &self,
-        found: &Found,
+        found: &FoundPlayer,
         act: impl FnOnce(&mut SessionHost, Time) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, RequestError> {
         let (id, address, name) = (found.player.id, found.player.address, &found.player.name);
-        let done = self.workers.ask_one(found.session, move |host, now| {
+        let done = self.workers.call_session(found.session, move |host, now| {
             let is_there = host.session.players().any(|one| one.id == id && one.address == address);
             is_there.then(|| act(host, now))
         });
-        done.flatten().ok_or_else(|| Refusal(format!("{name} has left")))
+        done.flatten().ok_or_else(|| RequestError(format!("{name} has left")))
     }
 
     /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
     /// themselves.
-    pub(super) fn find(&self, player: &str) -> Result<Found, Refusal> {
+    pub(super) fn find(&self, player: &str) -> Result<FoundPlayer, RequestError> {
         // Who has only begun to join has no name either.
         if player.trim().is_empty() {
-            return Err(Refusal("which player? `bcnet ctl players` lists them".into()));
+            return Err(RequestError("which player? `bcnet ctl players` lists them".into()));
         }
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
@@ -108,52 +108,53 @@ impl<'a> Chosen<'a> {
             Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(&wanted))
         })?;
         match found.len() {
-            0 => Err(Refusal(format!("no player {player}; `bcnet ctl players` lists them"))),
+            0 => Err(RequestError(format!("no player {player}; `bcnet ctl players` lists them"))),
             1 => Ok(found.remove(0)),
-            _ => Err(ambiguous(player, &found)),
+            _ => Err(ambiguous_player(player, &found)),
         }
     }
 
     /// Returns all players who are meant.
     pub(super) fn find_all(
         &self,
-        is_meant: impl Fn(&Player) -> bool + Clone + Send + 'static,
-    ) -> Result<Vec<Found>, Refusal> {
-        let found = self.each(move |host, _| {
+        is_meant: impl Fn(&PlayerStatus) -> bool + Clone + Send + 'static,
+    ) -> Result<Vec<FoundPlayer>, RequestError> {
+        let found = self.map_sessions(move |host, _| {
             let (session, port) = (host.number, host.address.port());
             let found = host.session.players().filter(&is_meant);
-            found.map(|player| Found { session, port, player }).collect::<Vec<_>>()
+            found.map(|player| FoundPlayer { session, port, player }).collect::<Vec<_>>()
         })?;
         Ok(found.into_iter().flatten().collect())
     }
 
     /// Returns which server it is, for who may have meant another: the names and ports of some sessions.
-    pub(super) fn name(&self) -> Result<String, Refusal> {
-        let names =
-            self.each(|host, _| format!("{}, port {}", host.session.config().name, host.address.port()))?;
-        let more = if names.len() > MAX_SHOWN { "; …" } else { "" };
-        Ok(names.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ") + more)
+    pub(super) fn server_name(&self) -> Result<String, RequestError> {
+        let names = self.map_sessions(|host, _| {
+            format!("{}, port {}", host.session.config().name, host.address.port())
+        })?;
+        let more = if names.len() > MAX_LISTED { "; …" } else { "" };
+        Ok(names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join("; ") + more)
     }
 
-    pub(super) fn players(&self) -> Result<Value, Refusal> {
-        let players = self.each(|host, now| describe_all(host, now, |_| true))?;
+    pub(super) fn players(&self) -> Result<Value, RequestError> {
+        let players = self.map_sessions(|host, now| players_json(host, now, |_| true))?;
         Ok(json!({ "players": players.concat() }))
     }
 
-    pub(super) fn say(&self, to: Option<&str>, text: String) -> Result<Value, Refusal> {
+    pub(super) fn say(&self, to: Option<&str>, text: String) -> Result<Value, RequestError> {
         if text.trim().is_empty() {
-            return Err(Refusal("there is nothing to say".into()));
+            return Err(RequestError("there is nothing to say".into()));
         }
         let Some(player) = to else {
-            let said = self.each(move |host, now| {
+            let said = self.map_sessions(move |host, now| {
                 tracing::info!(event = "say", port = host.address.port(), text);
                 host.session.say(&text, now);
             })?;
-            return Ok(json!({ "done": format!("said in {}", counted(said.len(), "session")) }));
+            return Ok(json!({ "done": format!("said in {}", pluralize(said.len(), "session")) }));
         };
         let found = self.find(player)?;
         let (id, name) = (found.player.id, found.player.name.clone());
-        let is_said = self.act(&found, move |host, now| {
+        let is_said = self.with_player(&found, move |host, now| {
             let is_said = host.session.say_to(id, &text, now);
             if is_said {
                 tracing::info!(event = "say", port = host.address.port(), to = name, text);
@@ -164,17 +165,17 @@ impl<'a> Chosen<'a> {
         if is_said {
             Ok(json!({ "done": format!("said to {name}") }))
         } else {
-            Err(Refusal(format!("{name} is not in the game yet")))
+            Err(RequestError(format!("{name} is not in the game yet")))
         }
     }
 
     /// Throws a player out, who reads the reason before if there is one and it is in the game.
-    pub(super) fn kick(&self, player: &str, reason: Option<&str>) -> Result<Value, Refusal> {
+    pub(super) fn kick(&self, player: &str, reason: Option<&str>) -> Result<Value, RequestError> {
         let found = self.find(player)?;
         let player = found.player.clone();
         let reason = reason.filter(|reason| !reason.trim().is_empty()).map(ToOwned::to_owned);
-        let is_out = self.act(&found, move |host, now| {
-            let told = |reason: &String| host.session.dismiss(player.id, reason, now);
+        let is_out = self.with_player(&found, move |host, now| {
+            let told = |reason: &String| host.session.kick_with_reason(player.id, reason, now);
             let is_told = reason.as_ref().is_some_and(told);
             let is_out = is_told || host.session.kick(player.id, BootReason::KICKED, now);
             if is_out {
@@ -183,19 +184,19 @@ impl<'a> Chosen<'a> {
             }
             is_out
         })?;
-        let Player { name, address, .. } = found.player;
+        let PlayerStatus { name, address, .. } = found.player;
         if is_out {
             Ok(json!({ "done": format!("{name} is out"), "address": address.to_string() }))
         } else {
-            Err(Refusal(format!("{name} is leaving already")))
+            Err(RequestError(format!("{name} is leaving already")))
         }
     }
 
     /// Takes chat from a player, or gives it back.
-    pub(super) fn mute(&self, player: &str, is_muted: bool) -> Result<Value, Refusal> {
+    pub(super) fn mute(&self, player: &str, is_muted: bool) -> Result<Value, RequestError> {
         let found = self.find(player)?;
         let player = found.player.clone();
-        let is_done = self.act(&found, move |host, _| {
+        let is_done = self.with_player(&found, move |host, _| {
             let is_done =
                 if is_muted { host.session.mute(player.id) } else { host.session.unmute(player.id) };
             if is_done {
@@ -209,49 +210,52 @@ impl<'a> Chosen<'a> {
         match (is_done, is_muted) {
             (true, true) => Ok(json!({ "done": format!("nobody hears {name}") })),
             (true, false) => Ok(json!({ "done": format!("{name} is heard again") })),
-            (false, true) => Err(Refusal(format!("{name} has left"))),
-            (false, false) => Err(Refusal(format!("{name} is not muted"))),
+            (false, true) => Err(RequestError(format!("{name} has left"))),
+            (false, false) => Err(RequestError(format!("{name} is not muted"))),
         }
     }
 
     /// Says goodbye to the players of sessions, which answer nobody until they are started again.
-    pub(super) fn stop(&self) -> Result<Value, Refusal> {
-        let stopped = self.each(|host, now| host.stop(now))?;
+    pub(super) fn stop(&self) -> Result<Value, RequestError> {
+        let stopped = self.map_sessions(|host, now| host.stop(now))?;
         match stopped.iter().filter(|is_stopped| **is_stopped).count() {
-            0 => Err(Refusal("it is stopped already".into())),
+            0 => Err(RequestError("it is stopped already".into())),
             count => {
                 let done =
-                    format!("{} said goodbye; `bcnet ctl start` begins again", counted(count, "session"));
-                Ok(json!({ "done": done, "server": self.name()? }))
+                    format!("{} said goodbye; `bcnet ctl start` begins again", pluralize(count, "session"));
+                Ok(json!({ "done": done, "server": self.server_name()? }))
             }
         }
     }
 
     /// Begins sessions again that were stopped, as soon as all have heard the goodbye.
-    pub(super) fn start(&self) -> Result<Value, Refusal> {
-        let begins = self.each(|host, now| host.start(now))?;
-        let count = |when: Begins| begins.iter().filter(|one| **one == Some(when)).count();
+    pub(super) fn start(&self) -> Result<Value, RequestError> {
+        let begins = self.map_sessions(|host, now| host.start(now))?;
+        let count = |when: StartTime| begins.iter().filter(|one| **one == Some(when)).count();
         let told = |count: usize, [one, more]: [&str; 2], what: &str| {
             let verb = if count == 1 { one } else { more };
-            (count > 0).then(|| format!("{} {verb} {what}", counted(count, "session")))
+            (count > 0).then(|| format!("{} {verb} {what}", pluralize(count, "session")))
         };
-        let open = told(count(Begins::Now), ["is", "are"], "open");
-        let later =
-            told(count(Begins::WhenAllHaveLeft), ["opens", "open"], "as soon as all have heard the goodbye");
+        let open = told(count(StartTime::Now), ["is", "are"], "open");
+        let later = told(
+            count(StartTime::AfterPlayersLeft),
+            ["opens", "open"],
+            "as soon as all have heard the goodbye",
+        );
         let done: Vec<String> = open.into_iter().chain(later).collect();
         if done.is_empty() {
-            return Err(Refusal("no session is stopped".into()));
+            return Err(RequestError("no session is stopped".into()));
         }
-        Ok(json!({ "done": done.join(", "), "server": self.name()? }))
+        Ok(json!({ "done": done.join(", "), "server": self.server_name()? }))
     }
 
-    pub(super) fn search(&self, text: &str) -> Result<Value, Refusal> {
+    pub(super) fn search(&self, text: &str) -> Result<Value, RequestError> {
         let text = text.to_lowercase();
-        let found = self.each(move |host, now| {
+        let found = self.map_sessions(move |host, now| {
             let has =
                 |name: &str, address: &str| name.to_lowercase().contains(&text) || address.contains(&text);
-            let players = describe_all(host, now, |one| has(&one.name, &one.address.to_string()));
-            let leavers = host.event_log.leavers.iter();
+            let players = players_json(host, now, |one| has(&one.name, &one.address.to_string()));
+            let leavers = host.event_log.departed.iter();
             let left = leavers.filter(|leaver| has(&leaver.name, &leaver.address.to_string()));
             let left = left.rev().map(|leaver| {
                 json!({
@@ -269,28 +273,28 @@ impl<'a> Chosen<'a> {
         Ok(json!({ "players": players.concat(), "left": left.concat() }))
     }
 
-    pub(super) fn restart(&self) -> Result<Value, Refusal> {
-        let restarted = self.each(|host, now| host.session.restart(now))?.len();
+    pub(super) fn restart(&self) -> Result<Value, RequestError> {
+        let restarted = self.map_sessions(|host, now| host.session.restart(now))?.len();
         let begin = if restarted == 1 { "begins" } else { "begin" };
-        let done = format!("{} {begin} the next round", counted(restarted, "session"));
-        Ok(json!({ "done": done, "server": self.name()? }))
+        let done = format!("{} {begin} the next round", pluralize(restarted, "session"));
+        Ok(json!({ "done": done, "server": self.server_name()? }))
     }
 
     /// Has sessions panic.
     #[cfg(debug_assertions)]
-    pub(super) fn panic(&self) -> Result<Value, Refusal> {
-        for session in self.each(|host, _| host.number)? {
-            self.workers.ask_one::<()>(session, |_, _| panic!("asked for"));
+    pub(super) fn panic(&self) -> Result<Value, RequestError> {
+        for session in self.map_sessions(|host, _| host.number)? {
+            self.workers.call_session::<()>(session, |_, _| panic!("asked for"));
         }
         Ok(json!({ "done": "panicked" }))
     }
 
     /// Returns how the server is doing; `capture_left_out` is how many datagrams are not in the capture, if there is one.
-    pub(super) fn status(&self, capture_left_out: Option<u64>) -> Result<Value, Refusal> {
-        let sessions = self.each_with(|host, coalescing, now| {
+    pub(super) fn status(&self, capture_left_out: Option<u64>) -> Result<Value, RequestError> {
+        let sessions = self.map_sessions_with(|host, coalescing, now| {
             // Nothing may have happened there for long.
-            host.sum_up(now);
-            (status(host, coalescing, now), now)
+            host.sample_and_log(now);
+            (session_json(host, coalescing, now), now)
         })?;
         let uptime = sessions.iter().map(|(_, now)| now.since(Time::ZERO)).max().unwrap_or_default();
         Ok(json!({
@@ -301,51 +305,52 @@ impl<'a> Chosen<'a> {
         }))
     }
 
-    pub(super) fn queues(&self, player: Option<&str>) -> Result<Value, Refusal> {
+    pub(super) fn queues(&self, player: Option<&str>) -> Result<Value, RequestError> {
         let queues = match player {
             Some(player) => {
                 let found = self.find(player)?;
                 let id = found.player.id;
-                vec![self.act(&found, move |host, now| waiting(host, |peer| peer == id, now))?]
+                vec![self.with_player(&found, move |host, now| session_queues(host, |peer| peer == id, now))?]
             }
-            None => self.each(|host, now| waiting(host, |_| true, now))?,
+            None => self.map_sessions(|host, now| session_queues(host, |_| true, now))?,
         };
         // Put into words here, so that the game does not wait for that.
         let queues =
-            queues.iter().flat_map(|waiting| waiting.peers.iter().map(|peer| queues_of(waiting, peer)));
+            queues.iter().flat_map(|waiting| waiting.peers.iter().map(|peer| queues_json(waiting, peer)));
         Ok(json!({ "queues": queues.collect::<Vec<_>>() }))
     }
 }
 
 /// What waits for and from players of one session.
-pub(super) struct Waiting {
+pub(super) struct SessionQueues {
     pub(super) session: String,
     pub(super) port: u16,
     peers: Vec<Snapshot>,
 }
 
-fn waiting(host: &SessionHost, is_meant: impl Fn(PeerId) -> bool, now: Time) -> Waiting {
+fn session_queues(host: &SessionHost, is_meant: impl Fn(PeerId) -> bool, now: Time) -> SessionQueues {
     let ids = host.session.players().map(|player| player.id).filter(|id| is_meant(*id));
     let peers = ids.filter_map(|id| host.session.snapshot(id, now)).collect();
-    Waiting { session: host.session.config().name.clone(), port: host.address.port(), peers }
+    SessionQueues { session: host.session.config().name.clone(), port: host.address.port(), peers }
 }
 
 /// Returns whether a session has this name or port, if one is asked for.
-fn is_meant(host: &SessionHost, wanted: Option<&str>) -> bool {
+fn is_selected(host: &SessionHost, wanted: Option<&str>) -> bool {
     wanted.is_none_or(|wanted| {
         host.address.port().to_string() == wanted || host.session.config().name.eq_ignore_ascii_case(wanted)
     })
 }
 
 /// Names some of those whom `player` may mean.
-fn ambiguous(player: &str, found: &[Found]) -> Refusal {
-    let show =
-        |Found { port, player, .. }: &Found| format!("'#{}' ({}, port {port})", player.id.0, player.name);
-    let shown: Vec<_> = found.iter().take(MAX_SHOWN).map(show).collect();
-    let (shown, more) = (shown.join(", "), if found.len() > MAX_SHOWN { ", …" } else { "" });
+fn ambiguous_player(player: &str, found: &[FoundPlayer]) -> RequestError {
+    let show = |FoundPlayer { port, player, .. }: &FoundPlayer| {
+        format!("'#{}' ({}, port {port})", player.id.0, player.name)
+    };
+    let shown: Vec<_> = found.iter().take(MAX_LISTED).map(show).collect();
+    let (shown, more) = (shown.join(", "), if found.len() > MAX_LISTED { ", …" } else { "" });
     let meant = format!("{player} may mean {shown}{more}");
-    Refusal(format!("{meant}; say which by the peer id after #, and by --session"))
+    RequestError(format!("{meant}; say which by the peer id after #, and by --session"))
 }
 
 /// How many players a line names.
-const MAX_SHOWN: usize = 4;
+const MAX_LISTED: usize = 4;

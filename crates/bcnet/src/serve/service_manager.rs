@@ -6,7 +6,7 @@ use std::env;
 use std::time::Duration;
 
 use super::workers::Workers;
-use crate::number::counted;
+use crate::number_format::pluralize;
 
 /// Where the service manager listens, if there is one.
 #[derive(Debug, Clone)]
@@ -30,16 +30,16 @@ impl ServiceManager {
     }
 
     /// Tells that all sockets are bound, and from now on who plays and, as often as it asks for, that every thread does.
-    pub(super) fn ready(&self, workers: &Workers) -> anyhow::Result<()> {
+    pub(super) fn start_reporting(&self, workers: &Workers) -> anyhow::Result<()> {
         if self.socket.is_none() {
             return Ok(());
         }
-        self.tell("READY=1");
+        self.notify("READY=1");
         let (manager, workers) = (self.clone(), workers.clone());
         // Twice in that time, as systemd advises, of which an answer may take half.
-        let pause = self.watchdog.map_or(STATUS_EVERY, |time| time / 2);
+        let pause = self.watchdog.map_or(STATUS_INTERVAL, |time| time / 2);
         let watch = move || {
-            while manager.look(&workers, pause / 2) {
+            while manager.report_health(&workers, pause / 2) {
                 std::thread::sleep(pause);
             }
         };
@@ -48,20 +48,21 @@ impl ServiceManager {
     }
 
     /// Asks all threads, and tells it if each has answered. Returns whether there is anybody left to ask.
-    fn look(&self, workers: &Workers, patience: Duration) -> bool {
-        let answers = workers.ask_threads(patience);
-        if answers.are_all_well() {
-            let (players, sessions) = census(workers);
-            let status = format!("STATUS={} in {}", counted(players, "player"), counted(sessions, "session"));
+    fn report_health(&self, workers: &Workers, timeout: Duration) -> bool {
+        let answers = workers.check_threads(timeout);
+        if answers.are_all_responsive() {
+            let (players, sessions) = count_players_and_sessions(workers);
+            let status =
+                format!("STATUS={} in {}", pluralize(players, "player"), pluralize(sessions, "session"));
             // Who did not ask for it is not told.
             let watchdog = if self.watchdog.is_some() { "WATCHDOG=1\n" } else { "" };
-            self.tell(&format!("{watchdog}{status}"));
+            self.notify(&format!("{watchdog}{status}"));
         }
-        !answers.is_over()
+        !answers.have_all_ended()
     }
 
     #[cfg(target_os = "linux")]
-    fn tell(&self, message: &str) {
+    fn notify(&self, message: &str) {
         use std::os::linux::net::SocketAddrExt;
         use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -79,18 +80,19 @@ impl ServiceManager {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn tell(&self, _: &str) {}
+    fn notify(&self, _: &str) {}
 }
 
 /// Returns how many players there are, and in how many sessions that take some.
-fn census(workers: &Workers) -> (usize, usize) {
-    let open = workers.ask_each(|host, _, _| (!host.is_stopped()).then(|| host.session.players_in_game()));
+fn count_players_and_sessions(workers: &Workers) -> (usize, usize) {
+    let open =
+        workers.call_sessions(|host, _, _| (!host.is_stopped()).then(|| host.session.players_in_game()));
     let open: Vec<usize> = open.into_iter().flatten().collect();
     (open.iter().sum(), open.len())
 }
 
 /// How often it is told who plays, if it does not ask for more.
-const STATUS_EVERY: Duration = Duration::from_secs(10);
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -101,7 +103,7 @@ mod tests {
     use crate::serve::workers;
 
     #[test]
-    fn the_watchdog_is_for_the_process_that_it_names() {
+    fn watchdog_applies_only_to_the_named_process() {
         let own = std::process::id().to_string();
         let watchdog = |pid: Option<&str>, micros: &str| {
             ServiceManager::new(None, Some(micros.to_owned()), pid.map(str::to_owned)).watchdog
@@ -114,12 +116,12 @@ mod tests {
 
     /// A thread that hangs is what a watchdog is for; one that has ended is told by the log, and the others play on.
     #[test]
-    fn only_while_every_thread_that_is_left_answers_is_the_watchdog_fed() {
+    fn watchdog_is_fed_while_all_remaining_threads_respond() {
         let path = env::temp_dir().join(format!("bcnet-notify-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let systemd = UnixDatagram::bind(&path).expect("a socket");
         systemd.set_nonblocking(true).expect("a socket");
-        let heard = || {
+        let received = || {
             let mut buffer = [0; 64];
             let heard =
                 systemd.recv(&mut buffer).map(|len| String::from_utf8_lossy(&buffer[..len]).into_owned());
@@ -128,27 +130,27 @@ mod tests {
         let socket = path.to_str().map(str::to_owned);
         let manager = ServiceManager::new(socket.clone(), Some("60000000".to_owned()), None);
         let patience = Duration::from_secs(60);
-        let (reach, threads) = workers::tests::dealt(3, 3);
+        let (worker_handle, threads) = workers::tests::test_workers(3, 3);
         let running = std::thread::spawn(move || workers::run(threads));
         let without_watchdog = ServiceManager::new(socket, None, None);
-        assert!(without_watchdog.look(&reach, patience));
-        assert_eq!(heard(), "STATUS=0 players in 3 sessions");
-        assert!(manager.look(&reach, patience));
-        assert_eq!(heard(), "WATCHDOG=1\nSTATUS=0 players in 3 sessions");
-        reach.give_thread(1, |_, _| panic!("on purpose"));
-        assert!(manager.look(&reach, patience));
-        let told = heard();
+        assert!(without_watchdog.report_health(&worker_handle, patience));
+        assert_eq!(received(), "STATUS=0 players in 3 sessions");
+        assert!(manager.report_health(&worker_handle, patience));
+        assert_eq!(received(), "WATCHDOG=1\nSTATUS=0 players in 3 sessions");
+        worker_handle.send_to_thread(1, |_, _| panic!("on purpose"));
+        assert!(manager.report_health(&worker_handle, patience));
+        let told = received();
         assert!(told.starts_with("WATCHDOG=1\nSTATUS=0 players in "), "two are left, and play: {told}");
         let (release, held) = std::sync::mpsc::channel::<()>();
-        reach.give_thread(0, move |_, _| {
+        worker_handle.send_to_thread(0, move |_, _| {
             let _ = held.recv();
         });
-        assert!(manager.look(&reach, Duration::from_millis(50)));
-        assert_eq!(heard(), "", "one hangs");
+        assert!(manager.report_health(&worker_handle, Duration::from_millis(50)));
+        assert_eq!(received(), "", "one hangs");
         drop(release);
-        reach.give_all(SessionGroup::stop);
+        worker_handle.send_to_threads(SessionGroup::stop);
         running.join().expect("no panic").expect("ended as told");
-        assert!(!manager.look(&reach, patience), "nobody is left");
+        assert!(!manager.report_health(&worker_handle, patience), "nobody is left");
         std::fs::remove_file(&path).expect("the socket's file");
     }
 }

@@ -1,4 +1,7 @@
-//! From the settings to sessions with sockets.
+//! Builds the parts of a server from its settings.
+//!
+//! Binds the sockets, and prepares the log, hooks, metrics, scores, bans and capture files. It does not start
+//! worker threads: see [`workers`](super::workers).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddrV4, TcpListener};
@@ -10,26 +13,26 @@ use std::thread;
 use anyhow::{Context, bail};
 use bcnet_session::game::Opcode;
 use bcnet_session::{Checksums, Config, Mission, SayAs};
-use bcnet_transport::{Ids, Prove};
+use bcnet_transport::{IdPolicy, ProofPolicy};
 use bcnet_udp::{Clock, Io, Socket, wall_now};
 use tracing::level_filters::LevelFilter;
 
 use super::ban_list::BanList;
-use super::coalescing::Limits;
+use super::coalescing::CoalescingLimits;
 use super::control_plane::ControlPlane;
 use super::control_socket::ControlSocket;
 use super::hooks::Hooks;
 use super::session_host::SessionHost;
 use crate::config::{self, Loaded, Origin, Settings};
 use crate::query::{FIRST_PORT, LAST_PORT};
-use crate::random::unguessable;
-use crate::recorder::Ring;
-use crate::scores::{self, Scores};
+use crate::random::random_u64;
+use crate::recorder::CaptureRing;
+use crate::scores::{self, ScoreRecorder};
 use crate::{bans, control, log, manifest};
 
 /// Binds a socket for every session.
 pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHost>> {
-    // Fixed ports come first, so that no other session is given one of them.
+    // Bind fixed ports first, so that no other session takes one of them.
     let mut sockets = Vec::new();
     for session in &settings.sessions {
         let fixed = session.port.fixed().map(|port| bind(settings, port, io));
@@ -39,9 +42,9 @@ pub(super) fn hosts(settings: &Settings, io: Io) -> anyhow::Result<Vec<SessionHo
     let mut hosts = Vec::new();
     for (session, socket) in settings.sessions.iter().zip(sockets) {
         let socket = socket.map_or_else(|| bind_any(settings, io, &ours), Ok)?;
-        let address = socket.local()?;
+        let address = socket.local_address()?;
         ours.push(address.port());
-        hosts.push(SessionHost::new(hosts.len(), config(session)?, unguessable(), socket, address));
+        hosts.push(SessionHost::new(hosts.len(), session_config(session)?, random_u64(), socket, address));
     }
     Ok(hosts)
 }
@@ -50,54 +53,60 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
     let address = SocketAddrV4::new(settings.server.bind, port);
     Socket::bind(address, io).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
-            anyhow::anyhow!("UDP port {port} is in use; end the other program, or choose another --port")
+            anyhow::anyhow!("UDP port {port} is in use; stop the other program, or pass another --port")
         }
         ErrorKind::PermissionDenied if cfg!(windows) => {
             anyhow::anyhow!(
-                "UDP port {port} belongs to another program or is set aside by Windows (`netsh interface ipv4 show \
-                 excludedportrange udp` lists such); choose another --port"
+                "UDP port {port} is used by another program or reserved by Windows (`netsh interface ipv4 show \
+                 excludedportrange udp` lists reserved ports); pass another --port"
             )
         }
         ErrorKind::PermissionDenied => {
             anyhow::anyhow!(
-                "UDP port {port} is not for this user; choose a --port above 1023, or run as root"
+                "UDP port {port} needs more rights than this user has; pass a --port above 1023, or run as root"
             )
         }
         ErrorKind::AddrNotAvailable => {
             let ip = settings.server.bind;
-            anyhow::anyhow!("{ip} is no address of this machine; use one of its own for --bind, or 0.0.0.0")
+            anyhow::anyhow!("{ip} is not an address of this machine; pass one of its addresses as --bind, or 0.0.0.0")
         }
-        _ => anyhow::Error::new(error).context(format!("UDP {address}")),
+        _ => anyhow::Error::new(error).context(format!("cannot bind UDP {address}")),
     })
 }
 
-/// Returns whether another program is why a session has this port, and not the one that everybody expects.
-fn is_moved(port: u16, ours: &[u16]) -> bool {
+/// Returns whether another program caused the move to this port.
+///
+/// `ours` are the ports of this server's own sessions: they do not count as a move.
+fn is_port_moved(port: u16, ours: &[u16]) -> bool {
     (FIRST_PORT..port).any(|before| !ours.contains(&before))
 }
 
-/// Returns the first free port of those that games look at in the local network; `ours` are those of other sessions.
+/// Binds the first free port in the range that games scan on the local network.
+///
+/// `ours` are the ports of other sessions of this server.
 fn bind_any(settings: &Settings, io: Io, ours: &[u16]) -> anyhow::Result<Socket> {
     for port in FIRST_PORT..=LAST_PORT {
         match Socket::bind(SocketAddrV4::new(settings.server.bind, port), io) {
             Ok(socket) => {
-                if is_moved(port, ours) {
-                    let text = "ports before it are in use by other programs";
+                if is_port_moved(port, ours) {
+                    let text = "other programs use the lower ports";
                     tracing::warn!(event = "port_moved", wanted = FIRST_PORT, port, "{text}");
                 }
                 return Ok(socket);
             }
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-            // There it is one port's fault, not the user's.
+            // On Windows the system reserves single ports; the next port may work.
             Err(error) if cfg!(windows) && error.kind() == ErrorKind::PermissionDenied => {}
             Err(_) => return bind(settings, port, io),
         }
     }
-    bail!("UDP ports {FIRST_PORT} to {LAST_PORT} are all in use; choose another --port")
+    bail!("UDP ports {FIRST_PORT} to {LAST_PORT} are all in use; pass another --port")
 }
 
-/// Returns the settings of a session as the session wants them. The port for masters is 0 if it is that of the socket.
-pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
+/// Converts the settings of a session to the configuration of the session crate.
+///
+/// The advertised port is 0 if list servers should get the port of the socket.
+pub(super) fn session_config(session: &config::Session) -> anyhow::Result<Config> {
     Ok(Config {
         name: session.name.0.clone(),
         mission: mission(&session.mission),
@@ -112,8 +121,8 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
         password: session.password.get().map(ToOwned::to_owned),
         welcome: session.welcome.0.clone(),
         say_as: match session.say_as {
-            config::SayAs::Recipient => SayAs::Recipient,
-            config::SayAs::Peer(id) => SayAs::Peer(id.get() as u8),
+            config::SayAsSetting::Recipient => SayAs::Recipient,
+            config::SayAsSetting::Peer(id) => SayAs::Peer(id.get() as u8),
         },
         say_prefix: session.say_prefix.0.clone(),
         list_host_as_player: session.list_host_as_player,
@@ -122,13 +131,13 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
             config::RefusalOpcode::Mismatch23 => Opcode::VERSION_DIFFERENT,
         },
         checksums: match session.checksums {
-            config::Checksums::Permissive => Checksums::Permissive,
-            config::Checksums::Strict => Checksums::Strict(
+            config::ChecksumSetting::Permissive => Checksums::Permissive,
+            config::ChecksumSetting::Strict => Checksums::Strict(
                 session.manifests.iter().map(|path| manifest::read(path)).collect::<Result<_, _>>()?,
             ),
         },
         extra_files: session.extra_files,
-        learn: false,
+        learn_manifests: false,
         forward_unknown: session.forward_unknown,
         allow_mods: session.allow_mods,
         mask_addresses: session.mask_addresses,
@@ -150,25 +159,25 @@ pub(super) fn config(session: &config::Session) -> anyhow::Result<Config> {
 
 fn transport(session: &config::Session) -> bcnet_transport::Config {
     bcnet_transport::Config {
-        // Done in batches, for all sessions together.
+        // The session group encrypts and decrypts in batches, for all sessions together.
         cipher: false,
         keepalive: session.keepalive,
-        silence: session.silence_timeout,
-        undeliverable: session.undeliverable_timeout,
-        ids: match session.ids {
-            config::Ids::Random => Ids::Random,
-            config::Ids::Sequential => Ids::Sequential,
+        idle_timeout: session.silence_timeout,
+        delivery_timeout: session.undeliverable_timeout,
+        id_policy: match session.ids {
+            config::IdSetting::Random => IdPolicy::Random,
+            config::IdSetting::Sequential => IdPolicy::Sequential,
         },
-        prove: match session.prove {
-            config::Prove::Auto => Prove::Auto,
-            config::Prove::Ack => Prove::Ack,
-            config::Prove::Id => Prove::Id,
+        proof_policy: match session.prove {
+            config::ProofSetting::Auto => ProofPolicy::Auto,
+            config::ProofSetting::Ack => ProofPolicy::Ack,
+            config::ProofSetting::Id => ProofPolicy::Id,
         },
         ..bcnet_transport::Config::default()
     }
 }
 
-fn mission(mission: &config::Mission) -> Mission {
+fn mission(mission: &config::MissionSetting) -> Mission {
     use config::StockMission::{Deathmatch, Factions, TeamDeathmatch};
     let stock = |number: u8, short_name: &str, teams| Mission {
         script: format!("Multiplayer.Episode.Mission{number}.Mission{number}"),
@@ -176,124 +185,134 @@ fn mission(mission: &config::Mission) -> Mission {
         teams,
     };
     match mission {
-        config::Mission::Stock(kind @ Deathmatch) => stock(1, kind.word(), false),
-        config::Mission::Stock(kind @ TeamDeathmatch) => stock(2, kind.word(), true),
-        config::Mission::Stock(kind @ Factions) => stock(3, kind.word(), true),
-        config::Mission::Script(script) => Mission { script: script.clone(), ..Mission::default() },
+        config::MissionSetting::Stock(kind @ Deathmatch) => stock(1, kind.word(), false),
+        config::MissionSetting::Stock(kind @ TeamDeathmatch) => stock(2, kind.word(), true),
+        config::MissionSetting::Stock(kind @ Factions) => stock(3, kind.word(), true),
+        config::MissionSetting::Script(script) => Mission { script: script.clone(), ..Mission::default() },
     }
 }
 
-/// Starts the log, and tells in it what was given for nothing.
-pub(super) fn log(loaded: &Loaded) -> anyhow::Result<log::Log> {
+/// Starts the log, and warns about environment variables that are not settings.
+pub(super) fn log(loaded: &Loaded) -> anyhow::Result<log::LogGuard> {
     let log = log::start(&log_options(&loaded.settings))?;
-    if !loaded.strange.is_empty() {
-        let variables = loaded.strange.join(", ");
-        tracing::warn!(event = "unknown_variables", variables, "no settings of bcnet, ignored");
+    if !loaded.ignored_variables.is_empty() {
+        let variables = loaded.ignored_variables.join(", ");
+        tracing::warn!(event = "unknown_variables", variables, "ignored: not settings of bcnet");
     }
     Ok(log)
 }
 
-pub(super) fn log_options(settings: &Settings) -> log::Options<'_> {
+pub(super) fn log_options(settings: &Settings) -> log::LogOptions<'_> {
     let level = match settings.log.level {
-        config::Level::Error => LevelFilter::ERROR,
-        config::Level::Warn => LevelFilter::WARN,
-        config::Level::Info => LevelFilter::INFO,
-        config::Level::Debug => LevelFilter::DEBUG,
-        config::Level::Trace => LevelFilter::TRACE,
+        config::LogLevel::Error => LevelFilter::ERROR,
+        config::LogLevel::Warn => LevelFilter::WARN,
+        config::LogLevel::Info => LevelFilter::INFO,
+        config::LogLevel::Debug => LevelFilter::DEBUG,
+        config::LogLevel::Trace => LevelFilter::TRACE,
     };
     let file = settings.log.file.as_deref().map(|path| (path, settings.log.keep.get().into()));
-    log::Options { level, json: settings.log.format == config::Format::Json, file }
+    log::LogOptions { level, json: settings.log.format == config::LogFormat::Json, file }
 }
 
-/// Listens where figures are to be given out, if anywhere.
+/// Binds the listener for metrics, if the settings ask for one.
 pub(super) fn metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = settings.server.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address);
-    let problem =
-        || format!("server.metrics: cannot listen at TCP {address}; choose another port or address");
+    let problem = || format!("server.metrics: cannot listen at TCP {address}; set another port or address");
     listener.map(Some).with_context(problem)
 }
 
-/// Starts the hooks, and has all sessions tell them what happens.
+/// Starts the hooks, and gives every session a notifier.
 pub(super) fn hooks(settings: &Settings, hosts: &mut [SessionHost], clock: Clock) -> anyhow::Result<Hooks> {
     let (hooks, notifier) = Hooks::start(&settings.hooks, clock)?;
     hosts.iter_mut().for_each(|host| host.notifier = notifier());
     Ok(hooks)
 }
 
-/// Returns how many threads may play.
-pub(super) fn threads(settings: &Settings) -> usize {
+/// Returns the number of worker threads.
+pub(super) fn thread_count(settings: &Settings) -> usize {
     let cores = || thread::available_parallelism().map_or(1, NonZero::get);
     settings.server.threads.fixed().map_or_else(cores, usize::from)
 }
 
-/// Returns how long state updates may wait for company.
-pub(super) fn limits(settings: &Settings) -> Limits {
+/// Returns the limits for the coalescing of state updates.
+pub(super) fn coalescing_limits(settings: &Settings) -> CoalescingLimits {
     let server = &settings.server;
-    Limits {
-        budget: f64::from(server.cpu_budget.get()) / 100.0,
+    CoalescingLimits {
+        cpu_budget: f64::from(server.cpu_budget.get()) / 100.0,
         min: server.coalesce_min,
         max: server.coalesce_max,
     }
 }
 
-pub(super) fn ring(settings: &Settings) -> Option<Ring> {
+pub(super) fn capture_ring(settings: &Settings) -> Option<CaptureRing> {
     let capture = &settings.capture;
     let files = capture.files.get().into();
-    capture.file.clone().map(|path| Ring { path, size: capture.size.0, files })
+    capture.file.clone().map(|path| CaptureRing { path, file_size: capture.size.0, file_count: files })
 }
 
-/// Has the scores of all sessions kept, if they are to be.
-pub(super) fn scores(settings: &Settings, hosts: &mut [SessionHost]) -> anyhow::Result<Option<Scores>> {
+/// Starts the score recorder for all sessions, if the settings name a file.
+pub(super) fn scores(
+    settings: &Settings,
+    hosts: &mut [SessionHost],
+) -> anyhow::Result<Option<ScoreRecorder>> {
     let config::Scores { file, keep, shortest } = settings.scores.clone();
-    let options = file.map(|file| scores::Options { file, keep, shortest });
-    let scores = options.map(Scores::start).transpose()?;
+    let options = file.map(|file| scores::ScoreOptions { file, keep, shortest });
+    let scores = options.map(ScoreRecorder::start).transpose()?;
     for host in hosts {
         host.scores = scores.clone();
     }
     Ok(scores)
 }
 
-/// Returns the bans. That new ones cannot be kept is told now, not with the first of them.
+/// Loads the bans. Warns at start, not at the first new ban, if the file cannot be written.
 pub(super) fn bans(settings: &Settings) -> anyhow::Result<BanList> {
     let path = &settings.server.bans;
     let list = BanList::load(path.clone(), wall_now().as_secs())?;
     if let Err(error) = bans::check_writable(path) {
         let error = format!("{error:#}");
-        tracing::warn!(event = "bans_not_kept", error, "new ones will be gone after a restart");
+        tracing::warn!(
+            event = "bans_not_kept",
+            error,
+            "new bans will be lost after a restart; make the file writable"
+        );
     }
     Ok(list)
 }
 
-/// The files of a server, as the log names them.
-pub(super) struct Files {
+/// The files of a server, as absolute paths for the log.
+pub(super) struct ServerFiles {
     pub(super) config: Option<String>,
     pub(super) bans: String,
-    sockets: Vec<PathBuf>,
-    is_socket_wanted: bool,
+    socket_paths: Vec<PathBuf>,
+    is_socket_required: bool,
 }
 
-impl Files {
+impl ServerFiles {
     pub(super) fn of(loaded: &Loaded) -> Self {
         Self {
-            config: loaded.file.as_deref().map(shown),
-            bans: shown(&loaded.settings.server.bans),
-            sockets: control::places(&loaded.settings),
-            is_socket_wanted: *loaded.origin("server", "control") != Origin::Default,
+            config: loaded.file.as_deref().map(absolute_path),
+            bans: absolute_path(&loaded.settings.server.bans),
+            socket_paths: control::socket_paths(&loaded.settings),
+            is_socket_required: *loaded.origin("server", "control") != Origin::Default,
         }
     }
 
-    /// Opens the control socket, if there is to be one. A server whose operator did not ask for it plays without.
+    /// Opens the control socket, unless the settings disable it.
+    ///
+    /// # Errors
+    ///
+    /// Fails only if the settings name the socket. Otherwise the server logs a warning and runs without one.
     pub(super) fn open_socket(&self, plane: &Arc<ControlPlane>) -> anyhow::Result<Option<ControlSocket>> {
-        if self.sockets.is_empty() {
+        if self.socket_paths.is_empty() {
             return Ok(None);
         }
-        match ControlSocket::start(&self.sockets, Arc::clone(plane)) {
-            Err(error) if !self.is_socket_wanted => {
+        match ControlSocket::start(&self.socket_paths, Arc::clone(plane)) {
+            Err(error) if !self.is_socket_required => {
                 tracing::warn!(
                     event = "no_control",
                     error = format!("{error:#}"),
-                    "`bcnet ctl` cannot reach this server; name another place with `server.control`"
+                    "`bcnet ctl` cannot reach this server; set another path with `server.control`"
                 );
                 Ok(None)
             }
@@ -302,8 +321,8 @@ impl Files {
     }
 }
 
-/// Returns a path that means the same wherever it is read.
-pub(super) fn shown(path: &Path) -> String {
+/// Returns an absolute path, valid from any working directory.
+pub(super) fn absolute_path(path: &Path) -> String {
     path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
@@ -311,20 +330,20 @@ pub(super) fn shown(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::config::Table;
-    use crate::config::table::Given;
+    use crate::config::table::RawValue;
 
     #[test]
-    fn a_port_behind_those_of_other_sessions_was_not_moved() {
-        assert!(!is_moved(FIRST_PORT, &[]));
-        assert!(!is_moved(FIRST_PORT + 2, &[FIRST_PORT + 1, FIRST_PORT]));
-        assert!(is_moved(FIRST_PORT + 2, &[FIRST_PORT]));
+    fn port_after_those_of_other_sessions_is_not_moved() {
+        assert!(!is_port_moved(FIRST_PORT, &[]));
+        assert!(!is_port_moved(FIRST_PORT + 2, &[FIRST_PORT + 1, FIRST_PORT]));
+        assert!(is_port_moved(FIRST_PORT + 2, &[FIRST_PORT]));
     }
 
     #[test]
-    fn the_defaults_of_the_configuration_are_those_of_a_session() {
+    fn configuration_defaults_match_session_defaults() {
         let transport = bcnet_transport::Config { cipher: false, ..Config::default().transport };
         let expected = Config { advertise_port: 0, transport, ..Config::default() };
-        assert_eq!(config(&config::Session::default()).expect("good"), expected);
+        assert_eq!(session_config(&config::Session::default()).expect("valid settings"), expected);
     }
 
     #[test]
@@ -332,7 +351,7 @@ mod tests {
         let default = config::Session::default();
         for key in default.keys() {
             let other = match (key.name, default.show(key.name).as_str()) {
-                // The socket has it; files are read with the manifests.
+                // The socket uses the port, and manifests are files to be read.
                 ("port" | "checksums" | "manifests", _) => continue,
                 (_, "true") => "false",
                 (_, "false") => "true",
@@ -350,8 +369,13 @@ mod tests {
                 _ => "7",
             };
             let mut changed = default.clone();
-            changed.set(key.name, Given::Text(other)).expect(key.name);
-            assert_ne!(config(&changed).expect("good"), config(&default).expect("good"), "{}", key.name);
+            changed.set(key.name, RawValue::Text(other)).expect(key.name);
+            assert_ne!(
+                session_config(&changed).expect("valid settings"),
+                session_config(&default).expect("valid settings"),
+                "{}",
+                key.name
+            );
         }
     }
 }

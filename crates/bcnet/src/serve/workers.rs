@@ -9,17 +9,17 @@ use anyhow::{Context, ensure};
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
-use super::coalescing::{Coalescing, Limits};
-use super::session_group::{Commands, SessionGroup};
+use super::coalescing::{Coalescing, CoalescingLimits};
+use super::session_group::{SessionCommands, SessionGroup};
 use super::session_host::SessionHost;
-use crate::event_loop::{EventLoop, PATIENCE, Service};
+use crate::event_loop::{EventLoop, REPLY_TIMEOUT, Service};
 use crate::recorder::Recorder;
 
 /// Reaches all threads that play, from any other.
 #[derive(Clone)]
 pub(super) struct Workers {
     /// Session `n` is the one with number `n / len` of thread `n % len`.
-    commands: Vec<Commands>,
+    commands: Vec<SessionCommands>,
     sessions: usize,
 }
 
@@ -30,60 +30,60 @@ impl Workers {
     }
 
     /// Has something done in every thread, unless the server is over.
-    pub(super) fn give_all(&self, command: impl Fn(&mut SessionGroup, Time) + Clone + Send + 'static) {
+    pub(super) fn send_to_threads(&self, command: impl Fn(&mut SessionGroup, Time) + Clone + Send + 'static) {
         for commands in &self.commands {
-            commands.give(command.clone());
+            commands.send(command.clone());
         }
     }
 
     /// Has something done in one thread.
     #[cfg(test)]
-    pub(super) fn give_thread(
+    pub(super) fn send_to_thread(
         &self,
         thread: usize,
         command: impl FnOnce(&mut SessionGroup, Time) + Send + 'static,
     ) {
-        self.commands[thread].give(command);
+        self.commands[thread].send(command);
     }
 
     /// Has something done to every session, each by a command of its own that `make` returns for its number: no thread
     /// is kept from its datagrams for longer than one session takes.
-    pub(super) fn give_each<C: FnOnce(&mut SessionHost, Time) + Send + 'static>(
+    pub(super) fn send_to_sessions<C: FnOnce(&mut SessionHost, Time) + Send + 'static>(
         &self,
         make: impl Fn(usize) -> C,
     ) {
         for session in 0..self.sessions {
             let command = make(session);
-            self.give_one(session, move |host, _, now| command(host, now));
+            self.send_to_session(session, move |host, _, now| command(host, now));
         }
     }
 
     /// Asks every session for something, each by a command of its own. Returns the answers in the order of the sessions;
     /// those of a thread that is gone are missing.
-    pub(super) fn ask_each<T: Send + 'static>(
+    pub(super) fn call_sessions<T: Send + 'static>(
         &self,
-        question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
+        query: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
     ) -> Vec<T> {
         let (reply, answers) = mpsc::channel();
         for session in 0..self.sessions {
-            let (reply, question) = (reply.clone(), question.clone());
-            self.give_one(session, move |host, coalescing, now| {
+            let (reply, question) = (reply.clone(), query.clone());
+            self.send_to_session(session, move |host, coalescing, now| {
                 // Whoever asked may be gone.
                 drop(reply.send((session, question(host, coalescing, now))));
             });
         }
         drop(reply);
-        let mut answers: Vec<_> = iter::from_fn(|| answers.recv_timeout(PATIENCE).ok()).collect();
+        let mut answers: Vec<_> = iter::from_fn(|| answers.recv_timeout(REPLY_TIMEOUT).ok()).collect();
         answers.sort_unstable_by_key(|(session, _)| *session);
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
     /// Asks every thread whether it plays. One that does not answer for so long is stuck.
-    pub(super) fn ask_threads(&self, patience: Duration) -> Pulse {
+    pub(super) fn check_threads(&self, timeout: Duration) -> ThreadHealth {
         let (reply, answers) = mpsc::channel();
         for commands in &self.commands {
             let reply = reply.clone();
-            commands.give(move |_, _| {
+            commands.send(move |_, _| {
                 // Whoever asked may be gone.
                 let _ = reply.send(());
             });
@@ -91,53 +91,53 @@ impl Workers {
         drop(reply);
         let mut answered = 0;
         loop {
-            match answers.recv_timeout(patience) {
+            match answers.recv_timeout(timeout) {
                 Ok(()) => answered += 1,
-                Err(RecvTimeoutError::Timeout) => return Pulse { answered, is_any_stuck: true },
+                Err(RecvTimeoutError::Timeout) => return ThreadHealth { answered, is_any_stuck: true },
                 // Each has answered, or is over.
-                Err(RecvTimeoutError::Disconnected) => return Pulse { answered, is_any_stuck: false },
+                Err(RecvTimeoutError::Disconnected) => return ThreadHealth { answered, is_any_stuck: false },
             }
         }
     }
 
     /// Asks one session, by its number. Returns `None` if its thread is gone.
-    pub(super) fn ask_one<T: Send + 'static>(
+    pub(super) fn call_session<T: Send + 'static>(
         &self,
         session: usize,
-        question: impl FnOnce(&mut SessionHost, Time) -> T + Send + 'static,
+        query: impl FnOnce(&mut SessionHost, Time) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.give_one(session, move |host, _, now| drop(reply.try_send(question(host, now))));
-        answer.recv_timeout(PATIENCE).ok()
+        self.send_to_session(session, move |host, _, now| drop(reply.try_send(query(host, now))));
+        answer.recv_timeout(REPLY_TIMEOUT).ok()
     }
 
-    fn give_one(
+    fn send_to_session(
         &self,
         session: usize,
         command: impl FnOnce(&mut SessionHost, &Coalescing, Time) + Send + 'static,
     ) {
         let threads = self.commands.len().max(1);
         if let Some(commands) = self.commands.get(session % threads) {
-            commands.give(move |group, now| group.act(session / threads, now, command));
+            commands.send(move |group, now| group.with_session(session / threads, now, command));
         }
     }
 }
 
 /// What threads said that were asked whether they play.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pulse {
+pub(super) struct ThreadHealth {
     answered: usize,
     is_any_stuck: bool,
 }
 
-impl Pulse {
+impl ThreadHealth {
     /// Returns whether all that are not over play, and there are any.
-    pub(super) const fn are_all_well(self) -> bool {
+    pub(super) const fn are_all_responsive(self) -> bool {
         self.answered > 0 && !self.is_any_stuck
     }
 
     /// Returns whether no thread is left.
-    pub(super) const fn is_over(self) -> bool {
+    pub(super) const fn have_all_ended(self) -> bool {
         self.answered == 0 && !self.is_any_stuck
     }
 }
@@ -150,25 +150,25 @@ pub(super) struct Worker {
 }
 
 /// Deals the sessions out to threads.
-pub(super) fn deal(
+pub(super) fn distribute(
     hosts: Vec<SessionHost>,
     threads: usize,
-    limits: Limits,
+    limits: CoalescingLimits,
     clock: Clock,
     recorder: Option<&Recorder>,
 ) -> anyhow::Result<(Workers, Vec<Worker>)> {
     let (sessions, threads) = (hosts.len(), threads.min(hosts.len()).max(1));
-    let mut hands: Vec<Vec<SessionHost>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut hosts_by_thread: Vec<Vec<SessionHost>> = (0..threads).map(|_| Vec::new()).collect();
     for host in hosts {
-        hands[host.number % threads].push(host);
+        hosts_by_thread[host.number % threads].push(host);
     }
     let mut workers = Vec::new();
-    for hosts in hands {
+    for hosts in hosts_by_thread {
         let event_loop = EventLoop::new(clock)?;
         let group = SessionGroup::new(hosts, limits, event_loop.registrar()?, clock, recorder.cloned())?;
         workers.push(Worker { event_loop, group, clock });
     }
-    let commands = workers.iter().map(|worker| worker.event_loop.commands()).collect();
+    let commands = workers.iter().map(|worker| worker.event_loop.command_sender()).collect();
     Ok((Workers { commands, sessions }, workers))
 }
 
@@ -176,22 +176,23 @@ pub(super) fn deal(
 pub(super) fn run(workers: Vec<Worker>) -> anyhow::Result<()> {
     let (ended, ends) = mpsc::channel();
     for (worker, number) in workers.into_iter().zip(1..) {
-        let notice = Notice { ports: worker.ports(), outcome: Outcome::Died, ended: ended.clone() };
-        let play = move || notice.finish(worker.play());
+        let exit_guard =
+            WorkerExitGuard { ports: worker.ports(), outcome: WorkerOutcome::Died, ended: ended.clone() };
+        let play = move || exit_guard.finish(worker.run());
         thread::Builder::new().name(format!("worker {number}")).spawn(play)?;
     }
     drop(ended);
-    let mut is_any_well = false;
+    let mut has_any_stopped = false;
     for (ports, outcome) in ends {
         match outcome {
-            Outcome::Told => is_any_well = true,
-            Outcome::Failed(_) | Outcome::Died => {
+            WorkerOutcome::Stopped => has_any_stopped = true,
+            WorkerOutcome::Failed(_) | WorkerOutcome::Died => {
                 let error = outcome.to_string();
                 tracing::error!(event = "worker_failed", ports, error, "its sessions are over");
             }
         }
     }
-    ensure!(is_any_well, "no thread is left that plays; the log tells why");
+    ensure!(has_any_stopped, "no thread is left that plays; the log tells why");
     Ok(())
 }
 
@@ -201,15 +202,15 @@ impl Worker {
         ports.join(", ")
     }
 
-    fn play(mut self) -> Outcome {
+    fn run(mut self) -> WorkerOutcome {
         match self.event_loop.run(&mut self.group).context("waiting for datagrams") {
-            Ok(()) => Outcome::Told,
+            Ok(()) => WorkerOutcome::Stopped,
             Err(error) => {
                 // Nothing is heard any more, but players may hear the goodbye.
                 let now = self.clock.now();
                 self.group.stop(now);
                 self.group.turn(now);
-                Outcome::Failed(error)
+                WorkerOutcome::Failed(error)
             }
         }
     }
@@ -217,18 +218,18 @@ impl Worker {
 
 /// How a thread has ended.
 #[derive(Debug)]
-enum Outcome {
+enum WorkerOutcome {
     /// As it was told.
-    Told,
+    Stopped,
     Failed(anyhow::Error),
     /// It did not get to its end.
     Died,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for WorkerOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Told => f.write_str("ended as told"),
+            Self::Stopped => f.write_str("ended as told"),
             Self::Failed(error) => write!(f, "{error:#}"),
             Self::Died => f.write_str("the thread has died"),
         }
@@ -236,21 +237,21 @@ impl fmt::Display for Outcome {
 }
 
 /// Tells that a thread has ended, however that came.
-struct Notice {
+struct WorkerExitGuard {
     ports: String,
-    outcome: Outcome,
-    ended: Sender<(String, Outcome)>,
+    outcome: WorkerOutcome,
+    ended: Sender<(String, WorkerOutcome)>,
 }
 
-impl Notice {
-    fn finish(mut self, outcome: Outcome) {
+impl WorkerExitGuard {
+    fn finish(mut self, outcome: WorkerOutcome) {
         self.outcome = outcome;
     }
 }
 
-impl Drop for Notice {
+impl Drop for WorkerExitGuard {
     fn drop(&mut self) {
-        let outcome = std::mem::replace(&mut self.outcome, Outcome::Died);
+        let outcome = std::mem::replace(&mut self.outcome, WorkerOutcome::Died);
         // Whoever started the thread may be gone.
         drop(self.ended.send((std::mem::take(&mut self.ports), outcome)));
     }
@@ -263,21 +264,21 @@ pub(super) mod tests {
     use bcnet_udp::Io;
 
     /// Returns threads for so many sessions, before they are started.
-    pub(in super::super) fn dealt(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {
-        deal(hosts(sessions, Io::BEST), threads, LIMITS, Clock::start(), None).expect("loops")
+    pub(in super::super) fn test_workers(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {
+        distribute(hosts(sessions, Io::BEST), threads, LIMITS, Clock::start(), None).expect("loops")
     }
 
     /// Returns the numbers of all sessions that answer, in the order of the answers.
     fn numbers(workers: &Workers) -> Vec<usize> {
-        workers.ask_each(|host, _, _| host.number)
+        workers.call_sessions(|host, _, _| host.number)
     }
 
     #[test]
-    fn sessions_are_dealt_out_evenly_and_never_to_more_threads_than_there_are_sessions() {
+    fn sessions_are_distributed_evenly_over_threads() {
         for (sessions, threads, expected) in
             [(1, 8, vec![1]), (5, 1, vec![5]), (5, 2, vec![3, 2]), (3, 8, vec![1, 1, 1])]
         {
-            let (_, workers) = dealt(sessions, threads);
+            let (_, workers) = test_workers(sessions, threads);
             let dealt: Vec<_> = workers.iter().map(|worker| worker.group.hosts.len()).collect();
             assert_eq!(dealt, expected, "{sessions} sessions, {threads} threads");
         }
@@ -285,36 +286,40 @@ pub(super) mod tests {
 
     #[test]
     fn answers_come_in_the_order_of_the_sessions() {
-        let (reach, workers) = dealt(7, 3);
+        let (worker_handle, workers) = test_workers(7, 3);
         let running = thread::spawn(move || run(workers));
-        assert_eq!(numbers(&reach), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(numbers(&worker_handle), [0, 1, 2, 3, 4, 5, 6]);
         for session in 0..7 {
-            assert_eq!(reach.ask_one(session, |host, _| host.number), Some(session));
+            assert_eq!(worker_handle.call_session(session, |host, _| host.number), Some(session));
         }
-        assert_eq!(reach.ask_one(7, |host, _| host.number), None);
-        reach.give_all(SessionGroup::stop);
+        assert_eq!(worker_handle.call_session(7, |host, _| host.number), None);
+        worker_handle.send_to_threads(SessionGroup::stop);
         running.join().expect("no panic").expect("ended as told");
-        assert_eq!((numbers(&reach), reach.ask_one(0, |_, _| ())), (vec![], None), "nobody is left to ask");
+        assert_eq!(
+            (numbers(&worker_handle), worker_handle.call_session(0, |_, _| ())),
+            (vec![], None),
+            "nobody is left to ask"
+        );
     }
 
     #[test]
-    fn a_thread_that_dies_is_noticed_and_the_others_go_on() {
-        let (reach, workers) = dealt(5, 2);
+    fn dead_thread_is_noticed_and_others_continue() {
+        let (worker_handle, workers) = test_workers(5, 2);
         let running = thread::spawn(move || run(workers));
-        assert_eq!(reach.ask_one::<()>(3, |_, _| panic!("on purpose")), None);
-        assert_eq!(numbers(&reach), [0, 1, 2, 3, 4], "a session that fails takes nobody with it");
-        reach.give_thread(1, |_, _| panic!("on purpose"));
-        assert_eq!(numbers(&reach), [0, 2, 4]);
+        assert_eq!(worker_handle.call_session::<()>(3, |_, _| panic!("on purpose")), None);
+        assert_eq!(numbers(&worker_handle), [0, 1, 2, 3, 4], "a session that fails takes nobody with it");
+        worker_handle.send_to_thread(1, |_, _| panic!("on purpose"));
+        assert_eq!(numbers(&worker_handle), [0, 2, 4]);
         assert!(!running.is_finished());
-        reach.give_all(SessionGroup::stop);
+        worker_handle.send_to_threads(SessionGroup::stop);
         running.join().expect("no panic").expect("one has ended as told");
     }
 
     #[test]
-    fn without_any_thread_left_the_server_has_failed() {
-        let (reach, workers) = dealt(1, 2);
+    fn server_fails_without_any_thread_left() {
+        let (worker_handle, workers) = test_workers(1, 2);
         let running = thread::spawn(move || run(workers));
-        reach.give_all(|_, _| panic!("on purpose"));
+        worker_handle.send_to_threads(|_, _| panic!("on purpose"));
         assert!(running.join().expect("no panic").is_err());
     }
 }

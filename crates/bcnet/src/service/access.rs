@@ -6,39 +6,39 @@ use std::path::{Path, PathBuf};
 
 /// The owner of something, and what others may do with it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Descriptor<'a> {
+pub(super) struct SecurityDescriptor<'a> {
     owner: Option<&'a str>,
     /// Nothing, if there is no list: then all may do all.
-    entries: Option<Vec<Entry<'a>>>,
+    entries: Option<Vec<AccessEntry<'a>>>,
 }
 
 /// What somebody is allowed.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry<'a> {
+struct AccessEntry<'a> {
     /// Only what is made in the directory has it, not the directory itself.
-    is_for_others: bool,
+    is_inherit_only: bool,
     rights: u32,
-    who: &'a str,
+    trustee: &'a str,
 }
 
 /// What is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PathRole {
     /// A directory in which nobody else may put anything, or a file that nobody else may change.
     Own,
     /// A directory above: others may make things in it, but not take away what is there.
-    Above,
+    Ancestor,
 }
 
 /// Somebody who may change what is not theirs to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stranger<'a> {
+pub(super) struct UntrustedWriter<'a> {
     /// By number, or by the two letters that the system has for it.
-    pub(super) who: &'a str,
+    pub(super) trustee: &'a str,
     is_owner: bool,
 }
 
-impl Stranger<'_> {
+impl UntrustedWriter<'_> {
     /// Returns the commands that take the right away. What is above must be safe already, for a file has what it passes on.
     pub(super) fn remedy(self, path: &str, is_directory: bool) -> String {
         if self.is_owner {
@@ -55,7 +55,7 @@ impl Stranger<'_> {
     }
 }
 
-impl<'a> Descriptor<'a> {
+impl<'a> SecurityDescriptor<'a> {
     /// Reads a descriptor, for example `O:BAD:PAI(A;OICI;FA;;;SY)(A;;0x1200a9;;;BU)`.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (head, list) = match text.find("D:") {
@@ -65,36 +65,44 @@ impl<'a> Descriptor<'a> {
         let owner =
             head.strip_prefix("O:").map(|owner| owner.split_once("G:").map_or(owner, |(owner, _)| owner));
         let entries = match list {
-            Some(list) if !list.contains("NO_ACCESS_CONTROL") => Some(entries(list)?),
+            Some(list) if !list.contains("NO_ACCESS_CONTROL") => Some(parse_entries(list)?),
             _ => None,
         };
         Some(Self { owner: owner.filter(|owner| !owner.is_empty()), entries })
     }
 
     /// Returns somebody who may change it and is not trusted.
-    pub(super) fn stranger(&self, place: Place, is_trusted: impl Fn(&str) -> bool) -> Option<Stranger<'a>> {
+    pub(super) fn untrusted_writer(
+        &self,
+        role: PathRole,
+        is_trusted: impl Fn(&str) -> bool,
+    ) -> Option<UntrustedWriter<'a>> {
         // The owner may always give itself any right.
         let owner = self.owner.unwrap_or(EVERYONE);
         if !is_trusted(owner) {
-            return Some(Stranger { who: owner, is_owner: true });
+            return Some(UntrustedWriter { trustee: owner, is_owner: true });
         }
-        let Some(entries) = &self.entries else { return Some(Stranger { who: EVERYONE, is_owner: false }) };
-        let harm = match place {
-            Place::Own => ADD_FILE | ADD_DIRECTORY | DELETE_CHILD | CHANGE | GENERIC_WRITE,
-            Place::Above => DELETE_CHILD | CHANGE,
+        let Some(entries) = &self.entries else {
+            return Some(UntrustedWriter { trustee: EVERYONE, is_owner: false });
         };
-        let counts =
-            |entry: &&Entry<'_>| entry.rights & harm != 0 && !(entry.is_for_others && place == Place::Above);
-        let stranger = |entry: &&Entry<'_>| !is_trusted(entry.who) && !IS_THE_OWNER.contains(&entry.who);
-        let found = entries.iter().filter(counts).find(stranger)?;
-        Some(Stranger { who: found.who, is_owner: false })
+        let harmful_rights = match role {
+            PathRole::Own => ADD_FILE | ADD_DIRECTORY | DELETE_CHILD | CHANGE_RIGHTS | GENERIC_WRITE,
+            PathRole::Ancestor => DELETE_CHILD | CHANGE_RIGHTS,
+        };
+        let counts = |entry: &&AccessEntry<'_>| {
+            entry.rights & harmful_rights != 0 && !(entry.is_inherit_only && role == PathRole::Ancestor)
+        };
+        let is_untrusted =
+            |entry: &&AccessEntry<'_>| !is_trusted(entry.trustee) && !OWNER_TRUSTEES.contains(&entry.trustee);
+        let found = entries.iter().filter(counts).find(is_untrusted)?;
+        Some(UntrustedWriter { trustee: found.trustee, is_owner: false })
     }
 
     /// Returns whether a service whose account has this number may run it, if it is a program.
-    pub(super) fn lets_run(&self, account: &str) -> bool {
+    pub(super) fn allows_execution(&self, account: &str) -> bool {
         let Some(entries) = &self.entries else { return true };
-        let is_meant = |entry: &&Entry<'_>| {
-            !entry.is_for_others && (entry.who == account || EVERY_SERVICE.contains(&entry.who))
+        let is_meant = |entry: &&AccessEntry<'_>| {
+            !entry.is_inherit_only && (entry.trustee == account || SERVICE_GROUPS.contains(&entry.trustee))
         };
         let rights = entries.iter().filter(is_meant).fold(0, |rights, entry| rights | entry.rights);
         rights & GENERIC_ALL != 0
@@ -103,9 +111,9 @@ impl<'a> Descriptor<'a> {
 }
 
 /// Returns whether nobody but an administrator can act for this user: the system, administrators, and Windows' own installer.
-pub(super) fn is_of_administrators(user: &str) -> bool {
+pub(super) fn is_administrative(user: &str) -> bool {
     let is_one = |ends: &[&str]| user.starts_with("S-1-5-21-") && ends.iter().any(|end| user.ends_with(end));
-    ["SY", "BA", "LA", "DA", "EA", SYSTEM, ADMINISTRATORS, INSTALLER].contains(&user)
+    ["SY", "BA", "LA", "DA", "EA", SYSTEM, ADMINISTRATORS, TRUSTED_INSTALLER].contains(&user)
         || is_one(&["-500", "-512", "-519"])
 }
 
@@ -116,7 +124,7 @@ pub(super) fn is_within(file: &Path, directory: &Path) -> bool {
 }
 
 /// Returns what the list allows. What it forbids does not count, since something else may allow it to the same person.
-fn entries(list: &str) -> Option<Vec<Entry<'_>>> {
+fn parse_entries(list: &str) -> Option<Vec<AccessEntry<'_>>> {
     // The audit list comes behind, and tells nobody's rights.
     let list = list
         .split_once("S:")
@@ -126,16 +134,16 @@ fn entries(list: &str) -> Option<Vec<Entry<'_>>> {
     let mut found = Vec::new();
     let mut rest = &list[begin..];
     while let Some(inner) = rest.strip_prefix('(') {
-        let end = closing(inner)?;
+        let end = closing_parenthesis(inner)?;
         let mut fields = inner[..end].split(';');
         let mut next = || fields.next().map(str::trim);
         let (kind, flags, rights) = (next()?, next()?, next()?);
         let who = next().and_then(|_| next()).and_then(|_| next()).filter(|who| !who.is_empty())?;
         if !["D", "OD", "XD"].contains(&kind) {
-            found.push(Entry {
-                is_for_others: pairs(flags).any(|flag| flag == "IO"),
-                rights: mask(rights),
-                who,
+            found.push(AccessEntry {
+                is_inherit_only: letter_pairs(flags).any(|flag| flag == "IO"),
+                rights: parse_access_mask(rights),
+                trustee: who,
             });
         }
         rest = &inner[end + 1..];
@@ -144,7 +152,7 @@ fn entries(list: &str) -> Option<Vec<Entry<'_>>> {
 }
 
 /// Returns where the parenthesis closes that is open. Conditions have some of their own.
-fn closing(text: &str) -> Option<usize> {
+fn closing_parenthesis(text: &str) -> Option<usize> {
     let mut open = 1_usize;
     for (at, letter) in text.char_indices() {
         match letter {
@@ -160,15 +168,15 @@ fn closing(text: &str) -> Option<usize> {
 }
 
 /// Returns the rights of an entry: a number, or two letters for each.
-fn mask(rights: &str) -> u32 {
+fn parse_access_mask(rights: &str) -> u32 {
     let number = match rights.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
         None => rights.parse().ok(),
     };
-    number.unwrap_or_else(|| pairs(rights).fold(0, |mask, pair| mask | right(pair)))
+    number.unwrap_or_else(|| letter_pairs(rights).fold(0, |mask, pair| mask | parse_right(pair)))
 }
 
-fn right(letters: &str) -> u32 {
+fn parse_right(letters: &str) -> u32 {
     match letters {
         "CC" => READ,
         "DC" => ADD_FILE,
@@ -184,7 +192,7 @@ fn right(letters: &str) -> u32 {
     }
 }
 
-fn pairs(letters: &str) -> impl Iterator<Item = &str> {
+fn letter_pairs(letters: &str) -> impl Iterator<Item = &str> {
     (0..letters.len()).step_by(2).map(|at| letters.get(at..at + 2).unwrap_or("?"))
 }
 
@@ -198,17 +206,17 @@ const GENERIC_EXECUTE: u32 = 0x2000_0000;
 const GENERIC_WRITE: u32 = 0x4000_0000;
 const GENERIC_READ: u32 = 0x8000_0000;
 /// To delete it, to change who may do what, to make it one's own.
-const CHANGE: u32 = 0x1_0000 | 0x4_0000 | 0x8_0000 | GENERIC_ALL;
+const CHANGE_RIGHTS: u32 = 0x1_0000 | 0x4_0000 | 0x8_0000 | GENERIC_ALL;
 
 const EVERYONE: &str = "S-1-1-0";
 const SYSTEM: &str = "S-1-5-18";
 const ADMINISTRATORS: &str = "S-1-5-32-544";
 /// `NT SERVICE\TrustedInstaller`, whose the system's own directories are.
-const INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
+const TRUSTED_INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
 /// Whoever makes or has something, who was judged already.
-const IS_THE_OWNER: [&str; 4] = ["CO", "OW", "S-1-3-0", "S-1-3-4"];
+const OWNER_TRUSTEES: [&str; 4] = ["CO", "OW", "S-1-3-0", "S-1-3-4"];
 /// Those to whom each service belongs: everyone, all who are known, users, services.
-const EVERY_SERVICE: [&str; 9] =
+const SERVICE_GROUPS: [&str; 9] =
     ["WD", "AU", "BU", "SU", EVERYONE, "S-1-5-11", "S-1-5-32-545", "S-1-5-6", "S-1-5-80-0"];
 
 #[cfg(test)]
@@ -218,32 +226,47 @@ mod tests {
     const BOB: &str = "S-1-5-21-1-2-3-1001";
     const SERVICE: &str = "S-1-5-80-1-2-3-4-5";
 
-    fn judge(text: &str, place: Place) -> Option<&str> {
-        let is_trusted = |user: &str| user == BOB || is_of_administrators(user);
-        Descriptor::parse(text).expect(text).stranger(place, is_trusted).map(|stranger| stranger.who)
+    fn untrusted_trustee(text: &str, role: PathRole) -> Option<&str> {
+        let is_trusted = |user: &str| user == BOB || is_administrative(user);
+        SecurityDescriptor::parse(text)
+            .expect(text)
+            .untrusted_writer(role, is_trusted)
+            .map(|stranger| stranger.trustee)
     }
 
     /// As Windows 10 has them.
     #[test]
-    fn the_directories_of_the_system_are_judged_right() {
+    fn system_directories_are_judged_correctly() {
         let program_files = format!(
-            "O:{INSTALLER}G:{INSTALLER}D:PAI(A;;FA;;;{INSTALLER})(A;CIIO;GA;;;{INSTALLER})(A;;0x1301bf;;;SY)\
+            "O:{TRUSTED_INSTALLER}G:{TRUSTED_INSTALLER}D:PAI(A;;FA;;;{TRUSTED_INSTALLER})(A;CIIO;GA;;;{TRUSTED_INSTALLER})(A;;0x1301bf;;;SY)\
              (A;OICIIO;GA;;;SY)(A;;0x1301bf;;;BA)(A;OICIIO;GA;;;BA)(A;;0x1200a9;;;BU)(A;OICIIO;GXGR;;;BU)\
              (A;OICIIO;GA;;;CO)(A;;0x1200a9;;;AC)(A;OICIIO;GXGR;;;AC)"
         );
-        assert_eq!(judge(&program_files, Place::Own), None);
+        assert_eq!(untrusted_trustee(&program_files, PathRole::Own), None);
         let root = "O:SYG:SYD:PAI(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)(A;OICI;0x1200a9;;;BU)(A;OICIIO;SDGXGWGR;;;AU)(A;;LC;;;AU)";
-        assert_eq!((judge(root, Place::Above), judge(root, Place::Own)), (None, Some("AU")));
+        assert_eq!(
+            (untrusted_trustee(root, PathRole::Ancestor), untrusted_trustee(root, PathRole::Own)),
+            (None, Some("AU"))
+        );
         let in_root = "O:BAG:SYD:AI(A;OICIID;FA;;;BA)(A;OICIID;0x1200a9;;;BU)(A;ID;0x1301bf;;;AU)(A;OICIIOID;SDGXGWGR;;;AU)";
-        assert_eq!((judge(in_root, Place::Own), judge(in_root, Place::Above)), (Some("AU"), Some("AU")));
+        assert_eq!(
+            (untrusted_trustee(in_root, PathRole::Own), untrusted_trustee(in_root, PathRole::Ancestor)),
+            (Some("AU"), Some("AU"))
+        );
         let program_data = "O:SYG:SYD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICIIO;GA;;;CO)(A;OICI;0x1200a9;;;BU)(A;CI;DCLCRPCR;;;BU)";
-        assert_eq!((judge(program_data, Place::Own), judge(program_data, Place::Above)), (Some("BU"), None));
+        assert_eq!(
+            (
+                untrusted_trustee(program_data, PathRole::Own),
+                untrusted_trustee(program_data, PathRole::Ancestor)
+            ),
+            (Some("BU"), None)
+        );
         let home = format!("O:SYG:SYD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;FA;;;{BOB})");
-        assert_eq!(judge(&home, Place::Own), None);
+        assert_eq!(untrusted_trustee(&home, PathRole::Own), None);
     }
 
     #[test]
-    fn whoever_else_may_change_it_is_named() {
+    fn untrusted_writer_is_named() {
         for (text, expected) in [
             ("O:S-1-5-21-1-2-3-1002D:(A;;FA;;;BA)", Some("S-1-5-21-1-2-3-1002")),
             ("D:(A;;FA;;;BA)", Some(EVERYONE)),
@@ -261,23 +284,23 @@ mod tests {
             ("O:BAD:(A;;FA;;;S-1-5-21-7-7-7-500)", None),
             ("O:BAD:(A;;FA;;;S-1-5-32-544500)", Some("S-1-5-32-544500")),
         ] {
-            assert_eq!(judge(text, Place::Own), expected, "{text}");
+            assert_eq!(untrusted_trustee(text, PathRole::Own), expected, "{text}");
         }
         for broken in ["O:BAD:(A;;FA", "O:BAD:(A;;FA;;)", "O:BAD:(A;;FA;;;BA)x", "O:BAD:()"] {
-            assert_eq!(Descriptor::parse(broken), None, "{broken}");
+            assert_eq!(SecurityDescriptor::parse(broken), None, "{broken}");
         }
     }
 
     #[test]
-    fn the_commands_against_a_stranger_are_about_the_place_at_fault() {
+    fn remedy_changes_only_the_unsafe_path() {
         let remedy = |text: &str, is_directory| {
-            let descriptor = Descriptor::parse(text).expect(text);
-            let stranger = descriptor.stranger(Place::Own, is_of_administrators).expect("a stranger");
-            stranger.remedy(r"D:\bcnet", is_directory)
+            let descriptor = SecurityDescriptor::parse(text).expect(text);
+            let writer = descriptor.untrusted_writer(PathRole::Own, is_administrative).expect("a stranger");
+            writer.remedy(r"D:\bcnet", is_directory)
         };
-        for of_a_stranger in [format!("O:{BOB}D:(A;;FA;;;BA)"), format!("O:{BOB}D:(A;;FA;;;{BOB})")] {
+        for foreign_owner in [format!("O:{BOB}D:(A;;FA;;;BA)"), format!("O:{BOB}D:(A;;FA;;;{BOB})")] {
             let expected = r#"icacls "D:\bcnet" /setowner "*S-1-5-32-544""#;
-            assert_eq!([true, false].map(|is| remedy(&of_a_stranger, is)), [expected; 2]);
+            assert_eq!([true, false].map(|is| remedy(&foreign_owner, is)), [expected; 2]);
         }
         let for_all = "O:BAD:(A;OICI;FA;;;BU)";
         assert_eq!(remedy(for_all, false), r#"icacls "D:\bcnet" /reset"#);
@@ -288,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_directory_is_found_however_it_is_written() {
+    fn is_within_ignores_letter_case() {
         let programs = Path::new("C:").join("Program Files");
         let own = programs.join("bcnet");
         for (directory, expected) in [
@@ -305,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_may_run_what_it_or_everyone_may_read() {
+    fn service_may_run_a_program_open_to_it_or_to_everyone() {
         for (text, expected) in [
             ("O:BAD:(A;;0x1200a9;;;BU)", true),
             ("O:BAD:(A;;FRFX;;;WD)", true),
@@ -314,7 +337,11 @@ mod tests {
             ("O:BAD:(A;OICIIO;GRGX;;;BU)", false),
             ("O:BAD:(A;;FA;;;S-1-5-21-1-2-3-1001)(A;;FA;;;BA)", false),
         ] {
-            assert_eq!(Descriptor::parse(text).expect(text).lets_run(SERVICE), expected, "{text}");
+            assert_eq!(
+                SecurityDescriptor::parse(text).expect(text).allows_execution(SERVICE),
+                expected,
+                "{text}"
+            );
         }
     }
 }

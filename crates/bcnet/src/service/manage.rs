@@ -13,14 +13,16 @@ use windows_service::service::{
 };
 use windows_service::service_manager::{ServiceManager, ServiceManagerAccess};
 
-use super::names::{ACCOUNT, ACCOUNT_NUMBER, NAME, arguments, config_of, failure_beside};
-use super::safety::{check_apart, check_config, check_program, real};
-use crate::config::{self, Flags};
-use crate::file::directory;
-use crate::{Verdict, win32};
+use super::names::{
+    SERVICE_ACCOUNT, SERVICE_NAME, SERVICE_SID, config_from_command_line, failure_path, launch_arguments,
+};
+use super::safety::{canonical_path, check_config, check_program, check_separate_directories};
+use crate::config::{self, ConfigFlags};
+use crate::file::parent_directory;
+use crate::{CommandStatus, win32};
 
 /// Installs the service and starts it.
-pub(super) fn install(config: Option<&Path>) -> Result<Verdict> {
+pub(super) fn install(config: Option<&Path>) -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT | ServiceManagerAccess::CREATE_SERVICE)?;
     ensure!(
         open(&manager, ServiceAccess::QUERY_STATUS)?.is_none(),
@@ -34,19 +36,22 @@ pub(super) fn install(config: Option<&Path>) -> Result<Verdict> {
             ensure!(path.is_file(), "{}: {hint}", path.display());
             path.to_owned()
         }
-        None => make_usual()?,
+        None => create_default_config()?,
     };
     // Nobody can lead elsewhere later what is not a link.
-    let config = real(&config)?;
-    check_apart(&program, &config)?;
+    let config = canonical_path(&config)?;
+    check_separate_directories(&program, &config)?;
     check_config(&config)?;
-    config::load(&Flags { config: Some(config.clone()), ..Flags::default() }, [])?;
-    win32::grant(directory(&config), ACCOUNT_NUMBER)
-        .with_context(|| format!("{}: the service cannot be let in", directory(&config).display()))?;
+    config::load(&ConfigFlags { config: Some(config.clone()), ..ConfigFlags::default() }, [])?;
+    win32::grant_access(parent_directory(&config), SERVICE_SID)
+        .with_context(|| format!("{}: the service cannot be let in", parent_directory(&config).display()))?;
     let service = create(&manager, &program, &config)?;
-    service.start::<&str>(&[]).map_err(plain).context("the service is installed, but does not start")?;
+    service
+        .start::<&str>(&[])
+        .map_err(explain_error)
+        .context("the service is installed, but does not start")?;
     let state = wait_while(&service, ServiceState::StartPending)?;
-    let mut text = shown(&service, state)?;
+    let mut text = describe(&service, state)?;
     if state == ServiceState::Running {
         let _ = write!(
             text,
@@ -60,52 +65,54 @@ pub(super) fn install(config: Option<&Path>) -> Result<Verdict> {
 }
 
 /// Stops the service and takes it away.
-pub(super) fn remove() -> Result<Verdict> {
+pub(super) fn remove() -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT)?;
     let access = ServiceAccess::QUERY_STATUS
         | ServiceAccess::QUERY_CONFIG
         | ServiceAccess::STOP
         | ServiceAccess::DELETE;
-    let service = open(&manager, access)?.context(MISSING)?;
-    let config = config_of(&service.query_config().map_err(plain)?.executable_path.to_string_lossy());
-    if service.query_status().map_err(plain)?.current_state != ServiceState::Stopped {
-        service.stop().map_err(plain).context("the service does not stop")?;
+    let service = open(&manager, access)?.context(NOT_INSTALLED)?;
+    let config = config_from_command_line(
+        &service.query_config().map_err(explain_error)?.executable_path.to_string_lossy(),
+    );
+    if service.query_status().map_err(explain_error)?.current_state != ServiceState::Stopped {
+        service.stop().map_err(explain_error).context("the service does not stop")?;
         let state = wait_while(&service, ServiceState::StopPending)?;
-        ensure!(state == ServiceState::Stopped, "the service does not stop: it is {}", word(state));
+        ensure!(state == ServiceState::Stopped, "the service does not stop: it is {}", state_name(state));
     }
-    service.delete().map_err(plain)?;
-    let files = config.map(|config| format!("; its files stay in {}", directory(&config).display()));
-    writeln!(io::stdout(), "the service {NAME} is removed{}", files.unwrap_or_default())?;
-    Ok(Verdict::Clean)
+    service.delete().map_err(explain_error)?;
+    let files = config.map(|config| format!("; its files stay in {}", parent_directory(&config).display()));
+    writeln!(io::stdout(), "the service {SERVICE_NAME} is removed{}", files.unwrap_or_default())?;
+    Ok(CommandStatus::Clean)
 }
 
 /// Tells whether the service runs.
-pub(super) fn status() -> Result<Verdict> {
+pub(super) fn status() -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT)?;
     let Some(service) = open(&manager, ServiceAccess::QUERY_STATUS | ServiceAccess::QUERY_CONFIG)? else {
-        writeln!(io::stdout(), "{MISSING}")?;
-        return Ok(Verdict::Findings);
+        writeln!(io::stdout(), "{NOT_INSTALLED}")?;
+        return Ok(CommandStatus::Findings);
     };
-    let state = service.query_status().map_err(plain)?.current_state;
-    io::stdout().write_all(shown(&service, state)?.as_bytes())?;
+    let state = service.query_status().map_err(explain_error)?.current_state;
+    io::stdout().write_all(describe(&service, state)?.as_bytes())?;
     Ok(verdict(state))
 }
 
-fn verdict(state: ServiceState) -> Verdict {
-    if state == ServiceState::Running { Verdict::Clean } else { Verdict::Findings }
+fn verdict(state: ServiceState) -> CommandStatus {
+    if state == ServiceState::Running { CommandStatus::Clean } else { CommandStatus::Findings }
 }
 
 /// Returns what people want to know of an installed service.
-fn shown(service: &Service, state: ServiceState) -> Result<String> {
-    let config = service.query_config().map_err(plain)?;
+fn describe(service: &Service, state: ServiceState) -> Result<String> {
+    let config = service.query_config().map_err(explain_error)?;
     let command = config.executable_path.to_string_lossy();
-    let mut text = format!("service  {NAME}: {}\ncommand  {command}\n", word(state));
+    let mut text = format!("service  {SERVICE_NAME}: {}\ncommand  {command}\n", state_name(state));
     if let Some(account) = &config.account_name {
         let _ = writeln!(text, "account  {}", account.to_string_lossy());
     }
-    if let Some(config) = config_of(&command) {
-        let _ = writeln!(text, "files    {}", directory(&config).display());
-        let failure = fs::read_to_string(failure_beside(&config)).unwrap_or_default();
+    if let Some(config) = config_from_command_line(&command) {
+        let _ = writeln!(text, "files    {}", parent_directory(&config).display());
+        let failure = fs::read_to_string(failure_path(&config)).unwrap_or_default();
         if state != ServiceState::Running && !failure.is_empty() {
             let _ = writeln!(text, "it could not run: {}", failure.trim_end());
         }
@@ -113,7 +120,7 @@ fn shown(service: &Service, state: ServiceState) -> Result<String> {
     Ok(text)
 }
 
-fn word(state: ServiceState) -> &'static str {
+fn state_name(state: ServiceState) -> &'static str {
     match state {
         ServiceState::Stopped => "stopped",
         ServiceState::StartPending => "starting",
@@ -124,29 +131,29 @@ fn word(state: ServiceState) -> &'static str {
 }
 
 fn manager(access: ServiceManagerAccess) -> Result<ServiceManager> {
-    ServiceManager::local_computer(None::<&str>, access).map_err(plain)
+    ServiceManager::local_computer(None::<&str>, access).map_err(explain_error)
 }
 
 /// Opens the service, if there is one.
 fn open(manager: &ServiceManager, access: ServiceAccess) -> Result<Option<Service>> {
-    match manager.open_service(NAME, access) {
+    match manager.open_service(SERVICE_NAME, access) {
         Ok(service) => Ok(Some(service)),
         Err(windows_service::Error::Winapi(error)) if win32::is_no_such_service(&error) => Ok(None),
-        Err(error) => Err(plain(error)),
+        Err(error) => Err(explain_error(error)),
     }
 }
 
 fn create(manager: &ServiceManager, program: &Path, config: &Path) -> Result<Service> {
     let info = ServiceInfo {
-        name: NAME.into(),
+        name: SERVICE_NAME.into(),
         display_name: "bcnet game server".into(),
         service_type: ServiceType::OWN_PROCESS,
         start_type: ServiceStartType::AutoStart,
         error_control: ServiceErrorControl::Normal,
         executable_path: program.to_owned(),
-        launch_arguments: arguments(config),
+        launch_arguments: launch_arguments(config),
         dependencies: Vec::new(),
-        account_name: Some(ACCOUNT.into()),
+        account_name: Some(SERVICE_ACCOUNT.into()),
         account_password: None,
     };
     let access = ServiceAccess::QUERY_STATUS
@@ -154,20 +161,20 @@ fn create(manager: &ServiceManager, program: &Path, config: &Path) -> Result<Ser
         | ServiceAccess::CHANGE_CONFIG
         | ServiceAccess::START
         | ServiceAccess::DELETE;
-    let service = manager.create_service(&info, access).map_err(plain)?;
+    let service = manager.create_service(&info, access).map_err(explain_error)?;
     let finished = service
         .set_description("Hosts games of Star Trek: Bridge Commander.")
-        .and_then(|()| service.update_failure_actions(restarts()));
+        .and_then(|()| service.update_failure_actions(restart_actions()));
     if let Err(error) = finished {
         // Half a service is worse than none.
         drop(service.delete());
-        return Err(plain(error));
+        return Err(explain_error(error));
     }
     Ok(service)
 }
 
 /// A service that has crashed is started again, later each time.
-fn restarts() -> ServiceFailureActions {
+fn restart_actions() -> ServiceFailureActions {
     let restart = |seconds| ServiceAction {
         action_type: ServiceActionType::Restart,
         delay: Duration::from_secs(seconds),
@@ -182,18 +189,18 @@ fn restarts() -> ServiceFailureActions {
 
 /// Waits until the service is in another state, and returns that.
 fn wait_while(service: &Service, pending: ServiceState) -> Result<ServiceState> {
-    for _ in 0..MAX_LOOKS {
-        let state = service.query_status().map_err(plain)?.current_state;
+    for _ in 0..MAX_POLLS {
+        let state = service.query_status().map_err(explain_error)?.current_state;
         if state != pending {
             return Ok(state);
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(pending)
 }
 
 /// Returns the usual configuration, and makes it if there is none, in a directory that only administrators may use.
-fn make_usual() -> Result<PathBuf> {
+fn create_default_config() -> Result<PathBuf> {
     let base = env::var_os("ProgramData").context("the variable ProgramData is not set; name a --config")?;
     let directory = PathBuf::from(base).join("bcnet");
     let config = directory.join("bcnet.toml");
@@ -206,14 +213,14 @@ fn make_usual() -> Result<PathBuf> {
     let is_link = fs::symlink_metadata(&directory)?.is_symlink();
     ensure!(!is_link, "{}: leads elsewhere; delete it, and find out who made it", directory.display());
     if !config.try_exists()? {
-        crate::file::replace(&config, config::sample::sample().as_bytes())
+        crate::file::replace(&config, config::render::default_file().as_bytes())
             .with_context(|| format!("{}: cannot be written", config.display()))?;
     }
     Ok(config)
 }
 
 /// Returns an error in the words of the system, with what to do about it.
-pub(super) fn plain(error: windows_service::Error) -> anyhow::Error {
+pub(super) fn explain_error(error: windows_service::Error) -> anyhow::Error {
     match error {
         windows_service::Error::Winapi(error) if error.kind() == ErrorKind::PermissionDenied => {
             anyhow!(
@@ -225,6 +232,6 @@ pub(super) fn plain(error: windows_service::Error) -> anyhow::Error {
     }
 }
 
-const MISSING: &str = "the service bcnet is not installed; `bcnet service install` does that";
-const MAX_LOOKS: u32 = 250;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+const NOT_INSTALLED: &str = "the service bcnet is not installed; `bcnet service install` does that";
+const MAX_POLLS: u32 = 250;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);

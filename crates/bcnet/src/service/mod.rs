@@ -15,7 +15,7 @@ mod safety;
 use std::path::PathBuf;
 
 #[cfg(windows)]
-use crate::Verdict;
+use crate::CommandStatus;
 
 #[cfg(windows)]
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ enum Command {
 }
 
 #[cfg(windows)]
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     match &args.command {
         Command::Install { config } => manage::install(config.as_deref()),
         Command::Remove => manage::remove(),

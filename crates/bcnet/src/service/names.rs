@@ -4,41 +4,41 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The service.
-pub(super) const NAME: &str = "bcnet";
+pub(super) const SERVICE_NAME: &str = "bcnet";
 /// The account that the system makes for it, without a password and without rights of its own.
-pub(super) const ACCOUNT: &str = r"NT SERVICE\bcnet";
+pub(super) const SERVICE_ACCOUNT: &str = r"NT SERVICE\bcnet";
 /// The number of that account: `sc.exe showsid bcnet` tells the same. It is made of the service's name alone.
-pub(super) const ACCOUNT_NUMBER: &str = "S-1-5-80-251847593-669277042-2706783541-777004593-3389332998";
+pub(super) const SERVICE_SID: &str = "S-1-5-80-251847593-669277042-2706783541-777004593-3389332998";
 
 /// Returns what the program is started with.
-pub(super) fn arguments(config: &Path) -> Vec<OsString> {
-    vec!["service".into(), "run".into(), CONFIG.into(), config.into()]
+pub(super) fn launch_arguments(config: &Path) -> Vec<OsString> {
+    vec!["service".into(), "run".into(), CONFIG_FLAG.into(), config.into()]
 }
 
 /// Returns the configuration that a service is started with, of its whole command line.
-pub(super) fn config_of(command_line: &str) -> Option<PathBuf> {
-    let (_, config) = command_line.rsplit_once(CONFIG)?;
+pub(super) fn config_from_command_line(command_line: &str) -> Option<PathBuf> {
+    let (_, config) = command_line.rsplit_once(CONFIG_FLAG)?;
     Some(config.trim().trim_matches('"').into()).filter(|path: &PathBuf| !path.as_os_str().is_empty())
 }
 
 /// Returns where the service tells why it could not run: there may be no log yet.
-pub(super) fn failure_beside(config: &Path) -> PathBuf {
+pub(super) fn failure_path(config: &Path) -> PathBuf {
     config.with_file_name("bcnet-failure.txt")
 }
 
 /// Returns where the service writes its log, unless the configuration says otherwise.
-pub(super) fn log_beside(config: &Path) -> PathBuf {
+pub(super) fn log_path(config: &Path) -> PathBuf {
     config.with_file_name("bcnet.log")
 }
 
-const CONFIG: &str = "--config";
+const CONFIG_FLAG: &str = "--config";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_is_found_in_the_command_line() {
+    fn config_path_is_read_from_the_command_line() {
         for (line, expected) in [
             (
                 r#""C:\Program Files\bcnet\bcnet.exe" service run --config C:\ProgramData\bcnet\bcnet.toml"#,
@@ -51,19 +51,19 @@ mod tests {
             (r"C:\bcnet.exe service run", None),
             (r"C:\bcnet.exe service run --config ", None),
         ] {
-            assert_eq!(config_of(line), expected.map(PathBuf::from), "{line}");
+            assert_eq!(config_from_command_line(line), expected.map(PathBuf::from), "{line}");
         }
     }
 
     #[test]
-    fn all_that_the_service_writes_is_beside_its_configuration() {
+    fn service_files_are_beside_the_configuration() {
         let config = Path::new("games").join("mine.toml");
-        assert_eq!(log_beside(&config).parent(), config.parent());
-        assert_eq!(failure_beside(&config).parent(), config.parent());
+        assert_eq!(log_path(&config).parent(), config.parent());
+        assert_eq!(failure_path(&config).parent(), config.parent());
         let line: Vec<String> =
-            arguments(&config).iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        assert_eq!(config_of(&line.join(" ")), Some(config));
-        assert!(ACCOUNT.ends_with(NAME));
-        assert_eq!(ACCOUNT_NUMBER.split('-').count(), 9);
+            launch_arguments(&config).iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        assert_eq!(config_from_command_line(&line.join(" ")), Some(config));
+        assert!(SERVICE_ACCOUNT.ends_with(SERVICE_NAME));
+        assert_eq!(SERVICE_SID.split('-').count(), 9);
     }
 }

@@ -7,7 +7,7 @@ use signal_hook::iterator::Signals;
 
 use super::Signal;
 
-const fn numbers(signal: Signal) -> &'static [i32] {
+const fn signal_numbers(signal: Signal) -> &'static [i32] {
     match signal {
         Signal::Stop => &[SIGINT, SIGTERM],
         Signal::Reload => &[SIGHUP],
@@ -20,10 +20,10 @@ pub(super) fn listen(
     mut handle: impl FnMut(Signal, i32) + Send + 'static,
 ) -> io::Result<()> {
     let wanted = wanted.to_vec();
-    let mut signals = Signals::new(wanted.iter().flat_map(|signal| numbers(*signal)))?;
+    let mut signals = Signals::new(wanted.iter().flat_map(|signal| signal_numbers(*signal)))?;
     let listen = move || {
         for number in signals.forever() {
-            if let Some(signal) = wanted.iter().find(|signal| numbers(**signal).contains(&number)) {
+            if let Some(signal) = wanted.iter().find(|signal| signal_numbers(**signal).contains(&number)) {
                 handle(*signal, 128 + number);
             }
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use std::{io, thread};
 
 use super::Signal;
-use crate::win32::{self, Ending};
+use crate::win32::{self, ShutdownRequest};
 
-type Handler = Box<dyn FnMut(Signal, i32) + Send>;
+type SignalHandler = Box<dyn FnMut(Signal, i32) + Send>;
 
-static HANDLER: Mutex<Option<Handler>> = Mutex::new(None);
+static HANDLER: Mutex<Option<SignalHandler>> = Mutex::new(None);
 static IGNORES_CONSOLE: AtomicBool = AtomicBool::new(false);
 /// Whether the handler was told to stop.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -21,7 +21,7 @@ pub(super) fn listen(wanted: &[Signal], handle: impl FnMut(Signal, i32) + Send +
         *HANDLER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handle));
         IS_ENDING.store(false, Ordering::Relaxed);
         if !IGNORES_CONSOLE.load(Ordering::Relaxed) {
-            win32::listen_to_endings(tell)?;
+            win32::listen_for_shutdown(on_ending)?;
         }
     }
     Ok(())
@@ -42,24 +42,24 @@ pub(crate) fn stop() {
 }
 
 /// Called in a thread that has nothing else to do.
-fn tell(ending: Ending) {
-    begin(ending);
-    if ending == Ending::Imminent {
+fn on_ending(ending: ShutdownRequest) {
+    stop_once(ending);
+    if ending == ShutdownRequest::Imminent {
         // The process is ended as soon as this function returns, and maybe some seconds later if it does not: time for goodbyes,
         // at whose end the process ends by itself.
-        thread::sleep(PATIENCE);
+        thread::sleep(SHUTDOWN_WAIT);
     }
 }
 
 /// The console may tell of the end of a session that its window has told of already: nobody has asked twice.
-fn begin(ending: Ending) {
-    if ending == Ending::Asked || !IS_ENDING.load(Ordering::Relaxed) {
+fn stop_once(ending: ShutdownRequest) {
+    if ending == ShutdownRequest::Requested || !IS_ENDING.load(Ordering::Relaxed) {
         stop();
     }
 }
 
 /// As long as the service manager is asked to wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(20);
 /// As that of a program which Ctrl-C ends elsewhere.
 const EXIT_CODE: i32 = 130;
 
@@ -70,18 +70,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_asks_twice_is_heard_twice_and_the_last_handler_hears_all() {
+    fn only_explicit_requests_repeat_and_last_handler_wins() {
         let (sender, first) = channel();
         listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is heard")).expect("listens");
         let heard = |ending| {
-            begin(ending);
+            stop_once(ending);
             first.try_iter().count()
         };
-        let told = [Ending::Imminent, Ending::Imminent, Ending::Asked, Ending::Imminent, Ending::Asked];
+        let told = [
+            ShutdownRequest::Imminent,
+            ShutdownRequest::Imminent,
+            ShutdownRequest::Requested,
+            ShutdownRequest::Imminent,
+            ShutdownRequest::Requested,
+        ];
         assert_eq!(told.map(heard), [1, 0, 1, 0, 1]);
         let (sender, second) = channel();
         listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is heard")).expect("listens");
-        assert_eq!(heard(Ending::Imminent), 0);
+        assert_eq!(heard(ShutdownRequest::Imminent), 0);
         assert_eq!(second.try_iter().count(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! `bcnet stats`: what a server has kept of its rounds.
 
-mod show;
+mod output;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -8,17 +8,20 @@ use std::path::PathBuf;
 use std::{env, path};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use bcnet_control::Column;
+use bcnet_control::ColumnSpec;
 use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
-use crate::Verdict;
-use crate::bans::Moment;
-use crate::config::{self, Flags, Value as _};
-use crate::file::ensure_no_input;
-use crate::number::counted;
-use crate::scores::{DAY, Order, Range, Round, Score, Standing, Store, SystemTotal};
-use show::Sheet;
+use crate::CommandStatus;
+use crate::bans::Timestamp;
+use crate::config::{self, ConfigFlags, ConfigValue as _};
+use crate::file::ensure_not_input;
+use crate::number_format::pluralize;
+use crate::scores::{
+    PlayerResult, PlayerStanding, RoundResult, SECONDS_PER_DAY, ScoreQuery, ScoreStore, StandingOrder,
+    SystemTotal,
+};
+use output::StatsTable;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -35,7 +38,7 @@ Examples:
   bcnet stats forget \"Jean Luc\"")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Command>,
 
     /// The file with the scores; else as the configuration says
     #[arg(long, value_name = "FILE", global = true)]
@@ -54,8 +57,8 @@ pub(crate) struct Args {
     limit: u32,
 
     /// How to print it. Parquet needs --output, and a program that was built with the feature `parquet`
-    #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t = StatsFormat::Table)]
+    format: StatsFormat,
 
     /// Write it to this file
     #[arg(long, value_name = "OUT", global = true)]
@@ -63,12 +66,12 @@ pub(crate) struct Args {
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Command {
     /// Players with all their rounds together
     Players {
         /// What comes first: the most of this
-        #[arg(long, value_enum, default_value_t = Order::Points)]
-        sort: Order,
+        #[arg(long, value_enum, default_value_t = StandingOrder::Points)]
+        sort: StandingOrder,
     },
     /// Rounds, the latest first
     Rounds,
@@ -88,36 +91,42 @@ enum What {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum StatsFormat {
     Table,
     Csv,
     Json,
     Parquet,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     let file = match &args.file {
         Some(file) => file.clone(),
-        None => configured(args.config.clone())?,
+        None => configured_file(args.config.clone())?,
     };
     if let Some(out) = &args.output {
-        ensure_no_input(out, std::slice::from_ref(&file), "--output")?;
+        ensure_not_input(out, std::slice::from_ref(&file), "--output")?;
     }
-    let range = Range { since: args.since, limit: (args.limit > 0).then_some(args.limit) };
+    let range = ScoreQuery { since: args.since, limit: (args.limit > 0).then_some(args.limit) };
     let name = || file.display().to_string();
-    let sheet = match args.what.as_ref().unwrap_or(&What::Players { sort: Order::Points }) {
-        What::Forget { name, yes } => return forget(&mut Store::open_existing(&file)?, name, *yes),
-        What::Players { sort } => players(&Store::read(&file)?.standings(range, *sort).with_context(name)?),
-        What::Rounds => rounds(&Store::read(&file)?.rounds(range).with_context(name)?),
-        What::Systems => systems(&Store::read(&file)?.systems(range).with_context(name)?),
+    let sheet = match args.what.as_ref().unwrap_or(&Command::Players { sort: StandingOrder::Points }) {
+        Command::Forget { name, yes } => return forget(&mut ScoreStore::open_existing(&file)?, name, *yes),
+        Command::Players { sort } => {
+            players_table(&ScoreStore::open_read_only(&file)?.standings(range, *sort).with_context(name)?)
+        }
+        Command::Rounds => {
+            rounds_table(&ScoreStore::open_read_only(&file)?.rounds(range).with_context(name)?)
+        }
+        Command::Systems => {
+            systems_table(&ScoreStore::open_read_only(&file)?.systems(range).with_context(name)?)
+        }
     };
-    print(&sheet, args)?;
-    Ok(Verdict::Clean)
+    write_table(&sheet, args)?;
+    Ok(CommandStatus::Clean)
 }
 
 /// Returns where the configuration has the scores.
-fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let loaded = config::load(&Flags { config, ..Flags::default() }, env::vars_os())
+fn configured_file(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let loaded = config::load(&ConfigFlags { config, ..ConfigFlags::default() }, env::vars_os())
         .context("which file has the scores is not known; name it with --file")?;
     let place = loaded.file.as_deref().map(|file| path::absolute(file).unwrap_or_else(|_| file.to_owned()));
     let place = place.map_or_else(|| "no configuration was found".into(), |file| file.display().to_string());
@@ -128,11 +137,11 @@ fn configured(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn print(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
-    if args.format == Format::Parquet {
+fn write_table(sheet: &StatsTable, args: &Args) -> anyhow::Result<()> {
+    if args.format == StatsFormat::Parquet {
         let path =
             args.output.as_deref().context("--format parquet: name the file to write with --output")?;
-        return show::parquet(sheet, path).with_context(|| path.display().to_string());
+        return output::parquet(sheet, path).with_context(|| path.display().to_string());
     }
     let mut out: Box<dyn Write> = match &args.output {
         None => Box::new(io::stdout().lock()),
@@ -141,14 +150,14 @@ fn print(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
         }
     };
     match args.format {
-        Format::Csv => show::csv(sheet, &mut out)?,
-        Format::Json => show::json(sheet, &mut out)?,
-        Format::Table | Format::Parquet => out.write_all(show::table(sheet).as_bytes())?,
+        StatsFormat::Csv => output::csv(sheet, &mut out)?,
+        StatsFormat::Json => output::json(sheet, &mut out)?,
+        StatsFormat::Table | StatsFormat::Parquet => out.write_all(output::table(sheet).as_bytes())?,
     }
     Ok(out.flush()?)
 }
 
-fn forget(store: &mut Store, name: &str, yes: bool) -> anyhow::Result<Verdict> {
+fn forget(store: &mut ScoreStore, name: &str, yes: bool) -> anyhow::Result<CommandStatus> {
     let path = store.path().display().to_string();
     if !yes {
         ensure!(
@@ -163,66 +172,66 @@ fn forget(store: &mut Store, name: &str, yes: bool) -> anyhow::Result<Verdict> {
             bail!("nothing was deleted");
         }
     }
-    let forgotten = store.forget(name).with_context(|| path.clone())?;
+    let forgotten = store.delete_player(name).with_context(|| path.clone())?;
     // Whoever is not known may be so because of an earlier try, of which something was left.
     store.compact().with_context(|| {
         format!("{path}: the file could not be written anew, so something of {name:?} may be left in it; try it again")
     })?;
     let Some(rounds) = forgotten else {
         eprintln!("bcnet: {path}: nobody is called {name:?}; names are compared letter for letter");
-        return Ok(Verdict::Findings);
+        return Ok(CommandStatus::Findings);
     };
-    println!("{name:?} is deleted from {}", counted(rounds.unsigned_abs(), "round"));
-    Ok(Verdict::Clean)
+    println!("{name:?} is deleted from {}", pluralize(rounds.unsigned_abs(), "round"));
+    Ok(CommandStatus::Clean)
 }
 
-fn players(standings: &[Standing]) -> Sheet {
-    let row = |(standing, place): (&Standing, usize)| {
-        let Standing { rounds, last, score } = standing;
-        let Score { name, seconds, points, kills, deaths } = score;
+fn players_table(standings: &[PlayerStanding]) -> StatsTable {
+    let row = |(standing, place): (&PlayerStanding, usize)| {
+        let PlayerStanding { rounds, last_played: last, score } = standing;
+        let PlayerResult { name, seconds, points, kills, deaths } = score;
         json!({
             "place": place, "name": name, "points": points, "kills": kills, "deaths": deaths, "rounds": rounds,
-            "played_s": seconds, "last": moment(*last),
+            "played_s": seconds, "last": timestamp(*last),
         })
     };
     let rows = standings.iter().zip(1..).map(row).collect();
-    Sheet { key: "players", columns: PLAYERS, rows, nothing: "nobody has played" }
+    StatsTable { key: "players", columns: PLAYER_COLUMNS, rows, empty_text: "nobody has played" }
 }
 
-fn rounds(rounds: &[Round]) -> Sheet {
-    let row = |round: &Round| {
+fn rounds_table(rounds: &[RoundResult]) -> StatsTable {
+    let row = |round: &RoundResult| {
         let players = round.players.iter().map(|player| player.name.as_str());
         json!({
-            "ended": moment(round.ended), "session": round.session, "port": round.port, "round": round.number,
+            "ended": timestamp(round.ended), "session": round.session, "port": round.port, "round": round.number,
             "system": round.system, "duration_s": round.seconds, "reason": round.reason,
             "players": players.collect::<Vec<_>>(),
         })
     };
     let rows = rounds.iter().map(row).collect();
-    Sheet { key: "rounds", columns: ROUNDS, rows, nothing: "no rounds" }
+    StatsTable { key: "rounds", columns: ROUND_COLUMNS, rows, empty_text: "no rounds" }
 }
 
-fn systems(systems: &[SystemTotal]) -> Sheet {
+fn systems_table(systems: &[SystemTotal]) -> StatsTable {
     let row = |SystemTotal { system, rounds, seconds, players }: &SystemTotal| json!({ "system": system, "rounds": rounds, "played_s": seconds, "participants": players });
     let rows = systems.iter().map(row).collect();
-    Sheet { key: "systems", columns: SYSTEMS, rows, nothing: "no rounds" }
+    StatsTable { key: "systems", columns: SYSTEM_COLUMNS, rows, empty_text: "no rounds" }
 }
 
-fn moment(seconds: i64) -> Value {
-    Moment(seconds.try_into().unwrap_or(0)).to_string().into()
+fn timestamp(seconds: i64) -> Value {
+    Timestamp(seconds.try_into().unwrap_or(0)).to_string().into()
 }
 
 /// Reads a day, as days since 1970.
 fn since(text: &str) -> Result<i64, String> {
-    if let Ok(moment) = Moment::from_text(&format!("{text}T00:00:00Z")) {
-        return Ok(moment.0.cast_signed() / DAY);
+    if let Ok(moment) = Timestamp::from_text(&format!("{text}T00:00:00Z")) {
+        return Ok(moment.0.cast_signed() / SECONDS_PER_DAY);
     }
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
     let days = days.ok_or("expected a day such as 2026-11-16, or a number of days such as 30d")?;
-    Ok(wall_now().as_secs().cast_signed() / DAY - i64::from(days))
+    Ok(wall_now().as_secs().cast_signed() / SECONDS_PER_DAY - i64::from(days))
 }
 
-const PLAYERS: &[Column] = &[
+const PLAYER_COLUMNS: &[ColumnSpec] = &[
     ("#", "place"),
     ("NAME", "name"),
     ("POINTS", "points"),
@@ -232,7 +241,7 @@ const PLAYERS: &[Column] = &[
     ("TIME", "played_s"),
     ("LAST", "last"),
 ];
-const ROUNDS: &[Column] = &[
+const ROUND_COLUMNS: &[ColumnSpec] = &[
     ("ENDED", "ended"),
     ("SESSION", "session"),
     ("PORT", "port"),
@@ -242,7 +251,7 @@ const ROUNDS: &[Column] = &[
     ("REASON", "reason"),
     ("PLAYERS", "players"),
 ];
-const SYSTEMS: &[Column] =
+const SYSTEM_COLUMNS: &[ColumnSpec] =
     &[("SYSTEM", "system"), ("ROUNDS", "rounds"), ("TIME", "played_s"), ("PLAYERS", "participants")];
 
 #[cfg(test)]
@@ -250,10 +259,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_a_date_or_so_many_days_ago() {
+    fn since_accepts_a_date_or_a_number_of_days() {
         assert_eq!(since("1970-01-02"), Ok(1));
         assert_eq!(since("2026-11-16"), Ok(20_773));
-        let today = wall_now().as_secs().cast_signed() / DAY;
+        let today = wall_now().as_secs().cast_signed() / SECONDS_PER_DAY;
         assert!(since("30d").is_ok_and(|day| (today - 30..=today - 29).contains(&day)));
         for text in ["", "d", "30", "-1d", "2026-11-16T12:00:00Z", "yesterday", "99999999999d"] {
             assert!(since(text).is_err(), "{text}");

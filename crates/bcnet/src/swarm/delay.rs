@@ -6,24 +6,24 @@
 
 use std::time::Duration;
 
-use bcnet_session::game::{Detail, EventNumber, Message, Opcode};
+use bcnet_session::game::{EventDetail, EventNumber, Message, Opcode};
 use bcnet_transport::wire::{MessageId, Seq};
 use serde_json::{Value, json};
 
-use super::Histogram;
+use super::DelayHistogram;
 
 /// From one player to another through the server, by what was said.
 #[derive(Debug, Default)]
-pub(super) struct Delays {
-    states: Histogram,
-    chat: Histogram,
+pub(super) struct RelayDelays {
+    states: DelayHistogram,
+    chat: DelayHistogram,
     /// Everything else that is passed on reliably.
-    orders: Histogram,
+    orders: DelayHistogram,
 }
 
-impl Delays {
+impl RelayDelays {
     /// Returns the times of messages of this kind.
-    pub(super) const fn of(&mut self, opcode: Opcode) -> &mut Histogram {
+    pub(super) const fn histogram_for(&mut self, opcode: Opcode) -> &mut DelayHistogram {
         match opcode {
             Opcode::STATE_UPDATE => &mut self.states,
             Opcode::CHAT => &mut self.chat,
@@ -31,7 +31,7 @@ impl Delays {
         }
     }
 
-    pub(super) fn all(&self) -> Histogram {
+    pub(super) fn combined(&self) -> DelayHistogram {
         let mut all = self.states.clone();
         all.merge(&self.chat);
         all.merge(&self.orders);
@@ -39,12 +39,12 @@ impl Delays {
     }
 
     /// Returns all of them, with names.
-    pub(super) fn rows(&self) -> [(&'static str, Histogram); 4] {
+    pub(super) fn rows(&self) -> [(&'static str, DelayHistogram); 4] {
         [
             ("states", self.states.clone()),
             ("chat", self.chat.clone()),
             ("orders", self.orders.clone()),
-            ("all", self.all()),
+            ("all", self.combined()),
         ]
     }
 
@@ -55,16 +55,16 @@ impl Delays {
 
 /// From the first request to join.
 #[derive(Debug, Default)]
-pub(super) struct Joins {
+pub(super) struct JoinTimes {
     /// Until the server says what is played.
-    pub(super) load: Histogram,
+    pub(super) load: DelayHistogram,
     /// Until the server lists the player.
-    pub(super) lobby: Histogram,
+    pub(super) lobby: DelayHistogram,
     /// The part of that in which the player waited for the server, and not the other way round.
-    pub(super) waiting: Histogram,
+    pub(super) waiting: DelayHistogram,
 }
 
-impl Joins {
+impl JoinTimes {
     pub(super) fn json(&self) -> Value {
         json!({ "load": self.load.json(), "lobby": self.lobby.json(), "waiting": self.waiting.json() })
     }
@@ -72,21 +72,21 @@ impl Joins {
 
 /// One player on its way in.
 #[derive(Debug, Default)]
-pub(super) struct Join {
-    asked: Option<Duration>,
+pub(super) struct JoinTimer {
+    requested_at: Option<Duration>,
     /// When the last of what the server waits for has left.
-    answered: Duration,
-    waited: Duration,
+    last_sent_at: Duration,
+    server_wait: Duration,
     /// By channel, what has left last: what comes again is not news.
     newest: [Option<MessageId>; 2],
 }
 
-impl Join {
+impl JoinTimer {
     /// Returns whether this message of the player was not sent before.
     pub(super) fn is_new(&mut self, id: MessageId) -> bool {
         let Some(newest) = self.newest.get_mut(id.channel as usize) else { return false };
         let is_new = newest.is_none_or(|newest| match id.seq.distance_from(newest.seq) {
-            0 => id.part > newest.part,
+            0 => id.fragment > newest.fragment,
             ahead => ahead > 0,
         });
         if is_new {
@@ -96,35 +96,35 @@ impl Join {
     }
 
     /// Something new has left.
-    pub(super) fn leave(&mut self, at: Duration) {
-        self.asked.get_or_insert(at);
-        self.answered = at;
+    pub(super) fn on_sent(&mut self, at: Duration) {
+        self.requested_at.get_or_insert(at);
+        self.last_sent_at = at;
     }
 
     /// Something new came from the server, for the player with this id.
-    pub(super) fn hear(&mut self, payload: &[u8], own: u8, at: Duration, joins: &mut Joins) {
-        let Some(asked) = self.asked else { return };
-        let step = Opcode::of(payload);
-        let is_listed = step == Some(Opcode::PLAYER_LIST_EVENT) && lists(payload, own);
-        if is_listed || matches!(step, Some(Opcode::CHECKSUM_REQUEST | Opcode::GAME_INIT)) {
-            self.waited += at.saturating_sub(self.answered);
+    pub(super) fn on_message(&mut self, payload: &[u8], own: u8, at: Duration, joins: &mut JoinTimes) {
+        let Some(requested_at) = self.requested_at else { return };
+        let opcode = Opcode::of(payload);
+        let is_listed = opcode == Some(Opcode::PLAYER_LIST_EVENT) && announces_player(payload, own);
+        if is_listed || matches!(opcode, Some(Opcode::CHECKSUM_REQUEST | Opcode::GAME_INIT)) {
+            self.server_wait += at.saturating_sub(self.last_sent_at);
         }
-        if step == Some(Opcode::GAME_INIT) {
-            joins.load.add(at.saturating_sub(asked), 1);
+        if opcode == Some(Opcode::GAME_INIT) {
+            joins.load.add(at.saturating_sub(requested_at), 1);
         }
         if is_listed {
-            self.asked = None;
-            joins.lobby.add(at.saturating_sub(asked), 1);
-            joins.waiting.add(self.waited, 1);
+            self.requested_at = None;
+            joins.lobby.add(at.saturating_sub(requested_at), 1);
+            joins.waiting.add(self.server_wait, 1);
         }
     }
 }
 
 /// Returns whether this is the event by which everyone hears that the player `own` takes part.
-fn lists(payload: &[u8], own: u8) -> bool {
+fn announces_player(payload: &[u8], own: u8) -> bool {
     match Message::parse(payload) {
         Ok(Message::PlayerListEvent(event)) => {
-            event.event == EventNumber::NEW_PLAYER_IN_GAME && event.detail == Detail::Player(own)
+            event.event == EventNumber::NEW_PLAYER_IN_GAME && event.detail == EventDetail::Player(own)
         }
         _ => false,
     }
@@ -135,7 +135,7 @@ fn lists(payload: &[u8], own: u8) -> bool {
 pub(super) struct ReplayWindow {
     newest: Option<Seq>,
     /// Bit `n`: the one that is `n` behind the newest.
-    behind: u128,
+    seen: u128,
 }
 
 impl ReplayWindow {
@@ -144,12 +144,12 @@ impl ReplayWindow {
         let ahead = self.newest.map_or(1, |newest| i32::from(seq.distance_from(newest)));
         if ahead > 0 {
             self.newest = Some(seq);
-            self.behind = self.behind.checked_shl(ahead.unsigned_abs()).unwrap_or(0) | 1;
+            self.seen = self.seen.checked_shl(ahead.unsigned_abs()).unwrap_or(0) | 1;
             return true;
         }
         let Some(bit) = 1_u128.checked_shl(ahead.unsigned_abs()) else { return false };
-        let is_new = self.behind & bit == 0;
-        self.behind |= bit;
+        let is_new = self.seen & bit == 0;
+        self.seen |= bit;
         is_new
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_comes_again_or_late_is_told_from_what_is_new() {
+    fn replay_window_detects_duplicates_and_late_arrivals() {
         let mut window = ReplayWindow::default();
         let order = [0, 1, 3, 3, 2, 2, 1, 200, 199, 0, 65_000, 201];
         let new = order.map(|seq| window.is_new(Seq(seq)));
@@ -175,21 +175,21 @@ mod tests {
 
     /// A player that takes 10 ms for each answer, at a server that takes 3.
     #[test]
-    fn waiting_is_what_the_server_takes_and_not_what_the_player_takes() {
-        let (mut join, mut joins, mut now) = (Join::default(), Joins::default(), 100 * MS);
-        let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), part };
+    fn join_waiting_time_counts_only_the_server() {
+        let (mut join, mut joins, mut now) = (JoinTimer::default(), JoinTimes::default(), 100 * MS);
+        let id = |seq, part| MessageId { channel: Channel::Game, seq: Seq(seq), fragment: part };
         let listed = [&[0x17][..], &0x0866_u32.to_le_bytes(), &0x0080_00F1_u32.to_le_bytes(), &[0; 8], &[2]];
-        join.leave(now);
+        join.on_sent(now);
         for (seq, step) in [&[0x20, 0][..], &[0x20, 2], &[0x01], &listed.concat()].into_iter().enumerate() {
             now += 3 * MS;
-            join.hear(step, 2, now, &mut joins);
+            join.on_message(step, 2, now, &mut joins);
             // Another player's, and what nobody waits for.
-            join.hear(&[&listed.concat()[..17], &[3]].concat(), 2, now + MS, &mut joins);
-            join.hear(&[0x28], 2, now + MS, &mut joins);
+            join.on_message(&[&listed.concat()[..17], &[3]].concat(), 2, now + MS, &mut joins);
+            join.on_message(&[0x28], 2, now + MS, &mut joins);
             for part in [Some(0), Some(1)] {
                 assert!(join.is_new(id(seq as u16, part)));
                 now += 5 * MS;
-                join.leave(now);
+                join.on_sent(now);
                 assert!(!join.is_new(id(seq as u16, part)), "a repeat is not news");
             }
         }

@@ -3,16 +3,16 @@
 //! They run the original engine, do what recorded players did, and check what they hear of each other against what the
 //! others were told to say. What the server should do is nowhere taken from the server's code.
 
+mod baseline;
 mod check;
+mod counters;
 mod delay;
-mod field;
-mod ledger;
+mod delivery_tracker;
+mod driver;
 mod payload;
 mod plan;
 mod player;
 mod report;
-mod totals;
-mod yardstick;
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -25,19 +25,19 @@ use bcnet_session::Manifest;
 use bcnet_transport::Time;
 use bcnet_transport::wire::Text;
 
-use crate::Verdict;
+use crate::CommandStatus;
 use crate::config::HostPort;
 use crate::lookup;
 use crate::query;
-use delay::Delays;
-use field::{Field, FrameMode, LinkConditions};
+use baseline::EchoResult;
+use delay::RelayDelays;
+use driver::{FrameMode, LinkConditions, SwarmDriver};
 use plan::TrafficProfile;
-use player::{Player, PlayerOptions};
-use report::{Cpu, Live, Usage};
-use yardstick::Echoed;
+use player::{PlayerOptions, SimulatedPlayer};
+use report::{CpuMeter, CpuTimes, LiveTable};
 
 /// How long things took, to within three in a hundred.
-type Histogram = crate::histogram::Histogram<5>;
+type DelayHistogram = crate::histogram::Histogram<5>;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -54,7 +54,7 @@ Examples:
   bcnet swarm 127.0.0.1 --check")]
 pub(crate) struct Args {
     /// The server, on port 22101 if none is given
-    #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
+    #[arg(value_name = "HOST[:PORT]", value_parser = query::parse_host)]
     host: HostPort<22101>,
 
     /// Players in each session
@@ -71,7 +71,7 @@ pub(crate) struct Args {
 
     /// Seconds from one player's coming to the next: a stock server mixes up the answers of players who join at one
     /// moment
-    #[arg(long, value_name = "SECONDS", value_parser = pause)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_pause)]
     join_every: Option<Duration>,
 
     /// The same seed, the same plan
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     seed: u64,
 
     /// The share of datagrams that get lost, each way
-    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    #[arg(long, default_value_t = 0.0, value_parser = parse_fraction)]
     loss: f64,
 
     /// Milliseconds that a datagram takes, each way
@@ -131,7 +131,7 @@ pub(crate) struct Args {
     watch: Option<u32>,
 
     /// Afterwards, send as many datagrams of the same sizes to a example `echo` at this place
-    #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::host, requires = "watch_echo")]
+    #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::parse_host, requires = "watch_echo")]
     echo: Option<HostPort<22101>>,
 
     /// The process that echoes
@@ -150,76 +150,77 @@ impl Args {
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn parse_fraction(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "it must be a number from 0 to 1, such as 0.05")?;
     if (0.0..1.0).contains(&share) { Ok(share) } else { Err("it must be at least 0 and below 1".into()) }
 }
 
-fn pause(text: &str) -> Result<Duration, String> {
+fn parse_pause(text: &str) -> Result<Duration, String> {
     let wrong = "it must be a number of seconds from 0 to 60, such as 2";
     let seconds: f64 = text.parse().map_err(|_| wrong)?;
     if (0.0..=60.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong.into()) }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let server = lookup::first(&args.host)?;
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
+    let server = lookup::first_ipv4_address(&args.host)?;
     if args.check {
         return check::run(server, args);
     }
-    let mut field = fill(args, server)?;
+    let mut driver = create_players(args, server)?;
     let last = args.join_every.unwrap_or_default() * u32::from(args.players());
-    join(&mut field, server, last + JOINING)?;
+    wait_until_joined(&mut driver, server, last + JOIN_TIMEOUT)?;
     if args.hold {
-        return hold(&mut field);
+        return hold(&mut driver);
     }
-    field.acts = true;
+    driver.players_act = true;
     if args.steady {
-        warm_up(&mut field)?;
+        warm_up(&mut driver)?;
     }
-    let mut live = Live::new();
-    let usage = [args.watch, Some(std::process::id())].map(Usage::start);
-    let end = field.clock.now() + Duration::from_secs(args.seconds);
-    field.totals.sent = Default::default();
-    field.totals.received = Default::default();
-    while field.clock.now() < end {
-        field.turn(end)?;
-        live.show(&field);
+    let mut live = LiveTable::new();
+    let usage = [args.watch, Some(std::process::id())].map(CpuMeter::start);
+    let end = driver.clock.now() + Duration::from_secs(args.seconds);
+    driver.counters.datagrams_sent = Default::default();
+    driver.counters.datagrams_received = Default::default();
+    while driver.clock.now() < end {
+        driver.run_due_frames(end)?;
+        live.print_line(&driver);
     }
-    let traffic = (field.totals.sent.clone(), field.totals.received.clone());
-    let [server_cpu, own_cpu] = usage.map(Usage::end);
-    field.acts = false;
-    drain(&mut field)?;
-    field.finish_capture()?;
-    (field.totals.sent, field.totals.received) = traffic;
-    let echoed = measure_echo(args, &field)?;
-    let verdict = if field.totals.findings() == 0 { Verdict::Clean } else { Verdict::Findings };
-    report::print(args, &field.totals, Cpu { server: server_cpu, own: own_cpu }, echoed)?;
+    let traffic = (driver.counters.datagrams_sent.clone(), driver.counters.datagrams_received.clone());
+    let [server_cpu, own_cpu] = usage.map(CpuMeter::end);
+    driver.players_act = false;
+    drain(&mut driver)?;
+    driver.finish_capture()?;
+    (driver.counters.datagrams_sent, driver.counters.datagrams_received) = traffic;
+    let echoed = measure_echo(args, &driver)?;
+    let verdict =
+        if driver.counters.findings() == 0 { CommandStatus::Clean } else { CommandStatus::Findings };
+    report::print(args, &driver.counters, CpuTimes { server: server_cpu, own: own_cpu }, echoed)?;
     Ok(verdict)
 }
 
 /// Returns what an echo of the same traffic takes, if that is wanted.
-fn measure_echo(args: &Args, field: &Field) -> anyhow::Result<Option<(Echoed, Option<f64>)>> {
+fn measure_echo(args: &Args, driver: &SwarmDriver) -> anyhow::Result<Option<(EchoResult, Option<f64>)>> {
     let Some(echo) = &args.echo else { return Ok(None) };
-    let usage = Usage::start(args.watch_echo);
-    let traffic = field.totals.traffic();
+    let usage = CpuMeter::start(args.watch_echo);
+    let traffic = driver.counters.all_datagrams();
     let time = Duration::from_secs(args.seconds);
-    let echoed = yardstick::run(field, args.sessions, lookup::first(echo)?, &traffic, time);
+    let echoed = baseline::run(driver, args.sessions, lookup::first_ipv4_address(echo)?, &traffic, time);
     Ok(Some((echoed, usage.end())))
 }
 
-fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
+fn create_players(args: &Args, server: SocketAddrV4) -> anyhow::Result<SwarmDriver> {
     let last = u32::from(server.port()) + u32::from(args.sessions) - 1;
     ensure!(last <= u32::from(u16::MAX), "--sessions {}: there are no ports beyond 65535", args.sessions);
     let delay = 2 * Duration::from_millis(args.delay);
     let frame_mode = FrameMode { quick: args.quick, steady: args.steady };
     let conditions = LinkConditions { loss: args.loss, delay };
-    let mut field = Field::new(args.seed, args.sessions.into(), conditions, frame_mode)?;
+    let mut driver = SwarmDriver::new(args.seed, args.sessions.into(), conditions, frame_mode)?;
     if let Some(path) = &args.write {
-        field.capture(path, server)?;
+        driver.start_capture(path, server)?;
     }
     let mut rng = Rng::new(args.seed);
     let options = PlayerOptions {
-        files: Arc::new(Manifest::stand_in()),
+        files: Arc::new(Manifest::placeholder()),
         password: Text::encode(&args.password).unwrap_or_default(),
         idle: args.hold,
         quick: args.quick,
@@ -239,78 +240,79 @@ fn fill(args: &Args, server: SocketAddrV4) -> anyhow::Result<Field> {
             // one after the other.
             let pause = if args.steady { 50 } else { 1 };
             let ramp = (pause * u64::from(args.sessions) * u64::from(players)).min(5_000);
-            let comes = Duration::from_millis(rng.below(ramp));
-            let comes = Time::ZERO + args.join_every.map_or(comes, |every| every * u32::from(number));
-            let player = Player::new(server, name, options.clone(), Rng::new(rng.any()), comes);
-            field.add(player, session.into(), comes)?;
+            let joins_at = Duration::from_millis(rng.below(ramp));
+            let joins_at = Time::ZERO + args.join_every.map_or(joins_at, |every| every * u32::from(number));
+            let player =
+                SimulatedPlayer::new(server, name, options.clone(), Rng::new(rng.next_u64()), joins_at);
+            driver.add_player(player, session.into(), joins_at)?;
         }
     }
-    Ok(field)
+    Ok(driver)
 }
 
 /// Waits until everyone is in the game, or has had time enough.
-fn join(field: &mut Field, server: SocketAddrV4, time: Duration) -> anyhow::Result<()> {
-    let end = field.clock.now() + time;
-    while field.clock.now() < end && field.absent() > 0 {
-        let pause = field.clock.now() + LOOK;
-        while field.clock.now() < pause {
-            field.turn(pause)?;
+fn wait_until_joined(driver: &mut SwarmDriver, server: SocketAddrV4, time: Duration) -> anyhow::Result<()> {
+    let end = driver.clock.now() + time;
+    while driver.clock.now() < end && driver.never_joined() > 0 {
+        let pause = driver.clock.now() + POLL_INTERVAL;
+        while driver.clock.now() < pause {
+            driver.run_due_frames(pause)?;
         }
     }
-    if field.absent() == field.seats.len() {
-        let why = match (field.totals.received.count, field.totals.refused) {
+    if driver.never_joined() == driver.endpoints.len() {
+        let why = match (driver.counters.datagrams_received.count, driver.counters.refused) {
             (0, _) => "nobody answers",
             (_, 0) => "it answers, but lets nobody into the game",
             _ => "it lets nobody in: is it full, or has it a password?",
         };
         bail!("{server}: {why}");
     }
-    field.totals.absent = field.absent() as u64;
+    driver.counters.absent = driver.never_joined() as u64;
     Ok(())
 }
 
 /// Plays until everyone has a ship, and forgets how long that took.
-fn warm_up(field: &mut Field) -> anyhow::Result<()> {
-    let end = field.clock.now() + WARMING_UP;
-    while field.clock.now() < end {
-        field.turn(end)?;
+fn warm_up(driver: &mut SwarmDriver) -> anyhow::Result<()> {
+    let end = driver.clock.now() + WARM_UP_TIME;
+    while driver.clock.now() < end {
+        driver.run_due_frames(end)?;
     }
-    field.totals.delays = Delays::default();
-    field.totals.lateness = Histogram::default();
+    driver.counters.delays = RelayDelays::default();
+    driver.counters.lateness = DelayHistogram::default();
     Ok(())
 }
 
 /// Plays on, silently, until everything has been heard.
-fn drain(field: &mut Field) -> anyhow::Result<()> {
-    let end = field.clock.now() + DRAINING;
-    while field.clock.now() < end && field.unheard() > 0 {
-        let pause = field.clock.now() + LOOK;
-        while field.clock.now() < pause {
-            field.turn(pause)?;
+fn drain(driver: &mut SwarmDriver) -> anyhow::Result<()> {
+    let end = driver.clock.now() + DRAIN_TIMEOUT;
+    while driver.clock.now() < end && driver.undelivered() > 0 {
+        let pause = driver.clock.now() + POLL_INTERVAL;
+        while driver.clock.now() < pause {
+            driver.run_due_frames(pause)?;
         }
     }
-    field.leave();
-    let end = field.clock.now() + LEAVING;
-    while field.clock.now() < end {
-        field.turn(end)?;
+    driver.leave_all();
+    let end = driver.clock.now() + LEAVE_TIME;
+    while driver.clock.now() < end {
+        driver.run_due_frames(end)?;
     }
     Ok(())
 }
 
-fn hold(field: &mut Field) -> anyhow::Result<Verdict> {
-    println!("swarm ready players={} absent={}", field.in_game(), field.totals.absent);
+fn hold(driver: &mut SwarmDriver) -> anyhow::Result<CommandStatus> {
+    println!("swarm ready players={} absent={}", driver.players_in_game(), driver.counters.absent);
     loop {
-        field.turn(field.clock.now() + LOOK)?;
+        driver.run_due_frames(driver.clock.now() + POLL_INTERVAL)?;
     }
 }
 
 /// How long everyone may take to get in, once the last one has come.
-const JOINING: Duration = Duration::from_secs(30);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it takes until all players do the same all the time.
-const WARMING_UP: Duration = Duration::from_secs(2);
+const WARM_UP_TIME: Duration = Duration::from_secs(2);
 /// How long what was said last may take to be heard.
-const DRAINING: Duration = Duration::from_secs(15);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long goodbyes take.
-const LEAVING: Duration = Duration::from_secs(1);
+const LEAVE_TIME: Duration = Duration::from_secs(1);
 /// How often it is looked whether everyone is done.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -2,14 +2,14 @@
 
 use bcnet_lab::Rng;
 use bcnet_session::game::{
-    self, BeamFire, Chat, CompressedFloat, Created, Detail, EventNumber, Exploding, GameEvent, Message,
+    self, BeamFire, Chat, CompressedFloat, Created, EventDetail, EventNumber, Exploding, GameEvent, Message,
     ObjectCreateTeam, ObjectId, Opcode, PackedVector, Position, Rule, ScaledVector, Ship, Species,
     StateFlags, StateUpdate, Text8, Text16, TorpedoFire, TorpedoFlags, TorpedoTarget, TorpedoType,
     UnitVector,
 };
 
 /// Returns a message in bytes.
-pub(super) fn write(message: &Message<'_>) -> Vec<u8> {
+pub(super) fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
     message.write(&mut payload);
     payload
@@ -20,9 +20,9 @@ pub(super) fn event<'a>(
     message: fn(GameEvent<'a>) -> Message<'a>,
     event: EventNumber,
     related: ObjectId,
-    detail: Detail<'a>,
+    detail: EventDetail<'a>,
 ) -> Vec<u8> {
-    write(&message(GameEvent { event, source: ObjectId::NONE, related, detail }))
+    encode(&message(GameEvent { event, source: ObjectId::NONE, related, detail }))
 }
 
 /// Returns a torpedo, with a target or without.
@@ -31,19 +31,19 @@ pub(super) fn torpedo(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng)
     let flags = TorpedoFlags::default().with(TorpedoFlags::NO_TARGET, target.is_none());
     let target = target.map(|target| TorpedoTarget {
         target,
-        offset: ScaledVector { direction: direction(rng), share: rng.any() as u8 },
+        offset: ScaledVector { direction: direction(rng), share: rng.next_u64() as u8 },
     });
-    write(&Message::TorpedoFire(TorpedoFire { weapon, torpedo, flags, direction: direction(rng), target }))
+    encode(&Message::TorpedoFire(TorpedoFire { weapon, torpedo, flags, direction: direction(rng), target }))
 }
 
 /// Returns a beam, with a target or without.
 pub(super) fn beam(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
     let flags = if target.is_some() { 3 } else { 0 };
-    write(&Message::BeamFire(BeamFire { weapon, unknown_byte: 2, direction: direction(rng), flags, target }))
+    encode(&Message::BeamFire(BeamFire { weapon, unknown_byte: 2, direction: direction(rng), flags, target }))
 }
 
 fn direction(rng: &mut Rng) -> UnitVector {
-    UnitVector([0; 3].map(|_: i8| rng.any() as i8))
+    UnitVector([0; 3].map(|_: i8| rng.next_u64() as i8))
 }
 
 /// Returns a Sovereign: 113 bytes for a name of five letters.
@@ -58,42 +58,48 @@ pub(super) fn ship(slot: u8, peer: u8, object: ObjectId, name: &str, number: u32
         set: Text8(b"Multi1"),
         subsystems: &[100; 53],
     };
-    write(&Message::ObjectCreateTeam(ObjectCreateTeam { slot, peer, object: Created::Ship { object, ship } }))
+    encode(&Message::ObjectCreateTeam(ObjectCreateTeam {
+        slot,
+        peer,
+        object: Created::Ship { object, ship },
+    }))
 }
 
 /// Returns what the host says when a ship destroys itself.
 pub(super) fn exploding(ship: ObjectId) -> Vec<u8> {
-    let detail = Detail::Exploding(Exploding { killer: 0, lifetime: 9.5 });
+    let detail = EventDetail::Exploding(Exploding { killer: 0, lifetime: 9.5 });
     event(Message::PythonEvent, EventNumber::OBJECT_EXPLODING, ship, detail)
 }
 
 pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
-    write(&Message::Chat(Chat { sender: peer.into(), text: Text16(text.as_bytes()) }))
+    encode(&Message::Chat(Chat { sender: peer.into(), text: Text16(text.as_bytes()) }))
 }
 
 /// Returns where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
 pub(super) fn state(ship: ObjectId, number: u32) -> Vec<u8> {
-    write(&Message::StateUpdate(with_state(ship, number, &mut [[0; 2]; POWERED])))
+    encode(&Message::StateUpdate(build_state(ship, number, &mut [[0; 2]; MAX_SUBSYSTEMS])))
 }
 
 /// Returns the copy of a state that others get: what a host leaves out is left out.
-pub(super) fn passed_state(ship: ObjectId, number: u32) -> Vec<u8> {
-    let power = &mut [[0; 2]; POWERED];
-    let mut state = with_state(ship, number, power);
+pub(super) fn relayed_state(ship: ObjectId, number: u32) -> Vec<u8> {
+    let power = &mut [[0; 2]; MAX_SUBSYSTEMS];
+    let mut state = build_state(ship, number, power);
     state.position = state.position.map(|position| Position { hash: None, ..position });
-    write(&Message::StateUpdate(state))
+    encode(&Message::StateUpdate(state))
 }
 
-fn with_state(ship: ObjectId, number: u32, power: &mut [[u8; 2]; POWERED]) -> StateUpdate<'_> {
+fn build_state(ship: ObjectId, number: u32, power: &mut [[u8; 2]; MAX_SUBSYSTEMS]) -> StateUpdate<'_> {
     let mut rng = Rng::new(u64::from(ship.0) << 32 | u64::from(number));
     let share = rng.below(100);
-    let (flags, powered) = STATES
+    let (flags, powered) = STATE_KINDS
         .iter()
         .find(|(below, ..)| share < *below)
-        .map_or((StateFlags(0x86), POWERED), |it| (it.1, it.2));
+        .map_or((StateFlags(0x86), MAX_SUBSYSTEMS), |it| (it.1, it.2));
     rng.fill(power.as_flattened_mut());
-    let position = Position { place: [0; 3].map(|_: u8| rng.share() as f32), hash: Some(rng.any() as u16) };
-    let delta = PackedVector { direction: direction(&mut rng), length: CompressedFloat(rng.any() as u16) };
+    let position =
+        Position { place: [0; 3].map(|_: u8| rng.fraction() as f32), hash: Some(rng.next_u64() as u16) };
+    let delta =
+        PackedVector { direction: direction(&mut rng), length: CompressedFloat(rng.next_u64() as u16) };
     StateUpdate {
         object: ship,
         time: number as f32 / 10.0,
@@ -101,7 +107,7 @@ fn with_state(ship: ObjectId, number: u32, power: &mut [[u8; 2]; POWERED]) -> St
         delta: flags.has(StateFlags::DELTA).then_some(delta),
         forward: flags.has(StateFlags::FORWARD).then(|| direction(&mut rng)),
         up: flags.has(StateFlags::UP).then(|| direction(&mut rng)),
-        speed: flags.has(StateFlags::SPEED).then(|| CompressedFloat(rng.any() as u16)),
+        speed: flags.has(StateFlags::SPEED).then(|| CompressedFloat(rng.next_u64() as u16)),
         power: power.get(..powered),
         ..StateUpdate::default()
     }
@@ -116,9 +122,9 @@ pub(super) fn state_key(payload: &[u8]) -> Option<(ObjectId, u32)> {
 }
 
 /// Returns the slot that a copy is about, if it is one of those that players have said.
-pub(super) fn slot_of(payload: &[u8]) -> Option<u8> {
+pub(super) fn sender_slot(payload: &[u8]) -> Option<u8> {
     let opcode = Opcode::of(payload)?;
-    let is_said = match opcode.rule() {
+    let is_from_player = match opcode.rule() {
         Rule::Relay(_) if opcode == Opcode::PYTHON_EVENT => is_explosion(payload),
         Rule::Relay(_) | Rule::Create | Rule::StateUpdate | Rule::Absorb => true,
         Rule::HostOnly
@@ -129,19 +135,19 @@ pub(super) fn slot_of(payload: &[u8]) -> Option<u8> {
         | Rule::Team
         | Rule::Unknown => false,
     };
-    game::subject(payload).filter(|_| is_said)?.owner()
+    game::subject(payload).filter(|_| is_from_player)?.owner()
 }
 
 /// Of the events that a host makes itself players cause this one alone.
 fn is_explosion(payload: &[u8]) -> bool {
-    let explodes = |event: &GameEvent<'_>| matches!(event.detail, Detail::Exploding(_));
+    let explodes = |event: &GameEvent<'_>| matches!(event.detail, EventDetail::Exploding(_));
     matches!(Message::parse(payload), Ok(Message::PythonEvent(event)) if explodes(&event))
 }
 
 /// Returns who says this, if it is chat of a simulated player. The host's own chat may be under any id.
-pub(super) fn chatter(payload: &[u8]) -> Option<u8> {
+pub(super) fn chat_sender(payload: &[u8]) -> Option<u8> {
     match Message::parse(payload) {
-        Ok(Message::Chat(chat)) if chat.text.0.starts_with(CHAT_MARK.as_bytes()) => {
+        Ok(Message::Chat(chat)) if chat.text.0.starts_with(CHAT_PREFIX.as_bytes()) => {
             chat.sender.try_into().ok()
         }
         _ => None,
@@ -149,13 +155,13 @@ pub(super) fn chatter(payload: &[u8]) -> Option<u8> {
 }
 
 /// How chat of a simulated player begins.
-pub(super) const CHAT_MARK: &str = "swarm ";
+pub(super) const CHAT_PREFIX: &str = "swarm ";
 /// How many players a session can have.
-pub(super) const SLOTS: u8 = 16;
+pub(super) const MAX_PLAYERS: u8 = 16;
 /// How many subsystems a state has at most.
-const POWERED: usize = 5;
+const MAX_SUBSYSTEMS: usize = 5;
 /// Shares, added up, of the kinds of states: their flags, and how many subsystems they have.
-const STATES: [(u64, StateFlags, usize); 5] = [
+const STATE_KINDS: [(u64, StateFlags, usize); 5] = [
     (58, StateFlags(0x9E), 3),
     (74, StateFlags(0x96), 3),
     (83, StateFlags(0x92), 3),
@@ -182,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn a_state_can_be_told_from_its_copy() {
+    fn relayed_state_lacks_only_the_hash() {
         for number in 0..2000 {
             let ship = ObjectId::new(3, 34 * number);
             let state = state(ship, number);
-            assert_eq!((state_key(&state), slot_of(&state)), (Some((ship, number)), Some(3)));
-            let copy = passed_state(ship, number);
+            assert_eq!((state_key(&state), sender_slot(&state)), (Some((ship, number)), Some(3)));
+            let copy = relayed_state(ship, number);
             assert_eq!(copy.len(), if state.len() == 39 { 37 } else { state.len() });
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_session::game::{Collision, Detail, EventNumber, HostMessage, Message, ObjectId};
+use bcnet_session::game::{Collision, EventDetail, EventNumber, HostMessage, Message, ObjectId};
 use bcnet_transport::Time;
 
 use super::payload;
@@ -25,7 +25,7 @@ pub(super) enum Copies {
     /// Everyone gets the same bytes.
     Everyone,
     /// Everyone gets these bytes instead.
-    Answer(Vec<u8>),
+    Substitute(Vec<u8>),
 }
 
 /// How much a player does.
@@ -39,22 +39,22 @@ pub(super) enum TrafficProfile {
 
 /// A player in the game.
 #[derive(Debug)]
-pub(super) struct Actor {
+pub(super) struct TrafficGenerator {
     rng: Rng,
     slot: u8,
     peer: u8,
     name: String,
     profile: TrafficProfile,
     ship: Option<ObjectId>,
-    states: u32,
-    spawns: Option<Time>,
-    fires: Time,
-    stops: Option<Time>,
-    dies: Time,
-    others: [Time; OTHERS.len()],
+    states_sent: u32,
+    next_spawn: Option<Time>,
+    next_fire: Time,
+    stop_firing_at: Option<Time>,
+    next_death: Time,
+    next_minor_actions: [Time; MINOR_ACTIONS.len()],
 }
 
-impl Actor {
+impl TrafficGenerator {
     /// Makes a player that has just entered the game.
     pub(super) fn new(
         mut rng: Rng,
@@ -65,7 +65,7 @@ impl Actor {
         now: Time,
     ) -> Self {
         let start = match profile {
-            TrafficProfile::Recorded { time } => now + choosing(&mut rng).min(time / 5),
+            TrafficProfile::Recorded { time } => now + ship_choice_time(&mut rng).min(time / 5),
             TrafficProfile::Steady => now,
         };
         Self {
@@ -75,12 +75,13 @@ impl Actor {
             profile,
             ship: None,
             // Players do not all chat at once.
-            states: rng.below(STATES_PER_CHAT.into()) as u32,
-            spawns: Some(start),
-            fires: start + wait(&mut rng, FIRE),
-            stops: None,
-            dies: start + wait(&mut rng, DEATH),
-            others: OTHERS.map(|(per_minute, _)| start + wait(&mut rng, 60.0 / per_minute)),
+            states_sent: rng.below(STATES_PER_CHAT.into()) as u32,
+            next_spawn: Some(start),
+            next_fire: start + exponential_wait(&mut rng, FIRE_INTERVAL_S),
+            stop_firing_at: None,
+            next_death: start + exponential_wait(&mut rng, DEATH_INTERVAL_S),
+            next_minor_actions: MINOR_ACTIONS
+                .map(|(per_minute, _)| start + exponential_wait(&mut rng, 60.0 / per_minute)),
             rng,
         }
     }
@@ -94,9 +95,12 @@ impl Actor {
         now: Time,
     ) -> Vec<PlannedMessage> {
         let mut messages = Vec::new();
-        if self.spawns.is_some_and(|at| at <= now) {
-            self.spawns = None;
-            let object = ObjectId::new(self.slot, SHIP_IDS * number % (ObjectId::PER_SLOT - SHIP_IDS));
+        if self.next_spawn.is_some_and(|at| at <= now) {
+            self.next_spawn = None;
+            let object = ObjectId::new(
+                self.slot,
+                OBJECT_IDS_PER_SHIP * number % (ObjectId::PER_SLOT - OBJECT_IDS_PER_SHIP),
+            );
             self.ship = Some(object);
             let payload = payload::ship(self.slot, self.peer, object, &self.name, number);
             messages.push(PlannedMessage { payload, copies: Copies::Others });
@@ -104,42 +108,42 @@ impl Actor {
         }
         let Some(ship) = self.ship else { return messages };
         if let TrafficProfile::Steady = self.profile {
-            if self.states.is_multiple_of(STATES_PER_CHAT) {
-                messages.push(self.other(Other::Chat, number));
+            if self.states_sent.is_multiple_of(STATES_PER_CHAT) {
+                messages.push(self.minor_message(MinorAction::Chat, number));
             }
             return messages;
         }
-        if self.fires <= now {
-            self.fires = now + wait(&mut self.rng, FIRE);
-            self.stops = Some(now + Duration::from_millis(self.rng.between(500, 4000)));
+        if self.next_fire <= now {
+            self.next_fire = now + exponential_wait(&mut self.rng, FIRE_INTERVAL_S);
+            self.stop_firing_at = Some(now + Duration::from_millis(self.rng.between(500, 4000)));
             self.fire(&mut messages, &mut number, targets);
         }
-        if self.stops.is_some_and(|at| at <= now) {
-            self.stops = None;
+        if self.stop_firing_at.is_some_and(|at| at <= now) {
+            self.stop_firing_at = None;
             let payload = payload::event(
                 Message::StopFiring,
                 EventNumber::STOP_FIRING_NOTIFY,
-                self.thing(number),
-                Detail::Subsystem,
+                self.own_object(number),
+                EventDetail::Subsystem,
             );
             messages.push(PlannedMessage { payload, copies: Copies::Others });
             number += 1;
         }
-        for (at, (per_minute, kind)) in OTHERS.into_iter().enumerate() {
-            if self.others[at] <= now {
-                self.others[at] = now + wait(&mut self.rng, 60.0 / per_minute);
-                let message = self.other(kind, number);
+        for (at, (per_minute, kind)) in MINOR_ACTIONS.into_iter().enumerate() {
+            if self.next_minor_actions[at] <= now {
+                self.next_minor_actions[at] = now + exponential_wait(&mut self.rng, 60.0 / per_minute);
+                let message = self.minor_message(kind, number);
                 number += u32::from(message.copies != Copies::None);
                 messages.push(message);
             }
         }
-        if self.dies <= now {
-            self.dies = now + RESPAWN + wait(&mut self.rng, DEATH);
-            self.spawns = Some(now + RESPAWN);
+        if self.next_death <= now {
+            self.next_death = now + RESPAWN_DELAY + exponential_wait(&mut self.rng, DEATH_INTERVAL_S);
+            self.next_spawn = Some(now + RESPAWN_DELAY);
             // Others die by weapons, which a host that simulates nothing does not see.
-            if self.rng.chance(SELF_DESTRUCT) {
-                let copies = Copies::Answer(payload::exploding(ship));
-                let payload = payload::write(&Message::HostMessage(HostMessage {}));
+            if self.rng.chance(SELF_DESTRUCT_SHARE) {
+                let copies = Copies::Substitute(payload::exploding(ship));
+                let payload = payload::encode(&Message::HostMessage(HostMessage {}));
                 messages.push(PlannedMessage { payload, copies });
             }
         }
@@ -149,11 +153,11 @@ impl Actor {
     /// Returns where its ship is now, if it is to be told now.
     pub(super) fn state(&mut self) -> Option<Vec<u8>> {
         let ship = self.ship?;
-        if matches!(self.profile, TrafficProfile::Recorded { .. }) && !self.rng.chance(STATE) {
+        if matches!(self.profile, TrafficProfile::Recorded { .. }) && !self.rng.chance(STATE_PROBABILITY) {
             return None;
         }
-        self.states += 1;
-        Some(payload::state(ship, self.states))
+        self.states_sent += 1;
+        Some(payload::state(ship, self.states_sent))
     }
 
     fn fire(&mut self, messages: &mut Vec<PlannedMessage>, number: &mut u32, targets: &[ObjectId]) {
@@ -161,81 +165,85 @@ impl Actor {
         let payload = payload::event(
             Message::StartFiring,
             EventNumber::START_FIRING_NOTIFY,
-            self.thing(*number),
-            Detail::StartFiring(extra),
+            self.own_object(*number),
+            EventDetail::StartFiring(extra),
         );
         // Always twice, with the same bytes.
         let fire = PlannedMessage { payload, copies: Copies::Others };
         messages.extend([fire.clone(), fire]);
         *number += 2;
-        let torpedoes = self.rng.size(4);
-        let beams = self.rng.size(2);
+        let torpedoes = self.rng.index(4);
+        let beams = self.rng.index(2);
         for shot in 0..torpedoes + beams {
             let target = targets.get(self.rng.below(targets.len().max(1) as u64) as usize).copied();
             let target = target.filter(|_| self.rng.chance(0.5));
             let fire = if shot < torpedoes { payload::torpedo } else { payload::beam };
-            let payload = fire(self.thing(*number), target, &mut self.rng);
+            let payload = fire(self.own_object(*number), target, &mut self.rng);
             messages.push(PlannedMessage { payload, copies: Copies::Others });
             *number += 1;
         }
     }
 
-    fn other(&mut self, kind: Other, number: u32) -> PlannedMessage {
-        let thing = self.thing(number);
+    fn minor_message(&mut self, kind: MinorAction, number: u32) -> PlannedMessage {
+        let object = self.own_object(number);
         let value = self.rng.below(3) as u8;
         let (message, event, detail, copies): (fn(_) -> _, _, _, _) = match kind {
-            Other::Collision => {
-                let detail = Detail::Collision(Collision { contacts: Vec::new(), force: 0.0 });
+            MinorAction::Collision => {
+                let detail = EventDetail::Collision(Collision { contacts: Vec::new(), force: 0.0 });
                 (Message::CollisionEffect, EventNumber::OBJECT_COLLISION, detail, Copies::None)
             }
-            Other::Target => {
-                let detail = Detail::Object(ObjectId::NONE);
+            MinorAction::Target => {
+                let detail = EventDetail::Object(ObjectId::NONE);
                 (Message::PythonEvent2, EventNumber::TARGET_WAS_CHANGED, detail, Copies::None)
             }
-            Other::Subsystem => {
+            MinorAction::Subsystem => {
                 let event = EventNumber::SUBSYSTEM_STATE_CHANGED_NOTIFY;
-                (Message::SubsystemStatus, event, Detail::Bool(value), Copies::Others)
+                (Message::SubsystemStatus, event, EventDetail::Bool(value), Copies::Others)
             }
-            Other::Repair => {
-                let detail = Detail::Object(ObjectId(number));
+            MinorAction::Repair => {
+                let detail = EventDetail::Object(ObjectId(number));
                 (Message::RepairListPriority, EventNumber::REPAIR_INCREASE_PRIORITY, detail, Copies::Others)
             }
-            Other::Phasers => {
-                (Message::SetPhaserLevel, EventNumber::SET_PHASER_LEVEL, Detail::Char(value), Copies::Others)
-            }
-            Other::TorpedoType => {
+            MinorAction::Phasers => (
+                Message::SetPhaserLevel,
+                EventNumber::SET_PHASER_LEVEL,
+                EventDetail::Char(value),
+                Copies::Others,
+            ),
+            MinorAction::TorpedoType => {
                 let event = EventNumber::TORPEDO_TYPE_CHANGED_NOTIFY;
-                (Message::TorpedoTypeChange, event, Detail::Char(value), Copies::Others)
+                (Message::TorpedoTypeChange, event, EventDetail::Char(value), Copies::Others)
             }
-            Other::Chat => {
-                let text = format!("{}{number} {}", payload::CHAT_MARK, "engage ".repeat(self.rng.size(4)));
+            MinorAction::Chat => {
+                let text =
+                    format!("{}{number} {}", payload::CHAT_PREFIX, "engage ".repeat(self.rng.index(4)));
                 return PlannedMessage { payload: payload::chat(self.peer, &text), copies: Copies::Everyone };
             }
         };
-        let payload = payload::event(message, event, thing, detail);
+        let payload = payload::event(message, event, object, detail);
         PlannedMessage { payload, copies }
     }
 
     /// Returns one of the player's own objects, another one for each number.
-    fn thing(&self, number: u32) -> ObjectId {
+    fn own_object(&self, number: u32) -> ObjectId {
         ObjectId::new(self.slot, 1 + number % (ObjectId::PER_SLOT - 1))
     }
 }
 
 /// Returns how long choosing a ship takes: about 4.5 s, from 2 to 15 s.
-fn choosing(rng: &mut Rng) -> Duration {
+fn ship_choice_time(rng: &mut Rng) -> Duration {
     // The sum of twelve shares is as good as normal.
-    let normal: f64 = (0..12).map(|_| rng.share()).sum::<f64>() - 6.0;
+    let normal: f64 = (0..12).map(|_| rng.fraction()).sum::<f64>() - 6.0;
     Duration::from_secs_f64((4.5 * (0.5 * normal).exp()).clamp(2.0, 15.0))
 }
 
 /// Returns the time to the next of something that happens once in so many seconds on average.
-pub(super) fn wait(rng: &mut Rng, seconds: f64) -> Duration {
-    Duration::from_secs_f64(-seconds * (1.0 - rng.share()).ln())
+pub(super) fn exponential_wait(rng: &mut Rng, seconds: f64) -> Duration {
+    Duration::from_secs_f64(-seconds * (1.0 - rng.fraction()).ln())
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Other {
+enum MinorAction {
     Collision,
     Target,
     Subsystem,
@@ -246,28 +254,28 @@ enum Other {
 }
 
 /// What else a player says, and how often per minute.
-const OTHERS: [(f64, Other); 7] = [
-    (3.2, Other::Collision),
-    (0.75, Other::Target),
-    (0.2, Other::Subsystem),
-    (0.1, Other::Repair),
-    (0.1, Other::Phasers),
-    (0.1, Other::TorpedoType),
-    (0.15, Other::Chat),
+const MINOR_ACTIONS: [(f64, MinorAction); 7] = [
+    (3.2, MinorAction::Collision),
+    (0.75, MinorAction::Target),
+    (0.2, MinorAction::Subsystem),
+    (0.1, MinorAction::Repair),
+    (0.1, MinorAction::Phasers),
+    (0.1, MinorAction::TorpedoType),
+    (0.15, MinorAction::Chat),
 ];
 /// It opens fire once in so many seconds.
-const FIRE: f64 = 12.0;
+const FIRE_INTERVAL_S: f64 = 12.0;
 /// It loses its ship once in so many seconds, and gets a new one after so long.
-const DEATH: f64 = 400.0;
-const RESPAWN: Duration = Duration::from_secs(10);
+const DEATH_INTERVAL_S: f64 = 400.0;
+const RESPAWN_DELAY: Duration = Duration::from_secs(10);
 /// The share of losses that are its own wish.
-const SELF_DESTRUCT: f64 = 0.27;
+const SELF_DESTRUCT_SHARE: f64 = 0.27;
 /// How often a frame has the state of the ship: 9.6 per second.
-const STATE: f64 = 0.916;
+const STATE_PROBABILITY: f64 = 0.916;
 /// A steady player chats once in so many states.
 const STATES_PER_CHAT: u32 = 10;
 /// A ship and its subsystems take so many object ids.
-const SHIP_IDS: u32 = 34;
+const OBJECT_IDS_PER_SHIP: u32 = 34;
 
 #[cfg(test)]
 mod tests {
@@ -275,35 +283,39 @@ mod tests {
 
     const FRAME: Duration = Duration::from_millis(100);
 
-    fn actor(profile: TrafficProfile) -> Actor {
-        Actor::new(Rng::new(7), 0, 2, "Kirk".into(), profile, Time::ZERO)
+    fn generator(profile: TrafficProfile) -> TrafficGenerator {
+        TrafficGenerator::new(Rng::new(7), 0, 2, "Kirk".into(), profile, Time::ZERO)
     }
 
     /// Returns what a player says in so many frames.
-    fn play(actor: &mut Actor, frames: u32, targets: &[ObjectId]) -> (Vec<PlannedMessage>, u32) {
+    fn play(
+        generator: &mut TrafficGenerator,
+        frames: u32,
+        targets: &[ObjectId],
+    ) -> (Vec<PlannedMessage>, u32) {
         let (mut messages, mut states) = (Vec::new(), 0);
         for frame in 0..frames {
-            messages.extend(actor.messages(messages.len() as u32, targets, Time::ZERO + frame * FRAME));
-            states += u32::from(actor.state().is_some());
+            messages.extend(generator.messages(messages.len() as u32, targets, Time::ZERO + frame * FRAME));
+            states += u32::from(generator.state().is_some());
         }
         (messages, states)
     }
 
     #[test]
-    fn a_steady_player_says_a_state_per_frame_and_a_line_in_ten() {
-        let (messages, states) = play(&mut actor(TrafficProfile::Steady), 1000, &[]);
+    fn steady_player_sends_a_state_per_frame_and_chat_every_ten() {
+        let (messages, states) = play(&mut generator(TrafficProfile::Steady), 1000, &[]);
         assert_eq!(states, 1000);
         let (ships, chat): (Vec<_>, Vec<_>) = messages.iter().partition(|message| message.payload[0] == 0x03);
         assert_eq!((ships.len(), chat.len()), (1, 100));
-        assert!(chat.iter().all(|message| payload::chatter(&message.payload) == Some(2)));
+        assert!(chat.iter().all(|message| payload::chat_sender(&message.payload) == Some(2)));
     }
 
     #[test]
-    fn shots_are_at_targets_that_are_there() {
+    fn shots_aim_only_at_existing_targets() {
         let recorded = TrafficProfile::Recorded { time: Duration::from_secs(3600) };
         let there = [ObjectId::new(3, 34), ObjectId::new(5, 68)];
         for targets in [&there[..], &[]] {
-            let (messages, _) = play(&mut actor(recorded), 36_000, targets);
+            let (messages, _) = play(&mut generator(recorded), 36_000, targets);
             let mut at = [0; 2];
             for message in messages {
                 let target = match Message::parse(&message.payload) {

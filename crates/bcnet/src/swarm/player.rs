@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::stock::{Params, StockEngine};
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, End, Event, Milestone, Options};
+use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event, Milestone};
 use bcnet_session::game::{ObjectId, Opcode};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Quality, Time};
+use bcnet_transport::{DeliveryMode, Time};
 
-use super::delay::{Join, ReplayWindow};
-use super::ledger::{Ledger, Listener};
+use super::counters::SwarmCounters;
+use super::delay::{JoinTimer, ReplayWindow};
+use super::delivery_tracker::{DeliveryTracker, ReceiveProgress};
 use super::payload;
-use super::plan::{Actor, Copies, TrafficProfile, wait};
-use super::totals::SwarmTotals;
-pub(super) use timing::Departure;
+use super::plan::{Copies, TrafficGenerator, TrafficProfile, exponential_wait};
+pub(super) use timing::TimedSend;
 
 /// What all players have in common.
 #[derive(Debug, Clone)]
@@ -36,33 +36,33 @@ pub(super) struct PlayerOptions {
 }
 
 #[derive(Debug)]
-pub(super) struct Player {
-    pub(super) client: Client<Stock>,
+pub(super) struct SimulatedPlayer {
+    pub(super) client: Client<StockEngine>,
     pub(super) server: SocketAddrV4,
     name: String,
     options: PlayerOptions,
     rng: Rng,
-    state: State,
+    state: SimulatedPlayerState,
     slot: Option<u8>,
     /// What it has to say on its way into the game, when its time has come.
-    answers: Vec<(Time, Answer)>,
+    pending_answers: Vec<(Time, JoinAnswer)>,
     /// How much of what the server said made no sense.
-    nonsense: u64,
+    anomalies: u64,
     /// All that was said before this number has arrived.
-    settled: u64,
-    stays: Time,
+    acked_before: u64,
+    leaves_at: Time,
     was_in_game: bool,
-    join: Join,
+    join_timer: JoinTimer,
     /// What of the server's reliable messages has come.
-    replays: ReplayWindow,
+    replay_window: ReplayWindow,
 }
 
 #[derive(Debug)]
-enum State {
+enum SimulatedPlayerState {
     /// Not there; comes at this time.
     Away(Time),
     Joining,
-    InGame(Box<(Actor, Listener)>),
+    InGame(Box<(TrafficGenerator, ReceiveProgress)>),
     /// Says nothing more, and leaves when everything it said has arrived.
     Leaving,
     Gone,
@@ -70,45 +70,45 @@ enum State {
 
 /// What a player says while it joins.
 #[derive(Debug, Clone, Copy)]
-enum Answer {
+enum JoinAnswer {
     /// Which files it has.
     Files,
     /// That it has loaded the mission.
     Loaded,
 }
 
-impl Player {
+impl SimulatedPlayer {
     pub(super) fn new(
         server: SocketAddrV4,
         name: String,
         options: PlayerOptions,
         mut rng: Rng,
-        comes: Time,
+        joins_at: Time,
     ) -> Self {
         Self {
-            client: connect(server, &name, &options, &mut rng, comes),
+            client: connect(server, &name, &options, &mut rng, joins_at),
             server,
             name,
             options,
             rng,
-            state: State::Away(comes),
+            state: SimulatedPlayerState::Away(joins_at),
             slot: None,
-            answers: Vec::new(),
-            nonsense: 0,
-            settled: 0,
-            stays: FOR_EVER,
+            pending_answers: Vec::new(),
+            anomalies: 0,
+            acked_before: 0,
+            leaves_at: NEVER,
             was_in_game: false,
-            join: Join::default(),
-            replays: ReplayWindow::default(),
+            join_timer: JoinTimer::default(),
+            replay_window: ReplayWindow::default(),
         }
     }
 
     pub(super) const fn is_in_game(&self) -> bool {
-        matches!(self.state, State::InGame(_))
+        matches!(self.state, SimulatedPlayerState::InGame(_))
     }
 
     pub(super) const fn is_gone(&self) -> bool {
-        matches!(self.state, State::Gone)
+        matches!(self.state, SimulatedPlayerState::Gone)
     }
 
     /// Returns whether it was ever in the game.
@@ -117,280 +117,318 @@ impl Player {
     }
 
     /// Returns whether it comes now, as another client than before.
-    pub(super) fn is_coming(&self, now: Time) -> bool {
-        matches!(self.state, State::Away(comes) if comes <= now)
+    pub(super) fn is_due_to_join(&self, now: Time) -> bool {
+        matches!(self.state, SimulatedPlayerState::Away(joins_at) if joins_at <= now)
     }
 
     /// Returns when its engine has something to do, if it is there.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         match self.state {
-            State::Away(_) | State::Gone => None,
-            State::Joining | State::InGame(_) | State::Leaving => self.client.next_timeout(),
+            SimulatedPlayerState::Away(_) | SimulatedPlayerState::Gone => None,
+            SimulatedPlayerState::Joining
+            | SimulatedPlayerState::InGame(_)
+            | SimulatedPlayerState::Leaving => self.client.next_timeout(),
         }
     }
 
     /// One frame: it says what it has to say, sends, hears and answers.
-    pub(super) fn frame(&mut self, acts: bool, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
-        if self.is_coming(now) {
-            self.come(now);
+    pub(super) fn frame(
+        &mut self,
+        sends_planned: bool,
+        tracker: &mut DeliveryTracker,
+        now: Time,
+        counters: &mut SwarmCounters,
+    ) {
+        if self.is_due_to_join(now) {
+            self.start_join(now);
         }
-        if matches!(self.state, State::Away(_) | State::Gone) {
+        if matches!(self.state, SimulatedPlayerState::Away(_) | SimulatedPlayerState::Gone) {
             return;
         }
-        if acts {
-            self.act(ledger, now, totals);
+        if sends_planned {
+            self.send_planned(tracker, now, counters);
         }
         self.client.handle_timeout(now);
         let mut payload = Vec::new();
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            self.react(event, &payload, ledger, now, totals);
+            self.handle_event(event, &payload, tracker, now, counters);
         }
-        self.finish_frame(ledger, now, totals);
+        self.finish_frame(tracker, now, counters);
     }
 
-    fn come(&mut self, now: Time) {
+    fn start_join(&mut self, now: Time) {
         self.client = connect(self.server, &self.name, &self.options, &mut self.rng, now);
-        self.nonsense = 0;
-        self.state = State::Joining;
+        self.anomalies = 0;
+        self.state = SimulatedPlayerState::Joining;
         self.slot = None;
-        self.answers.clear();
-        self.join = Join::default();
-        self.replays = ReplayWindow::default();
+        self.pending_answers.clear();
+        self.join_timer = JoinTimer::default();
+        self.replay_window = ReplayWindow::default();
     }
 
     /// Says what the plan has for now.
-    fn act(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
-        let State::InGame(playing) = &mut self.state else { return };
-        let (actor, _) = &mut **playing;
+    fn send_planned(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
+        let SimulatedPlayerState::InGame(playing) = &mut self.state else { return };
+        let (generator, _) = &mut **playing;
         let Some(slot) = self.slot.filter(|_| !self.options.idle) else { return };
         let others = self.client.ships().filter(|ship| ship.slot != slot);
         let targets: Vec<ObjectId> = others.map(|ship| ship.object).collect();
-        for message in actor.messages(ledger.count(slot) as u32, &targets, now) {
-            if self.client.send(&message.payload, Quality::Reliable, now).is_err() {
+        for message in generator.messages(tracker.message_count(slot) as u32, &targets, now) {
+            if self.client.send(&message.payload, DeliveryMode::Reliable, now).is_err() {
                 continue;
             }
-            totals.said += 1;
+            counters.messages_sent += 1;
             match message.copies {
                 Copies::None => {}
-                Copies::Others => ledger.say(slot, message.payload, false),
-                Copies::Everyone => ledger.say(slot, message.payload, true),
-                Copies::Answer(copy) => ledger.say(slot, copy, true),
+                Copies::Others => tracker.record_message(slot, message.payload, false),
+                Copies::Everyone => tracker.record_message(slot, message.payload, true),
+                Copies::Substitute(copy) => tracker.record_message(slot, copy, true),
             }
         }
-        if let Some(state) = actor.state() {
-            totals.states_said += 1;
-            totals.states_due += ledger.present.saturating_sub(1);
-            self.client.send(&state, Quality::Unreliable, now).ok();
+        if let Some(state) = generator.state() {
+            counters.states_sent += 1;
+            counters.states_expected += tracker.players_in_game.saturating_sub(1);
+            self.client.send(&state, DeliveryMode::Unreliable, now).ok();
         }
     }
 
-    fn react(
+    fn handle_event(
         &mut self,
         event: Event,
         payload: &[u8],
-        ledger: &mut Ledger,
+        tracker: &mut DeliveryTracker,
         now: Time,
-        totals: &mut SwarmTotals,
+        counters: &mut SwarmCounters,
     ) {
         match (&mut self.state, event) {
-            (_, Event::Gone { end, .. }) => self.lose(end, ledger, now, totals),
+            (_, Event::Gone { reason: end, .. }) => self.on_connection_lost(end, tracker, now, counters),
             // Names, and what is counted below.
             _ if payload.is_empty() => {}
-            (_, Event::Nonsense { .. }) => {}
-            (State::Joining, event) => self.hear_joining(event, payload, ledger, now, totals),
-            (State::InGame(playing), _) => {
-                hear_playing(payload, &mut playing.1, self.slot, ledger, totals);
+            (_, Event::Anomaly { .. }) => {}
+            (SimulatedPlayerState::Joining, event) => {
+                self.on_join_event(event, payload, tracker, now, counters)
             }
-            (State::Away(_) | State::Leaving | State::Gone, _) => {}
+            (SimulatedPlayerState::InGame(playing), _) => {
+                on_game_message(payload, &mut playing.1, self.slot, tracker, counters);
+            }
+            (
+                SimulatedPlayerState::Away(_) | SimulatedPlayerState::Leaving | SimulatedPlayerState::Gone,
+                _,
+            ) => {}
         }
     }
 
     /// The server is gone, or does not want this player.
-    fn lose(&mut self, reason: End, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
+    fn on_connection_lost(
+        &mut self,
+        reason: DisconnectReason,
+        tracker: &mut DeliveryTracker,
+        now: Time,
+        counters: &mut SwarmCounters,
+    ) {
         match &self.state {
-            State::InGame(_) => {
-                totals.dropped += 1;
+            SimulatedPlayerState::InGame(_) => {
+                counters.dropped += 1;
                 eprintln!("bcnet: {} at {}: {reason}", self.name, self.server);
-                self.quit(false, ledger, totals);
-                self.state = State::Gone;
+                self.stop_playing(false, tracker, counters);
+                self.state = SimulatedPlayerState::Gone;
             }
-            State::Joining => {
-                totals.refused += 1;
-                self.state = State::Away(now + TRY_AGAIN);
+            SimulatedPlayerState::Joining => {
+                counters.refused += 1;
+                self.state = SimulatedPlayerState::Away(now + REJOIN_DELAY);
             }
-            State::Away(_) | State::Leaving | State::Gone => {}
+            SimulatedPlayerState::Away(_) | SimulatedPlayerState::Leaving | SimulatedPlayerState::Gone => {}
         }
     }
 
-    fn hear_joining(
+    fn on_join_event(
         &mut self,
         event: Event,
         payload: &[u8],
-        ledger: &mut Ledger,
+        tracker: &mut DeliveryTracker,
         now: Time,
-        totals: &mut SwarmTotals,
+        counters: &mut SwarmCounters,
     ) {
         if let Event::ShipCreated(ship) = event
-            && ledger.knows(ship.slot)
-            && !ledger.was_said(ship.slot, payload)
+            && tracker.has_slot(ship.slot)
+            && !tracker.was_recorded(ship.slot, payload)
         {
             // What was said before the player came is told again.
-            totals.changed += 1;
+            counters.changed += 1;
             return;
         }
         match event.milestone() {
             Some(Milestone::FileCheck(check)) => {
-                let thinking = match check.index {
+                let answer_delay_ms = match check.index {
                     _ if self.options.quick => 0,
                     2 => self.rng.between(12, 700),
                     0xFF => self.rng.between(10, 60),
                     _ => 10,
                 };
-                self.answers.push((now + Duration::from_millis(thinking), Answer::Files));
+                self.pending_answers.push((now + Duration::from_millis(answer_delay_ms), JoinAnswer::Files));
             }
             Some(Milestone::Settings(settings)) => self.slot = Some(settings.slot),
             Some(Milestone::Load) => {
-                let loading = if self.options.quick { Duration::ZERO } else { LOADING };
-                self.answers.push((now + loading, Answer::Loaded));
+                let loading_time = if self.options.quick { Duration::ZERO } else { LOADING_TIME };
+                self.pending_answers.push((now + loading_time, JoinAnswer::Loaded));
             }
-            Some(Milestone::Entered) => self.enter(ledger, now, totals),
-            Some(Milestone::Connected(_) | Milestone::Gone { .. }) | None => totals.host_said += 1,
+            Some(Milestone::Entered) => self.enter_game(tracker, now, counters),
+            Some(Milestone::Connected(_) | Milestone::Gone { .. }) | None => counters.host_messages += 1,
         }
     }
 
-    fn enter(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
+    fn enter_game(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
         let Some(slot) = self.slot else { return };
-        totals.joined += 1;
+        counters.joined += 1;
         self.was_in_game = true;
-        self.settled = ledger.count(slot);
-        self.stays = match self.options.profile {
-            TrafficProfile::Recorded { .. } => now + wait(&mut self.rng, STAY),
-            TrafficProfile::Steady => FOR_EVER,
+        self.acked_before = tracker.message_count(slot);
+        self.leaves_at = match self.options.profile {
+            TrafficProfile::Recorded { .. } => now + exponential_wait(&mut self.rng, MEAN_STAY_S),
+            TrafficProfile::Steady => NEVER,
         };
-        let rng = Rng::new(self.rng.any());
+        let rng = Rng::new(self.rng.next_u64());
         let peer = self.client.id().0;
-        let listener = ledger.enter(slot, peer);
-        let actor = Actor::new(rng, slot, peer, self.name.clone(), self.options.profile, now);
-        self.state = State::InGame(Box::new((actor, listener)));
+        let receiver = tracker.enter(slot, peer);
+        let generator = TrafficGenerator::new(rng, slot, peer, self.name.clone(), self.options.profile, now);
+        self.state = SimulatedPlayerState::InGame(Box::new((generator, receiver)));
     }
 
-    fn finish_frame(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
-        for at in (0..self.answers.len()).rev() {
-            if self.answers.get(at).is_some_and(|(due, _)| *due <= now) {
-                let (_, answer) = self.answers.swap_remove(at);
+    fn finish_frame(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
+        for at in (0..self.pending_answers.len()).rev() {
+            if self.pending_answers.get(at).is_some_and(|(due, _)| *due <= now) {
+                let (_, answer) = self.pending_answers.swap_remove(at);
                 match answer {
-                    Answer::Files => self.client.answer_from(&self.options.files, now).ok(),
-                    Answer::Loaded => self.client.enter(now).ok(),
+                    JoinAnswer::Files => self.client.answer_from_manifest(&self.options.files, now).ok(),
+                    JoinAnswer::Loaded => self.client.enter(now).ok(),
                 };
             }
         }
-        let waiting =
-            self.client.engine().lengths(PeerId::HOST).map_or(0, |waiting| waiting.retx + waiting.first);
+        let pending = self
+            .client
+            .engine()
+            .queue_lengths(PeerId::HOST)
+            .map_or(0, |pending| pending.retx + pending.first);
         match self.state {
-            State::InGame(_) => {
-                if let Some(slot) = self.slot.filter(|_| waiting == 0) {
-                    self.settled = ledger.count(slot);
+            SimulatedPlayerState::InGame(_) => {
+                if let Some(slot) = self.slot.filter(|_| pending == 0) {
+                    self.acked_before = tracker.message_count(slot);
                 }
-                if self.stays <= now && !self.options.idle {
-                    self.leave(ledger, now, totals);
+                if self.leaves_at <= now && !self.options.idle {
+                    self.leave(tracker, now, counters);
                 }
             }
-            State::Leaving if waiting == 0 && !self.client.is_closed() => self.client.leave(now),
-            State::Leaving if self.client.is_closed() => {
-                let away = Duration::from_millis(self.rng.between(5_000, 20_000));
-                self.state = State::Away(now + away);
+            SimulatedPlayerState::Leaving if pending == 0 && !self.client.is_closed() => {
+                self.client.leave(now)
             }
-            State::Away(_) | State::Joining | State::Leaving | State::Gone => {}
+            SimulatedPlayerState::Leaving if self.client.is_closed() => {
+                let absence = Duration::from_millis(self.rng.between(5_000, 20_000));
+                self.state = SimulatedPlayerState::Away(now + absence);
+            }
+            SimulatedPlayerState::Away(_)
+            | SimulatedPlayerState::Joining
+            | SimulatedPlayerState::Leaving
+            | SimulatedPlayerState::Gone => {}
         }
-        totals.changed +=
-            self.client.nonsense() - std::mem::replace(&mut self.nonsense, self.client.nonsense());
+        counters.changed +=
+            self.client.anomalies() - std::mem::replace(&mut self.anomalies, self.client.anomalies());
         if let Some(crash) = self.client.engine().crash() {
-            totals.dropped += 1;
+            counters.dropped += 1;
             eprintln!("bcnet: {}: what the server sent would end the original program: {crash:?}", self.name);
-            self.quit(false, ledger, totals);
-            self.state = State::Gone;
+            self.stop_playing(false, tracker, counters);
+            self.state = SimulatedPlayerState::Gone;
         }
     }
 
     /// Leaves the game: nine in ten of recorded players say so. Whoever is still joining gives up, and says so too.
-    pub(super) fn leave(&mut self, ledger: &mut Ledger, now: Time, totals: &mut SwarmTotals) {
+    pub(super) fn leave(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
         if !self.is_in_game() {
-            self.answers.clear();
-            let joining = matches!(self.state, State::Joining);
-            self.state = if joining { State::Leaving } else { State::Gone };
+            self.pending_answers.clear();
+            let joining = matches!(self.state, SimulatedPlayerState::Joining);
+            self.state = if joining { SimulatedPlayerState::Leaving } else { SimulatedPlayerState::Gone };
             return;
         }
         // A steady player leaves nothing behind that the next run would meet.
-        let silent =
-            matches!(self.options.profile, TrafficProfile::Recorded { .. }) && self.rng.chance(SILENT);
-        self.quit(!silent, ledger, totals);
+        let silent = matches!(self.options.profile, TrafficProfile::Recorded { .. })
+            && self.rng.chance(SILENT_LEAVE_SHARE);
+        self.stop_playing(!silent, tracker, counters);
         if silent {
-            totals.vanished += 1;
-            let away = Duration::from_millis(self.rng.between(5_000, 20_000));
-            self.state = State::Away(now + away);
+            counters.vanished += 1;
+            let absence = Duration::from_millis(self.rng.between(5_000, 20_000));
+            self.state = SimulatedPlayerState::Away(now + absence);
         } else {
-            totals.left += 1;
-            self.state = State::Leaving;
+            counters.left += 1;
+            self.state = SimulatedPlayerState::Leaving;
         }
     }
 
     /// Is not in the game any more: what it missed is lost, and what it said last arrives only if it cares.
-    fn quit(&mut self, cares: bool, ledger: &mut Ledger, totals: &mut SwarmTotals) {
-        let State::InGame(playing) = &self.state else { return };
-        ledger.present = ledger.present.saturating_sub(1);
-        totals.lost += playing.1.missing();
-        if let Some(slot) = self.slot.filter(|_| !cares) {
-            ledger.doubt(slot, self.settled);
+    fn stop_playing(
+        &mut self,
+        waits_for_delivery: bool,
+        tracker: &mut DeliveryTracker,
+        counters: &mut SwarmCounters,
+    ) {
+        let SimulatedPlayerState::InGame(playing) = &self.state else { return };
+        tracker.players_in_game = tracker.players_in_game.saturating_sub(1);
+        counters.lost += playing.1.missing_count();
+        if let Some(slot) = self.slot.filter(|_| !waits_for_delivery) {
+            tracker.mark_maybe_unsent(slot, self.acked_before);
         }
     }
 
     /// What it has not heard yet is lost.
-    pub(super) fn give_up(&mut self, ledger: &Ledger, totals: &mut SwarmTotals) {
-        if let State::InGame(playing) = &mut self.state {
-            totals.lost += ledger.unheard(&playing.1);
-            playing.1.forgive();
+    pub(super) fn count_undelivered_as_lost(
+        &mut self,
+        tracker: &DeliveryTracker,
+        counters: &mut SwarmCounters,
+    ) {
+        if let SimulatedPlayerState::InGame(playing) = &mut self.state {
+            counters.lost += tracker.undelivered(&playing.1);
+            playing.1.clear_missing();
         }
     }
 
     /// Returns how many copies it has not heard yet.
-    pub(super) fn unheard(&self, ledger: &Ledger) -> u64 {
-        let State::InGame(playing) = &self.state else { return 0 };
-        ledger.unheard(&playing.1)
+    pub(super) fn undelivered(&self, tracker: &DeliveryTracker) -> u64 {
+        let SimulatedPlayerState::InGame(playing) = &self.state else { return 0 };
+        tracker.undelivered(&playing.1)
     }
 }
 
 /// What a player in the game hears.
-fn hear_playing(
+fn on_game_message(
     payload: &[u8],
-    listener: &mut Listener,
+    receiver: &mut ReceiveProgress,
     own: Option<u8>,
-    ledger: &Ledger,
-    totals: &mut SwarmTotals,
+    tracker: &DeliveryTracker,
+    counters: &mut SwarmCounters,
 ) {
-    let Some(slot) = speaker(payload, ledger) else {
-        totals.host_said += 1;
+    let Some(slot) = sending_slot(payload, tracker) else {
+        counters.host_messages += 1;
         return;
     };
     match Opcode::of(payload) {
-        Some(Opcode::STATE_UPDATE) => hear_state(payload, own == Some(slot), totals),
+        Some(Opcode::STATE_UPDATE) => on_state_copy(payload, own == Some(slot), counters),
         // The host keeps these to itself.
-        Some(Opcode::PYTHON_EVENT_2 | Opcode::HOST_MESSAGE | Opcode::COLLISION_EFFECT) => totals.echoed += 1,
-        _ => ledger.hear(listener, slot, payload, totals),
+        Some(Opcode::PYTHON_EVENT_2 | Opcode::HOST_MESSAGE | Opcode::COLLISION_EFFECT) => {
+            counters.echoed += 1
+        }
+        _ => tracker.on_copy(receiver, slot, payload, counters),
     }
 }
 
 /// Returns the slot of the player of this swarm that has said something.
-fn speaker(payload: &[u8], ledger: &Ledger) -> Option<u8> {
-    let chatter = payload::chatter(payload).and_then(|peer| ledger.slot(peer));
-    payload::slot_of(payload).or(chatter).filter(|slot| ledger.knows(*slot))
+fn sending_slot(payload: &[u8], tracker: &DeliveryTracker) -> Option<u8> {
+    let chatter = payload::chat_sender(payload).and_then(|peer| tracker.slot_of_peer(peer));
+    payload::sender_slot(payload).or(chatter).filter(|slot| tracker.has_slot(*slot))
 }
 
 /// A copy of a state: it must be as said, but need not come.
-fn hear_state(payload: &[u8], own: bool, totals: &mut SwarmTotals) {
-    match payload::state_key(payload).map(|(ship, number)| payload::passed_state(ship, number)) {
-        Some(copy) if copy == payload && own => totals.echoed += 1,
-        Some(copy) if copy == payload => totals.states_heard += 1,
-        Some(_) | None => totals.changed += 1,
+fn on_state_copy(payload: &[u8], own: bool, counters: &mut SwarmCounters) {
+    match payload::state_key(payload).map(|(ship, number)| payload::relayed_state(ship, number)) {
+        Some(copy) if copy == payload && own => counters.echoed += 1,
+        Some(copy) if copy == payload => counters.states_received += 1,
+        Some(_) | None => counters.changed += 1,
     }
 }
 
@@ -400,24 +438,24 @@ fn connect(
     options: &PlayerOptions,
     rng: &mut Rng,
     now: Time,
-) -> Client<Stock> {
+) -> Client<StockEngine> {
     // Datagrams of many players are ciphered together, elsewhere.
     let params = Params { cipher: false, ..Params::default() };
-    let nonce = rng.any() as u32;
-    let engine = Stock::connect(params, server, Ipv4Addr::LOCALHOST, nonce, &options.password, now);
+    let nonce = rng.next_u64() as u32;
+    let engine = StockEngine::connect(params, server, Ipv4Addr::LOCALHOST, nonce, &options.password, now);
     // It is for the server to say that it takes too long.
-    Client::new(engine, Options { name: name.into(), handshake_timeout: None }, now)
+    Client::new(engine, ClientOptions { name: name.into(), handshake_timeout: None }, now)
 }
 
-const FOR_EVER: Time = Time::from_micros(u64::MAX);
+const NEVER: Time = Time::from_micros(u64::MAX);
 /// How long a client takes to load the mission.
-const LOADING: Duration = Duration::from_millis(30);
+const LOADING_TIME: Duration = Duration::from_millis(30);
 /// Whoever is refused tries again after this.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
+const REJOIN_DELAY: Duration = Duration::from_secs(5);
 /// How long a player stays, on average, in seconds.
-const STAY: f64 = 600.0;
+const MEAN_STAY_S: f64 = 600.0;
 /// The share of leavers that just vanish.
-const SILENT: f64 = 0.1;
+const SILENT_LEAVE_SHARE: f64 = 0.1;
 
 #[cfg(test)]
 mod tests;

@@ -8,58 +8,63 @@ use bcnet_transport::Time;
 use serde_json::{Value, json};
 
 use super::Args;
-use super::Histogram;
-use super::delay::Joins;
-use super::field::Field;
-use super::totals::SwarmTotals;
-use super::yardstick::Echoed;
+use super::DelayHistogram;
+use super::baseline::EchoResult;
+use super::counters::SwarmCounters;
+use super::delay::JoinTimes;
+use super::driver::SwarmDriver;
 
 /// A line per second, if somebody looks.
-pub(super) struct Live {
-    wanted: bool,
-    next: Time,
-    last: [u64; 4],
+pub(super) struct LiveTable {
+    is_enabled: bool,
+    next_line: Time,
+    previous: [u64; 4],
     lines: u32,
 }
 
-impl Live {
+impl LiveTable {
     pub(super) fn new() -> Self {
-        Self { wanted: io::stderr().is_terminal(), next: Time::ZERO, last: [0; 4], lines: 0 }
+        Self { is_enabled: io::stderr().is_terminal(), next_line: Time::ZERO, previous: [0; 4], lines: 0 }
     }
 
-    pub(super) fn show(&mut self, field: &Field) {
-        let now = field.clock.now();
-        if !self.wanted || now < self.next {
+    pub(super) fn print_line(&mut self, driver: &SwarmDriver) {
+        let now = driver.clock.now();
+        if !self.is_enabled || now < self.next_line {
             return;
         }
-        self.next = now + Duration::from_secs(1);
-        let totals = &field.totals;
+        self.next_line = now + Duration::from_secs(1);
+        let counters = &driver.counters;
         if self.lines.is_multiple_of(20) {
             eprintln!(
                 "{:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
                 "players", "out/s", "in/s", "states/s", "copies/s", "worst ms", "findings"
             );
         }
-        let counts = [totals.sent.count, totals.received.count, totals.states_heard, totals.delivered];
+        let counts = [
+            counters.datagrams_sent.count,
+            counters.datagrams_received.count,
+            counters.states_received,
+            counters.delivered,
+        ];
         let [sent, received, states, copies] =
-            [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.last[at]));
-        (self.last, self.lines) = (counts, self.lines + 1);
+            [0, 1, 2, 3].map(|at| counts[at].saturating_sub(self.previous[at]));
+        (self.previous, self.lines) = (counts, self.lines + 1);
         eprintln!(
             "{:>7} {sent:>9} {received:>9} {states:>9} {copies:>9} {:>9} {:>9}",
-            field.in_game(),
-            totals.delays.all().max().as_millis(),
-            totals.findings(),
+            driver.players_in_game(),
+            counters.delays.combined().max().as_millis(),
+            counters.findings(),
         );
     }
 }
 
 /// What a process takes of the processor.
-pub(super) struct Usage {
+pub(super) struct CpuMeter {
     process: Option<u32>,
     seconds: Option<f64>,
 }
 
-impl Usage {
+impl CpuMeter {
     pub(super) fn start(process: Option<u32>) -> Self {
         Self { process, seconds: process.and_then(cpu_seconds) }
     }
@@ -77,23 +82,23 @@ fn cpu_seconds(process: u32) -> Option<f64> {
     // The name, in parentheses, may hold anything.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok());
-    Some((ticks(11)? + ticks(12)?) / TICKS)
+    Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
 /// Seconds of a processor that were taken while the players played.
-pub(super) struct Cpu {
+pub(super) struct CpuTimes {
     pub(super) server: Option<f64>,
     pub(super) own: Option<f64>,
 }
 
 /// Per second, on every Linux.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(super) fn print(
     args: &Args,
-    totals: &SwarmTotals,
-    cpu: Cpu,
-    echoed: Option<(Echoed, Option<f64>)>,
+    counters: &SwarmCounters,
+    cpu: CpuTimes,
+    echo_result: Option<(EchoResult, Option<f64>)>,
 ) -> anyhow::Result<()> {
     let out = &mut io::stdout().lock();
     if args.json {
@@ -103,11 +108,11 @@ pub(super) fn print(
             "seconds": args.seconds,
             "seed": args.seed,
         });
-        if let (Value::Object(report), Value::Object(totals)) = (&mut report, totals.json()) {
+        if let (Value::Object(report), Value::Object(totals)) = (&mut report, counters.json()) {
             report.extend(totals);
             report.insert("cpu_seconds".into(), json!(cpu.server));
             report.insert("own_cpu_seconds".into(), json!(cpu.own));
-            if let Some((Echoed { sent, received, delays }, cpu)) = echoed {
+            if let Some((EchoResult { sent, received, delays }, cpu)) = echo_result {
                 let delays = delays.json();
                 let echo =
                     json!({ "sent": sent, "received": received, "delay_us": delays, "cpu_seconds": cpu });
@@ -117,40 +122,54 @@ pub(super) fn print(
         writeln!(out, "{report}")?;
         return Ok(());
     }
-    let SwarmTotals { said, delivered, lost, doubled, reordered, changed, echoed, .. } = totals;
-    let SwarmTotals { dropped, absent, joined, left, vanished, refused, host_said, .. } = totals;
+    let SwarmCounters {
+        messages_sent: said,
+        delivered,
+        lost,
+        duplicated: doubled,
+        reordered,
+        changed,
+        echoed,
+        ..
+    } = counters;
+    let SwarmCounters { dropped, absent, joined, left, vanished, refused, host_messages: host_said, .. } =
+        counters;
     writeln!(out, "seed {}, sessions: {}, players in each: {}", args.seed, args.sessions, args.players())?;
     writeln!(out, "said reliably  {said}, heard {delivered} copies and {host_said} of the server's own")?;
-    let delays = totals.delays.all();
+    let delays = counters.delays.combined();
     let [median, most] = [0.5, 0.99].map(|share| millis(delays.quantile(share)));
     writeln!(out, "delay          median {median} ms, 99 % {most} ms, worst {} ms", millis(delays.max()))?;
-    let (due, heard) = (totals.states_due, totals.states_heard);
-    writeln!(out, "states         {} said, {heard} of about {due} copies heard", totals.states_said)?;
-    writeln!(out, "datagrams      {} sent, {} received", totals.sent.count, totals.received.count)?;
+    let (due, heard) = (counters.states_expected, counters.states_received);
+    writeln!(out, "states         {} said, {heard} of about {due} copies heard", counters.states_sent)?;
+    writeln!(
+        out,
+        "datagrams      {} sent, {} received",
+        counters.datagrams_sent.count, counters.datagrams_received.count
+    )?;
     writeln!(out, "players        {joined} joined, {left} left, {vanished} vanished, {refused} refused")?;
-    let (frames, late) = (totals.frames, totals.late_frames);
+    let (frames, late) = (counters.frames, counters.late_frames);
     writeln!(out, "frames         {frames}, {late} of them late for want of processor time")?;
     writeln!(
         out,
         "findings       {lost} lost, {doubled} doubled, {reordered} out of order, {changed} changed, {echoed} \
          to the wrong player, {dropped} players dropped, {absent} never in the game"
     )?;
-    if args.report { print_times(out, totals) } else { Ok(()) }
+    if args.report { print_times(out, counters) } else { Ok(()) }
 }
 
 /// What was measured, by what was said and by steps of joining.
-fn print_times(out: &mut impl Write, totals: &SwarmTotals) -> anyhow::Result<()> {
+fn print_times(out: &mut impl Write, counters: &SwarmCounters) -> anyhow::Result<()> {
     let head = ["count", "50 %", "95 %", "99 %", "worst"].map(|name| format!("{name:>10}")).concat();
     writeln!(out, "\ndelay, ms      {head}")?;
-    let line = |out: &mut dyn Write, name: &str, times: &Histogram| {
+    let line = |out: &mut dyn Write, name: &str, times: &DelayHistogram| {
         let shares = [0.5, 0.95, 0.99].map(|share| format!("{:>10}", millis(times.quantile(share)))).concat();
         writeln!(out, "{name:15}{:>10}{shares}{:>10}", times.count(), millis(times.max()))
     };
-    for (name, times) in totals.delays.rows() {
+    for (name, times) in counters.delays.rows() {
         line(out, name, &times)?;
     }
     writeln!(out, "\njoins, ms")?;
-    let Joins { load, lobby, waiting } = &totals.joins;
+    let JoinTimes { load, lobby, waiting } = &counters.joins;
     for (name, times) in [("told to load", load), ("in the lobby", lobby), ("of it waiting", waiting)] {
         line(out, name, times)?;
     }

@@ -1,18 +1,18 @@
 //! What keys do.
 
 use bcnet_control::{Envelope, Request};
-use bcnet_transport::wire::is_shown;
+use bcnet_transport::wire::is_printable;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::link::Wish;
-use super::state::{Order, Panel, State};
+use super::connection::ServerRequest;
+use super::state::{Panel, PlayerOrder, ScreenState};
 use crate::plots::PLOTS;
 
 /// What comes after something has happened.
-pub(super) enum Step {
-    Stay,
+pub(super) enum LoopAction {
+    Continue,
     Quit,
-    Ask(Wish),
+    Send(ServerRequest),
 }
 
 /// What is asked of the person at the keyboard, in front of everything else.
@@ -26,7 +26,7 @@ pub(super) enum Dialog {
     },
     /// Whether somebody is really to be thrown out.
     Confirm {
-        target: Target,
+        target: TargetPlayer,
         reason: String,
     },
 }
@@ -37,246 +37,258 @@ pub(super) enum Purpose {
     /// For the chat of a session.
     Say { port: u16 },
     /// For one player.
-    Word(Target),
+    PrivateMessage(TargetPlayer),
     /// Why a player is thrown out.
-    Reason(Target),
+    KickReason(TargetPlayer),
 }
 
 /// A player whom something is done to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct TargetPlayer {
     port: u16,
     peer: u8,
     pub(super) name: String,
     address: String,
 }
 
-impl State {
-    pub(super) fn press(&mut self, key: KeyEvent) -> Step {
+impl ScreenState {
+    pub(super) fn handle_key(&mut self, key: KeyEvent) -> LoopAction {
         // Letters that need AltGr come with both on Windows.
         let is_typed = key.modifiers.contains(KeyModifiers::ALT);
         if key.modifiers.contains(KeyModifiers::CONTROL) && !is_typed {
-            return if matches!(key.code, KeyCode::Char('c' | 'C')) { Step::Quit } else { Step::Stay };
+            return if matches!(key.code, KeyCode::Char('c' | 'C')) {
+                LoopAction::Quit
+            } else {
+                LoopAction::Continue
+            };
         }
-        if self.is_hidden {
+        if self.is_too_small {
             // Nobody does to players what nobody can see.
-            return if key.code == KeyCode::Char('q') { Step::Quit } else { Step::Stay };
+            return if key.code == KeyCode::Char('q') { LoopAction::Quit } else { LoopAction::Continue };
         }
         match self.dialog.take() {
-            None => self.command(key.code),
-            Some(Dialog::Help) => Step::Stay,
-            Some(Dialog::Text { purpose, text }) => self.edit(purpose, text, key.code),
-            Some(Dialog::Confirm { target, reason }) => self.confirm(target, reason, key.code),
+            None => self.handle_command_key(key.code),
+            Some(Dialog::Help) => LoopAction::Continue,
+            Some(Dialog::Text { purpose, text }) => self.handle_text_key(purpose, text, key.code),
+            Some(Dialog::Confirm { target, reason }) => self.handle_confirm_key(target, reason, key.code),
         }
     }
 
     /// Takes pasted text as a part of the line that is typed. It is no command, whatever lines it has.
-    pub(super) fn paste(&mut self, pasted: &str) -> Step {
+    pub(super) fn handle_paste(&mut self, pasted: &str) -> LoopAction {
         if let Some(Dialog::Text { text, .. }) = &mut self.dialog
-            && !self.is_hidden
+            && !self.is_too_small
         {
             let letters =
                 pasted.trim().chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter });
-            let room = MAX_TEXT.saturating_sub(text.chars().count());
-            text.extend(letters.filter(|letter| is_shown(*letter)).take(room));
+            let space_left = MAX_TEXT_CHARS.saturating_sub(text.chars().count());
+            text.extend(letters.filter(|letter| is_printable(*letter)).take(space_left));
         }
-        Step::Stay
+        LoopAction::Continue
     }
 
-    fn command(&mut self, key: KeyCode) -> Step {
+    fn handle_command_key(&mut self, key: KeyCode) -> LoopAction {
         self.notice = None;
         match key {
-            KeyCode::Char('q') => return Step::Quit,
-            KeyCode::Esc if self.is_detailed => self.close(),
+            KeyCode::Char('q') => return LoopAction::Quit,
+            KeyCode::Esc if self.shows_queues => self.close_queues(),
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.dialog = Some(Dialog::Help),
             KeyCode::Tab => self.panel = self.next_panel(),
-            KeyCode::Up => return self.go(-1),
-            KeyCode::Down => return self.go(1),
-            KeyCode::PageUp => return self.go(-PAGE),
-            KeyCode::PageDown => return self.go(PAGE),
-            KeyCode::Home => return self.go(isize::MIN),
-            KeyCode::End => return self.go(isize::MAX),
+            KeyCode::Up => return self.move_selection(-1),
+            KeyCode::Down => return self.move_selection(1),
+            KeyCode::PageUp => return self.move_selection(-PAGE_LINES),
+            KeyCode::PageDown => return self.move_selection(PAGE_LINES),
+            KeyCode::Home => return self.move_selection(isize::MIN),
+            KeyCode::End => return self.move_selection(isize::MAX),
             KeyCode::Enter if self.panel == Panel::Sessions => self.panel = Panel::Players,
-            KeyCode::Enter if self.is_detailed => self.close(),
-            KeyCode::Enter if self.player().is_some() => {
-                (self.is_detailed, self.scrolled) = (true, 0);
+            KeyCode::Enter if self.shows_queues => self.close_queues(),
+            KeyCode::Enter if self.selected_player().is_some() => {
+                (self.shows_queues, self.scroll_offset) = (true, 0);
             }
-            KeyCode::Char('s') => self.sort_next(),
+            KeyCode::Char('s') => self.sort_by_next_column(),
             KeyCode::Char('r') => {
                 self.is_reversed = !self.is_reversed;
-                self.sort();
+                self.sort_players();
             }
             KeyCode::Char('g') => self.first_plot = (self.first_plot + 4) % PLOTS.len(),
             KeyCode::Char('a') => {
-                self.is_whole = !self.is_whole;
-                return self.look();
+                self.is_all_sessions = !self.is_all_sessions;
+                return self.request_session();
             }
-            KeyCode::Char('t') => self.dialog = self.port.map(|port| ask_for(Purpose::Say { port })),
-            KeyCode::Char('w') => self.ask_about_player(Purpose::Word),
-            KeyCode::Char('k') => self.ask_about_player(Purpose::Reason),
+            KeyCode::Char('t') => {
+                self.dialog = self.selected_port.map(|port| text_dialog(Purpose::Say { port }))
+            }
+            KeyCode::Char('w') => self.open_player_dialog(Purpose::PrivateMessage),
+            KeyCode::Char('k') => self.open_player_dialog(Purpose::KickReason),
             #[cfg(debug_assertions)]
             KeyCode::F(12) => panic!("asked for"),
             _ => {}
         }
-        Step::Stay
+        LoopAction::Continue
     }
 
     fn next_panel(&self) -> Panel {
         match self.panel {
             Panel::Sessions => Panel::Players,
-            Panel::Players => Panel::Below,
-            Panel::Below if self.status.sessions.len() > 1 => Panel::Sessions,
-            Panel::Below => Panel::Players,
+            Panel::Players => Panel::Bottom,
+            Panel::Bottom if self.status.sessions.len() > 1 => Panel::Sessions,
+            Panel::Bottom => Panel::Players,
         }
     }
 
     /// Closes the queues of a player.
-    fn close(&mut self) {
-        (self.is_detailed, self.scrolled) = (false, 0);
+    fn close_queues(&mut self) {
+        (self.shows_queues, self.scroll_offset) = (false, 0);
     }
 
-    fn sort_next(&mut self) {
+    fn sort_by_next_column(&mut self) {
         if self.panel == Panel::Sessions {
-            self.is_by_players = !self.is_by_players;
+            self.are_sessions_by_players = !self.are_sessions_by_players;
             self.sort_sessions();
             return;
         }
-        let at = Order::ALL.iter().position(|order| *order == self.order).unwrap_or(0);
-        self.order = Order::ALL[(at + 1) % Order::ALL.len()];
+        let at = PlayerOrder::ALL.iter().position(|order| *order == self.order).unwrap_or(0);
+        self.order = PlayerOrder::ALL[(at + 1) % PlayerOrder::ALL.len()];
         self.is_reversed = false;
-        self.sort();
+        self.sort_players();
     }
 
     /// Moves in the panel by so many lines.
-    fn go(&mut self, by: isize) -> Step {
+    fn move_selection(&mut self, by: isize) -> LoopAction {
         match self.panel {
             Panel::Players => {
                 let peers: Vec<u8> = self.players.iter().map(|player| player.peer).collect();
-                self.peer = moved(&peers, self.peer, by);
-                self.scrolled = if self.is_detailed { 0 } else { self.scrolled };
-                Step::Stay
+                self.selected_peer = shift_selection(&peers, self.selected_peer, by);
+                self.scroll_offset = if self.shows_queues { 0 } else { self.scroll_offset };
+                LoopAction::Continue
             }
             // The view knows where the end is.
-            Panel::Below if self.is_detailed => {
-                self.scrolled = self.scrolled.saturating_add_signed(by);
-                Step::Stay
+            Panel::Bottom if self.shows_queues => {
+                self.scroll_offset = self.scroll_offset.saturating_add_signed(by);
+                LoopAction::Continue
             }
-            Panel::Below => {
+            Panel::Bottom => {
                 let back = by.checked_neg().unwrap_or(isize::MAX);
-                self.scrolled = self.scrolled.saturating_add_signed(back).min(self.log.len());
-                Step::Stay
+                self.scroll_offset = self.scroll_offset.saturating_add_signed(back).min(self.log.len());
+                LoopAction::Continue
             }
             Panel::Sessions => {
                 let ports: Vec<u16> = self.status.sessions.iter().map(|session| session.port).collect();
-                let port = moved(&ports, self.port, by);
-                if port == self.port {
-                    return Step::Stay;
+                let port = shift_selection(&ports, self.selected_port, by);
+                if port == self.selected_port {
+                    return LoopAction::Continue;
                 }
-                (self.port, self.peer) = (port, None);
+                (self.selected_port, self.selected_peer) = (port, None);
                 self.players.clear();
-                if !self.is_whole {
+                if !self.is_all_sessions {
                     self.samples.clear();
                 }
-                self.look()
+                self.request_session()
             }
         }
     }
 
     /// Has the picked session looked at from now on.
-    fn look(&self) -> Step {
-        let is_whole = self.is_whole;
-        self.port.map_or(Step::Stay, |port| Step::Ask(Wish::Look { port, is_whole }))
+    fn request_session(&self) -> LoopAction {
+        let is_whole = self.is_all_sessions;
+        self.selected_port.map_or(LoopAction::Continue, |port| {
+            LoopAction::Send(ServerRequest::Select { port, is_all_sessions: is_whole })
+        })
     }
 
-    fn ask_about_player(&mut self, purpose: fn(Target) -> Purpose) {
-        match self.target() {
-            Some(target) => self.dialog = Some(ask_for(purpose(target))),
+    fn open_player_dialog(&mut self, purpose: fn(TargetPlayer) -> Purpose) {
+        match self.target_player() {
+            Some(target) => self.dialog = Some(text_dialog(purpose(target))),
             None => self.notice = Some(Err("nobody is picked".into())),
         }
     }
 
-    fn target(&self) -> Option<Target> {
-        let (port, player) = (self.port?, self.player()?);
+    fn target_player(&self) -> Option<TargetPlayer> {
+        let (port, player) = (self.selected_port?, self.selected_player()?);
         let (name, address) = (player.name.0.clone(), player.address.0.clone());
-        Some(Target { port, peer: player.peer, name, address })
+        Some(TargetPlayer { port, peer: player.peer, name, address })
     }
 
     /// A key came while a line is typed.
-    fn edit(&mut self, purpose: Purpose, mut text: String, key: KeyCode) -> Step {
+    fn handle_text_key(&mut self, purpose: Purpose, mut text: String, key: KeyCode) -> LoopAction {
         match key {
-            KeyCode::Esc => return Step::Stay,
-            KeyCode::Enter => return self.finish(purpose, text),
+            KeyCode::Esc => return LoopAction::Continue,
+            KeyCode::Enter => return self.submit_text(purpose, text),
             KeyCode::Backspace => drop(text.pop()),
-            KeyCode::Char(letter) if is_shown(letter) && text.chars().count() < MAX_TEXT => text.push(letter),
+            KeyCode::Char(letter) if is_printable(letter) && text.chars().count() < MAX_TEXT_CHARS => {
+                text.push(letter)
+            }
             _ => {}
         }
         self.dialog = Some(Dialog::Text { purpose, text });
-        Step::Stay
+        LoopAction::Continue
     }
 
     /// A line was typed.
-    fn finish(&mut self, purpose: Purpose, text: String) -> Step {
+    fn submit_text(&mut self, purpose: Purpose, text: String) -> LoopAction {
         let (port, request) = match purpose {
-            Purpose::Reason(target) => {
+            Purpose::KickReason(target) => {
                 self.dialog = Some(Dialog::Confirm { target, reason: text });
-                return Step::Stay;
+                return LoopAction::Continue;
             }
             // There is nothing to say.
-            _ if text.trim().is_empty() => return Step::Stay,
+            _ if text.trim().is_empty() => return LoopAction::Continue,
             Purpose::Say { port } => (port, Request::Say { to: None, text: vec![text] }),
-            Purpose::Word(target) if !self.is_there(&target) => return self.has_left(&target),
-            Purpose::Word(target) => {
+            Purpose::PrivateMessage(target) if !self.is_still_connected(&target) => {
+                return self.report_left(&target);
+            }
+            Purpose::PrivateMessage(target) => {
                 (target.port, Request::Say { to: Some(format!("#{}", target.peer)), text: vec![text] })
             }
         };
-        self.ask(port, request)
+        self.send_request(port, request)
     }
 
     /// A key came while it is asked whether a player is to be thrown out.
-    fn confirm(&mut self, target: Target, reason: String, key: KeyCode) -> Step {
+    fn handle_confirm_key(&mut self, target: TargetPlayer, reason: String, key: KeyCode) -> LoopAction {
         match key {
-            KeyCode::Char('y' | 'Y') if !self.is_there(&target) => self.has_left(&target),
+            KeyCode::Char('y' | 'Y') if !self.is_still_connected(&target) => self.report_left(&target),
             KeyCode::Char('y' | 'Y') => {
                 let reason = Some(reason).filter(|reason| !reason.trim().is_empty());
-                self.ask(target.port, Request::Kick { player: format!("#{}", target.peer), reason })
+                self.send_request(target.port, Request::Kick { player: format!("#{}", target.peer), reason })
             }
-            KeyCode::Char('n' | 'N') | KeyCode::Esc => Step::Stay,
+            KeyCode::Char('n' | 'N') | KeyCode::Esc => LoopAction::Continue,
             _ => {
                 self.dialog = Some(Dialog::Confirm { target, reason });
-                Step::Stay
+                LoopAction::Continue
             }
         }
     }
 
     /// Returns whether nobody else has a player's id by now.
-    fn is_there(&self, target: &Target) -> bool {
-        let is_it = |address: &str| address == target.address && self.port == Some(target.port);
+    fn is_still_connected(&self, target: &TargetPlayer) -> bool {
+        let is_it = |address: &str| address == target.address && self.selected_port == Some(target.port);
         self.players.iter().any(|player| player.peer == target.peer && is_it(&player.address.0))
     }
 
-    fn has_left(&mut self, target: &Target) -> Step {
+    fn report_left(&mut self, target: &TargetPlayer) -> LoopAction {
         self.notice = Some(Err(format!("{} has left", target.name)));
-        Step::Stay
+        LoopAction::Continue
     }
 
-    fn ask(&self, port: u16, request: Request) -> Step {
+    fn send_request(&self, port: u16, request: Request) -> LoopAction {
         let (session, by) = (Some(port.to_string()), self.by.clone());
-        Step::Ask(Wish::Do(Envelope { session, by, request }))
+        LoopAction::Send(ServerRequest::Execute(Envelope { session, by, request }))
     }
 }
 
-const fn ask_for(purpose: Purpose) -> Dialog {
+const fn text_dialog(purpose: Purpose) -> Dialog {
     Dialog::Text { purpose, text: String::new() }
 }
 
 /// Returns which of `all` is picked, so many places further.
-fn moved<T: Copy + PartialEq>(all: &[T], picked: Option<T>, by: isize) -> Option<T> {
+fn shift_selection<T: Copy + PartialEq>(all: &[T], picked: Option<T>, by: isize) -> Option<T> {
     let last = all.len().checked_sub(1)?;
     let at = all.iter().position(|one| Some(*one) == picked);
     all.get(at.map_or(0, |at| at.saturating_add_signed(by).min(last))).copied()
 }
 
 /// What a page is, in lines.
-const PAGE: isize = 10;
+const PAGE_LINES: isize = 10;
 /// As many letters as may be typed.
-const MAX_TEXT: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;

@@ -1,6 +1,6 @@
 //! A line of the log, for people.
 
-use bcnet_control::shown;
+use bcnet_control::sanitize_for_terminal;
 use serde_json::{Map, Value};
 
 /// What happened, and when.
@@ -24,19 +24,20 @@ impl LogLine {
                 to => format!("say to {to}: {said}"),
             },
             (event_name, ..) => {
-                let rest = event.as_object().map(rest).unwrap_or_default();
+                let rest = event.as_object().map(other_fields).unwrap_or_default();
                 format!("{event_name}{rest}")
             }
         };
         let is_bad = matches!(text("level"), "WARN" | "ERROR");
         // No terminal is that wide.
-        let told: String = shown(&told).replace('\n', " ").chars().take(MAX_LINE).collect();
-        Self { time: shown(time), text: told, is_bad }
+        let told: String =
+            sanitize_for_terminal(&told).replace('\n', " ").chars().take(MAX_LINE_CHARS).collect();
+        Self { time: sanitize_for_terminal(time), text: told, is_bad }
     }
 }
 
 /// Returns everything else that a line has.
-fn rest(event: &Map<String, Value>) -> String {
+fn other_fields(event: &Map<String, Value>) -> String {
     let others = event.iter().filter(|(key, _)| !["timestamp", "level", "event"].contains(&key.as_str()));
     let shown = others.filter(|(_, value)| !value.is_null() && value.as_str() != Some(""));
     shown
@@ -48,7 +49,7 @@ fn rest(event: &Map<String, Value>) -> String {
         .collect()
 }
 
-const MAX_LINE: usize = 500;
+const MAX_LINE_CHARS: usize = 500;
 
 #[cfg(test)]
 mod tests {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_read_well_and_take_over_no_terminal() {
+    fn log_lines_are_readable_and_safe_for_terminals() {
         let joined = json!({
             "timestamp": "2026-11-17T16:37:15.123456Z", "level": "INFO", "event": "joined", "port": 22101, "peer": 2,
             "player": "Zo\u{202e}ë", "reason": "",

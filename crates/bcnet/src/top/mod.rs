@@ -4,11 +4,11 @@
 //! [`state`], which [`keys`] decide about and the [`view`] draws, in this thread. Nothing is known here that `bcnet ctl` does
 //! not print.
 
+mod connection;
 mod keys;
-mod link;
 mod log_line;
-mod picture;
 mod plot;
+mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,11 +25,11 @@ use ratatui::crossterm::execute;
 use serde_json::Value;
 
 use crate::signals::{self, Signal};
-use crate::{Verdict, ctl};
-use keys::Step;
-use link::{Link, Wish};
-use picture::Picture;
-use state::State;
+use crate::{CommandStatus, ctl};
+use connection::{ControlConnection, ServerRequest};
+use keys::LoopAction;
+use snapshot::TopSnapshot;
+use state::ScreenState;
 use view::Theme;
 
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ Examples:
   ssh -t games.example bcnet top --socket /run/bcnet/bcnet.sock")]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: ctl::Place,
+    place: ctl::ConnectArgs,
 
     /// The session to begin with, by name or port
     #[arg(long, value_name = "SESSION")]
@@ -53,44 +53,45 @@ pub(crate) struct Args {
 }
 
 /// What the threads tell.
-enum News {
-    Picture(Box<Picture>),
+enum TopEvent {
+    Snapshot(Box<TopSnapshot>),
     /// Lines of the log.
-    Events(Vec<Value>),
+    LogEvents(Vec<Value>),
     /// What became of something that was asked for.
-    Done(Result<String, String>),
+    RequestDone(Result<String, String>),
     Input(Event),
     /// Somebody wants it to end.
     Stop,
     /// There is no server any more: why.
-    Lost(String),
+    ConnectionLost(String),
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     ensure!(
         is_terminal(),
         "`bcnet top` needs a terminal; programs read the same from `bcnet ctl status --json`, `bcnet ctl players --json` and \
          `bcnet ctl samples --json`"
     );
-    let places = args.place.places()?;
-    let (tell, news) = mpsc::sync_channel(MAX_NEWS);
+    let places = args.place.socket_paths()?;
+    let (tell, news) = mpsc::sync_channel(EVENT_QUEUE_CAPACITY);
     let (wish, wishes) = mpsc::channel();
     let by = args.place.by();
-    let [asking, following] = [Link::open(&places)?, Link::open(&places)?];
-    asking.ask_on(args.session.clone(), wishes, tell.clone())?;
-    following.follow(tell.clone())?;
+    let [asking, following] = [ControlConnection::open(&places)?, ControlConnection::open(&places)?];
+    asking.spawn_poller(args.session.clone(), wishes, tell.clone())?;
+    following.spawn_log_follower(tell.clone())?;
     let stopped = tell.clone();
     // Whoever does not read has ended already.
-    signals::listen(vec![(Signal::Stop, Box::new(move || drop(stopped.try_send(News::Stop))))])?;
+    signals::listen(vec![(Signal::Stop, Box::new(move || drop(stopped.try_send(TopEvent::Stop))))])?;
     let mut terminal = open_terminal()?;
-    let end = listen_to_keys(tell).map_err(Into::into).and_then(|()| show(&mut terminal, by, &news, &wish));
-    type_pastes();
+    let end =
+        spawn_key_reader(tell).map_err(Into::into).and_then(|()| run_screen(&mut terminal, by, &news, &wish));
+    disable_bracketed_paste();
     ratatui::restore();
     match end? {
-        None => Ok(Verdict::Clean),
+        None => Ok(CommandStatus::Clean),
         Some(reason) => {
             eprintln!("bcnet: {reason}");
-            Ok(Verdict::Findings)
+            Ok(CommandStatus::Findings)
         }
     }
 }
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn open_terminal() -> anyhow::Result<DefaultTerminal> {
     let former = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        type_pastes();
+        disable_bracketed_paste();
         former(panic);
     }));
     let terminal = ratatui::try_init().context("the terminal cannot be used")?;
@@ -111,7 +112,7 @@ fn open_terminal() -> anyhow::Result<DefaultTerminal> {
 }
 
 /// Has what is pasted come as if it was typed, as terminals do by themselves.
-fn type_pastes() {
+fn disable_bracketed_paste() {
     if cfg!(unix) {
         drop(execute!(io::stdout(), DisableBracketedPaste));
     }
@@ -123,48 +124,50 @@ fn is_terminal() -> bool {
 }
 
 /// Shows what comes until somebody has seen enough. Returns why there is no more to see, if that is so.
-fn show(
+fn run_screen(
     terminal: &mut DefaultTerminal,
     by: Option<String>,
-    news: &Receiver<News>,
-    wish: &Sender<Wish>,
+    events: &Receiver<TopEvent>,
+    requests: &Sender<ServerRequest>,
 ) -> anyhow::Result<Option<String>> {
-    let mut state = State::new(by);
+    let mut state = ScreenState::new(by);
     let theme = Theme::from_env();
     loop {
         terminal.draw(|frame| view::draw(frame, &mut state, &theme))?;
-        let Ok(first) = news.recv() else { return Ok(Some("nothing comes any more".into())) };
+        let Ok(first) = events.recv() else { return Ok(Some("nothing comes any more".into())) };
         // What has come meanwhile is drawn together.
-        for one in std::iter::once(first).chain(news.try_iter()) {
+        for one in std::iter::once(first).chain(events.try_iter()) {
             let step = match one {
-                News::Picture(picture) => state.take(*picture),
-                News::Events(events) => state.log(&events),
-                News::Done(outcome) => state.tell(outcome),
-                News::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => state.press(key),
-                News::Input(Event::Paste(text)) => state.paste(&text),
-                News::Input(_) => Step::Stay,
-                News::Stop => Step::Quit,
-                News::Lost(reason) => return Ok(Some(reason)),
+                TopEvent::Snapshot(snapshot) => state.apply_snapshot(*snapshot),
+                TopEvent::LogEvents(events) => state.append_log(&events),
+                TopEvent::RequestDone(outcome) => state.set_notice(outcome),
+                TopEvent::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    state.handle_key(key)
+                }
+                TopEvent::Input(Event::Paste(text)) => state.handle_paste(&text),
+                TopEvent::Input(_) => LoopAction::Continue,
+                TopEvent::Stop => LoopAction::Quit,
+                TopEvent::ConnectionLost(reason) => return Ok(Some(reason)),
             };
             match step {
-                Step::Stay => {}
-                Step::Quit => return Ok(None),
+                LoopAction::Continue => {}
+                LoopAction::Quit => return Ok(None),
                 // If nobody takes it, the reason is on its way.
-                Step::Ask(wished) => drop(wish.send(wished)),
+                LoopAction::Send(wished) => drop(requests.send(wished)),
             }
         }
     }
 }
 
-fn listen_to_keys(tell: SyncSender<News>) -> io::Result<()> {
+fn spawn_key_reader(tell: SyncSender<TopEvent>) -> io::Result<()> {
     let listen = move || {
         loop {
             let news = match event::read() {
-                Ok(event) => News::Input(event),
-                Err(error) => News::Lost(format!("the terminal is gone: {error}")),
+                Ok(event) => TopEvent::Input(event),
+                Err(error) => TopEvent::ConnectionLost(format!("the terminal is gone: {error}")),
             };
-            let is_over = matches!(news, News::Lost(_));
-            if tell.send(news).is_err() || is_over {
+            let is_last = matches!(news, TopEvent::ConnectionLost(_));
+            if tell.send(news).is_err() || is_last {
                 return;
             }
         }
@@ -173,4 +176,4 @@ fn listen_to_keys(tell: SyncSender<News>) -> io::Result<()> {
 }
 
 /// How much may wait to be drawn. A terminal that stands still makes the threads wait, not grow.
-const MAX_NEWS: usize = 256;
+const EVENT_QUEUE_CAPACITY: usize = 256;

@@ -7,17 +7,18 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::Widget;
 
-use crate::answers::Sample;
 use crate::plots::{Plot, Unit};
+use crate::server_info::ServerSample;
 
 impl Plot {
     /// Returns what it is about, with the latest values and, if there is room, the largest.
-    pub(super) fn head(&self, samples: &VecDeque<Sample>, columns: usize) -> String {
+    pub(super) fn title(&self, samples: &VecDeque<ServerSample>, columns: usize) -> String {
         let latest = samples.back().map(|sample| self.values(sample)).unwrap_or_default();
-        let shown: Vec<String> = latest.into_iter().flatten().map(|value| show(self.unit, value)).collect();
+        let shown: Vec<String> =
+            latest.into_iter().flatten().map(|value| format_value(self.unit, value)).collect();
         let head = format!("{} {}", self.short_name, shown.join(" "));
         let most = samples.iter().flat_map(|sample| self.values(sample)).flatten().reduce(f64::max);
-        let most = most.map(|most| format!(", most {}", show(self.unit, most)));
+        let most = most.map(|most| format!(", most {}", format_value(self.unit, most)));
         match most.filter(|most| head.len() + most.len() <= columns) {
             Some(most) => head + &most,
             None => head,
@@ -25,27 +26,32 @@ impl Plot {
     }
 
     /// Returns the values of its lines, two at the most.
-    fn values(&self, sample: &Sample) -> [Option<f64>; 2] {
-        [0, 1].map(|line| self.lines.get(line).and_then(|(_, value)| value(sample)))
+    fn values(&self, sample: &ServerSample) -> [Option<f64>; 2] {
+        [0, 1].map(|line| self.series.get(line).and_then(|(_, value)| value(sample)))
     }
 
     /// Returns its lines for an area that is so many dots wide, of so many seconds up to the last sample.
-    fn drawn(&self, samples: &VecDeque<Sample>, span: Span, dots: usize) -> [Vec<Option<f64>>; 2] {
+    fn line_points(
+        &self,
+        samples: &VecDeque<ServerSample>,
+        window: PlotWindow,
+        dots: usize,
+    ) -> [Vec<Option<f64>>; 2] {
         let mut lines = [vec![None; dots], vec![None; dots]];
         let (Some(last), true) = (samples.back(), dots > 0) else { return lines };
         for dot in 0..dots {
             // The part of the time that the dot stands for, counted back from the end.
-            let back = |edge: usize| (dots - edge) as f64 * span.seconds as f64 / dots as f64;
+            let back = |edge: usize| (dots - edge) as f64 * window.seconds as f64 / dots as f64;
             let (from, to) = (back(dot), back(dot + 1));
-            let age = |sample: &Sample| last.time.saturating_sub(sample.time) as f64;
+            let age = |sample: &ServerSample| last.time.saturating_sub(sample.time) as f64;
             let before = |edge: f64| samples.partition_point(|sample| age(sample) >= edge);
             let until = before(to).max(if dot + 1 == dots { samples.len() } else { 0 });
             let within = samples.range(before(from).min(until)..until).map(|sample| self.values(sample));
             // Where samples are farther apart than dots, each stands until the next.
             let held = samples
                 .get(until.wrapping_sub(1))
-                .filter(|sample| age(sample) < to + 2.0 * span.interval as f64);
-            let largest = within.reduce(|a, b| [larger(a[0], b[0]), larger(a[1], b[1])]);
+                .filter(|sample| age(sample) < to + 2.0 * window.interval as f64);
+            let largest = within.reduce(|a, b| [max_value(a[0], b[0]), max_value(a[1], b[1])]);
             let values = largest.or_else(|| held.map(|sample| self.values(sample))).unwrap_or_default();
             for (line, value) in lines.iter_mut().zip(values) {
                 line[dot] = value;
@@ -57,39 +63,39 @@ impl Plot {
 
 /// How much time is drawn, and how far samples are apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct PlotWindow {
     pub(super) seconds: u64,
     pub(super) interval: u64,
 }
 
-impl Span {
+impl PlotWindow {
     /// Returns the shortest of some in which all samples are.
-    pub(super) fn of(samples: &VecDeque<Sample>, interval: u64) -> Self {
-        let age = |(first, last): (&Sample, &Sample)| last.time.saturating_sub(first.time);
+    pub(super) fn covering(samples: &VecDeque<ServerSample>, interval: u64) -> Self {
+        let age = |(first, last): (&ServerSample, &ServerSample)| last.time.saturating_sub(first.time);
         let age = samples.front().zip(samples.back()).map_or(0, age);
-        let seconds = SPANS.into_iter().find(|span| age < *span).unwrap_or(SPANS[2]);
+        let seconds = WINDOW_SECONDS.into_iter().find(|span| age < *span).unwrap_or(WINDOW_SECONDS[2]);
         Self { seconds, interval }
     }
 }
 
-const SPANS: [u64; 3] = [300, 900, 3600];
+const WINDOW_SECONDS: [u64; 3] = [300, 900, 3600];
 
 /// A plot with something to draw.
-pub(super) struct Drawn<'a> {
+pub(super) struct PlotWidget<'a> {
     pub(super) plot: &'a Plot,
-    pub(super) samples: &'a VecDeque<Sample>,
-    pub(super) span: Span,
+    pub(super) samples: &'a VecDeque<ServerSample>,
+    pub(super) window: PlotWindow,
     /// Of the first line and of the second.
     pub(super) styles: [Style; 2],
 }
 
-impl Widget for Drawn<'_> {
+impl Widget for PlotWidget<'_> {
     fn render(self, area: Rect, buffer: &mut Buffer) {
         let (columns, rows) = (usize::from(area.width), usize::from(area.height));
         if columns == 0 || rows == 0 {
             return;
         }
-        let lines = self.plot.drawn(self.samples, self.span, 2 * columns);
+        let lines = self.plot.line_points(self.samples, self.window, 2 * columns);
         let all = lines.iter().flatten().flatten();
         let most = all.copied().fold(0.0, f64::max);
         let highest = 4 * rows - 1;
@@ -106,7 +112,7 @@ impl Widget for Drawn<'_> {
                 let height = (share * highest as f64).round() as usize;
                 let other = before.replace(height).unwrap_or(height);
                 for height in height.min(other)..=height.max(other) {
-                    set(buffer, area, dot, highest - height, style);
+                    set_dot(buffer, area, dot, highest - height, style);
                 }
             }
         }
@@ -114,26 +120,26 @@ impl Widget for Drawn<'_> {
 }
 
 /// Sets a dot, counted from the upper left.
-fn set(buffer: &mut Buffer, area: Rect, x: usize, y: usize, style: Style) {
+fn set_dot(buffer: &mut Buffer, area: Rect, x: usize, y: usize, style: Style) {
     let place = |at: usize, start: u16| start.saturating_add(u16::try_from(at).unwrap_or(u16::MAX));
     let Some(cell) = buffer.cell_mut((place(x / 2, area.x), place(y / 4, area.y))) else { return };
-    let set = cell.symbol().chars().next().filter(|letter| (BLANK..=FULL).contains(letter));
-    let dots = set.map_or(0, |letter| letter as u32 - BLANK as u32) | DOTS[y % 4][x % 2];
-    cell.set_char(char::from_u32(BLANK as u32 + dots).unwrap_or(FULL)).set_style(style);
+    let set = cell.symbol().chars().next().filter(|letter| (BRAILLE_BLANK..=BRAILLE_FULL).contains(letter));
+    let dots = set.map_or(0, |letter| letter as u32 - BRAILLE_BLANK as u32) | BRAILLE_DOTS[y % 4][x % 2];
+    cell.set_char(char::from_u32(BRAILLE_BLANK as u32 + dots).unwrap_or(BRAILLE_FULL)).set_style(style);
 }
 
-const BLANK: char = '\u{2800}';
-const FULL: char = '\u{28ff}';
+const BRAILLE_BLANK: char = '\u{2800}';
+const BRAILLE_FULL: char = '\u{28ff}';
 /// The bits of a braille letter, by row and column.
-const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+const BRAILLE_DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn max_value(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-fn show(unit: Unit, value: f64) -> String {
+fn format_value(unit: Unit, value: f64) -> String {
     match unit {
-        Unit::Number | Unit::Bytes => short(value),
+        Unit::Number | Unit::Bytes => compact_number(value),
         Unit::Millis => millis(Some(value)),
         Unit::Percent => format!("{value:.1}"),
         Unit::Memory => format!("{:.1}", value / 1e6),
@@ -141,7 +147,7 @@ fn show(unit: Unit, value: f64) -> String {
 }
 
 /// Returns a number in four or five letters.
-pub(super) fn short(value: f64) -> String {
+pub(super) fn compact_number(value: f64) -> String {
     match value.abs() {
         size if size >= 1e6 => format!("{:.1}M", value / 1e6),
         size if size >= 1e4 => format!("{:.0}k", value / 1e3),

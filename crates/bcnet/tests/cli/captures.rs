@@ -7,11 +7,11 @@ use pcap_file::pcapng::Block;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 
 use crate::run::{bcnet, command};
-use crate::{hex, inspect, scratch};
+use crate::{hex, inspect, scratch_directory};
 
 #[test]
-fn a_written_capture_holds_the_datagrams_as_sent() {
-    let folder = scratch("capture");
+fn written_capture_holds_the_datagrams_as_sent() {
+    let folder = scratch_directory("capture");
     let out = folder.join("out.pcapng");
     let text = "S> 01 01 02 # idle\nC> FF 01 03\nzz\n02 01 02\n5C 41";
     let run = inspect(text, &["--plain", "--write", out.to_str().expect("UTF-8")]);
@@ -57,8 +57,8 @@ fn a_written_capture_holds_the_datagrams_as_sent() {
 }
 
 #[test]
-fn a_capture_is_finished_even_if_nobody_reads_the_output() {
-    let folder = scratch("closed");
+fn capture_is_completed_when_stdout_is_closed() {
+    let folder = scratch_directory("closed");
     let out = folder.join("out.pcapng");
     let arguments = ["inspect", "--hex", "-", "--plain", "--write", out.to_str().expect("UTF-8")];
     let mut child = command(&arguments).spawn().expect("bcnet starts");
@@ -74,8 +74,8 @@ fn a_capture_is_finished_even_if_nobody_reads_the_output() {
 }
 
 #[test]
-fn a_capture_never_overwrites_its_input() {
-    let folder = scratch("overwrite");
+fn write_never_overwrites_its_input() {
+    let folder = scratch_directory("overwrite");
     let file = folder.join("in.hex");
     fs::write(&file, "01 01 02\n").expect("a file");
     let file = file.to_str().expect("UTF-8");

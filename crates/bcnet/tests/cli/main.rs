@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use run::{Run, bcnet, command, path};
+use run::{ProcessOutput, bcnet, command, path};
 
 #[test]
-fn every_golden_datagram_decodes_from_its_wire_and_its_plain_form() {
+fn golden_datagrams_decode_encrypted_and_as_plaintext() {
     let vectors = vectors("datagram");
     for (form, flags) in [("wire", &["--json"][..]), ("plain", &["--json", "--plain"])] {
-        let lines: Vec<String> = vectors.iter().map(|vector| line(vector, form)).collect();
+        let lines: Vec<String> = vectors.iter().map(|vector| hex_line(vector, form)).collect();
         let run = inspect(&lines.join("\n"), flags);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
         let expected = vectors.iter().zip(1..).map(|(vector, line)| {
@@ -30,10 +30,10 @@ fn every_golden_datagram_decodes_from_its_wire_and_its_plain_form() {
 }
 
 #[test]
-fn every_golden_message_decodes_alone() {
+fn golden_messages_decode_alone() {
     let vectors: Vec<Value> =
         vectors("message").into_iter().filter(|vector| vector.get("masked").is_none()).collect();
-    let lines: Vec<String> = vectors.iter().map(|vector| line(vector, "plain")).collect();
+    let lines: Vec<String> = vectors.iter().map(|vector| hex_line(vector, "plain")).collect();
     let run = inspect(&lines.join("\n"), &["--json", "--message"]);
     assert_eq!(run.code, 0);
     for (found, vector) in run.json().into_iter().map(without_game).zip(&vectors) {
@@ -55,13 +55,14 @@ fn payloads_show_their_opcode() {
         run.stdout,
         "   1    payload 3 bytes  0x19 TorpedoFire ends in weapon\n              0000  19 0D 41                                         |..A|\n"
     );
-    let every = vectors("payload").iter().map(|vector| line(vector, "plain")).collect::<Vec<_>>().join("\n");
+    let every =
+        vectors("payload").iter().map(|vector| hex_line(vector, "plain")).collect::<Vec<_>>().join("\n");
     let run = inspect(&every, &["--json", "--payload"]);
     assert!(run.json().iter().all(|entry| entry["name"].is_string()) && run.code == 0);
 }
 
 #[test]
-fn data_messages_say_what_their_payload_means() {
+fn data_messages_show_their_decoded_payload() {
     let chat = "02 01 32 11 80 01 00 2C 02 00 00 00 05 00 68 65 6C 6C 6F";
     let run = inspect(chat, &["--plain", "--json"]);
     let game = json!({"opcode": 44, "name": "Chat", "values": {"sender": 2, "text": "hello"}});
@@ -80,14 +81,14 @@ fn data_messages_say_what_their_payload_means() {
 }
 
 #[test]
-fn the_join_reads_well() {
+fn join_capture_prints_the_expected_text() {
     let run = bcnet(&["inspect", "--hex", path("captures/join.hex").to_str().expect("UTF-8")], "");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert_eq!(run.stdout, include_str!("../join.txt"));
 }
 
 #[test]
-fn the_examples_in_the_readmes_are_true() {
+fn readme_examples_match_the_output() {
     for file in ["README.md", "crates/bcnet/README.md"] {
         let readme = fs::read_to_string(path(file)).expect(file);
         let (_, example) = readme.split_once("$ echo '").expect("an example");
@@ -99,7 +100,7 @@ fn the_examples_in_the_readmes_are_true() {
 
 /// The crate's documentation tests compile what its README shows; the project's README shows the same.
 #[test]
-fn the_code_in_the_readme_is_that_of_the_crate() {
+fn readme_code_matches_the_crate_readme() {
     let [project, of_crate] = ["README.md", "crates/bcnet-transport/README.md"]
         .map(|file| fs::read_to_string(path(file)).expect(file));
     let code: Vec<&str> =
@@ -118,7 +119,7 @@ fn without_game(mut entry: Value) -> Value {
 
 /// T-05: the first byte alone tells.
 #[test]
-fn gamespy_text_is_shown_as_text_ciphered_or_not() {
+fn gamespy_text_is_shown_encrypted_or_not() {
     let status = "C> 5C 73 74 61 74 75 73 5C";
     for flags in [&["--json"][..], &["--json", "--plain"]] {
         let run = inspect(status, flags);
@@ -129,7 +130,7 @@ fn gamespy_text_is_shown_as_text_ciphered_or_not() {
 }
 
 #[test]
-fn comments_blank_lines_marks_and_spaces_are_understood() {
+fn comments_blank_lines_marks_and_spaces_are_accepted() {
     let text = "# all of this is one datagram\n\n  s>01 0102 # keepalive\n\t\nc> 0 1 0 1 0 2\r\n010102";
     let run = inspect(text, &["--json", "--plain"]);
     let seen: Vec<_> =
@@ -148,7 +149,7 @@ fn comments_blank_lines_marks_and_spaces_are_understood() {
 /// T-71: names and chat are shown as they are, but nothing in them turns or hides what a terminal shows. JSON says the same
 /// in escapes.
 #[test]
-fn text_that_is_not_shown_reaches_no_terminal() {
+fn invisible_characters_are_escaped_in_output() {
     let name = "01 01 00 14 C0 01 00 02 0A 0A 0A EF 41 00 2E 20 0B 20 E4 00 00 00";
     let chat = "02 01 32 10 80 00 00 2C 02 00 00 00 04 00 41 9B AD E4";
     let input = format!("{name}\n{chat}\n");
@@ -162,7 +163,7 @@ fn text_that_is_not_shown_reaches_no_terminal() {
 }
 
 #[test]
-fn each_kind_of_error_is_one_object_and_the_rest_is_still_decoded() {
+fn each_error_is_one_json_object_and_decoding_continues() {
     let cases = [
         ("", None),
         ("01 01 32 06 80 05", Some((6, "sequence", "truncated"))),
@@ -201,7 +202,7 @@ fn each_kind_of_error_is_one_object_and_the_rest_is_still_decoded() {
 }
 
 #[test]
-fn what_no_stock_sender_does_is_decoded_and_flagged() {
+fn non_stock_datagrams_are_decoded_and_flagged() {
     let cases = [
         ("01 01 01 02 00 84", "messages", "ack_spare_bits"),
         ("01 01 01 02 00 03 07", "messages", "ack_control_part"),
@@ -236,7 +237,7 @@ fn what_no_stock_sender_does_is_decoded_and_flagged() {
 
 /// T-35: the mark decides how a connect is read.
 #[test]
-fn a_connect_is_read_by_its_direction_mark() {
+fn connect_is_decoded_by_its_direction_mark() {
     let reply = "FF 01 03 06 C0 00 00 02";
     assert_eq!(
         inspect(&format!("S> {reply}"), &["--json", "--plain"]).json()[0]["messages"][0]["assigned"],
@@ -252,7 +253,7 @@ fn a_connect_is_read_by_its_direction_mark() {
 #[test]
 fn explained_fields_cover_every_byte_and_cite_rules_that_exist() {
     let protocol = fs::read_to_string(path("PROTOCOL.md")).expect("PROTOCOL.md");
-    let mut lines: Vec<String> = vectors("datagram").iter().map(|vector| line(vector, "plain")).collect();
+    let mut lines: Vec<String> = vectors("datagram").iter().map(|vector| hex_line(vector, "plain")).collect();
     lines.push("01 02 32 08 A0 02 00 00 03 21 32 07 A0 02 00 01 22".into());
     lines.push("01 02 04 09 C0 02 00 04 02 AA BB 01 02 00 84".into());
     lines.push("C> 02 01 05 0A C0 02 00 02 0A 0A 0A EF".into());
@@ -286,7 +287,7 @@ fn explained_fields_cover_every_byte_and_cite_rules_that_exist() {
 }
 
 #[test]
-fn the_largest_datagrams_and_endless_lines_are_handled() {
+fn largest_datagrams_and_endless_lines_are_handled() {
     let largest = format!("01 FF {}", "02 ".repeat(65_533));
     let entry = &inspect(&largest, &["--json", "--plain"]).json()[0];
     assert_eq!(entry["error"], json!({"at": 257, "field": "message", "reason": "trailing"}));
@@ -298,7 +299,7 @@ fn the_largest_datagrams_and_endless_lines_are_handled() {
     let longest = format!("0101{}02", " ".repeat((1 << 20) - 6));
     assert_eq!(inspect(&longest, &["--plain"]).code, 0);
 
-    let folder = scratch("largest");
+    let folder = scratch_directory("largest");
     let out = folder.join("out.pcapng");
     let run = inspect(&format!("01 FF {}", "02 ".repeat(65_506)), &["--write", out.to_str().expect("UTF-8")]);
     assert!(run.stderr.contains("1 of 1 lines are too long for UDP"), "{}", run.stderr);
@@ -306,7 +307,7 @@ fn the_largest_datagrams_and_endless_lines_are_handled() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_named_and_exits_with_2() {
+fn file_errors_name_the_file_and_exit_with_2() {
     let run = bcnet(&["inspect", "--hex", "no/such.hex"], "");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(
@@ -332,14 +333,14 @@ fn what_cannot_be_read_or_written_is_named_and_exits_with_2() {
 }
 
 #[test]
-fn an_input_without_datagrams_says_so() {
+fn input_without_datagrams_is_reported() {
     let run = inspect("# nothing\n", &[]);
     assert_eq!((run.code, run.stdout.as_str()), (0, ""));
     assert_eq!(run.stderr, "bcnet: standard input: no datagrams in it\n");
 }
 
 #[test]
-fn a_reader_that_stops_early_is_no_error() {
+fn closed_stdout_is_not_an_error() {
     let mut child = command(&["inspect", "--hex", "-", "--plain"]).spawn().expect("bcnet starts");
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().expect("a pipe");
@@ -351,7 +352,7 @@ fn a_reader_that_stops_early_is_no_error() {
 }
 
 #[test]
-fn help_explains_the_input_and_the_exit_codes() {
+fn help_explains_input_and_exit_codes() {
     let run = bcnet(&["inspect", "--help"], "");
     assert_eq!(run.code, 0);
     for word in [
@@ -373,7 +374,7 @@ fn help_explains_the_input_and_the_exit_codes() {
 /// What is copied from a terminal of 80 columns is whole, and both shells and the command prompt of Windows take it: it knows
 /// no single quotes, and a backslash at the end of a line means nothing there.
 #[test]
-fn examples_in_help_can_be_copied_on_every_system() {
+fn help_examples_can_be_copied_on_every_system() {
     let commands =
         ["serve", "ctl", "top", "doctor", "stats", "query", "join", "proxy", "master", "inspect", "swarm"];
     let commands = commands.map(|name| vec![name]).into_iter();
@@ -392,7 +393,7 @@ fn examples_in_help_can_be_copied_on_every_system() {
     assert!(examples > 10, "{examples}");
 }
 
-fn inspect(input: &str, flags: &[&str]) -> Run {
+fn inspect(input: &str, flags: &[&str]) -> ProcessOutput {
     bcnet(&[&["inspect", "--hex", "-"], flags].concat(), input)
 }
 
@@ -404,7 +405,7 @@ fn vectors(layer: &str) -> Vec<Value> {
 }
 
 /// A vector as a line of hex with its direction mark.
-fn line(vector: &Value, form: &str) -> String {
+fn hex_line(vector: &Value, form: &str) -> String {
     let mark = vector["direction"].as_str().map(|direction| format!("{direction}> ")).unwrap_or_default();
     format!("{mark}{}", vector[form].as_str().expect("hex"))
 }
@@ -414,7 +415,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A folder of this test's own.
-fn scratch(name: &str) -> PathBuf {
+fn scratch_directory(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).expect("a scratch folder");
     folder

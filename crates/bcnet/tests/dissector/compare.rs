@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::tshark::all;
+use super::tshark::all_fields;
 
 /// What was compared so far, and which keys never had a value.
 #[derive(Debug, Default)]
@@ -22,10 +22,10 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Compares one packet of a capture, its place in the file included, with all layers that tshark shows of it.
-    pub(crate) fn packet(&mut self, line: &Value, layers: &Value) -> Result<(), String> {
-        let mut datagram = object(line)?.clone();
+    pub(crate) fn compare_packet(&mut self, line: &Value, layers: &Value) -> Result<(), String> {
+        let mut datagram = as_object(line)?.clone();
         let joined = datagram.shift_remove("joined").unwrap_or(Value::Array(vec![]));
-        for (key, shown) in place(layers) {
+        for (key, shown) in packet_location(layers) {
             let told = datagram.shift_remove(key).unwrap_or(Value::Null);
             self.values += usize::from(!told.is_null());
             if told != shown {
@@ -33,14 +33,14 @@ impl Comparison {
             }
         }
         let layer = layers.get("bcnet").unwrap_or(&Value::Null);
-        self.joined(&joined, layer)?;
-        self.datagram(&Value::Object(datagram), layer)
+        self.compare_reassembled(&joined, layer)?;
+        self.compare_datagram(&Value::Object(datagram), layer)
     }
 
     /// What the parts of a datagram complete stands at its end there, and here below the part that completes it.
-    fn joined(&mut self, joined: &Value, layer: &Value) -> Result<(), String> {
+    fn compare_reassembled(&mut self, joined: &Value, layer: &Value) -> Result<(), String> {
         let joined = joined.as_array().ok_or("joined is no list")?;
-        let nodes: Vec<&Value> = all(layer, "bcnet.message")
+        let nodes: Vec<&Value> = all_fields(layer, "bcnet.message")
             .into_iter()
             .filter(|message| message.get("bcnet.reassembled").is_some())
             .collect();
@@ -49,31 +49,31 @@ impl Comparison {
         }
         for (joined, message) in joined.iter().zip(nodes) {
             let node = &message["bcnet.reassembled"];
-            let mut known = strings(&["bcnet.reassembled.frame", "_ws.expert"]);
-            for (key, value) in object(joined)? {
+            let mut known = to_strings(&["bcnet.reassembled.frame", "_ws.expert"]);
+            for (key, value) in as_object(joined)? {
                 let field = match key.as_str() {
                     "seq" => {
-                        self.field("bcnet.seq", value, message)?;
+                        self.compare_field("bcnet.seq", value, message)?;
                         continue;
                     }
                     "game" => {
-                        self.game(value, &node["bcnet.game"])?;
+                        self.compare_game(value, &node["bcnet.game"])?;
                         "bcnet.game".to_owned()
                     }
                     "payload" => {
-                        self.field("bcnet.payload", value, node)?;
+                        self.compare_field("bcnet.payload", value, node)?;
                         "bcnet.payload".to_owned()
                     }
                     _ => {
                         let field = format!("bcnet.reassembled.{key}");
-                        self.field(&field, value, node)?;
+                        self.compare_field(&field, value, node)?;
                         field
                     }
                 };
                 known.push(field);
             }
-            explained(node, &known)?;
-            if all(node, "bcnet.reassembled.frame").len() as u64
+            check_fields_are_known(node, &known)?;
+            if all_fields(node, "bcnet.reassembled.frame").len() as u64
                 != joined["parts"].as_u64().unwrap_or_default()
             {
                 return Err(format!("{node} does not name a frame for each part of {joined}"));
@@ -84,94 +84,95 @@ impl Comparison {
     }
 
     /// Compares one datagram. The error says where the two differ.
-    pub(crate) fn datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
-        let mut known = strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
-        known.extend(strings(&["bcnet.conversation", "bcnet.player", "bcnet.sender.name"]));
-        for (key, value) in object(entry)? {
+    pub(crate) fn compare_datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
+        let mut known = to_strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
+        known.extend(to_strings(&["bcnet.conversation", "bcnet.player", "bcnet.sender.name"]));
+        for (key, value) in as_object(entry)? {
             match key.as_str() {
                 // Its place in the input.
                 "line" => continue,
                 // Hex lines do not tell it; the dissector goes by the sender.
                 "direction" if value.is_null() && entry.get("sender").is_some() => {
                     let direction = if entry["sender"] == 1 { "S" } else { "C" };
-                    self.field("bcnet.direction", &direction.into(), layer)?;
+                    self.compare_field("bcnet.direction", &direction.into(), layer)?;
                 }
                 "messages" => {
                     known.push("bcnet.message".into());
-                    self.messages(value, layer)?;
+                    self.compare_messages(value, layer)?;
                 }
                 "error" => {
                     // What stands in front of the error is compared apart.
-                    known.extend(strings(&["bcnet.error", "bcnet.sender", "bcnet.message"]));
+                    known.extend(to_strings(&["bcnet.error", "bcnet.sender", "bcnet.message"]));
                     let node = layer.get("bcnet.error").ok_or("no bcnet.error")?;
-                    for (key, value) in object(value)? {
-                        self.field(&format!("bcnet.error.{key}"), value, node)?;
+                    for (key, value) in as_object(value)? {
+                        self.compare_field(&format!("bcnet.error.{key}"), value, node)?;
                     }
                 }
                 "gamespy" => {
-                    known.extend(strings(&["bcnet.gamespy", "bcnet.gamespy_tree"]));
-                    self.field("bcnet.gamespy", value, layer)?;
+                    known.extend(to_strings(&["bcnet.gamespy", "bcnet.gamespy_tree"]));
+                    self.compare_field("bcnet.gamespy", value, layer)?;
                 }
                 _ => {
                     known.push(format!("bcnet.{key}"));
-                    self.field(&format!("bcnet.{key}"), value, layer)?;
+                    self.compare_field(&format!("bcnet.{key}"), value, layer)?;
                 }
             }
         }
-        explained(layer, &known)
+        check_fields_are_known(layer, &known)
     }
 
     /// Compares the messages of a datagram.
-    fn messages(&mut self, messages: &Value, layer: &Value) -> Result<(), String> {
-        self.nodes(messages, &all(layer, "bcnet.message"))
+    fn compare_messages(&mut self, messages: &Value, layer: &Value) -> Result<(), String> {
+        self.compare_nodes(messages, &all_fields(layer, "bcnet.message"))
     }
 
     /// Compares messages with their nodes.
-    pub(crate) fn nodes(&mut self, messages: &Value, nodes: &[&Value]) -> Result<(), String> {
+    pub(crate) fn compare_nodes(&mut self, messages: &Value, nodes: &[&Value]) -> Result<(), String> {
         let messages = messages.as_array().ok_or("messages are no list")?;
         if nodes.len() != messages.len() {
             return Err(format!("{} messages, not {}", nodes.len(), messages.len()));
         }
         for (message, node) in messages.iter().zip(nodes) {
-            self.message(message, node).map_err(|why| format!("{why}\n  {message}\n  {node}"))?;
+            self.compare_message(message, node).map_err(|why| format!("{why}\n  {message}\n  {node}"))?;
         }
         Ok(())
     }
 
-    fn message(&mut self, message: &Value, node: &Value) -> Result<(), String> {
+    fn compare_message(&mut self, message: &Value, node: &Value) -> Result<(), String> {
         let ack = message["kind"] == "ack";
-        let mut known = strings(&ONLY_IN_CONTEXT);
-        for field in ONLY_IN_CONTEXT {
+        let mut known = to_strings(&CONVERSATION_FIELDS);
+        for field in CONVERSATION_FIELDS {
             *self.context.entry(field).or_default() += usize::from(node.get(field).is_some());
         }
-        for (key, value) in object(message)? {
+        for (key, value) in as_object(message)? {
             if key == "game" {
                 known.push("bcnet.game".into());
-                self.game(value, node.get("bcnet.game").ok_or("no bcnet.game")?)?;
+                self.compare_game(value, node.get("bcnet.game").ok_or("no bcnet.game")?)?;
                 continue;
             }
             let part_of_ack = ack && matches!(key.as_str(), "seq" | "channel" | "part");
             let field = format!("bcnet.{}{key}", if part_of_ack { "ack." } else { "" });
-            self.field(&field, value, node)?;
+            self.compare_field(&field, value, node)?;
             known.push(field);
         }
-        explained(node, &known)
+        check_fields_are_known(node, &known)
     }
 
     /// A game payload, in a message or put together of parts.
-    pub(crate) fn game(&mut self, game: &Value, node: &Value) -> Result<(), String> {
-        let mut known = strings(&["_ws.expert"]);
+    pub(crate) fn compare_game(&mut self, game: &Value, node: &Value) -> Result<(), String> {
+        let mut known = to_strings(&["_ws.expert"]);
         // tshark has a text for what has no fields: an empty payload, as that of a cookie (T-76).
         let empty = Value::Object(Map::new());
         let node = if node == "" { &empty } else { node };
-        for (key, value) in object(game)? {
+        for (key, value) in as_object(game)? {
             let fields = match key.as_str() {
                 "opcode" => vec![("bcnet.opcode".to_owned(), value)],
                 "name" => vec![("bcnet.opcode.name".to_owned(), value)],
                 "truncated" => vec![("bcnet.game.truncated".to_owned(), value)],
-                "values" => {
-                    object(value)?.iter().map(|(key, value)| (format!("bcnet.game.{key}"), value)).collect()
-                }
+                "values" => as_object(value)?
+                    .iter()
+                    .map(|(key, value)| (format!("bcnet.game.{key}"), value))
+                    .collect(),
                 other => {
                     return Err(format!("the dissector does not know the key {other} of a game payload"));
                 }
@@ -179,31 +180,32 @@ impl Comparison {
             for (field, value) in fields {
                 // JSON has neither NaN nor infinity: of a float, null is a value.
                 if key == "values" && value.is_null() {
-                    self.fields(&field, &[value], node)?;
+                    self.compare_fields(&field, &[value], node)?;
                 } else {
-                    self.field(&field, value, node)?;
+                    self.compare_field(&field, value, node)?;
                 }
                 known.push(field);
             }
         }
-        explained(node, &known)
+        check_fields_are_known(node, &known)
     }
 
     /// A value and the fields of its name: none for null, one for each of a list.
-    fn field(&mut self, field: &str, value: &Value, node: &Value) -> Result<(), String> {
+    fn compare_field(&mut self, field: &str, value: &Value, node: &Value) -> Result<(), String> {
         if value.is_null() {
             self.empty.insert(field.to_owned());
         }
         match value {
-            Value::Null => self.fields(field, &[], node),
-            Value::Array(several) => self.fields(field, &several.iter().collect::<Vec<_>>(), node),
-            one => self.fields(field, &[one], node),
+            Value::Null => self.compare_fields(field, &[], node),
+            Value::Array(several) => self.compare_fields(field, &several.iter().collect::<Vec<_>>(), node),
+            one => self.compare_fields(field, &[one], node),
         }
     }
 
-    fn fields(&mut self, field: &str, expected: &[&Value], node: &Value) -> Result<(), String> {
-        let found = all(node, field);
-        let same = found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| same(a, b));
+    fn compare_fields(&mut self, field: &str, expected: &[&Value], node: &Value) -> Result<(), String> {
+        let found = all_fields(node, field);
+        let same =
+            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| values_match(a, b));
         self.values += expected.len();
         if !expected.is_empty() {
             self.filled.insert(field.to_owned());
@@ -216,13 +218,13 @@ impl Comparison {
         self.empty.difference(&self.filled).collect()
     }
 
-    pub(crate) fn has(&self, field: &str) -> bool {
+    pub(crate) fn has_value(&self, field: &str) -> bool {
         self.filled.contains(field)
     }
 }
 
 /// Where a packet is, in the words of `bcnet inspect FILE --json`; null is what it does not have.
-fn place(layers: &Value) -> [(&'static str, Value); 6] {
+fn packet_location(layers: &Value) -> [(&'static str, Value); 6] {
     let text = |layer: &str, field: &str| layers[layer][field].as_str();
     let number = |field| text("frame", field).and_then(|number| number.parse::<u64>().ok());
     let time = text("frame", "frame.time_epoch").and_then(|time| time.parse::<f64>().ok());
@@ -237,8 +239,8 @@ fn place(layers: &Value) -> [(&'static str, Value); 6] {
     ]
 }
 
-fn explained(node: &Value, known: &[String]) -> Result<(), String> {
-    match object(node)?.keys().find(|field| !known.contains(field)) {
+fn check_fields_are_known(node: &Value, known: &[String]) -> Result<(), String> {
+    match as_object(node)?.keys().find(|field| !known.contains(field)) {
         Some(field) => Err(format!("{field} has no key in JSON")),
         None => Ok(()),
     }
@@ -246,28 +248,28 @@ fn explained(node: &Value, known: &[String]) -> Result<(), String> {
 
 /// tshark writes numbers as decimal, hex or float, flags as digits, bytes with colons; the dissector shows control
 /// characters by their pictures.
-fn same(shown: &Value, expected: &Value) -> bool {
+fn values_match(shown: &Value, expected: &Value) -> bool {
     let Some(shown) = shown.as_str() else { return false };
     match expected {
         Value::Bool(flag) => shown == if *flag { "1" } else { "0" },
         Value::Number(number) => match shown.strip_prefix("0x") {
             Some(hex) => i64::from_str_radix(hex, 16).ok() == number.as_i64(),
             None if number.is_i64() || number.is_u64() => shown.parse().ok() == number.as_i64(),
-            None => number.as_f64().is_some_and(|number| near(shown, number)),
+            None => number.as_f64().is_some_and(|number| is_close(shown, number)),
         },
         Value::Null => shown.parse().is_ok_and(|number: f64| !number.is_finite()),
-        Value::String(text) => *shown == pictured(text) || *text == shown.replace(':', ""),
+        Value::String(text) => *shown == with_control_pictures(text) || *text == shown.replace(':', ""),
         _ => false,
     }
 }
 
 /// tshark writes six digits. Below the smallest normal float there are fewer of them.
-fn near(shown: &str, number: f64) -> bool {
+fn is_close(shown: &str, number: f64) -> bool {
     let least = f64::from(f32::MIN_POSITIVE);
     shown.parse().is_ok_and(|shown: f64| (shown - number).abs() <= number.abs() * 1e-5 + least)
 }
 
-fn pictured(text: &str) -> String {
+fn with_control_pictures(text: &str) -> String {
     let picture = |c: char| match u32::from(c) {
         0x7F => '\u{2421}',
         code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or(c),
@@ -276,16 +278,16 @@ fn pictured(text: &str) -> String {
     text.chars().map(picture).collect()
 }
 
-fn object(value: &Value) -> Result<&Map<String, Value>, String> {
+fn as_object(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| format!("{value} is no object"))
 }
 
-fn strings(names: &[&str]) -> Vec<String> {
+fn to_strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// What the dissector shows of a message beyond what a single datagram tells, and its raw words.
-const ONLY_IN_CONTEXT: [&str; 15] = [
+const CONVERSATION_FIELDS: [&str; 15] = [
     "_ws.expert",
     "bcnet.word",
     "bcnet.ack.flags",

@@ -8,24 +8,28 @@ use bcnet_transport::wire::{Datagram, Message};
 use serde_json::{Value, json};
 
 use super::compare::Comparison;
-use super::traffic::{self, Mix, captured, ciphered};
-use super::tshark::{Captured, all, dissect, frames, info, is_here, statistics, text};
+use super::traffic::{self, TrafficMix, captured_datagram, encrypted};
+use super::tshark::{
+    WireDatagram, all_fields, dissect, field_text, info_column, is_available, matching_frames, statistics,
+};
 use super::{SEED, hex, run_inspect};
 
 /// T-20, T-68: whatever came in parts is put together, and read like any payload.
 #[test]
-fn parts_are_put_together_and_repeats_are_marked() {
-    if !is_here() {
+fn fragments_are_reassembled_and_duplicates_marked() {
+    if !is_available() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 4_000, Mix::Ours);
+    let swarm = traffic::swarm(SEED, 4_000, TrafficMix::Ours);
     let layers = dissect("parts", &swarm.captured, &[]);
-    let messages: Vec<&Value> =
-        layers.iter().flat_map(|layer| all(layer.as_ref().expect("recognised"), "bcnet.message")).collect();
+    let messages: Vec<&Value> = layers
+        .iter()
+        .flat_map(|layer| all_fields(layer.as_ref().expect("recognised"), "bcnet.message"))
+        .collect();
     let mut whole = HashMap::new();
-    for node in messages.iter().flat_map(|message| all(message, "bcnet.reassembled")) {
-        let payload = text(node, "bcnet.payload").expect("a payload").replace(':', "");
-        assert_eq!(text(node, "bcnet.reassembled.len"), Some((payload.len() / 2).to_string().as_str()));
+    for node in messages.iter().flat_map(|message| all_fields(message, "bcnet.reassembled")) {
+        let payload = field_text(node, "bcnet.payload").expect("a payload").replace(':', "");
+        assert_eq!(field_text(node, "bcnet.reassembled.len"), Some((payload.len() / 2).to_string().as_str()));
         whole.insert(payload, node);
     }
     println!("seed {SEED}: {} payloads came in parts, {} were put together", swarm.large.len(), whole.len());
@@ -37,11 +41,12 @@ fn parts_are_put_together_and_repeats_are_marked() {
         for key in ["line", "direction", "len", "payload"] {
             game.as_object_mut().expect("an object").remove(key);
         }
-        comparison.game(&game, &node["bcnet.game"]).expect("the same");
+        comparison.compare_game(&game, &node["bcnet.game"]).expect("the same");
     }
     let mut marks = HashMap::new();
-    for (message, expected) in messages.iter().zip(repeats(&swarm.captured)) {
-        let count = text(message, "bcnet.retransmission.count").or_else(|| text(message, "bcnet.ack.repeat"));
+    for (message, expected) in messages.iter().zip(expected_duplicates(&swarm.captured)) {
+        let count = field_text(message, "bcnet.retransmission.count")
+            .or_else(|| field_text(message, "bcnet.ack.repeat"));
         assert_eq!(count.map(str::to_owned), expected.map(|before| before.to_string()), "{message}");
         *marks.entry((message["bcnet.kind"].clone(), count.is_some())).or_insert(0) += 1;
     }
@@ -50,10 +55,10 @@ fn parts_are_put_together_and_repeats_are_marked() {
 }
 
 /// Of each captured message, how often it was sent before, or what it acknowledges acknowledged; none if it was not.
-fn repeats(captured: &[Captured]) -> Vec<Option<u32>> {
+fn expected_duplicates(captured: &[WireDatagram]) -> Vec<Option<u32>> {
     let mut sent: HashMap<_, (Vec<u8>, u32, u32)> = HashMap::new();
     let mut found = Vec::new();
-    for Captured { from, to, bytes, .. } in captured {
+    for WireDatagram { from, to, bytes, .. } in captured {
         let mut plain = bytes.clone();
         cipher::decrypt(&mut plain);
         for message in Datagram::parse(&plain, None).expect("well formed").messages() {
@@ -80,7 +85,7 @@ fn repeats(captured: &[Captured]) -> Vec<Option<u32>> {
 }
 
 /// A conversation in which much goes wrong: a datagram each second.
-fn faulty() -> Vec<Captured> {
+fn faulty_conversation() -> Vec<WireDatagram> {
     let chat: &[u8] = &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0];
     let plain = [
         chat,
@@ -98,18 +103,19 @@ fn faulty() -> Vec<Captured> {
         chat,
     ];
     let seconds = (0..).map(Duration::from_secs);
-    seconds.zip(plain).map(|(at, plain)| captured(at, ciphered(plain.to_vec()))).collect()
+    seconds.zip(plain).map(|(at, plain)| captured_datagram(at, encrypted(plain.to_vec()))).collect()
 }
 
 #[test]
-fn faults_of_a_conversation_are_named() {
-    if !is_here() {
+fn conversation_faults_are_named() {
+    if !is_available() {
         return;
     }
     // Frames are looked at twice, as Wireshark does.
-    let layers = dissect("faults", &faulty(), &["-2"]);
-    let message =
-        |frame: usize, index: usize| all(layers[frame - 1].as_ref().expect("ours"), "bcnet.message")[index];
+    let layers = dissect("faults", &faulty_conversation(), &["-2"]);
+    let message = |frame: usize, index: usize| {
+        all_fields(layers[frame - 1].as_ref().expect("ours"), "bcnet.message")[index]
+    };
     let fields = [
         (1, 0, "acked_in", Some("2")),
         (2, 0, "ack.of", Some("1")),
@@ -131,7 +137,7 @@ fn faults_of_a_conversation_are_named() {
         (8, 1, "ack.of", Some("6")),
     ];
     for (frame, index, field, value) in fields {
-        let shown = text(message(frame, index), &format!("bcnet.{field}"));
+        let shown = field_text(message(frame, index), &format!("bcnet.{field}"));
         assert_eq!(shown, value, "{field} of message {index} in frame {frame}");
     }
     let experts = [
@@ -145,17 +151,17 @@ fn faults_of_a_conversation_are_named() {
         (13, 0, "Sent again and again"),
     ];
     for (frame, index, said) in experts {
-        let shown = text(&message(frame, index)["_ws.expert"], "_ws.expert.message");
+        let shown = field_text(&message(frame, index)["_ws.expert"], "_ws.expert.message");
         assert_eq!(shown.unwrap_or(""), said, "message {index} in frame {frame}");
     }
-    let whole = all(message(9, 0), "bcnet.reassembled")[0];
-    assert_eq!(all(whole, "bcnet.reassembled.frame"), ["6", "9"]);
-    assert_eq!(text(&whole["bcnet.game"], "bcnet.opcode.name"), Some("HostMessage"));
+    let whole = all_fields(message(9, 0), "bcnet.reassembled")[0];
+    assert_eq!(all_fields(whole, "bcnet.reassembled.frame"), ["6", "9"]);
+    assert_eq!(field_text(&whole["bcnet.game"], "bcnet.opcode.name"), Some("HostMessage"));
 }
 
 #[test]
-fn faults_of_a_conversation_are_found_by_filters() {
-    if !is_here() {
+fn conversation_faults_match_display_filters() {
+    if !is_available() {
         return;
     }
     let filters = [
@@ -173,74 +179,74 @@ fn faults_of_a_conversation_are_found_by_filters() {
         ("bcnet.conversation == 1", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
     ];
     for (filter, expected) in filters {
-        assert_eq!(frames("filters", &faulty(), filter), expected, "{filter}");
+        assert_eq!(matching_frames("filters", &faulty_conversation(), filter), expected, "{filter}");
     }
 }
 
 #[test]
-fn the_info_column_tells_who_says_what() {
-    if !is_here() {
+fn info_column_shows_sender_and_messages() {
+    if !is_available() {
         return;
     }
     let chat = [&[2, 2, 1, 5, 0, 0, 0x32, 0x11, 0x80, 6, 0][..], b"\x2C\x02\0\0\0\x05\0hello"].concat();
     let conversation = [
-        ciphered(vec![2, 1, 2]),
-        ciphered(vec![1, 1, 0x32, 6, 0x80, 5, 0, 0x28]),
-        ciphered(chat.clone()),
-        ciphered(chat),
+        encrypted(vec![2, 1, 2]),
+        encrypted(vec![1, 1, 0x32, 6, 0x80, 5, 0, 0x28]),
+        encrypted(chat.clone()),
+        encrypted(chat),
         b"\\status\\".to_vec(),
-        ciphered(vec![1, 1, 9]),
+        encrypted(vec![1, 1, 9]),
     ];
-    let conversation: Vec<Captured> =
-        conversation.into_iter().map(|bytes| captured(Duration::ZERO, bytes)).collect();
+    let conversation: Vec<WireDatagram> =
+        conversation.into_iter().map(|bytes| captured_datagram(Duration::ZERO, bytes)).collect();
     let lines = [
         "2→1 keepalive",
         "1→2 data 5 ChecksumComplete",
         "2→1 ack game 5 · data 6 Chat \"hello\"",
         "2→1 ack game 5 [stale] · data 6 [again] Chat \"hello\"",
         "GameSpy \\status\\",
-        "malformed: unknown_type: type at byte 2",
+        "malformed: type at byte 2",
     ];
-    assert_eq!(info("info", &conversation), lines);
+    assert_eq!(info_column("info", &conversation), lines);
 }
 
 /// A control message of the host or a player, reliable and urgent: its kind, its number and what follows.
-fn control(kind: u8, seq: u8, body: &[u8]) -> Vec<u8> {
+fn control_message(kind: u8, seq: u8, body: &[u8]) -> Vec<u8> {
     let len = u8::try_from(5 + body.len()).expect("short");
     [&[kind, len, 0xC0, seq, 0], body].concat()
 }
 
-fn identity(seq: u8, peer: u8, name: &str) -> Vec<u8> {
+fn identity_message(seq: u8, peer: u8, name: &str) -> Vec<u8> {
     let name = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
-    control(0x00, seq, &[&[peer, 10, 0, 0, peer][..], &name.collect::<Vec<u8>>()].concat())
+    control_message(0x00, seq, &[&[peer, 10, 0, 0, peer][..], &name.collect::<Vec<u8>>()].concat())
 }
 
-fn request(nonce: u8) -> Vec<u8> {
-    control(0x03, 0, &[10, 0, 0, 2, nonce, 0, 0, 0, 0, 0])
+fn connect_request(nonce: u8) -> Vec<u8> {
+    control_message(0x03, 0, &[10, 0, 0, 2, nonce, 0, 0, 0, 0, 0])
 }
 
 /// A player who comes back begins another conversation, with another name.
 #[test]
-fn a_conversation_has_its_number_and_its_player() {
-    if !is_here() {
+fn conversation_has_a_number_and_a_player_name() {
+    if !is_available() {
         return;
     }
     let plain = [
-        [&[0xFF, 1][..], &request(7)].concat(),
+        [&[0xFF, 1][..], &connect_request(7)].concat(),
         vec![2, 1, 2],
-        [&[1, 1][..], &identity(1, 2, "Žofie")].concat(),
+        [&[1, 1][..], &identity_message(1, 2, "Žofie")].concat(),
         vec![2, 1, 2],
-        [&[1, 1][..], &identity(2, 1, "Alice's game")].concat(),
+        [&[1, 1][..], &identity_message(2, 1, "Alice's game")].concat(),
         vec![1, 1, 2],
-        [&[0xFF, 1][..], &request(7)].concat(),
-        [&[0xFF, 1][..], &request(8)].concat(),
+        [&[0xFF, 1][..], &connect_request(7)].concat(),
+        [&[0xFF, 1][..], &connect_request(8)].concat(),
         vec![3, 1, 2],
         vec![1, 1, 9],
     ];
-    let conversation: Vec<Captured> =
-        plain.iter().map(|plain| captured(Duration::ZERO, ciphered(plain.clone()))).collect();
+    let conversation: Vec<WireDatagram> =
+        plain.iter().map(|plain| captured_datagram(Duration::ZERO, encrypted(plain.clone()))).collect();
     assert_eq!(
-        info("names", &conversation)[1..9],
+        info_column("names", &conversation)[1..9],
         [
             "2→1 keepalive",
             "1→2 \"Žofie\" identity 2 \"Žofie\"",
@@ -255,24 +261,27 @@ fn a_conversation_has_its_number_and_its_player() {
     // Who looks again knows the names from the beginning.
     let layers = dissect("names", &conversation, &["-2"]);
     let column = |field: &str| -> Vec<&str> {
-        layers.iter().map(|layer| text(layer.as_ref().expect("ours"), field).unwrap_or("")).collect()
+        layers.iter().map(|layer| field_text(layer.as_ref().expect("ours"), field).unwrap_or("")).collect()
     };
     assert_eq!(column("bcnet.conversation"), ["1", "1", "1", "1", "1", "1", "1", "2", "2", ""]);
     let zofie = "Žofie";
     assert_eq!(column("bcnet.player"), [zofie, zofie, zofie, zofie, zofie, zofie, zofie, "", "", ""]);
     let host = "Alice's game";
     assert_eq!(column("bcnet.sender.name"), [zofie, zofie, host, zofie, host, host, zofie, "", "", ""]);
-    assert_eq!(frames("names", &conversation, "bcnet.player == \"Žofie\" && bcnet.sender == 1"), [3, 5, 6]);
-    assert_eq!(frames("names", &conversation, "bcnet.conversation == 2"), [8, 9]);
+    assert_eq!(
+        matching_frames("names", &conversation, "bcnet.player == \"Žofie\" && bcnet.sender == 1"),
+        [3, 5, 6]
+    );
+    assert_eq!(matching_frames("names", &conversation, "bcnet.conversation == 2"), [8, 9]);
 }
 
 /// However much goes wrong, it is said in few words, so that they can be counted; the numbers are in fields.
 #[test]
-fn expert_infos_of_a_kind_have_one_text() {
-    if !is_here() {
+fn expert_infos_of_one_kind_share_one_text() {
+    if !is_available() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 3_000, Mix::Everything);
+    let swarm = traffic::swarm(SEED, 3_000, TrafficMix::Everything);
     let text = statistics("expert", &swarm.captured, &["-z", "expert"]);
     let mut counts = HashMap::new();
     for line in text.lines().filter(|line| line.contains(" BCNET ")) {
@@ -302,11 +311,11 @@ fn expert_infos_of_a_kind_have_one_text() {
 
 /// All that can be read in front of an error is shown, also of the message that has it.
 #[test]
-fn the_fields_in_front_of_an_error_are_shown() {
-    if !is_here() {
+fn fields_before_an_error_are_shown() {
+    if !is_available() {
         return;
     }
-    let whole = identity(3, 2, "Zo");
+    let whole = identity_message(3, 2, "Zo");
     let plain: [&[u8]; 7] = [
         &[2, 3, 2, 1, 5, 0, 0, 9],
         &[2, 1, 0x32, 0x40, 0x80, 6, 0, 0x2C, 2, 0, 0, 0, 5, 0, b'h'],
@@ -316,27 +325,39 @@ fn the_fields_in_front_of_an_error_are_shown() {
         &[2, 1, 2, 2],
         &[2, 0],
     ];
-    let conversation: Vec<Captured> =
-        plain.iter().map(|plain| captured(Duration::ZERO, ciphered(plain.to_vec()))).collect();
+    let conversation: Vec<WireDatagram> =
+        plain.iter().map(|plain| captured_datagram(Duration::ZERO, encrypted(plain.to_vec()))).collect();
     let layers = dissect("front", &conversation, &[]);
     let layer = |frame: usize| layers[frame - 1].as_ref().expect("ours");
-    let last = |frame: usize| *all(layer(frame), "bcnet.message").last().expect("a message");
-    assert_eq!(all(layer(1), "bcnet.message").len(), 3);
-    assert_eq!(text(all(layer(1), "bcnet.message")[1], "bcnet.ack.seq"), Some("5"));
+    let last = |frame: usize| *all_fields(layer(frame), "bcnet.message").last().expect("a message");
+    assert_eq!(all_fields(layer(1), "bcnet.message").len(), 3);
+    assert_eq!(field_text(all_fields(layer(1), "bcnet.message")[1], "bcnet.ack.seq"), Some("5"));
     assert_eq!(last(1), &json!({"bcnet.type": "0x09"}));
     let game = &last(2)["bcnet.game"];
-    assert_eq!(text(last(2), "bcnet.seq"), Some("6"));
+    assert_eq!(field_text(last(2), "bcnet.seq"), Some("6"));
     assert_eq!(
-        (text(game, "bcnet.game.sender"), text(game, "bcnet.game.truncated")),
+        (field_text(game, "bcnet.game.sender"), field_text(game, "bcnet.game.truncated")),
         (Some("2"), Some("text"))
     );
-    assert_eq!((text(last(3), "bcnet.total"), text(last(3), "bcnet.payload")), (Some("3"), Some("14:01:02")));
-    assert_eq!((text(last(4), "bcnet.ack.seq"), text(last(4), "bcnet.ack.flags")), (Some("5"), Some("0x01")));
-    assert_eq!((text(last(5), "bcnet.peer"), text(last(5), "bcnet.address")), (Some("2"), Some("10.0.0.2")));
-    assert_eq!(text(last(5), "bcnet.name"), None);
-    assert_eq!(text(last(6), "bcnet.kind"), Some("keepalive"));
-    assert_eq!((text(layer(7), "bcnet.sender"), text(layer(7), "bcnet.count")), (Some("2"), Some("0")));
-    let lines = info("front", &conversation);
-    assert_eq!(lines[0], "keepalive · ack game 5 · malformed: unknown_type: type at byte 7");
-    assert_eq!(lines[5], "keepalive · malformed: trailing: message at byte 3");
+    assert_eq!(
+        (field_text(last(3), "bcnet.total"), field_text(last(3), "bcnet.payload")),
+        (Some("3"), Some("14:01:02"))
+    );
+    assert_eq!(
+        (field_text(last(4), "bcnet.ack.seq"), field_text(last(4), "bcnet.ack.flags")),
+        (Some("5"), Some("0x01"))
+    );
+    assert_eq!(
+        (field_text(last(5), "bcnet.peer"), field_text(last(5), "bcnet.address")),
+        (Some("2"), Some("10.0.0.2"))
+    );
+    assert_eq!(field_text(last(5), "bcnet.name"), None);
+    assert_eq!(field_text(last(6), "bcnet.kind"), Some("keepalive"));
+    assert_eq!(
+        (field_text(layer(7), "bcnet.sender"), field_text(layer(7), "bcnet.count")),
+        (Some("2"), Some("0"))
+    );
+    let lines = info_column("front", &conversation);
+    assert_eq!(lines[0], "keepalive · ack game 5 · malformed: type at byte 7");
+    assert_eq!(lines[5], "keepalive · malformed: message at byte 3");
 }

@@ -16,22 +16,22 @@ use bcnet_transport::cipher;
 use serde_json::{Value, json};
 
 use compare::Comparison;
-use traffic::{CLIENT, HOST, Mix, captured, ciphered, data};
-use tshark::{Captured, all, both, dissect, is_here, text};
+use traffic::{CLIENT, HOST, TrafficMix, captured_datagram, data_datagram, encrypted};
+use tshark::{WireDatagram, all_fields, dissect, dissect_and_inspect, field_text, is_available};
 
 #[test]
-fn every_vector_has_the_same_fields_in_both() {
-    if is_here() {
-        let compared = same_fields("vectors", &traffic::vectors());
+fn test_vectors_have_same_fields_in_both_readers() {
+    if is_available() {
+        let compared = assert_same_fields("vectors", &traffic::test_vectors());
         assert!(compared.values > 800, "{} values", compared.values);
     }
 }
 
 #[test]
-fn every_scenario_of_the_laboratory_has_the_same_fields_in_both() {
-    if is_here() {
-        let captured = traffic::scenarios();
-        let compared = same_fields("scenarios", &captured);
+fn lab_scenarios_have_same_fields_in_both_readers() {
+    if is_available() {
+        let captured = traffic::scenario_datagrams();
+        let compared = assert_same_fields("scenarios", &captured);
         println!("{} datagrams, {} values are the same", captured.len(), compared.values);
         assert!(
             captured.len() > 3000 && compared.context["bcnet.ack.stale"] > 1000,
@@ -42,13 +42,13 @@ fn every_scenario_of_the_laboratory_has_the_same_fields_in_both() {
 }
 
 #[test]
-fn a_session_with_every_fault_has_the_same_fields_in_both() {
-    if !is_here() {
+fn faulty_session_has_same_fields_in_both_readers() {
+    if !is_available() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 20_000, Mix::Everything);
+    let swarm = traffic::swarm(SEED, 20_000, TrafficMix::Everything);
     println!("seed {SEED}");
-    let compared = same_fields("swarm", &swarm.captured);
+    let compared = assert_same_fields("swarm", &swarm.captured);
     println!("{} values are the same; in context {:?}", compared.values, compared.context);
     assert!(compared.joined > 200, "{} payloads were put together", compared.joined);
     for field in ["bcnet.ack.stale", "bcnet.retransmission", "bcnet.reassembled", "bcnet.ack.of"] {
@@ -57,7 +57,7 @@ fn a_session_with_every_fault_has_the_same_fields_in_both() {
     for field in
         ["bcnet.error.at", "bcnet.gamespy", "bcnet.part", "bcnet.ack.part", "bcnet.name", "bcnet.non_stock"]
     {
-        assert!(compared.has(field), "no {field} was compared");
+        assert!(compared.has_value(field), "no {field} was compared");
     }
     let never = compared.never_filled();
     assert!(never.is_empty(), "always null, so not compared: {never:?}");
@@ -65,46 +65,47 @@ fn a_session_with_every_fault_has_the_same_fields_in_both() {
 
 /// Every way in which a datagram can end too early, and any bytes at all.
 #[test]
-fn cut_datagrams_and_garbage_have_the_same_fields_in_both() {
-    if !is_here() {
+fn truncated_and_random_bytes_have_same_fields_in_both_readers() {
+    if !is_available() {
         return;
     }
     let mut cut = Vec::new();
-    for vector in traffic::vectors().into_iter().filter(|vector| vector.bytes.len() < 60) {
+    for vector in traffic::test_vectors().into_iter().filter(|vector| vector.bytes.len() < 60) {
         let mut plain = vector.bytes.clone();
         cipher::decrypt(&mut plain);
-        let ends = (1..plain.len()).map(|end| ciphered(plain[..end].to_vec()));
+        let ends = (1..plain.len()).map(|end| encrypted(plain[..end].to_vec()));
         cut.extend(
-            ends.chain([ciphered([&plain[..], &[0]].concat())]).map(|bytes| captured(vector.at, bytes)),
+            ends.chain([encrypted([&plain[..], &[0]].concat())])
+                .map(|bytes| captured_datagram(vector.at, bytes)),
         );
     }
     let mut rng = bcnet_lab::Rng::new(SEED);
     for _ in 0..500 {
-        let mut bytes = vec![0; 3 + rng.size(300)];
+        let mut bytes = vec![0; 3 + rng.index(300)];
         rng.fill(&mut bytes);
         // Else most garbage ends at its count or its first type.
-        (bytes[1], bytes[2]) = (1 + bytes[1] % 3, [0, 1, 3, 4, 5, 0x32][rng.size(6)]);
-        cut.push(captured(Duration::ZERO, ciphered(bytes)));
+        (bytes[1], bytes[2]) = (1 + bytes[1] % 3, [0, 1, 3, 4, 5, 0x32][rng.index(6)]);
+        cut.push(captured_datagram(Duration::ZERO, encrypted(bytes)));
     }
-    let compared = same_fields("cut", &cut);
+    let compared = assert_same_fields("cut", &cut);
     println!("{} datagrams, {} values", cut.len(), compared.values);
 }
 
 /// Every opcode, and those that nobody knows, with bytes of which many make sense as lengths and flags.
 #[test]
-fn any_payload_has_the_same_fields_in_both() {
-    if !is_here() {
+fn random_payloads_have_same_fields_in_both_readers() {
+    if !is_available() {
         return;
     }
     let mut rng = bcnet_lab::Rng::new(SEED);
     let mut payloads = Vec::new();
     for opcode in (0..=0x42).chain([0xCD]) {
         for round in 0..30 {
-            let mut payload = vec![0; 1 + rng.size(60)];
+            let mut payload = vec![0; 1 + rng.index(60)];
             rng.fill(&mut payload);
             for byte in &mut payload {
                 if rng.chance(0.6) {
-                    *byte = [0, 0, 0, 1, 2, 3, 0xFF][rng.size(7)];
+                    *byte = [0, 0, 0, 1, 2, 3, 0xFF][rng.index(7)];
                 }
             }
             payload[0] = opcode;
@@ -114,22 +115,22 @@ fn any_payload_has_the_same_fields_in_both() {
             if let Some(place) = payload.get_mut(at..at + 4).filter(|_| opcode != 0x1C) {
                 place.copy_from_slice(&class.to_le_bytes());
             }
-            payloads.push(captured(Duration::ZERO, data(2, &payload)));
+            payloads.push(captured_datagram(Duration::ZERO, data_datagram(2, &payload)));
         }
     }
-    let compared = same_fields("payloads", &payloads);
+    let compared = assert_same_fields("payloads", &payloads);
     println!("{} payloads, {} values", payloads.len(), compared.values);
     for field in
         ["cloaked", "hash", "speed_raw", "delta", "powered", "contact_raw", "end_time", "player", "offset"]
     {
-        assert!(compared.has(&format!("bcnet.game.{field}")), "no {field} was compared");
+        assert!(compared.has_value(&format!("bcnet.game.{field}")), "no {field} was compared");
     }
 }
 
 /// Ships of every species with as many bytes about their subsystems as it has, and with one more or less.
 #[test]
-fn subsystems_of_every_species_have_the_same_fields_in_both() {
-    if !is_here() {
+fn ship_subsystems_have_same_fields_in_both_readers() {
+    if !is_available() {
         return;
     }
     let mut rng = bcnet_lab::Rng::new(SEED);
@@ -146,23 +147,26 @@ fn subsystems_of_every_species_have_the_same_fields_in_both() {
         let head =
             [&[3, 0, 2, 8, 0x80, 0, 0, 0xFF, 0xFF, 0xFF, 0x3F, species][..], &[0; 35], &[1, b'a', 1, b'b']];
         for len in [known.len().saturating_sub(1), known.len(), known.len() + 1] {
-            payloads.push(captured(Duration::ZERO, data(2, &[&head.concat(), &subsystems[..len]].concat())));
+            payloads.push(captured_datagram(
+                Duration::ZERO,
+                data_datagram(2, &[&head.concat(), &subsystems[..len]].concat()),
+            ));
         }
     }
-    let compared = same_fields("subsystems", &payloads);
+    let compared = assert_same_fields("subsystems", &payloads);
     for field in ["hull", "bridge", "shield_facing", "pulse_weapon", "weapon_bits", "tractor_setting"] {
-        assert!(compared.has(&format!("bcnet.game.{field}")), "no {field} was compared");
+        assert!(compared.has_value(&format!("bcnet.game.{field}")), "no {field} was compared");
     }
 }
 
 /// The comparison can fail: on either side something may be too much, and a value may differ.
 #[test]
-fn a_key_without_a_field_and_a_field_without_a_key_are_noticed() {
+fn comparison_detects_missing_keys_and_fields() {
     let entry = json!({"line": 1, "sender": 1, "direction": null, "messages": [{"type": 2, "kind": "keepalive", "len": 1}]});
     let message = json!({"bcnet.type": "0x02", "bcnet.kind": "keepalive", "bcnet.len": "1"});
     let layer =
         json!({"bcnet.sender": "1", "bcnet.count": "1", "bcnet.direction": "S", "bcnet.message": message});
-    let compare = |entry: &Value, layer: &Value| Comparison::default().datagram(entry, layer);
+    let compare = |entry: &Value, layer: &Value| Comparison::default().compare_datagram(entry, layer);
     assert_eq!(compare(&entry, &layer), Ok(()));
     for pointer in ["", "/messages/0"] {
         let mut more = entry.clone();
@@ -192,7 +196,7 @@ fn a_key_without_a_field_and_a_field_without_a_key_are_noticed() {
 
 /// The same of where a packet is: nothing may be too much, missing or different.
 #[test]
-fn a_place_that_differs_is_noticed() {
+fn comparison_detects_a_different_packet_location() {
     let line = json!({"packet": 3, "offset": 60, "time": 1.5, "from": "10.0.0.1:1", "to": "10.0.0.2:2", "comment": "x",
         "gamespy": "\\a"});
     let layers = json!({
@@ -202,54 +206,54 @@ fn a_place_that_differs_is_noticed() {
         "pkt_comment": {"frame.comment": "x"},
         "bcnet": {"bcnet.gamespy": "\\a"},
     });
-    assert_eq!(Comparison::default().packet(&line, &layers), Ok(()));
+    assert_eq!(Comparison::default().compare_packet(&line, &layers), Ok(()));
     for key in ["packet", "offset", "time", "from", "to", "comment", "new"] {
         let mut other = line.clone();
         other[key] = json!(7);
-        assert!(Comparison::default().packet(&other, &layers).is_err(), "{key}");
+        assert!(Comparison::default().compare_packet(&other, &layers).is_err(), "{key}");
         other.as_object_mut().expect("an object").shift_remove(key);
-        assert_eq!(Comparison::default().packet(&other, &layers).is_ok(), key == "new", "{key}");
+        assert_eq!(Comparison::default().compare_packet(&other, &layers).is_ok(), key == "new", "{key}");
     }
 }
 
 /// Ports do not matter, unless the user says so.
 #[test]
-fn any_port_is_recognised_by_content_and_some_by_preference() {
-    if !is_here() {
+fn ports_are_recognized_by_content_or_preference() {
+    if !is_available() {
         return;
     }
-    let elsewhere = |mut datagram: Captured| {
+    let elsewhere = |mut datagram: WireDatagram| {
         datagram.from.set_port(40_000);
         datagram.to.set_port(40_001);
         datagram
     };
-    let good: Vec<Captured> = [data(2, b"\x2C\x02\0\0\0\x05\0hello"), b"\\status\\".to_vec()]
-        .map(|bytes| elsewhere(captured(Duration::ZERO, bytes)))
+    let good: Vec<WireDatagram> = [data_datagram(2, b"\x2C\x02\0\0\0\x05\0hello"), b"\\status\\".to_vec()]
+        .map(|bytes| elsewhere(captured_datagram(Duration::ZERO, bytes)))
         .to_vec();
     assert!(dissect("heuristic", &good, &[]).iter().all(Option::is_some));
     assert!(dissect("no-heuristic", &good, &["-o", "bcnet.heuristic:FALSE"]).iter().all(Option::is_none));
     let mut rng = bcnet_lab::Rng::new(SEED);
     let foreign = |i: u16| {
-        let mut bytes = vec![0; 3 + rng.size(500)];
+        let mut bytes = vec![0; 3 + rng.index(500)];
         rng.fill(&mut bytes);
-        let mut datagram = captured(Duration::ZERO, bytes);
+        let mut datagram = captured_datagram(Duration::ZERO, bytes);
         // Each its own conversation: what is recognised once stays so.
         datagram.from.set_port(30_000 + i);
         datagram.to.set_port(45_000 + i);
         datagram
     };
-    let foreign: Vec<Captured> = (0..2000).map(foreign).collect();
+    let foreign: Vec<WireDatagram> = (0..2000).map(foreign).collect();
     assert_eq!(dissect("foreign", &foreign, &[]).iter().filter(|layer| layer.is_some()).count(), 0);
-    let bad = [Captured { at: Duration::ZERO, from: CLIENT, to: HOST, bytes: ciphered(vec![2, 1, 9]) }]
+    let bad = [WireDatagram { at: Duration::ZERO, from: CLIENT, to: HOST, bytes: encrypted(vec![2, 1, 9]) }]
         .map(elsewhere);
     assert_eq!(dissect("bad", &bad, &[]), [None]);
     assert!(dissect("preference", &bad, &["-o", "bcnet.ports:40001"])[0].is_some());
 }
 
 /// Fails at the first datagrams that differ, be they read as hex or from the capture itself.
-fn same_fields(name: &str, captured: &[Captured]) -> Comparison {
-    let (packets, lines) = both(name, captured);
-    let entries = inspect(captured);
+fn assert_same_fields(name: &str, captured: &[WireDatagram]) -> Comparison {
+    let (packets, lines) = dissect_and_inspect(name, captured);
+    let entries = inspect_datagrams(captured);
     assert_eq!(entries.len(), captured.len());
     let (mut comparison, mut of_file) = (Comparison::default(), Comparison::default());
     // What an observer finds in the conversation stands behind the datagram; the dissector has expert infos for it. What
@@ -260,14 +264,14 @@ fn same_fields(name: &str, captured: &[Captured]) -> Comparison {
     let mut wrong = Vec::new();
     for (((layers, entry), datagram), number) in packets.iter().zip(&entries).zip(captured).zip(1..) {
         let layer = layers.get("bcnet").unwrap_or(&Value::Null);
-        let mut compared = comparison.datagram(entry, layer);
+        let mut compared = comparison.compare_datagram(entry, layer);
         let ends = (datagram.from.min(datagram.to), datagram.from.max(datagram.to));
         // Garbage between addresses that have said nothing else is not the game's, and neither is what only begins like
         // GameSpy text, which any protocol may say.
-        let is_text = text(&layer["bcnet.gamespy_tree"], "bcnet.gamespy.not_text").is_none();
+        let is_text = field_text(&layer["bcnet.gamespy_tree"], "bcnet.gamespy.not_text").is_none();
         let is_ours = is_text && (entry.get("error").is_none() || talking.contains(&ends));
         match lines.next_if(|line| line["packet"] == number) {
-            Some(line) if is_ours => compared = compared.and_then(|()| of_file.packet(line, layers)),
+            Some(line) if is_ours => compared = compared.and_then(|()| of_file.compare_packet(line, layers)),
             None if !is_ours => {}
             told => {
                 compared = compared.and_then(|()| Err(format!("packet {number}: the file says {told:?}")));
@@ -289,15 +293,15 @@ fn same_fields(name: &str, captured: &[Captured]) -> Comparison {
         of_file.values, of_file.joined
     );
     assert!(of_file.values > 0);
-    same_in_front_of_errors(name, captured, &packets, &entries, &mut comparison);
+    assert_same_before_errors(name, captured, &packets, &entries, &mut comparison);
     comparison
 }
 
 /// Of a datagram that cannot be read, the messages in front of the error are shown: as many as can be, and as if the
 /// datagram ended behind them.
-fn same_in_front_of_errors(
+fn assert_same_before_errors(
     name: &str,
-    captured: &[Captured],
+    captured: &[WireDatagram],
     packets: &[Value],
     entries: &[Value],
     comparison: &mut Comparison,
@@ -308,10 +312,10 @@ fn same_in_front_of_errors(
         let mut plain = datagram.bytes.clone();
         cipher::decrypt(&mut plain);
         // A message that is not whole has no size.
-        let mut nodes = all(&layers["bcnet"], "bcnet.message");
+        let mut nodes = all_fields(&layers["bcnet"], "bcnet.message");
         nodes.retain(|node| node.get("bcnet.len").is_some());
         let whole = u8::try_from(nodes.len()).expect("few");
-        let sizes = nodes.iter().map(|node| text(node, "bcnet.len").expect("a size"));
+        let sizes = nodes.iter().map(|node| field_text(node, "bcnet.len").expect("a size"));
         let end = 2 + sizes.map(|size| size.parse::<usize>().expect("a number")).sum::<usize>();
         let as_many = |count: u8, bytes: &[u8]| {
             hex(&[&plain[..1], &[count], bytes.get(2..).unwrap_or_default()].concat())
@@ -338,7 +342,9 @@ fn same_in_front_of_errors(
             }
             None => {
                 partial += 1;
-                comparison.nodes(&entry["messages"], nodes).unwrap_or_else(|why| panic!("{name}: {why}"));
+                comparison
+                    .compare_nodes(&entry["messages"], nodes)
+                    .unwrap_or_else(|why| panic!("{name}: {why}"));
             }
         }
     }
@@ -346,7 +352,7 @@ fn same_in_front_of_errors(
 }
 
 /// What `bcnet inspect --json` says of each datagram.
-fn inspect(captured: &[Captured]) -> Vec<Value> {
+fn inspect_datagrams(captured: &[WireDatagram]) -> Vec<Value> {
     let lines: Vec<String> = captured.iter().map(|datagram| hex(&datagram.bytes)).collect();
     run_inspect(&lines, &[])
 }

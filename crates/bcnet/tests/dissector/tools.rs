@@ -7,11 +7,13 @@ use bcnet_transport::cipher;
 use bcnet_transport::wire::{Datagram, Message, PeerId};
 
 use super::SEED;
-use super::traffic::{self, Mix, captured, ciphered, data};
-use super::tshark::{Captured, PROFILE, complaint, frames, is_here, statistics, with_profile};
+use super::traffic::{self, TrafficMix, captured_datagram, data_datagram, encrypted};
+use super::tshark::{
+    PROFILE, WireDatagram, error_output, is_available, matching_frames, statistics, with_profile,
+};
 
 /// The rows of statistics, without their head: what a row is about, and so many numbers.
-fn rows(text: &str, columns: usize) -> BTreeMap<String, Vec<f64>> {
+fn statistics_rows(text: &str, columns: usize) -> BTreeMap<String, Vec<f64>> {
     let inner = text.split("==\n").nth(1).expect("a frame").lines();
     let rows = inner.skip(3).filter(|line| !line.starts_with('=')).map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -24,15 +26,15 @@ fn rows(text: &str, columns: usize) -> BTreeMap<String, Vec<f64>> {
 
 /// Messages and their bytes by what they are, and how many the host sent; ACKs and their bytes; all bytes.
 #[derive(Default)]
-struct Counted {
+struct MessageCounts {
     messages: HashMap<String, [usize; 3]>,
     acks: [usize; 2],
     datagrams: usize,
     bytes: usize,
 }
 
-fn counted<'a>(captured: impl Iterator<Item = &'a Captured>) -> Counted {
-    let mut counted = Counted::default();
+fn count_messages<'a>(captured: impl Iterator<Item = &'a WireDatagram>) -> MessageCounts {
+    let mut counted = MessageCounts::default();
     for datagram in captured {
         let mut plain = datagram.bytes.clone();
         cipher::decrypt(&mut plain);
@@ -41,7 +43,7 @@ fn counted<'a>(captured: impl Iterator<Item = &'a Captured>) -> Counted {
         counted.bytes += plain.len();
         for message in read.messages() {
             let kind = match message {
-                Message::Data(data) if data.delivery.part().is_some_and(|part| part.index() > 0) => {
+                Message::Data(data) if data.delivery.fragment().is_some_and(|part| part.index() > 0) => {
                     "later parts".to_owned()
                 }
                 Message::Data(data) => match data.payload.first() {
@@ -64,13 +66,13 @@ fn counted<'a>(captured: impl Iterator<Item = &'a Captured>) -> Counted {
 }
 
 #[test]
-fn statistics_count_what_is_there() {
-    if !is_here() {
+fn statistics_match_the_capture() {
+    if !is_available() {
         return;
     }
-    let swarm = traffic::swarm(SEED, 2_000, Mix::Ours).captured;
-    let all = counted(swarm.iter());
-    let table = rows(&statistics("opcodes", &swarm, &["-o", "bcnet.statistics:opcodes"]), 5);
+    let swarm = traffic::swarm(SEED, 2_000, TrafficMix::Ours).captured;
+    let all = count_messages(swarm.iter());
+    let table = statistics_rows(&statistics("opcodes", &swarm, &["-o", "bcnet.statistics:opcodes"]), 5);
     assert!(table.len() > 8, "{table:?}");
     assert_eq!(table.len(), all.messages.len(), "{table:?}");
     for (kind, [count, bytes, host]) in &all.messages {
@@ -78,37 +80,37 @@ fn statistics_count_what_is_there() {
         assert_eq!([row[0], row[1], row[3]], [count, bytes, host].map(|number| *number as f64), "{kind}");
     }
     assert!(table.values().map(|row| row[4]).sum::<f64>() > 50.0, "sent again: {table:?}");
-    let table = rows(&statistics("acks", &swarm, &["-2", "-o", "bcnet.statistics:acks"]), 7);
+    let table = statistics_rows(&statistics("acks", &swarm, &["-2", "-o", "bcnet.statistics:acks"]), 7);
     let row = &table["all"];
     let [acks, ack_bytes] = all.acks;
     assert_eq!(row[..4], [all.datagrams, all.bytes, acks, ack_bytes].map(|number| number as f64));
     assert_eq!(table.len(), 13, "six players, both ways, and all: {table:?}");
-    let stale = swarm.len() - frames("stale", &swarm, "!bcnet.ack.stale").len();
+    let stale = swarm.len() - matching_frames("stale", &swarm, "!bcnet.ack.stale").len();
     assert!(row[5] >= stale as f64 && stale > 20, "{row:?}, {stale} datagrams");
     // With a filter, of those that it shows.
     let first = swarm[0].from;
-    let some = counted(swarm.iter().filter(|datagram| datagram.from == first || datagram.to == first));
+    let some = count_messages(swarm.iter().filter(|datagram| datagram.from == first || datagram.to == first));
     let option = format!("bcnet.statistics:acks,ip.addr == {}", first.ip());
-    let row = &rows(&statistics("some", &swarm, &["-o", &option]), 7)["all"];
+    let row = &statistics_rows(&statistics("some", &swarm, &["-o", &option]), 7)["all"];
     assert_eq!(row[..2], [some.datagrams as f64, some.bytes as f64]);
 }
 
 #[test]
-fn statistics_that_do_not_exist_are_named() {
-    if !is_here() {
+fn unknown_statistics_are_reported() {
+    if !is_available() {
         return;
     }
-    let some = [captured(Duration::ZERO, data(2, b"\x28"))];
-    let said = complaint("unknown-statistics", &some, &["-q", "-o", "bcnet.statistics:ack"]);
+    let some = [captured_datagram(Duration::ZERO, data_datagram(2, b"\x28"))];
+    let said = error_output("unknown-statistics", &some, &["-q", "-o", "bcnet.statistics:ack"]);
     assert!(said.contains("there is no \"ack\", but opcodes and acks"), "{said}");
-    let said = complaint("bad-filter", &some, &["-q", "-o", "bcnet.statistics:acks,ip.sr="]);
+    let said = error_output("bad-filter", &some, &["-q", "-o", "bcnet.statistics:acks,ip.sr="]);
     assert!(said.contains("Filter \"ip.sr=\" is invalid"), "{said}");
 }
 
 /// Each rule colours what it is for, and the first that fits does.
 #[test]
-fn the_profile_has_colours_columns_and_filters() {
-    if !is_here() {
+fn profile_has_colors_columns_and_filters() {
+    if !is_available() {
         return;
     }
     let part: &[u8] = &[2, 1, 0x32, 8, 0xA0, 7, 0, 0, 2, 0x13];
@@ -132,9 +134,11 @@ fn the_profile_has_colours_columns_and_filters() {
         (chat, "BC sent again and again"),
         (&[1, 1, 4, 7, 0xC0, 1, 0, 4, 2], "BC thrown out or leaves"),
     ];
-    let mut conversation: Vec<Captured> =
-        frame_and_rule.iter().map(|(plain, _)| captured(Duration::ZERO, ciphered(plain.to_vec()))).collect();
-    conversation.push(captured(Duration::ZERO, b"\\status\\".to_vec()));
+    let mut conversation: Vec<WireDatagram> = frame_and_rule
+        .iter()
+        .map(|(plain, _)| captured_datagram(Duration::ZERO, encrypted(plain.to_vec())))
+        .collect();
+    conversation.push(captured_datagram(Duration::ZERO, b"\\status\\".to_vec()));
     let mut rules: Vec<&str> = frame_and_rule.iter().map(|(_, rule)| *rule).collect();
     rules.push("BC GameSpy");
     let colours = ["--color", "-T", "fields", "-e", "frame.coloring_rule.name"];
@@ -152,7 +156,7 @@ fn the_profile_has_colours_columns_and_filters() {
     let mut shown = 0;
     for button in buttons {
         let filter = button.split("\",\"").nth(2).expect("a filter");
-        assert!(!frames("buttons", &conversation, filter).is_empty(), "{filter} shows nothing");
+        assert!(!matching_frames("buttons", &conversation, filter).is_empty(), "{filter} shows nothing");
         shown += 1;
     }
     assert!(shown > 4);

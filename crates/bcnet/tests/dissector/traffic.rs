@@ -5,59 +5,60 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bcnet_lab::stock::{Params, Stock};
+use bcnet_lab::stock::{Params, StockEngine};
 use bcnet_lab::{
-    DatagramMeta, Faults, LabEngine, NodeBehavior, Observer, Options, Rng, Scenario, SendMode, World, capture,
+    DatagramMeta, Faults, LabEngine, NodeBehavior, Rng, RunOptions, Scenario, SendMode, World, WorldObserver,
+    capture_datagrams,
 };
 use bcnet_transport::wire::{PeerId, Text};
-use bcnet_transport::{Config, Connect, Endpoint, Event, Quality, Time, cipher};
+use bcnet_transport::{Config, Connect, DeliveryMode, Endpoint, Event, Time, cipher};
 use serde_json::Value;
 
-use super::tshark::Captured;
+use super::tshark::WireDatagram;
 
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
 /// Every vector as a datagram on the wire: messages and payloads get one around them.
-pub(crate) fn vectors() -> Vec<Captured> {
+pub(crate) fn test_vectors() -> Vec<WireDatagram> {
     let mut found = Vec::new();
-    for vector in list(TRANSPORT).into_iter().chain(list(SESSION)) {
+    for vector in parse_list(TRANSPORT).into_iter().chain(parse_list(SESSION)) {
         let bytes = unhex(vector["plain"].as_str().unwrap_or_default());
         found.push(match vector["layer"].as_str() {
-            Some("datagram") => ciphered(bytes),
-            Some("message") => ciphered([&[sender(&vector), 1], &bytes[..]].concat()),
-            Some("payload") => data(sender(&vector), &bytes),
+            Some("datagram") => encrypted(bytes),
+            Some("message") => encrypted([&[sender(&vector), 1], &bytes[..]].concat()),
+            Some("payload") => data_datagram(sender(&vector), &bytes),
             _ => bytes,
         });
     }
-    for vector in list(CIPHER) {
+    for vector in parse_list(CIPHER) {
         found.push(unhex(vector["wire_hex"].as_str().expect("hex")));
     }
     found.retain(|bytes| !bytes.is_empty());
     assert!(found.len() > 80, "{} vectors", found.len());
     let at = |i| Duration::from_millis(i);
-    found.into_iter().zip(1..).map(|(bytes, i)| captured(at(i), bytes)).collect()
+    found.into_iter().zip(1..).map(|(bytes, i)| captured_datagram(at(i), bytes)).collect()
 }
 
 /// A datagram at some time, from whom its first byte names.
-pub(crate) fn captured(at: Duration, bytes: Vec<u8>) -> Captured {
+pub(crate) fn captured_datagram(at: Duration, bytes: Vec<u8>) -> WireDatagram {
     let from_host = bytes.first() == Some(&PeerId::HOST.0);
     let (from, to) = if from_host { (HOST, CLIENT) } else { (CLIENT, HOST) };
-    Captured { at, from, to, bytes }
+    WireDatagram { at, from, to, bytes }
 }
 
-pub(crate) fn ciphered(mut plain: Vec<u8>) -> Vec<u8> {
+pub(crate) fn encrypted(mut plain: Vec<u8>) -> Vec<u8> {
     cipher::encrypt(&mut plain);
     plain
 }
 
 /// An unreliable payload on the wire.
-pub(crate) fn data(sender: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn data_datagram(sender: u8, payload: &[u8]) -> Vec<u8> {
     let [low, high] = u16::try_from(payload.len() + 3).expect("short").to_le_bytes();
-    ciphered([&[sender, 1, 0x32, low, high], payload].concat())
+    encrypted([&[sender, 1, 0x32, low, high], payload].concat())
 }
 
-fn list(json: &str) -> Vec<Value> {
+fn parse_list(json: &str) -> Vec<Value> {
     let file: Value = serde_json::from_str(json).expect("JSON");
     file["vectors"].as_array().expect("vectors").clone()
 }
@@ -73,7 +74,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 }
 
 /// The first datagrams of every scenario of the laboratory, each scenario in a network of its own.
-pub(crate) fn scenarios() -> Vec<Captured> {
+pub(crate) fn scenario_datagrams() -> Vec<WireDatagram> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bcnet-lab/scenarios");
     let mut files: Vec<PathBuf> =
         directory.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
@@ -88,25 +89,25 @@ pub(crate) fn scenarios() -> Vec<Captured> {
             let [_, _, c, d] = World::address(node).ip().octets();
             SocketAddrV4::new(Ipv4Addr::new(10, network, c, d), 22101)
         };
-        for (meta, plain) in capture(&scenario, &Options::default(), MAX_SCENARIO) {
+        for (meta, plain) in capture_datagrams(&scenario, &RunOptions::default(), MAX_SCENARIO_DATAGRAMS) {
             let at = Duration::from_micros(meta.now.as_micros());
-            let bytes = if plain.first() == Some(&PeerId::GAMESPY.0) { plain } else { ciphered(plain) };
-            found.push(Captured { at, from: address(meta.from), to: address(meta.to), bytes });
+            let bytes = if plain.first() == Some(&PeerId::GAMESPY.0) { plain } else { encrypted(plain) };
+            found.push(WireDatagram { at, from: address(meta.from), to: address(meta.to), bytes });
         }
     }
     found
 }
 
 /// What was captured at the host's network card, and what the host and its clients received meanwhile.
-pub(crate) struct Swarm {
-    pub(crate) captured: Vec<Captured>,
+pub(crate) struct SwarmCapture {
+    pub(crate) captured: Vec<WireDatagram>,
     /// Payloads that came in parts.
     pub(crate) large: Vec<Vec<u8>>,
 }
 
 /// What is in a capture.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Mix {
+pub(crate) enum TrafficMix {
     /// What our engines send.
     Ours,
     /// Stock engines and ours, GameSpy, garbage, datagrams with wrong bytes.
@@ -114,9 +115,9 @@ pub(crate) enum Mix {
 }
 
 /// A host and clients with loss, parts and repeats: `count` datagrams.
-pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
+pub(crate) fn swarm(seed: u64, count: usize, mix: TrafficMix) -> SwarmCapture {
     let faults = Faults {
-        corrupt: if mix == Mix::Ours { 0.0 } else { 0.01 },
+        corrupt: if mix == TrafficMix::Ours { 0.0 } else { 0.01 },
         loss: 0.05,
         duplicate: 0.02,
         reorder: 0.02,
@@ -131,18 +132,18 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
         world.add_node(engine(number, mix), behavior);
     }
     let mut rng = Rng::new(seed);
-    let swarm = Swarm { captured: Vec::new(), large: Vec::new() };
-    let mut tap = Tap { swarm, mix, count, rng: rng.clone() };
-    let payloads: Vec<Vec<u8>> = list(SESSION)
+    let swarm = SwarmCapture { captured: Vec::new(), large: Vec::new() };
+    let mut tap = HostTap { swarm, mix, count, rng: rng.clone() };
+    let payloads: Vec<Vec<u8>> = parse_list(SESSION)
         .iter()
         .filter(|vector| vector["layer"] == "payload")
         .map(|vector| unhex(vector["plain"].as_str().expect("hex")))
         .collect();
     while tap.swarm.captured.len() < count {
         let now = world.now() + Duration::from_millis(50);
-        world.watch(now, &mut tap);
+        world.run_observed(now, &mut tap);
         for node in 0..=CLIENTS {
-            speak(world.node_mut(node), &payloads, &mut rng, now);
+            send_random_payloads(world.node_mut(node), &payloads, &mut rng, now);
         }
     }
     tap.swarm.captured.truncate(count);
@@ -150,15 +151,15 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: Mix) -> Swarm {
 }
 
 /// Node 0 is the host; of a mix, every second client is stock. No stock host: it dies of parts from several clients.
-fn engine(number: usize, mix: Mix) -> Box<dyn LabEngine> {
+fn engine(number: usize, mix: TrafficMix) -> Box<dyn LabEngine> {
     let (host, own) = (World::address(0), *World::address(number).ip());
     let nonce = u32::try_from(number).expect("few");
     if number == 0 {
         return Box::new(Endpoint::host(Config::default()));
     }
-    if mix == Mix::Everything && number.is_multiple_of(2) {
+    if mix == TrafficMix::Everything && number.is_multiple_of(2) {
         let params = Params { address: own, ..Params::default() };
-        return Box::new(Stock::connect(params, host, own, nonce, &[], Time::ZERO));
+        return Box::new(StockEngine::connect(params, host, own, nonce, &[], Time::ZERO));
     }
     Box::new(Endpoint::connect(
         Config { address: own, ..Config::default() },
@@ -168,38 +169,38 @@ fn engine(number: usize, mix: Mix) -> Box<dyn LabEngine> {
 }
 
 /// A node says something to all it knows.
-fn speak(node: &mut dyn LabEngine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
-    let name = ["Cady2", "Žofie \u{1F680}", "K\u{1}'mpec \"\\", ""][rng.size(4)];
+fn send_random_payloads(node: &mut dyn LabEngine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
+    let name = ["Cady2", "Žofie \u{1F680}", "K\u{1}'mpec \"\\", ""][rng.index(4)];
     if rng.chance(0.02) {
         let name = Text::encode(name).expect("a name");
         // Whoever is not let in yet tells nobody.
-        let _ = node.identify(Text::new(&name).expect("a name"), now);
+        let _ = node.announce_name(Text::new(&name).expect("a name"), now);
     }
     for peer in node.peer_ids() {
-        let mut payload = payloads[rng.size(payloads.len())].clone();
+        let mut payload = payloads[rng.index(payloads.len())].clone();
         if rng.chance(0.3) {
-            payload.resize(1 + rng.size(60), 0);
-            let from = rng.size(payload.len());
+            payload.resize(1 + rng.index(60), 0);
+            let from = rng.index(payload.len());
             rng.fill(&mut payload[from..]);
         }
         if rng.chance(0.03) {
-            payload.resize(420 + rng.size(4000), 0x11);
+            payload.resize(420 + rng.index(4000), 0x11);
         }
-        let quality = if rng.chance(0.5) { Quality::Reliable } else { Quality::Unreliable };
+        let quality = if rng.chance(0.5) { DeliveryMode::Reliable } else { DeliveryMode::Unreliable };
         // A peer that is not let in yet takes nothing.
-        let _ = node.send_as(peer, &payload, SendMode::Plain(quality), now);
+        let _ = node.send_with_mode(peer, &payload, SendMode::Standard(quality), now);
     }
 }
 
 /// A capture at the host: what it sends, before it can be lost, and what reaches it.
-struct Tap {
-    swarm: Swarm,
-    mix: Mix,
+struct HostTap {
+    swarm: SwarmCapture,
+    mix: TrafficMix,
     count: usize,
     rng: Rng,
 }
 
-impl Tap {
+impl HostTap {
     fn capture(&mut self, meta: DatagramMeta, bytes: &[u8]) {
         let at = Duration::from_micros(meta.now.as_micros());
         let (from, to) = (World::address(meta.from), World::address(meta.to));
@@ -207,41 +208,41 @@ impl Tap {
         if self.rng.chance(0.03) {
             self.push(at, from, to, bytes.to_vec());
         }
-        if self.mix == Mix::Everything {
-            self.noise(at, from, to, bytes);
+        if self.mix == TrafficMix::Everything {
+            self.add_noise(at, from, to, bytes);
         }
     }
 
-    fn noise(&mut self, at: Duration, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+    fn add_noise(&mut self, at: Duration, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
         if self.rng.chance(0.02) {
             let text = [
                 &b"\\status\\"[..],
                 b"\\gamename\\bcommander\\hostname\\A\\final\\\\queryid\\1.1",
                 b"\\\xFC\x00\n",
-            ][self.rng.size(3)];
+            ][self.rng.index(3)];
             self.push(at, from, to, text.to_vec());
         }
         if self.rng.chance(0.03) {
-            let mut garbage = vec![0; 1 + self.rng.size(60)];
+            let mut garbage = vec![0; 1 + self.rng.index(60)];
             self.rng.fill(&mut garbage);
             self.push(at, from, to, garbage);
         }
         if self.rng.chance(0.05) {
             let mut plain = bytes.to_vec();
             cipher::decrypt(&mut plain);
-            let changed = self.rng.size(plain.len().min(12));
+            let changed = self.rng.index(plain.len().min(12));
             self.rng.fill(&mut plain[changed..=changed]);
-            plain.truncate(1 + self.rng.size(2 * plain.len()));
-            self.push(at, from, to, ciphered(plain));
+            plain.truncate(1 + self.rng.index(2 * plain.len()));
+            self.push(at, from, to, encrypted(plain));
         }
     }
 
     fn push(&mut self, at: Duration, from: SocketAddrV4, to: SocketAddrV4, bytes: Vec<u8>) {
-        self.swarm.captured.push(Captured { at, from, to, bytes });
+        self.swarm.captured.push(WireDatagram { at, from, to, bytes });
     }
 }
 
-impl Observer<dyn LabEngine> for Tap {
+impl WorldObserver<dyn LabEngine> for HostTap {
     fn on_event(
         &mut self,
         _node: usize,
@@ -282,7 +283,7 @@ impl Observer<dyn LabEngine> for Tap {
 }
 
 const CLIENTS: usize = 6;
-const MAX_SCENARIO: usize = 150;
+const MAX_SCENARIO_DATAGRAMS: usize = 150;
 const TRANSPORT: &str = include_str!("../../../../captures/transport.json");
 const SESSION: &str = include_str!("../../../../captures/session.json");
 const CIPHER: &str = include_str!("../../../../captures/cipher.json");

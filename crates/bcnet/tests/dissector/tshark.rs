@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 /// A datagram as it was captured.
 #[derive(Debug, Clone)]
-pub(crate) struct Captured {
+pub(crate) struct WireDatagram {
     pub(crate) at: Duration,
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
@@ -26,7 +26,7 @@ pub(crate) struct Captured {
 }
 
 /// All fields of that name right below a node of tshark's tree, in order.
-pub(crate) fn all<'a>(node: &'a Value, name: &str) -> Vec<&'a Value> {
+pub(crate) fn all_fields<'a>(node: &'a Value, name: &str) -> Vec<&'a Value> {
     match node.get(name) {
         None => vec![],
         Some(Value::Array(several)) => several.iter().collect(),
@@ -35,12 +35,12 @@ pub(crate) fn all<'a>(node: &'a Value, name: &str) -> Vec<&'a Value> {
 }
 
 /// The text of the first field of that name.
-pub(crate) fn text<'a>(node: &'a Value, name: &str) -> Option<&'a str> {
-    all(node, name).first()?.as_str()
+pub(crate) fn field_text<'a>(node: &'a Value, name: &str) -> Option<&'a str> {
+    all_fields(node, name).first()?.as_str()
 }
 
 /// Whether tshark is there. CI demands it; elsewhere its absence is told, loudly.
-pub(crate) fn is_here() -> bool {
+pub(crate) fn is_available() -> bool {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return true;
     }
@@ -52,15 +52,15 @@ pub(crate) fn is_here() -> bool {
 }
 
 /// What the dissector makes of each datagram: the layer `bcnet`, or nothing where it was not recognised.
-pub(crate) fn dissect(name: &str, captured: &[Captured], options: &[&str]) -> Vec<Option<Value>> {
+pub(crate) fn dissect(name: &str, captured: &[WireDatagram], options: &[&str]) -> Vec<Option<Value>> {
     let text = run(name, captured, &[options, &JSON, &["bcnet"]].concat());
     layers(name, captured, &text).into_iter().map(|mut layers| layers.remove("bcnet")).collect()
 }
 
 /// All layers of each packet, and what `bcnet inspect --json` says of the same file.
-pub(crate) fn both(name: &str, captured: &[Captured]) -> (Vec<Value>, Vec<Value>) {
+pub(crate) fn dissect_and_inspect(name: &str, captured: &[WireDatagram]) -> (Vec<Value>, Vec<Value>) {
     let shown = "frame pkt_comment ip udp bcnet";
-    in_file(name, captured, |file| {
+    with_capture_file(name, captured, |file| {
         let text = tshark(file, &[&["-o", "frame.show_file_off:TRUE"][..], &JSON, &[shown]].concat());
         let inspect =
             Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("inspect").arg(file).arg("--json").output();
@@ -73,7 +73,7 @@ pub(crate) fn both(name: &str, captured: &[Captured]) -> (Vec<Value>, Vec<Value>
 }
 
 /// The layers of each packet in the JSON of tshark.
-fn layers(name: &str, captured: &[Captured], text: &str) -> Vec<Map<String, Value>> {
+fn layers(name: &str, captured: &[WireDatagram], text: &str) -> Vec<Map<String, Value>> {
     let packets: Vec<Value> = serde_json::from_str(text).expect("JSON of tshark");
     assert_eq!(packets.len(), captured.len(), "{name}: packets");
     let layers = |mut packet: Value| {
@@ -91,33 +91,33 @@ fn layers(name: &str, captured: &[Captured], text: &str) -> Vec<Map<String, Valu
 }
 
 /// The Info column of each datagram.
-pub(crate) fn info(name: &str, captured: &[Captured]) -> Vec<String> {
+pub(crate) fn info_column(name: &str, captured: &[WireDatagram]) -> Vec<String> {
     let text = run(name, captured, &["-T", "fields", "-e", "_ws.col.Info"]);
     text.lines().map(str::to_owned).collect()
 }
 
 /// The numbers of the frames that a display filter shows.
-pub(crate) fn frames(name: &str, captured: &[Captured], filter: &str) -> Vec<usize> {
+pub(crate) fn matching_frames(name: &str, captured: &[WireDatagram], filter: &str) -> Vec<usize> {
     let text = run(name, captured, &["-Y", filter, "-T", "fields", "-e", "frame.number"]);
     text.lines().map(|number| number.parse().expect("a number")).collect()
 }
 
 /// What tshark writes at the end of a capture.
-pub(crate) fn statistics(name: &str, captured: &[Captured], options: &[&str]) -> String {
+pub(crate) fn statistics(name: &str, captured: &[WireDatagram], options: &[&str]) -> String {
     run(name, captured, &[&["-q"], options].concat())
 }
 
 /// What tshark says of options that it does not take.
-pub(crate) fn complaint(name: &str, captured: &[Captured], options: &[&str]) -> String {
-    in_file(name, captured, |file| {
+pub(crate) fn error_output(name: &str, captured: &[WireDatagram], options: &[&str]) -> String {
+    with_capture_file(name, captured, |file| {
         let output = command(file, options).output().expect("tshark runs");
         String::from_utf8_lossy(&output.stderr).into_owned()
     })
 }
 
 /// What tshark writes with the profile that comes with the dissector.
-pub(crate) fn with_profile(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
-    in_file(name, captured, |file| {
+pub(crate) fn with_profile(name: &str, captured: &[WireDatagram], arguments: &[&str]) -> String {
+    with_capture_file(name, captured, |file| {
         let profile = file.parent().expect("a directory").join("profiles/Bridge Commander");
         fs::create_dir_all(&profile).expect("a directory");
         for (name, text) in PROFILE {
@@ -127,16 +127,16 @@ pub(crate) fn with_profile(name: &str, captured: &[Captured], arguments: &[&str]
     })
 }
 
-fn run(name: &str, captured: &[Captured], arguments: &[&str]) -> String {
-    in_file(name, captured, |file| tshark(file, arguments))
+fn run(name: &str, captured: &[WireDatagram], arguments: &[&str]) -> String {
+    with_capture_file(name, captured, |file| tshark(file, arguments))
 }
 
 /// Does something with a capture that is there only meanwhile.
-fn in_file<T>(name: &str, captured: &[Captured], work: impl FnOnce(&Path) -> T) -> T {
+fn with_capture_file<T>(name: &str, captured: &[WireDatagram], work: impl FnOnce(&Path) -> T) -> T {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("dissector-{name}"));
     fs::create_dir_all(&directory).expect("a directory");
     let file = directory.join("capture.pcapng");
-    write(&file, captured);
+    write_capture(&file, captured);
     let result = work(&file);
     fs::remove_dir_all(&directory).expect("the directory is removed");
     result
@@ -165,7 +165,7 @@ fn command(file: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn write(path: &Path, captured: &[Captured]) {
+fn write_capture(path: &Path, captured: &[WireDatagram]) {
     let mut out =
         PcapNgWriter::new(io::BufWriter::new(fs::File::create(path).expect("a file"))).expect("a capture");
     let interface = InterfaceDescriptionBlock {
@@ -174,7 +174,7 @@ fn write(path: &Path, captured: &[Captured]) {
         options: vec![InterfaceDescriptionOption::IfTsResol(9)],
     };
     out.write_pcapng_block(interface).expect("written");
-    for (Captured { at, from, to, bytes }, number) in captured.iter().zip(1..) {
+    for (WireDatagram { at, from, to, bytes }, number) in captured.iter().zip(1..) {
         let builder =
             PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), 64).udp(from.port(), to.port());
         let mut packet = Vec::with_capacity(builder.size(bytes.len()));

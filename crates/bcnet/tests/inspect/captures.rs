@@ -9,10 +9,10 @@ use std::process::Command;
 use bcnet_transport::cipher;
 use serde_json::Value;
 
-use crate::run::{Run, bcnet};
+use crate::run::{ProcessOutput, bcnet};
 
 #[derive(Debug, Clone)]
-pub(crate) struct Packet {
+pub(crate) struct TestPacket {
     pub(crate) at: f64,
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
@@ -21,7 +21,7 @@ pub(crate) struct Packet {
 }
 
 /// A client joins on ports that nobody expects, and chats. The third line is lost and sent again, and ACKs are repeated.
-pub(crate) fn session() -> Vec<Packet> {
+pub(crate) fn session() -> Vec<TestPacket> {
     let request = "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00";
     let reply = "01 02 01 00 00 02 03 06 C0 00 00 02";
     let mut packets = vec![packet(0.0, request), packet(0.02, reply), packet(0.05, "02 01 01 00 00 02")];
@@ -40,13 +40,13 @@ pub(crate) fn session() -> Vec<Packet> {
     packets.push(packet(1.53, "01 01 01 02 00 00"));
     packets.push(packet(1.6, "01 01 02"));
     packets.push(packet(1.7, "02 01 02"));
-    packets.push(Packet { bytes: b"\\status\\".to_vec(), ..packet(1.9, "02 01 02") });
+    packets.push(TestPacket { bytes: b"\\status\\".to_vec(), ..packet(1.9, "02 01 02") });
     packets.sort_by(|a, b| a.at.total_cmp(&b.at));
     packets
 }
 
 /// A line of chat.
-pub(crate) fn chat(sender: u8, number: u16, at: f64) -> Packet {
+pub(crate) fn chat(sender: u8, number: u16, at: f64) -> TestPacket {
     packet(at, &format!("{sender:02X} 01 {}", chat_message(sender, number)))
 }
 
@@ -56,30 +56,30 @@ pub(crate) fn chat_message(sender: u8, number: u16) -> String {
 }
 
 /// A datagram from the host or the client, as its first byte says.
-pub(crate) fn packet(at: f64, plain: &str) -> Packet {
+pub(crate) fn packet(at: f64, plain: &str) -> TestPacket {
     let mut bytes: Vec<u8> =
         plain.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
     cipher::encrypt(&mut bytes);
     let (from, to) = if bytes[0] == 1 { (HOST, CLIENT) } else { (CLIENT, HOST) };
-    Packet { at, from, to, bytes }
+    TestPacket { at, from, to, bytes }
 }
 
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 1), 26000);
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 2), 4711);
 
 /// A link type, and what stands in front of IP.
-pub(crate) type Link = (u32, &'static [u8]);
-pub(crate) const NULL: Link = (0, &[2, 0, 0, 0]);
-pub(crate) const ETHERNET: Link = (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 8, 0]);
-pub(crate) const VLAN: Link =
+pub(crate) type LinkHeader = (u32, &'static [u8]);
+pub(crate) const NULL: LinkHeader = (0, &[2, 0, 0, 0]);
+pub(crate) const ETHERNET: LinkHeader = (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 8, 0]);
+pub(crate) const VLAN: LinkHeader =
     (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x88, 0xA8, 0, 7, 0x81, 0, 0, 9, 8, 0]);
-pub(crate) const RAW: Link = (101, &[]);
-pub(crate) const LOOP: Link = (108, &[0, 0, 0, 2]);
-pub(crate) const COOKED: Link = (113, &[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0]);
-pub(crate) const IPV4: Link = (228, &[]);
-pub(crate) const COOKED_2: Link = (276, &[8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0]);
+pub(crate) const RAW: LinkHeader = (101, &[]);
+pub(crate) const LOOP: LinkHeader = (108, &[0, 0, 0, 2]);
+pub(crate) const COOKED: LinkHeader = (113, &[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0]);
+pub(crate) const IPV4: LinkHeader = (228, &[]);
+pub(crate) const COOKED_2: LinkHeader = (276, &[8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0]);
 
-pub(crate) fn ip(packet: &Packet) -> Vec<u8> {
+pub(crate) fn ip_packet(packet: &TestPacket) -> Vec<u8> {
     let length = |extra: usize| u16::try_from(packet.bytes.len() + extra).expect("small").to_be_bytes();
     let mut bytes = vec![0x45, 0];
     bytes.extend(length(28));
@@ -94,24 +94,24 @@ pub(crate) fn ip(packet: &Packet) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn pcap(packets: &[Packet], link: Link) -> Vec<u8> {
+pub(crate) fn pcap(packets: &[TestPacket], link: LinkHeader) -> Vec<u8> {
     pcap_with(packets, link, &u32::to_le_bytes)
 }
 
-pub(crate) type Order = dyn Fn(u32) -> [u8; 4];
+pub(crate) type ByteOrder = dyn Fn(u32) -> [u8; 4];
 
-pub(crate) fn pcap_with(packets: &[Packet], link: Link, order: &Order) -> Vec<u8> {
+pub(crate) fn pcap_with(packets: &[TestPacket], link: LinkHeader, order: &ByteOrder) -> Vec<u8> {
     let little = order(1)[0] == 1;
     let version = if little { 0x0004_0002 } else { 0x0002_0004 };
     let head = [0xA1B2_C3D4, version, 0, 0, 262_144, link.0];
     let mut bytes: Vec<u8> = head.into_iter().flat_map(order).collect();
     for packet in packets {
-        record(&mut bytes, packet.at, &[link.1, &ip(packet)].concat(), order);
+        add_pcap_record(&mut bytes, packet.at, &[link.1, &ip_packet(packet)].concat(), order);
     }
     bytes
 }
 
-pub(crate) fn record(bytes: &mut Vec<u8>, at: f64, frame: &[u8], order: &Order) {
+pub(crate) fn add_pcap_record(bytes: &mut Vec<u8>, at: f64, frame: &[u8], order: &ByteOrder) {
     let micros = (at * 1e6).round() as u64;
     let length = u32::try_from(frame.len()).expect("small");
     let (seconds, rest) = (u32::try_from(micros / 1_000_000), u32::try_from(micros % 1_000_000));
@@ -121,19 +121,19 @@ pub(crate) fn record(bytes: &mut Vec<u8>, at: f64, frame: &[u8], order: &Order) 
 }
 
 /// With nanoseconds, a name and a comment.
-pub(crate) fn pcapng(packets: &[Packet], link: Link) -> Vec<u8> {
+pub(crate) fn pcapng(packets: &[TestPacket], link: LinkHeader) -> Vec<u8> {
     let mut bytes = Vec::new();
-    block(
+    add_pcapng_block(
         &mut bytes,
         0x0A0D_0D0A,
         &[0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255],
     );
     let mut interface = link.0.to_le_bytes().to_vec();
     interface.extend([0, 0, 0, 0, 2, 0, 3, 0, b'e', b't', b'h', 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
-    block(&mut bytes, 1, &interface);
-    block(&mut bytes, 0x0BAD, &[1, 2, 3, 4]);
+    add_pcapng_block(&mut bytes, 1, &interface);
+    add_pcapng_block(&mut bytes, 0x0BAD, &[1, 2, 3, 4]);
     for packet in packets {
-        let frame = [link.1, &ip(packet)].concat();
+        let frame = [link.1, &ip_packet(packet)].concat();
         let nanos = (packet.at * 1e6).round() as u64 * 1000;
         let length = u32::try_from(frame.len()).expect("small");
         let (high, low) = (u32::try_from(nanos >> 32).expect("32 bits"), nanos as u32);
@@ -142,12 +142,12 @@ pub(crate) fn pcapng(packets: &[Packet], link: Link) -> Vec<u8> {
         body.extend(&frame);
         body.resize(body.len().next_multiple_of(4), 0);
         body.extend([1, 0, 2, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
-        block(&mut bytes, 6, &body);
+        add_pcapng_block(&mut bytes, 6, &body);
     }
     bytes
 }
 
-pub(crate) fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
+pub(crate) fn add_pcapng_block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
     let length = u32::try_from(body.len() + 12).expect("small").to_le_bytes();
     bytes.extend(kind.to_le_bytes());
     bytes.extend(length);
@@ -155,26 +155,26 @@ pub(crate) fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
     bytes.extend(length);
 }
 
-pub(crate) fn inspect(capture: &[u8], flags: &[&str]) -> Run {
+pub(crate) fn inspect(capture: &[u8], flags: &[&str]) -> ProcessOutput {
     bcnet(&[&["inspect", "-"], flags].concat(), capture)
 }
 
 /// What is shown of a file or directory within a limit of the shell.
 #[cfg(unix)]
-pub(crate) fn inspect_within(limit: &str, path: &Path) -> Run {
+pub(crate) fn inspect_with_ulimit(limit: &str, path: &Path) -> ProcessOutput {
     let program = env!("CARGO_BIN_EXE_bcnet");
-    let limited = format!("ulimit {limit}; exec '{program}' inspect '{}' --json", text(path));
+    let limited = format!("ulimit {limit}; exec '{program}' inspect '{}' --json", path_str(path));
     Command::new("sh").args(["-c", &limited]).output().expect("a shell").into()
 }
 
 /// Without findings and what is told at the end: what nothing has explained by the end of a capture is told there.
-pub(crate) fn datagrams(run: &Run) -> Vec<Value> {
+pub(crate) fn datagrams(run: &ProcessOutput) -> Vec<Value> {
     let is_datagram = |entry: &Value| entry.get("finding").is_none() && entry.get("packet").is_some();
     run.json().into_iter().filter(is_datagram).collect()
 }
 
 /// Without what tells where in which file something is, and without comments, which not all formats have.
-pub(crate) fn without_places(run: &Run) -> Vec<Value> {
+pub(crate) fn without_locations(run: &ProcessOutput) -> Vec<Value> {
     let mut lines = run.json();
     for entry in &mut lines {
         let entry = entry.as_object_mut().expect("an object");
@@ -183,18 +183,18 @@ pub(crate) fn without_places(run: &Run) -> Vec<Value> {
     lines
 }
 
-pub(crate) fn messages(run: &Run) -> usize {
+pub(crate) fn message_count(run: &ProcessOutput) -> usize {
     run.json().iter().filter_map(|entry| entry["messages"].as_array()).map(Vec::len).sum()
 }
 
 /// An empty directory of this test.
-pub(crate) fn directory(name: &str) -> PathBuf {
+pub(crate) fn test_directory(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inspect").join(name);
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).expect("a directory");
     directory
 }
 
-pub(crate) fn text(path: &Path) -> &str {
+pub(crate) fn path_str(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use crate::captures::directory;
-use crate::run::{Run, bcnet};
+use crate::captures::test_directory;
+use crate::run::{ProcessOutput, bcnet};
 
 /// Compares a log with the capture of the first prediction, whose host joins as the recorded one did.
-fn compare(name: &str, log: &str, flags: &[&str]) -> Run {
-    let directory = directory(name);
+fn compare_with_capture(name: &str, log: &str, flags: &[&str]) -> ProcessOutput {
+    let directory = test_directory(name);
     let (capture, path) = (directory.join("lab.pcapng"), directory.join("dump.log"));
     let capture = capture.to_str().expect("UTF-8");
     let run = bcnet(&["lab", "run", "p01", "--write", capture, "--at", "host"], "");
@@ -40,8 +40,8 @@ Some other line of the log
 ";
 
 #[test]
-fn recorded_dumps_are_equal_to_the_capture_of_their_prediction() {
-    let run = compare("recorded", RECORDED, &["--dump-offset", "-41873.546"]);
+fn recorded_dumps_match_the_predicted_capture() {
+    let run = compare_with_capture("recorded", RECORDED, &["--dump-offset", "-41873.546"]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
     let verdicts: Vec<&str> = run.stdout.lines().skip(1).collect();
     assert_eq!(
@@ -55,16 +55,17 @@ fn recorded_dumps_are_equal_to_the_capture_of_their_prediction() {
             "HandleACK lines: 1, 1 equal, 0 different",
         ]
     );
-    let json = compare("recorded-json", RECORDED, &["--dump-offset", "-41873.546", "--json"]).json();
+    let json =
+        compare_with_capture("recorded-json", RECORDED, &["--dump-offset", "-41873.546", "--json"]).json();
     let verdicts: Vec<&str> = json.iter().filter_map(|line| line["verdict"].as_str()).collect();
     assert_eq!(verdicts, ["not_comparable", "equal", "equal", "equal"]);
 }
 
 #[test]
-fn what_differs_is_told_entry_by_entry() {
+fn differences_are_reported_entry_by_entry() {
     let log = RECORDED.replace("idx=1 retx=3", "idx=1 retx=2").replace("| retxQ=1", "| retxQ=0");
     let log = log.replace("ack[3] seq=0x0001", "ack[3] seq=0x0009");
-    let run = compare("different", &log, &["--dump-offset", "-41873.546"]);
+    let run = compare_with_capture("different", &log, &["--dump-offset", "-41873.546"]);
     assert_eq!(run.code, 1, "{}", run.stdout);
     for part in [
         "     5  11:37:53.596    2     1       4  different, packet 9\n        ack seq=0x0009 below32=0 only in the log\n        ack seq=0x0001 below32=0 only in the capture\n",
@@ -78,7 +79,7 @@ fn what_differs_is_told_entry_by_entry() {
 
 /// What could be read is shown all the same.
 #[test]
-fn a_log_that_contradicts_itself_is_told_with_its_lines() {
+fn inconsistent_log_is_reported_with_line_numbers() {
     let log = "\
 [0.050] peer=2 retxQ=1 ackOutQ=4
   retx[0] seq=0x0002 frag=0 rel=1 retx=0 intv=1.00
@@ -96,7 +97,7 @@ fn a_log_that_contradicts_itself_is_told_with_its_lines() {
   ...
 [25:00:00.000] peer=2 retxQ=0 ackOutQ=0
 ";
-    let run = compare("damaged", log, &[]);
+    let run = compare_with_capture("damaged", log, &[]);
     assert_eq!(run.code, 1, "{}", run.stdout);
     let damage: Vec<&str> = run.stdout.lines().filter(|line| line.contains("damaged: ")).collect();
     assert_eq!(
@@ -113,10 +114,10 @@ fn a_log_that_contradicts_itself_is_told_with_its_lines() {
         ]
     );
     assert!(run.stdout.contains("    12  00:00:05.490    2     0      11  equal\n"), "{}", run.stdout);
-    let none = compare("nothing", "nothing of the kind\n", &[]);
+    let none = compare_with_capture("nothing", "nothing of the kind\n", &[]);
     assert_eq!(none.code, 2);
     assert!(none.stderr.ends_with("no line of a dump log in it (retxQ=, HandleACK:)\n"), "{}", none.stderr);
-    let outside = compare("outside", RECORDED, &[]);
+    let outside = compare_with_capture("outside", RECORDED, &[]);
     assert_eq!(outside.code, 2, "{}", outside.stdout);
     let error = "from 11:37:29.975 to 11:37:53.606, is outside of the capture, which lasts from 00:00:00.000 to 00:00:08.451, 8.451 s; --dump-offset SECONDS brings them together\n";
     assert!(outside.stderr.ends_with(error), "{}", outside.stderr);
@@ -124,8 +125,8 @@ fn a_log_that_contradicts_itself_is_told_with_its_lines() {
 
 /// What is printed of one capture is equal when it is read as a log.
 #[test]
-fn printed_queues_are_read_again() {
-    let directory = directory("again");
+fn printed_queues_can_be_read_as_a_dump_log() {
+    let directory = test_directory("again");
     let capture = directory.join("lab.pcapng");
     let capture = capture.to_str().expect("UTF-8");
     bcnet(&["lab", "run", "starvation", "--write", capture, "--at", "host"], "");

@@ -5,11 +5,11 @@ use std::net::SocketAddrV4;
 
 use serde_json::Value;
 
-use crate::captures::{CLIENT, Packet, RAW, chat, directory, inspect, packet, pcap, session};
+use crate::captures::{CLIENT, RAW, TestPacket, chat, inspect, packet, pcap, session, test_directory};
 use crate::run::bcnet;
 
 #[test]
-fn a_summary_ranks_faults_with_their_first_evidence() {
+fn summary_ranks_faults_with_their_first_evidence() {
     let run = inspect(&pcap(&session(), RAW), &["--summary"]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     for part in [
@@ -29,12 +29,12 @@ fn a_summary_ranks_faults_with_their_first_evidence() {
 
 /// The host sends something to a player who leaves, again and again: the player is not there to see a lag.
 #[test]
-fn a_normal_leave_is_no_fault() {
+fn normal_leave_is_not_a_fault() {
     let mut packets = vec![packet(0.0, "02 01 02"), chat(1, 0, 0.1)];
     packets.push(packet(0.2, "02 01 05 0A C0 02 00 02 0A 00 00 02"));
     packets.push(packet(0.25, "01 01 01 02 00 02"));
     packets.extend([1.1, 3.1, 6.1].map(|at| chat(1, 0, at)));
-    let directory = directory("leave");
+    let directory = test_directory("leave");
     let page = directory.join("out.html");
     let run = inspect(&pcap(&packets, RAW), &["--summary", "--report", page.to_str().expect("UTF-8")]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
@@ -50,20 +50,20 @@ fn a_normal_leave_is_no_fault() {
 
 /// More than four thousand repeats that nothing explains come to their end together.
 #[test]
-fn findings_that_come_all_at_once_are_told_in_every_form() {
+fn simultaneous_findings_are_reported_in_every_format() {
     let mut packets = Vec::new();
     for port in 1..=9_u16 {
         let from = SocketAddrV4::new(*CLIENT.ip(), 5000 + port);
         for number in 0..515_u16 {
             let [low, high] = number.to_le_bytes();
             let hex = format!("02 02 32 06 80 00 00 19 32 05 00 {low:02X} {high:02X}");
-            packets.push(Packet { from, ..packet(1.0, &hex) });
+            packets.push(TestPacket { from, ..packet(1.0, &hex) });
         }
     }
     let capture = pcap(&packets, RAW);
     let summary = inspect(&capture, &["--summary"]);
     assert!(summary.stdout.contains("    4,626  retransmissions, no ACK sent"), "{}", summary.stdout);
-    let report = directory("lost").join("out.html");
+    let report = test_directory("lost").join("out.html");
     let page = ["--report", report.to_str().expect("UTF-8")];
     for (form, found) in
         [(&["--json"][..], "\"finding\":\"retransmission\""), (&["--csv"], ",retransmission"), (&page, "")]
@@ -78,7 +78,7 @@ fn findings_that_come_all_at_once_are_told_in_every_form() {
 }
 
 #[test]
-fn filters_choose_datagrams_messages_and_times() {
+fn filters_select_datagrams_messages_and_times() {
     let capture = pcap(&session(), RAW);
     let shown = |flags: &[&str]| {
         let run = inspect(&capture, &[flags, &["--csv"]].concat());
@@ -114,16 +114,16 @@ fn filters_choose_datagrams_messages_and_times() {
 }
 
 #[test]
-fn a_summary_and_a_report_can_be_of_one_peer() {
+fn summary_and_report_can_be_limited_to_one_peer() {
     let mut packets = session();
     // Another player, with a datagram that makes no sense.
     let other = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 3), 4711);
     for (at, hex) in [(1.8, "03 01 32 06 80 00 00 19"), (1.81, "03 01 77 00")] {
-        packets.push(Packet { from: other, ..packet(at, hex) });
+        packets.push(TestPacket { from: other, ..packet(at, hex) });
     }
-    packets.push(Packet { from: other, bytes: b"\\info\\".to_vec(), ..packet(1.82, "02 01 02") });
+    packets.push(TestPacket { from: other, bytes: b"\\info\\".to_vec(), ..packet(1.82, "02 01 02") });
     let capture = pcap(&packets, RAW);
-    let directory = directory("one-peer");
+    let directory = test_directory("one-peer");
     let report = directory.join("out.html");
     for (flags, conversations, gamespy, unknown, stale) in [
         (&[][..], "2 conversations", "2 GameSpy", true, true),
@@ -151,8 +151,8 @@ fn a_summary_and_a_report_can_be_of_one_peer() {
 
 /// Nothing is worse than an option that is taken and does nothing.
 #[test]
-fn options_that_do_not_fit_together_are_refused() {
-    let file = directory("refused").join("a.pcap");
+fn conflicting_options_are_refused() {
+    let file = test_directory("refused").join("a.pcap");
     fs::write(&file, pcap(&session(), RAW)).expect("written");
     let file = file.to_str().expect("UTF-8");
     for whole in [&["--summary"][..], &["--report", "never.html"]] {
@@ -163,11 +163,11 @@ fn options_that_do_not_fit_together_are_refused() {
             &["--to", "1"],
             &["--anomalies"],
         ] {
-            refused(&[&[file], whole, filter].concat(), &[whole[0], filter[0]]);
+            assert_refused(&[&[file], whole, filter].concat(), &[whole[0], filter[0]]);
         }
     }
     for option in [&["--explain", "--csv"][..], &["--plain"], &["--message"], &["--payload"]] {
-        refused(&[&[file], option].concat(), &[option[0]]);
+        assert_refused(&[&[file], option].concat(), &[option[0]]);
     }
     for option in [
         &["--summary"][..],
@@ -179,14 +179,14 @@ fn options_that_do_not_fit_together_are_refused() {
         &["--kind", "ack"],
         &["--anomalies"],
     ] {
-        refused(&[&[file, file], option].concat(), &[option[0], "is for one capture"]);
-        refused(&[&["--hex", "-"], option].concat(), &[option[0], "--hex"]);
+        assert_refused(&[&[file, file], option].concat(), &[option[0], "is for one capture"]);
+        assert_refused(&[&["--hex", "-"], option].concat(), &[option[0], "--hex"]);
     }
-    refused(&["-", "-"], &["standard input can be read only once"]);
+    assert_refused(&["-", "-"], &["standard input can be read only once"]);
 }
 
 /// It cannot run, says why, and shows nothing.
-fn refused(args: &[&str], said: &[&str]) {
+fn assert_refused(args: &[&str], said: &[&str]) {
     let run = bcnet(&[&["inspect"], args].concat(), b"");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
     assert!(said.iter().all(|said| run.stderr.contains(said)), "{args:?}: {}", run.stderr);
@@ -194,7 +194,7 @@ fn refused(args: &[&str], said: &[&str]) {
 
 /// The cause of a retransmission is known later, and belongs to those who talk there.
 #[test]
-fn late_findings_are_chosen_as_datagrams_are() {
+fn late_findings_are_filtered_like_datagrams() {
     let capture = pcap(&session(), RAW);
     let found = |flags: &[&str]| {
         let run = inspect(&capture, &[flags, &["--json"]].concat());

@@ -3,13 +3,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 
-use crate::captures::{Packet, RAW, chat, directory, ip, pcap, session};
-use crate::run::{Run, command, path};
+use crate::captures::{RAW, TestPacket, chat, ip_packet, pcap, session, test_directory};
+use crate::run::{ProcessOutput, command, path};
 
 /// Each form shows what it has as it comes, or when it is told to end: the file may end within a packet.
 #[test]
-fn what_is_followed_is_shown_at_once_or_when_it_is_stopped() {
-    let directory = directory("stopped");
+fn followed_input_is_shown_immediately_or_on_stop() {
+    let directory = test_directory("stopped");
     let [file, page] = ["growing.pcap", "out.html"].map(|name| directory.join(name));
     let capture = pcap(&session(), RAW);
     fs::write(&file, &capture[..capture.len() - 5]).expect("written");
@@ -26,14 +26,14 @@ fn what_is_followed_is_shown_at_once_or_when_it_is_stopped() {
     crate::run::signal(child.id(), "INT");
     assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
     // No pipe holds so much: when all is written, much of it was read.
-    let much: Vec<Packet> = (0..30_000).map(|number| chat(2, number, f64::from(number) * 0.01)).collect();
+    let much: Vec<TestPacket> = (0..30_000).map(|number| chat(2, number, f64::from(number) * 0.01)).collect();
     let much = pcap(&much, RAW);
     for (signal, flags) in [("INT", &["--summary"][..]), ("TERM", &["--summary", "--report", page])] {
         let mut child = follow("-", flags);
         let mut stdin = child.stdin.take().expect("a pipe");
         stdin.write_all(&much).expect("written");
         crate::run::signal(child.id(), signal);
-        let run = Run::from(child.wait_with_output().expect("bcnet ends"));
+        let run = ProcessOutput::from(child.wait_with_output().expect("bcnet ends"));
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{signal}");
         assert!(run.stdout.contains("1 conversation,"), "{}", run.stdout);
     }
@@ -47,7 +47,7 @@ fn a_pipe_is_followed_as_it_is_written() {
     let mut stdin = child.stdin.take().expect("a pipe");
     let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
     // The first packet and not a byte more.
-    let first = 24 + 16 + ip(&session()[0]).len();
+    let first = 24 + 16 + ip_packet(&session()[0]).len();
     stdin.write_all(&capture[..first]).expect("written");
     stdin.flush().expect("written");
     let mut line = String::new();
@@ -59,9 +59,9 @@ fn a_pipe_is_followed_as_it_is_written() {
 
 #[test]
 fn a_file_is_followed_as_it_grows() {
-    let path = directory("follow").join("growing.pcap");
+    let path = test_directory("follow").join("growing.pcap");
     let capture = pcap(&session(), RAW);
-    let packet = |place: usize| 16 + ip(&session()[place]).len();
+    let packet = |place: usize| 16 + ip_packet(&session()[place]).len();
     let first = 24 + packet(0);
     fs::write(&path, &capture[..first]).expect("written");
     let mut child = command(&["inspect", path.to_str().expect("UTF-8"), "--follow"]).spawn().expect("starts");

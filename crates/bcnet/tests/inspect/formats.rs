@@ -6,46 +6,46 @@ use bcnet_lab::Rng;
 use serde_json::{Value, json};
 
 use crate::captures::{
-    COOKED, COOKED_2, ETHERNET, HOST, IPV4, LOOP, NULL, Packet, RAW, VLAN, datagrams, directory, inspect, ip,
-    messages, pcap, pcap_with, pcapng, record, session, without_places,
+    COOKED, COOKED_2, ETHERNET, HOST, IPV4, LOOP, NULL, RAW, TestPacket, VLAN, add_pcap_record, datagrams,
+    inspect, ip_packet, message_count, pcap, pcap_with, pcapng, session, test_directory, without_locations,
 };
 use crate::run::{bcnet, path};
 
 #[test]
-fn every_link_type_and_both_formats_show_the_same() {
+fn every_link_type_and_format_shows_the_same() {
     let expected = inspect(&pcap(&session(), RAW), &["--json"]);
     assert_eq!((expected.code, expected.stderr.as_str()), (0, ""));
-    assert!(messages(&expected) > 20, "{}", expected.stdout);
+    assert!(message_count(&expected) > 20, "{}", expected.stdout);
     for link in [NULL, ETHERNET, VLAN, LOOP, COOKED, COOKED_2, IPV4] {
         for capture in [pcap(&session(), link), pcapng(&session(), link)] {
             let run = inspect(&capture, &["--json"]);
             assert_eq!((run.code, run.stderr.as_str()), (0, ""), "link {link:?}");
-            assert_eq!(without_places(&run), without_places(&expected), "link {link:?}");
+            assert_eq!(without_locations(&run), without_locations(&expected), "link {link:?}");
             // Where there is one file, nobody has to be told which.
             assert!(run.json().iter().all(|entry| entry.get("file").is_none()), "link {link:?}");
         }
     }
     let swapped = pcap_with(&session(), RAW, &u32::to_be_bytes);
-    assert_eq!(without_places(&inspect(&swapped, &["--json"])), without_places(&expected));
+    assert_eq!(without_locations(&inspect(&swapped, &["--json"])), without_locations(&expected));
 }
 
 #[test]
-fn what_is_not_the_games_is_counted_and_nothing_else() {
+fn foreign_packets_are_counted_and_not_shown() {
     let mut packets = session();
     let dns = "10.0.0.9:53".parse().expect("an address");
-    packets.push(Packet { at: 9.0, from: dns, to: HOST, bytes: b"\x12\x34\x01\x00\x00\x01".to_vec() });
+    packets.push(TestPacket { at: 9.0, from: dns, to: HOST, bytes: b"\x12\x34\x01\x00\x00\x01".to_vec() });
     let mut capture = pcap(&packets, RAW);
     let fragment = {
-        let mut ip = ip(&packets[0]);
+        let mut ip = ip_packet(&packets[0]);
         ip[6] = 0x20;
         ip
     };
-    record(&mut capture, 10.0, &fragment, &u32::to_le_bytes);
-    record(&mut capture, 10.0, &ip(&packets[0])[..40], &u32::to_le_bytes);
+    add_pcap_record(&mut capture, 10.0, &fragment, &u32::to_le_bytes);
+    add_pcap_record(&mut capture, 10.0, &ip_packet(&packets[0])[..40], &u32::to_le_bytes);
     let run = inspect(&capture, &["--json"]);
-    let mut lines = without_places(&run);
+    let mut lines = without_locations(&run);
     let told = lines.pop().expect("a last line");
-    assert_eq!(lines, without_places(&inspect(&pcap(&session(), RAW), &["--json"])));
+    assert_eq!(lines, without_locations(&inspect(&pcap(&session(), RAW), &["--json"])));
     let skipped = "1 IPv4 fragments, which the game does not make, 1 packets cut short by the capture, 1 UDP datagrams of something else";
     assert_eq!(told, json!({"not_looked_at": skipped, "fragments": 1, "cut": 1, "foreign": 1}));
     let said = format!("bcnet: standard input: not looked at: {skipped}\n");
@@ -59,7 +59,7 @@ fn what_is_not_the_games_is_counted_and_nothing_else() {
 }
 
 #[test]
-fn everything_before_the_damage_is_shown() {
+fn packets_before_damage_are_shown() {
     for capture in [pcap(&session(), ETHERNET), pcapng(&session(), ETHERNET)] {
         let whole = datagrams(&inspect(&capture, &["--json"]));
         let step = capture.len() / 23;
@@ -85,13 +85,13 @@ fn everything_before_the_damage_is_shown() {
 }
 
 #[test]
-fn any_bytes_behind_the_head_of_a_capture_are_survived() {
+fn random_bytes_after_a_capture_header_do_not_crash() {
     let mut rng = Rng::new(11);
     for capture in [pcap(&session(), ETHERNET), pcapng(&session(), ETHERNET)] {
         for _ in 0..40 {
             let mut broken = capture.clone();
             for _ in 0..8 {
-                let at = 24 + rng.size(broken.len() - 24);
+                let at = 24 + rng.index(broken.len() - 24);
                 broken[at] ^= rng.below(256) as u8;
             }
             let run = inspect(&broken, &["--summary"]);
@@ -101,7 +101,7 @@ fn any_bytes_behind_the_head_of_a_capture_are_survived() {
 }
 
 #[test]
-fn packet_logs_of_the_community_are_read() {
+fn community_packet_logs_are_read() {
     let log = path("crates/bcnet/tests/packet-log.txt");
     let run = bcnet(&["inspect", log.to_str().expect("UTF-8"), "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
@@ -130,7 +130,7 @@ fn packet_logs_of_the_community_are_read() {
 }
 
 #[test]
-fn comments_of_a_capture_are_shown() {
+fn packet_comments_are_shown() {
     let capture = pcapng(&session(), ETHERNET);
     let run = inspect(&capture, &["--json"]);
     assert!(datagrams(&run).iter().all(|entry| entry["comment"] == "hi"), "{}", run.stdout);
@@ -140,8 +140,8 @@ fn comments_of_a_capture_are_shown() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_in_one_line() {
-    let directory = directory("bad");
+fn unreadable_input_is_reported_in_one_line() {
+    let directory = test_directory("bad");
     let empty = directory.join("empty.pcap");
     fs::write(&empty, b"").expect("written");
     let [directory, empty] = [&directory, &empty].map(|path| path.to_str().expect("UTF-8"));

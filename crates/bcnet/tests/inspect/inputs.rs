@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use crate::captures::{
-    ETHERNET, RAW, datagrams, directory, inspect, pcap, pcapng, session, text, without_places,
+    ETHERNET, RAW, datagrams, inspect, path_str, pcap, pcapng, session, test_directory, without_locations,
 };
-use crate::packed::{gzip, zstd};
+use crate::compressed::{gzip, zstd};
 use crate::run::bcnet;
 
 /// The session in three files of different kinds, which are named so that their names are in no order.
-fn rotated(directory: &Path) -> [String; 3] {
+fn rotated_files(directory: &Path) -> [String; 3] {
     let packets = session();
     let (first, rest) = packets.split_at(5);
     let (second, third) = rest.split_at(9);
@@ -22,28 +22,28 @@ fn rotated(directory: &Path) -> [String; 3] {
     parts.map(|(name, bytes)| {
         let file = directory.join(name);
         fs::write(&file, bytes).expect("written");
-        text(&file).to_owned()
+        path_str(&file).to_owned()
     })
 }
 
 #[test]
-fn several_files_are_one_capture_in_the_order_of_time() {
-    let directory = directory("rotated");
-    let [first, second, third] = rotated(&directory);
+fn several_files_are_read_as_one_capture_by_time() {
+    let directory = test_directory("rotated");
+    let [first, second, third] = rotated_files(&directory);
     let whole = inspect(&pcap(&session(), RAW), &["--json"]);
-    let expected = without_places(&whole);
+    let expected = without_locations(&whole);
     let orders = [[&third, &first, &second], [&first, &second, &third]];
     for order in orders.map(|order| order.map(String::as_str)) {
         let run = bcnet(&[&["inspect", "--json"][..], &order].concat(), b"");
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        assert_eq!(without_places(&run), expected);
+        assert_eq!(without_locations(&run), expected);
         let files: Vec<_> = datagrams(&run).iter().map(|entry| entry["file"].clone()).collect();
         assert_eq!((files[4].clone(), files[5].clone()), (first.as_str().into(), second.as_str().into()));
         assert_eq!(files[14], third.as_str());
     }
     let merged = bcnet(&["inspect", "--merge", &second, &first, "--json"], b"");
     let both = inspect(&pcap(&session()[..14], RAW), &["--json"]);
-    assert_eq!((merged.code, without_places(&merged)), (0, without_places(&both)));
+    assert_eq!((merged.code, without_locations(&merged)), (0, without_locations(&both)));
     let run = bcnet(&["inspect", &third, &first, &second, "--summary"], b"");
     let told = [
         "3 files: 24 packets in ",
@@ -68,43 +68,43 @@ fn several_files_are_one_capture_in_the_order_of_time() {
 }
 
 #[test]
-fn a_directory_is_its_captures_and_the_others_are_named() {
-    let directory = directory("directory");
-    rotated(&directory);
+fn directory_reads_captures_and_lists_other_files() {
+    let directory = test_directory("directory");
+    rotated_files(&directory);
     fs::write(directory.join("README.txt"), "not a capture").expect("written");
     fs::create_dir(directory.join("more")).expect("a directory");
-    let run = bcnet(&["inspect", text(&directory), "--json"], b"");
-    let expected = without_places(&inspect(&pcap(&session(), RAW), &["--json"]));
-    assert_eq!((run.code, without_places(&run)), (0, expected));
-    let said = format!("bcnet: {}: no captures, and not read: README.txt, more\n", text(&directory));
+    let run = bcnet(&["inspect", path_str(&directory), "--json"], b"");
+    let expected = without_locations(&inspect(&pcap(&session(), RAW), &["--json"]));
+    assert_eq!((run.code, without_locations(&run)), (0, expected));
+    let said = format!("bcnet: {}: no captures, and not read: README.txt, more\n", path_str(&directory));
     assert_eq!(run.stderr, said);
 }
 
 #[test]
-fn a_directory_without_captures_says_so() {
-    let directory = directory("empty");
+fn directory_without_captures_is_reported() {
+    let directory = test_directory("empty");
     for form in ["--json", "--summary", "--csv"] {
-        let run = bcnet(&["inspect", text(&directory), form], b"");
+        let run = bcnet(&["inspect", path_str(&directory), form], b"");
         assert_eq!(run.code, 1, "{}", run.stderr);
-        assert_eq!(run.stderr, format!("bcnet: {}: is a directory without captures\n", text(&directory)));
+        assert_eq!(run.stderr, format!("bcnet: {}: is a directory without captures\n", path_str(&directory)));
     }
 }
 
 /// What cannot be seen to be something else may be a capture.
 #[test]
-fn damaged_captures_of_a_directory_are_faults() {
-    let directory = directory("damaged-directory");
-    let [_, second, _] = rotated(&directory);
+fn damaged_capture_in_a_directory_is_reported() {
+    let directory = test_directory("damaged-directory");
+    let [_, second, _] = rotated_files(&directory);
     let bytes = fs::read(&second).expect("a capture");
     fs::write(&second, &bytes[..bytes.len() / 2]).expect("written");
     fs::write(directory.join("d.gz"), &bytes[..14]).expect("written");
     fs::write(directory.join("notes.txt"), "nothing").expect("written");
-    let run = bcnet(&["inspect", text(&directory), "--json"], b"");
+    let run = bcnet(&["inspect", path_str(&directory), "--json"], b"");
     let shown = datagrams(&run).len();
     assert!(run.code == 1 && shown >= 15 && shown < session().len(), "{shown}: {}", run.stderr);
     let half = bytes.len() / 2;
     for said in [
-        format!("bcnet: {}: no captures, and not read: notes.txt\n", text(&directory)),
+        format!("bcnet: {}: no captures, and not read: notes.txt\n", path_str(&directory)),
         format!("{second}: damaged at byte {half}: gzip: the file ends too early; it was unpacked to "),
         "d.gz: damaged at byte 14: gzip: the file ends too early; it was unpacked to 0 bytes before; 0 packets before it were read\n".to_owned(),
     ] {
@@ -113,13 +113,13 @@ fn damaged_captures_of_a_directory_are_faults() {
 }
 
 #[test]
-fn what_is_wrong_with_one_file_does_not_stop_the_others() {
-    let directory = directory("one-wrong");
-    let [first, second, third] = rotated(&directory);
+fn one_bad_file_does_not_stop_the_others() {
+    let directory = test_directory("one-wrong");
+    let [first, second, third] = rotated_files(&directory);
     let mut bytes = fs::read(&first).expect("a capture");
     bytes.extend([0xFF; 30]);
     fs::write(&first, &bytes).expect("written");
-    let missing = format!("{}/missing.pcap", text(&directory));
+    let missing = format!("{}/missing.pcap", path_str(&directory));
     let run = bcnet(&["inspect", "--json", &missing, &third, &second, &first], b"");
     let all = datagrams(&inspect(&pcap(&session(), RAW), &["--json"]));
     assert_eq!((run.code, datagrams(&run).len()), (1, all.len()), "{}", run.stderr);

@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 
 use bcnet_transport::cipher;
 
-use crate::captures::{ETHERNET, RAW, datagrams, directory, inspect, messages, pcapng, session};
-use crate::places::battle;
-use crate::run::{Run, path, signal};
+use crate::captures::{ETHERNET, RAW, datagrams, inspect, message_count, pcapng, session, test_directory};
+use crate::finding_locations::battle;
+use crate::run::{ProcessOutput, path, signal};
 
 /// A directory with a dumpcap that knows these interfaces: `whole` ends after the capture, `cut` within its last packet, `open`
 /// never, and `denied` is one that may not be captured from.
-fn dumpcap(name: &str) -> PathBuf {
-    let directory = directory(name);
+fn fake_dumpcap(name: &str) -> PathBuf {
+    let directory = test_directory(name);
     let capture = pcapng(&session(), ETHERNET);
     fs::write(directory.join("whole"), &capture).expect("written");
     fs::write(directory.join("cut"), &capture[..capture.len() - 10]).expect("written");
@@ -51,7 +51,7 @@ esac
     directory
 }
 
-fn start(directory: &Path, program: &Path, arguments: &[&str]) -> Command {
+fn command_with_fake_dumpcap(directory: &Path, program: &Path, arguments: &[&str]) -> Command {
     let others = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);
     command.args(arguments).env("PATH", format!("{}:{others}", directory.display()));
@@ -59,21 +59,24 @@ fn start(directory: &Path, program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn bcnet(directory: &Path, arguments: &[&str]) -> Run {
+fn run_with_fake_dumpcap(directory: &Path, arguments: &[&str]) -> ProcessOutput {
     let program = Path::new(env!("CARGO_BIN_EXE_bcnet"));
-    start(directory, program, arguments).output().expect("bcnet runs").into()
+    command_with_fake_dumpcap(directory, program, arguments).output().expect("bcnet runs").into()
 }
 
 #[test]
-fn what_passes_an_interface_is_shown_as_a_capture_of_it_would_be() {
-    let directory = dumpcap("live");
+fn live_capture_shows_the_same_as_a_file() {
+    let directory = fake_dumpcap("live");
     let capture = pcapng(&session(), ETHERNET);
-    let json = bcnet(&directory, &["inspect", "--interface", "whole", "--json"]);
+    let json = run_with_fake_dumpcap(&directory, &["inspect", "--interface", "whole", "--json"]);
     assert_eq!((json.code, json.stderr.as_str()), (0, ""));
     assert_eq!(datagrams(&json), datagrams(&inspect(&capture, &["--json"])));
     // Lines, and a summary at the end. What came can be kept.
     let kept = directory.join("kept.pcapng");
-    let run = bcnet(&directory, &["inspect", "-i", "whole", "--write", kept.to_str().expect("UTF-8")]);
+    let run = run_with_fake_dumpcap(
+        &directory,
+        &["inspect", "-i", "whole", "--write", kept.to_str().expect("UTF-8")],
+    );
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let summary = inspect(&capture, &["--summary"]).stdout.replace("standard input", "whole");
     assert!(run.stdout.contains("connect request") && run.stdout.ends_with(&summary), "{}", run.stdout);
@@ -81,10 +84,12 @@ fn what_passes_an_interface_is_shown_as_a_capture_of_it_would_be() {
 }
 
 #[test]
-fn a_capture_is_stopped_and_tells_what_it_has() {
-    let directory = dumpcap("live-stopped");
+fn stopped_live_capture_prints_what_it_has() {
+    let directory = fake_dumpcap("live-stopped");
     let program = Path::new(env!("CARGO_BIN_EXE_bcnet"));
-    let mut child = start(&directory, program, &["inspect", "-i", "open"]).spawn().expect("bcnet starts");
+    let mut child = command_with_fake_dumpcap(&directory, program, &["inspect", "-i", "open"])
+        .spawn()
+        .expect("bcnet starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
     while !line.contains("gamespy") {
@@ -102,37 +107,41 @@ fn a_capture_is_stopped_and_tells_what_it_has() {
 }
 
 #[test]
-fn what_keeps_an_interface_from_being_captured_is_told() {
-    let directory = dumpcap("live-wrong");
-    let run = bcnet(&directory, &["inspect", "-i", "eth0", "--summary"]);
+fn capture_failure_is_reported() {
+    let directory = fake_dumpcap("live-wrong");
+    let run = run_with_fake_dumpcap(&directory, &["inspect", "-i", "eth0", "--summary"]);
     assert_eq!(run.code, 1);
     let said = "bcnet: eth0: dumpcap: You do not have permission to capture on device \"eth0\". (socket: Operation not permitted) Please check to make sure you have sufficient permissions. (who may capture";
     assert!(run.stderr.starts_with(said) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
     assert!(!run.stderr.contains("Ubuntu") && run.stderr.lines().count() == 1, "{}", run.stderr);
     // What came before is shown, and kept whole.
     let kept = directory.join("kept.pcapng");
-    let run =
-        bcnet(&directory, &["inspect", "-i", "cut", "--json", "--write", kept.to_str().expect("UTF-8")]);
+    let run = run_with_fake_dumpcap(
+        &directory,
+        &["inspect", "-i", "cut", "--json", "--write", kept.to_str().expect("UTF-8")],
+    );
     assert_eq!((run.code, datagrams(&run).len()), (1, session().len() - 1), "{}", run.stderr);
-    assert!(run.stderr.contains("bcnet: cut: damaged at byte "), "{}", run.stderr);
+    assert!(run.stderr.contains("bcnet: damaged at byte "), "{}", run.stderr);
     assert!(run.stderr.contains("bcnet: cut: dumpcap: The interface went down.\n"), "{}", run.stderr);
     let again = inspect(&fs::read(&kept).expect("kept"), &["--json"]);
     assert_eq!((again.code, datagrams(&again).len()), (0, session().len() - 1), "{}", again.stderr);
     // No dumpcap at all.
     let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
     let run = command.args(["inspect", "-i", "eth0"]).env("PATH", directory.join("none")).output();
-    let run = Run::from(run.expect("bcnet runs"));
+    let run = ProcessOutput::from(run.expect("bcnet runs"));
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("dumpcap is not there; it comes with Wireshark"), "{}", run.stderr);
 }
 
 #[test]
-fn wireshark_is_told_of_an_interface_by_a_link_of_another_name() {
-    let directory = dumpcap("extcap");
+fn extcap_link_lists_the_interface_to_wireshark() {
+    let directory = fake_dumpcap("extcap");
     let link = directory.join("bcnet-extcap");
     symlink(env!("CARGO_BIN_EXE_bcnet"), &link).expect("a link");
     let ask = |arguments: &[&str]| {
-        let run = Run::from(start(&directory, &link, arguments).output().expect("bcnet runs"));
+        let run = ProcessOutput::from(
+            command_with_fake_dumpcap(&directory, &link, arguments).output().expect("bcnet runs"),
+        );
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{arguments:?}");
         run.stdout
     };
@@ -142,20 +151,22 @@ fn wireshark_is_told_of_an_interface_by_a_link_of_another_name() {
     assert!(told.starts_with("dlt {number=101}"), "{told}");
     let told = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-config"]);
     assert!(told.contains("value {arg=0}{value=whole}{display=As a whole}{default=false}\n"), "{told}");
-    let wrong = start(&directory, &link, &["--extcap-interface", "eth7", "--extcap-dlts"]).output();
-    assert_eq!(Run::from(wrong.expect("bcnet runs")).code, 2);
+    let wrong =
+        command_with_fake_dumpcap(&directory, &link, &["--extcap-interface", "eth7", "--extcap-dlts"])
+            .output();
+    assert_eq!(ProcessOutput::from(wrong.expect("bcnet runs")).code, 2);
 }
 
 #[test]
-fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
-    let directory = dumpcap("deciphered");
+fn extcap_output_is_decrypted_and_both_readers_accept_it() {
+    let directory = fake_dumpcap("deciphered");
     let out = directory.join("out.pcapng");
     fs::write(&out, b"").expect("as a pipe that is there");
     let out_name = out.to_str().expect("UTF-8");
     let capture = ["extcap", "--capture", "--extcap-interface", "bcnet-deciphered", "--fifo", out_name];
     let filter = ["--extcap-capture-filter", "port 7", "--from", "filtered"];
     for from in [&["--from", "whole"][..], &filter] {
-        let run = bcnet(&directory, &[&capture[..], from].concat());
+        let run = run_with_fake_dumpcap(&directory, &[&capture[..], from].concat());
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     }
     let bytes = fs::read(&out).expect("a capture");
@@ -166,7 +177,7 @@ fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
     }
     let expected = inspect(&pcapng(&session(), RAW), &["--json"]);
     let run = inspect(&bytes, &["--json"]);
-    assert_eq!((run.code, messages(&run)), (0, messages(&expected)), "{}", run.stderr);
+    assert_eq!((run.code, message_count(&run)), (0, message_count(&expected)), "{}", run.stderr);
     assert!(run.stdout.contains(r#""comment":"stale ACK of connect"#), "{}", run.stdout);
     // The other reader.
     if Command::new("tshark").arg("--version").output().is_err() {
@@ -197,15 +208,15 @@ fn what_wireshark_gets_is_deciphered_and_both_readers_know_it() {
 
 /// Nothing waits there, so what is known later is remarked later, with the packet that it is about.
 #[test]
-fn what_is_found_later_is_remarked_with_its_packet() {
-    let directory = dumpcap("deciphered-late");
+fn late_findings_are_commented_with_their_packet() {
+    let directory = fake_dumpcap("deciphered-late");
     let capture = pcapng(&battle(60.0, 0.1), ETHERNET);
     fs::write(directory.join("whole"), &capture).expect("written");
     let out = directory.join("out.pcapng");
     fs::write(&out, b"").expect("as a pipe that is there");
     let extcap =
         ["extcap", "--capture", "--extcap-interface", "bcnet-deciphered", "--from", "whole", "--fifo"];
-    let run = bcnet(&directory, &[&extcap[..], &[out.to_str().expect("UTF-8")]].concat());
+    let run = run_with_fake_dumpcap(&directory, &[&extcap[..], &[out.to_str().expect("UTF-8")]].concat());
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for line in inspect(&capture, &["--json"]).json().iter().filter(|line| line.get("finding").is_some()) {
@@ -244,12 +255,13 @@ fn what_is_found_later_is_remarked_with_its_packet() {
 /// On a terminal, which `script` makes, there is a page instead of lines, and the summary in its place at the end.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_terminal_shows_a_page_and_then_the_summary() {
-    let directory = dumpcap("live-terminal");
+fn terminal_shows_live_screen_then_summary() {
+    let directory = fake_dumpcap("live-terminal");
     let command = format!("'{}' inspect -i whole", env!("CARGO_BIN_EXE_bcnet"));
     let script = Path::new("script");
-    let run =
-        start(&directory, script, &["-qec", &command, "/dev/null"]).output().expect("script of util-linux");
+    let run = command_with_fake_dumpcap(&directory, script, &["-qec", &command, "/dev/null"])
+        .output()
+        .expect("script of util-linux");
     let shown = String::from_utf8(run.stdout).expect("UTF-8");
     let pages: Vec<&str> = shown.split("\x1b[H").collect();
     assert!(

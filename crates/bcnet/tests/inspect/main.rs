@@ -1,22 +1,22 @@
 //! `bcnet inspect` on captures and packet logs, as a user runs it.
 
+mod capture_join;
 mod captures;
+mod compressed;
+mod detail_views;
 mod dump_logs;
-mod dumps;
+mod finding_locations;
 mod findings;
 mod follow;
 mod formats;
+mod hex_dumps;
 mod inputs;
-mod joining;
 #[cfg(unix)]
 mod live;
-mod many;
+mod many_conversations;
 mod merge;
-mod packed;
-mod places;
-mod reading;
 mod report;
 #[path = "../run/mod.rs"]
 mod run;
-mod stories;
 mod terminal;
+mod text_output;

@@ -6,19 +6,24 @@ use std::path::Path;
 use serde_json::Value;
 
 #[cfg(unix)]
-use crate::captures::inspect_within;
+use crate::captures::inspect_with_ulimit;
 use crate::captures::{
-    ETHERNET, Packet, RAW, chat, datagrams, directory, inspect, pcap, pcapng, session, text, without_places,
+    ETHERNET, RAW, TestPacket, chat, datagrams, inspect, path_str, pcap, pcapng, session, test_directory,
+    without_locations,
 };
-use crate::packed::{gzip, zstd};
+use crate::compressed::{gzip, zstd};
 use crate::run::bcnet;
 
 /// Writes captures, each with the packets of the session that it is said to have. Returns their paths.
-fn dealt<const N: usize>(directory: &Path, packets: &[Packet], of: impl Fn(usize) -> usize) -> [String; N] {
+fn write_split_captures<const N: usize>(
+    directory: &Path,
+    packets: &[TestPacket],
+    of: impl Fn(usize) -> usize,
+) -> [String; N] {
     let numbers: [usize; N] = std::array::from_fn(|number| number);
     numbers.map(|number| {
         let dealt = packets.iter().enumerate().filter(|(place, _)| of(*place) == number);
-        let dealt: Vec<Packet> = dealt.map(|(_, packet)| packet.clone()).collect();
+        let dealt: Vec<TestPacket> = dealt.map(|(_, packet)| packet.clone()).collect();
         let bytes = match number % 3 {
             0 => pcap(&dealt, ETHERNET),
             1 => gzip(&pcapng(&dealt, RAW)),
@@ -27,12 +32,12 @@ fn dealt<const N: usize>(directory: &Path, packets: &[Packet], of: impl Fn(usize
         fs::create_dir_all(directory).expect("a directory");
         let file = directory.join(format!("{number}.pcap"));
         fs::write(&file, bytes).expect("written");
-        text(&file).to_owned()
+        path_str(&file).to_owned()
     })
 }
 
 /// The session, with no two packets at the same time.
-fn distinct_session() -> Vec<Packet> {
+fn distinct_session() -> Vec<TestPacket> {
     let mut packets = session();
     for place in 1..packets.len() {
         packets[place].at = packets[place].at.max(packets[place - 1].at + 1e-6);
@@ -41,14 +46,15 @@ fn distinct_session() -> Vec<Packet> {
 }
 
 #[test]
-fn captures_that_overlap_are_merged_by_time() {
-    let (directory, packets) = (directory("overlapping"), distinct_session());
-    let expected = without_places(&inspect(&pcap(&packets, RAW), &["--json"]));
+fn overlapping_captures_are_merged_by_time() {
+    let (directory, packets) = (test_directory("overlapping"), distinct_session());
+    let expected = without_locations(&inspect(&pcap(&packets, RAW), &["--json"]));
     // Two interfaces; three that share what comes by chance; one that is begun while another is under way, and ends before it.
-    let two = dealt::<2>(&directory.join("two"), &packets, |place| place % 2);
-    let three = dealt::<3>(&directory.join("three"), &packets, |place| place * 7 / 3 % 3);
-    let within =
-        dealt::<2>(&directory.join("within"), &packets, |place| usize::from((6..15).contains(&place)));
+    let two = write_split_captures::<2>(&directory.join("two"), &packets, |place| place % 2);
+    let three = write_split_captures::<3>(&directory.join("three"), &packets, |place| place * 7 / 3 % 3);
+    let within = write_split_captures::<2>(&directory.join("within"), &packets, |place| {
+        usize::from((6..15).contains(&place))
+    });
     for files in [&two[..], &three, &within] {
         for is_reversed in [false, true] {
             let mut named: Vec<&str> = files.iter().map(String::as_str).collect();
@@ -57,7 +63,7 @@ fn captures_that_overlap_are_merged_by_time() {
             }
             let run = bcnet(&[&["inspect", "--merge", "--json"][..], &named].concat(), b"");
             assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{named:?}");
-            assert_eq!(without_places(&run), expected, "{named:?}");
+            assert_eq!(without_locations(&run), expected, "{named:?}");
         }
     }
     let run = bcnet(&["inspect", "--merge", "--json", &two[1], &two[0]], b"");
@@ -84,10 +90,11 @@ fn captures_that_overlap_are_merged_by_time() {
 }
 
 #[test]
-fn at_the_same_time_the_file_that_began_first_comes_first() {
-    let directory = directory("same-time");
-    let packets: Vec<Packet> = (0..6).map(|number| chat(2, number, 1.0 + f64::from(number / 4))).collect();
-    let [one, other] = dealt::<2>(&directory, &packets, |place| place % 2);
+fn equal_times_are_ordered_by_file_start() {
+    let directory = test_directory("same-time");
+    let packets: Vec<TestPacket> =
+        (0..6).map(|number| chat(2, number, 1.0 + f64::from(number / 4))).collect();
+    let [one, other] = write_split_captures::<2>(&directory, &packets, |place| place % 2);
     for order in [[&one, &other], [&other, &one]] {
         let run = bcnet(&["inspect", "--merge", "--json", order[0], order[1]], b"");
         let files: Vec<Value> = datagrams(&run).iter().map(|entry| entry["file"].clone()).collect();
@@ -97,13 +104,13 @@ fn at_the_same_time_the_file_that_began_first_comes_first() {
 }
 
 #[test]
-fn a_file_that_goes_back_in_time_keeps_its_order_and_is_told() {
-    let directory = directory("backwards");
+fn file_with_backward_times_keeps_order_and_warns() {
+    let directory = test_directory("backwards");
     let mut packets = distinct_session();
-    let [one, other] = dealt::<2>(&directory, &packets, |place| place % 2);
+    let [one, other] = write_split_captures::<2>(&directory, &packets, |place| place % 2);
     // The third and the fourth of the first file change places.
     packets.swap(4, 6);
-    let [spoiled, _] = dealt::<2>(&directory.join("spoiled"), &packets, |place| place % 2);
+    let [spoiled, _] = write_split_captures::<2>(&directory.join("spoiled"), &packets, |place| place % 2);
     let run = bcnet(&["inspect", "--merge", "--json", &spoiled, &other], b"");
     assert_eq!(run.code, 0, "{}", run.stderr);
     let times: Vec<f64> = datagrams(&run)
@@ -126,12 +133,12 @@ fn a_file_that_goes_back_in_time_keeps_its_order_and_is_told() {
 
 /// Each of the files begins before any ends.
 #[test]
-fn more_files_at_once_than_can_be_open_are_all_read_and_that_is_told() {
+fn too_many_overlapping_files_are_read_with_a_warning() {
     const FILES: usize = 70;
-    let directory = directory("crowd");
+    let directory = test_directory("crowd");
     let chat = |number: usize| chat(2, u16::try_from(number).expect("small"), 1.0 + number as f64 / 100.0);
-    let packets: Vec<Packet> = (0..2 * FILES).map(chat).collect();
-    let files = dealt::<FILES>(&directory, &packets, |place| place % FILES);
+    let packets: Vec<TestPacket> = (0..2 * FILES).map(chat).collect();
+    let files = write_split_captures::<FILES>(&directory, &packets, |place| place % FILES);
     let named: Vec<&str> = files.iter().map(String::as_str).collect();
     let run = bcnet(&[&["inspect", "--json"][..], &named].concat(), b"");
     assert_eq!((run.code, datagrams(&run).len()), (1, 2 * FILES), "{}", run.stderr);
@@ -144,11 +151,12 @@ fn more_files_at_once_than_can_be_open_are_all_read_and_that_is_told() {
 /// Rotated captures are open one at a time.
 #[cfg(unix)]
 #[test]
-fn files_that_do_not_overlap_are_not_open_at_the_same_time() {
+fn non_overlapping_files_are_opened_one_at_a_time() {
     const FILES: usize = 40;
-    let directory = directory("one-by-one");
-    let packets: Vec<Packet> = (0..80_u16).map(|number| chat(2, number, 1.0 + f64::from(number))).collect();
-    dealt::<FILES>(&directory, &packets, |place| place / 2);
-    let run = inspect_within("-n 20", &directory);
+    let directory = test_directory("one-by-one");
+    let packets: Vec<TestPacket> =
+        (0..80_u16).map(|number| chat(2, number, 1.0 + f64::from(number))).collect();
+    write_split_captures::<FILES>(&directory, &packets, |place| place / 2);
+    let run = inspect_with_ulimit("-n 20", &directory);
     assert_eq!((run.code, run.stderr.as_str(), datagrams(&run).len()), (0, "", 80));
 }

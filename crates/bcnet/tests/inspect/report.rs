@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::captures::{RAW, directory, inspect, packet, pcap, session};
-use crate::places::battle;
+use crate::captures::{RAW, inspect, packet, pcap, session, test_directory};
+use crate::finding_locations::battle;
 use crate::run::bcnet;
 
 /// Returns the page of a capture, and the data that its script reads.
-fn report(directory: &Path, capture: &[u8], flags: &[&str]) -> (String, Value) {
+fn write_report(directory: &Path, capture: &[u8], flags: &[&str]) -> (String, Value) {
     let page = directory.join("out.html");
     let run = inspect(capture, &[&["--report", page.to_str().expect("UTF-8")], flags].concat());
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{}", run.stderr);
@@ -22,8 +22,8 @@ fn report(directory: &Path, capture: &[u8], flags: &[&str]) -> (String, Value) {
 }
 
 #[test]
-fn a_report_stands_alone() {
-    let directory = directory("report");
+fn report_is_self_contained() {
+    let directory = test_directory("report");
     // No file of Windows has such brackets in its name.
     let (name, shown) =
         if cfg!(windows) { ("a&b.pcap", "a&amp;b.pcap") } else { ("<b>.pcap", "&lt;b&gt;.pcap") };
@@ -48,8 +48,8 @@ fn a_report_stands_alone() {
 }
 
 #[test]
-fn a_report_leads_from_a_finding_to_every_sending_of_its_message() {
-    let (_, data) = report(&directory("report-findings"), &pcap(&session(), RAW), &[]);
+fn report_links_a_finding_to_every_sending_of_its_message() {
+    let (_, data) = write_report(&test_directory("report-findings"), &pcap(&session(), RAW), &[]);
     let findings = data["findings"].as_array().expect("findings");
     let again = findings.iter().find(|finding| {
         finding["text"].as_str().is_some_and(|text| text.contains("sent again") || text.contains("2nd time"))
@@ -82,7 +82,7 @@ fn a_report_leads_from_a_finding_to_every_sending_of_its_message() {
 }
 
 #[test]
-fn what_the_network_says_is_data_in_a_report() {
+fn captured_text_cannot_inject_script_into_a_report() {
     let say = |words: &str| {
         let hex: String = words.bytes().map(|byte| format!(" {byte:02X}")).collect();
         let (size, length) = (12 + words.len(), words.len());
@@ -91,7 +91,7 @@ fn what_the_network_says_is_data_in_a_report() {
     let mut packets = session();
     packets.push(say("</script><script>alert(1)</script>"));
     packets.push(say("<!--<script>"));
-    let (page, data) = report(&directory("report-hostile"), &pcap(&packets, RAW), &[]);
+    let (page, data) = write_report(&test_directory("report-hostile"), &pcap(&packets, RAW), &[]);
     assert_eq!(page.matches("<script").count(), 2);
     assert!(!page.contains("<!--") && page.contains("\\u003c/script>"));
     assert!(data.to_string().contains("</script><script>alert(1)</script>"));
@@ -99,8 +99,8 @@ fn what_the_network_says_is_data_in_a_report() {
 
 /// A page has a bounded size, and says what it leaves out.
 #[test]
-fn a_report_is_small_and_says_what_it_leaves_out() {
-    let (page, data) = report(&directory("report-many"), &pcap(&battle(600.0, 0.05), RAW), &[]);
+fn report_size_is_bounded_and_omissions_are_listed() {
+    let (page, data) = write_report(&test_directory("report-many"), &pcap(&battle(600.0, 0.05), RAW), &[]);
     assert!(page.len() < 5_000_000, "{}", page.len());
     assert!(page.contains(" datagrams are here with their bytes: those that the listed findings are about"));
     assert!(page.contains(" stale ACKs are listed, at equal distances."));
@@ -122,7 +122,7 @@ fn a_report_is_small_and_says_what_it_leaves_out() {
 
 #[cfg(not(feature = "parquet"))]
 #[test]
-fn without_parquet_it_is_told_how_to_get_it() {
+fn missing_parquet_support_is_explained() {
     let run = inspect(&pcap(&session(), RAW), &["--parquet", "out.parquet"]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("--features parquet"), "{}", run.stderr);

@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 
-use crate::captures::{RAW, directory, pcap};
-use crate::places::battle;
+use crate::captures::{RAW, pcap, test_directory};
+use crate::finding_locations::battle;
 use crate::run::command;
 
 /// Whoever reads the first line of a long output and goes is not told of a failure, in any form.
 #[test]
-fn a_reader_who_has_seen_enough_ends_the_run() {
-    let directory = directory("enough");
+fn closed_output_pipe_ends_the_run_cleanly() {
+    let directory = test_directory("enough");
     let [file, remarks, report] =
         ["in.pcap", "out.pcapng", "out.html"].map(|name| directory.join(name).display().to_string());
     fs::write(&file, pcap(&battle(60.0, 0.1), RAW)).expect("written");
@@ -45,7 +45,7 @@ mod pseudo {
     use std::io::{self, Write};
     use std::process::{Command, Stdio};
 
-    use crate::captures::{RAW, directory, inspect, packet, pcap, session};
+    use crate::captures::{RAW, inspect, packet, pcap, session, test_directory};
 
     /// Returns what a terminal of so many columns gets, without the ends of its lines.
     fn on_terminal(columns: u32, before: &str, file: &str, flags: &str) -> Vec<String> {
@@ -63,14 +63,14 @@ mod pseudo {
     }
 
     /// Returns a line without its colours.
-    fn plain(line: &str) -> String {
+    fn without_colors(line: &str) -> String {
         let mut pieces = line.split('\x1b');
         let first = pieces.next().unwrap_or_default().to_owned();
         pieces.fold(first, |all, piece| all + piece.split_once('m').map_or("", |(_, text)| text))
     }
 
     /// Returns a line as it is in so many columns.
-    fn shortened(line: &str, columns: usize) -> String {
+    fn truncated_line(line: &str, columns: usize) -> String {
         match line.char_indices().nth(columns) {
             Some(_) => line.chars().take(columns - 1).chain(['…']).collect(),
             None => line.to_owned(),
@@ -78,12 +78,12 @@ mod pseudo {
     }
 
     /// Returns lines as they are in a few columns: what the lines of a datagram begin with stands above them once.
-    fn folded(lines: &[String], columns: usize) -> Vec<String> {
+    fn expected_on_narrow_terminal(lines: &[String], columns: usize) -> Vec<String> {
         let (mut folded, mut last) = (Vec::new(), "");
         for line in lines {
             let Some(addresses) = line.find(" > ") else {
                 let (_, finding) = line.split_once(" ! ").expect("a finding");
-                folded.push(shortened(&format!("     ! {finding}"), columns));
+                folded.push(truncated_line(&format!("     ! {finding}"), columns));
                 continue;
             };
             let end = addresses + line[addresses..].find("  ").expect("what is said");
@@ -91,18 +91,18 @@ mod pseudo {
                 last = &line[..end];
                 folded.push(last.to_owned());
             }
-            folded.push(shortened(&format!("       {}", &line[end + 2..]), columns));
+            folded.push(truncated_line(&format!("       {}", &line[end + 2..]), columns));
         }
         folded
     }
 
     #[test]
-    fn a_terminal_gets_colours_and_lines_that_fit() {
+    fn terminal_gets_colors_and_lines_that_fit() {
         if Command::new("script").arg("--version").output().is_err() {
             let _ = io::stderr().write_all(b"\n*** SKIPPED: there is no `script` to make a terminal ***\n");
             return;
         }
-        let file = directory("terminal").join("in.pcap");
+        let file = test_directory("terminal").join("in.pcap");
         let mut packets = session();
         let letters = "41 ".repeat(200);
         packets.push(packet(3.0, &format!("02 01 32 D4 80 09 00 2C 02 00 00 00 C8 00 {letters}")));
@@ -121,15 +121,22 @@ mod pseudo {
         ] {
             let wide = on_terminal(1000, before, file, flags);
             assert_eq!(is_coloured(&wide), colours, "{before} {flags}");
-            assert_eq!(wide.iter().map(|line| plain(line)).collect::<Vec<_>>(), whole, "{before} {flags}");
+            assert_eq!(
+                wide.iter().map(|line| without_colors(line)).collect::<Vec<_>>(),
+                whole,
+                "{before} {flags}"
+            );
             let cut = on_terminal(120, before, file, flags);
             assert_eq!((cut.len(), is_coloured(&cut)), (whole.len(), colours), "{before} {flags}");
-            for (line, whole) in cut.iter().map(|line| plain(line)).zip(&whole) {
-                assert_eq!(line, shortened(whole, 120));
+            for (line, whole) in cut.iter().map(|line| without_colors(line)).zip(&whole) {
+                assert_eq!(line, truncated_line(whole, 120));
             }
             let narrow = on_terminal(90, before, file, flags);
             assert_eq!(is_coloured(&narrow), colours, "{before} {flags}");
-            assert_eq!(narrow.iter().map(|line| plain(line)).collect::<Vec<_>>(), folded(&whole, 90));
+            assert_eq!(
+                narrow.iter().map(|line| without_colors(line)).collect::<Vec<_>>(),
+                expected_on_narrow_terminal(&whole, 90)
+            );
         }
         // What is not lines for a person has neither.
         for flags in ["--json", "--csv", "--summary"] {

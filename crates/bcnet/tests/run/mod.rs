@@ -9,23 +9,23 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-pub(crate) use signal::{apart, signal};
+pub(crate) use signal::{in_own_process_group, signal};
 
 /// What a run printed, and how it ended.
-pub(crate) struct Run {
+pub(crate) struct ProcessOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Run {
+impl ProcessOutput {
     /// The lines of JSON that it printed.
     pub(crate) fn json(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 }
 
-impl From<Output> for Run {
+impl From<Output> for ProcessOutput {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         Self {
@@ -36,7 +36,7 @@ impl From<Output> for Run {
     }
 }
 
-pub(crate) fn bcnet(args: &[&str], input: impl AsRef<[u8]>) -> Run {
+pub(crate) fn bcnet(args: &[&str], input: impl AsRef<[u8]>) -> ProcessOutput {
     let mut child = command(args).spawn().expect("bcnet starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     let input = input.as_ref().to_owned();
@@ -48,7 +48,11 @@ pub(crate) fn bcnet(args: &[&str], input: impl AsRef<[u8]>) -> Run {
 
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
-    apart(&mut command).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    in_own_process_group(&mut command)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Lets the program be told something that this one is not told too.
-pub(crate) fn apart(command: &mut Command) -> &mut Command {
+pub(crate) fn in_own_process_group(command: &mut Command) -> &mut Command {
     #[cfg(windows)]
     std::os::windows::process::CommandExt::creation_flags(command, CREATE_NEW_PROCESS_GROUP);
     command

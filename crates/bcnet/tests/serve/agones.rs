@@ -7,10 +7,10 @@ use std::process::Command;
 use serde_json::{Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::http_stub::{HttpStub, Request};
-use crate::metrics::{get, metrics_of, value};
-use crate::player::Player;
-use crate::server::{Directory, PATIENCE, Server};
+use crate::http_stub::{HttpStub, StubRequest};
+use crate::metrics::{get, metric_value, metrics_address};
+use crate::player::LoopbackPlayer;
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
 /// Answers as the sidecar does, but that each call fails as often as `failures` says for its path.
 fn sidecar(port: u16, failures: &'static [(&'static str, usize)]) -> HttpStub {
@@ -19,7 +19,8 @@ fn sidecar(port: u16, failures: &'static [(&'static str, usize)]) -> HttpStub {
         let before = seen.iter().filter(|path| **path == request.path).count();
         seen.push(request.path.clone());
         let fails = failures.iter().any(|(path, count)| *path == request.path && before < *count);
-        let (status, body) = if fails { ("500 Internal Server Error", json!({})) } else { answer(request) };
+        let (status, body) =
+            if fails { ("500 Internal Server Error", json!({})) } else { sidecar_response(request) };
         let body = body.to_string();
         let head = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -29,7 +30,7 @@ fn sidecar(port: u16, failures: &'static [(&'static str, usize)]) -> HttpStub {
     })
 }
 
-fn answer(Request { method, path, headers, body }: &Request) -> (&'static str, Value) {
+fn sidecar_response(StubRequest { method, path, headers, body }: &StubRequest) -> (&'static str, Value) {
     let is_json =
         || headers.iter().any(|(name, value)| name == "content-type" && value == "application/json");
     let number = |key: &str| body[key].as_str().and_then(|text| text.parse::<i64>().ok());
@@ -56,9 +57,9 @@ fn answer(Request { method, path, headers, body }: &Request) -> (&'static str, V
 }
 
 /// Waits for the next call that is no sign of life.
-fn next(sidecar: &HttpStub) -> String {
+fn next_call(sidecar: &HttpStub) -> String {
     loop {
-        let Request { method, path, body, .. } = sidecar.next();
+        let StubRequest { method, path, body, .. } = sidecar.wait_for_request();
         match (path.as_str(), body["count"].as_str().zip(body["capacity"].as_str())) {
             ("/health", _) => {}
             (_, Some((count, capacity))) => return format!("{method} {path} {count}/{capacity}"),
@@ -67,72 +68,73 @@ fn next(sidecar: &HttpStub) -> String {
     }
 }
 
-fn start(sidecar: u16, settings: &[&str]) -> Server {
+fn start(sidecar: u16, settings: &[&str]) -> ServerProcess {
     let set = settings.iter().flat_map(|setting| ["--set", setting]);
     let args: Vec<&str> =
         ["--set", "fleet.agones=true", "--set", "fleet.empty_after=0s"].into_iter().chain(set).collect();
     let port = sidecar.to_string();
-    Server::start_with(Directory::new(), &args, 1, &[("AGONES_SDK_HTTP_PORT", &port)])
+    ServerProcess::start_with(TestDirectory::new(), &args, 1, &[("AGONES_SDK_HTTP_PORT", &port)])
 }
 
 #[test]
-fn a_server_is_ready_then_in_use_then_ready_again_and_counts_its_players() {
+fn server_reports_ready_allocated_and_player_count() {
     let sidecar = sidecar(0, &[]);
     let server = start(sidecar.port, &[]);
-    let told = |expected: &[&str]| expected.iter().for_each(|call| assert_eq!(next(&sidecar), *call));
+    let told = |expected: &[&str]| expected.iter().for_each(|call| assert_eq!(next_call(&sidecar), *call));
     let counter = "PATCH /v1beta1/counters/players";
     told(&["GET /gameserver", "POST /ready", &format!("{counter} 0/8")]);
-    let mut alice = Player::join(server.address(), "Alice");
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
     told(&["POST /allocate", &format!("{counter} 1/8")]);
-    server.ask(&["set", "session.player_limit", "6"]);
+    server.ctl_json(&["set", "session.player_limit", "6"]);
     told(&[&format!("{counter} 1/6")]);
     alice.leave();
     told(&["POST /ready", &format!("{counter} 0/6")]);
     server.stop();
-    assert!(server.end().0.success());
+    assert!(server.wait_for_exit().0.success());
     told(&["POST /shutdown"]);
 }
 
 #[test]
-fn a_server_that_is_left_ends_if_it_is_told_to() {
+fn empty_server_shuts_down_if_configured() {
     let sidecar = sidecar(0, &[]);
     let server = start(sidecar.port, &["fleet.when_empty=shutdown", "fleet.counter=none"]);
-    let mut alice = Player::join(server.address(), "Alice");
-    let told: Vec<_> = (0..3).map(|_| next(&sidecar)).collect();
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    let told: Vec<_> = (0..3).map(|_| next_call(&sidecar)).collect();
     assert_eq!(told, ["GET /gameserver", "POST /ready", "POST /allocate"]);
     alice.leave();
-    assert_eq!(next(&sidecar), "POST /shutdown");
+    assert_eq!(next_call(&sidecar), "POST /shutdown");
     server.stop();
-    assert!(server.end().0.success());
+    assert!(server.wait_for_exit().0.success());
     assert!(
-        std::iter::from_fn(|| sidecar.try_next()).all(|request| request.path == "/health"),
+        std::iter::from_fn(|| sidecar.try_next_request()).all(|request| request.path == "/health"),
         "it is told once"
     );
 }
 
 #[test]
-fn without_a_sidecar_there_is_a_game_and_it_is_told_when_it_comes() {
+fn server_runs_without_sidecar_and_reports_when_it_appears() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("bound").port();
     drop(free);
     let server = start(port, &["server.metrics=127.0.0.1:0"]);
-    let metrics = metrics_of(&server);
-    server.logged(&["event=\"agones_failed\"", "path=\"/gameserver\""]);
-    let _alice = Player::join(server.address(), "Alice");
+    let metrics = metrics_address(&server);
+    server.wait_for_log(&["event=\"agones_failed\"", "path=\"/gameserver\""]);
+    let _alice = LoopbackPlayer::join(server.address(), "Alice");
     let sidecar = sidecar(port, &[("/gameserver", 1), ("/ready", 2), ("/health", 1)]);
-    let told: Vec<_> = (0..6).map(|_| next(&sidecar)).filter(|call| !call.starts_with("PATCH")).collect();
+    let told: Vec<_> =
+        (0..6).map(|_| next_call(&sidecar)).filter(|call| !call.starts_with("PATCH")).collect();
     let expected = ["GET /gameserver", "GET /gameserver", "POST /ready", "POST /ready", "POST /ready"];
     assert_eq!(told, expected);
-    assert_eq!(next(&sidecar), "POST /allocate");
-    server.logged(&["event=\"agones_works\""]);
+    assert_eq!(next_call(&sidecar), "POST /allocate");
+    server.wait_for_log(&["event=\"agones_works\""]);
     // Once without a sidecar, and what that did not take.
-    assert!(value(&get(&metrics, "GET /metrics").1, "bcnet_agones_failed_calls_total") >= 1.0 + 4.0);
+    assert!(metric_value(&get(&metrics, "GET /metrics").1, "bcnet_agones_failed_calls_total") >= 1.0 + 4.0);
 }
 
 #[test]
-fn list_servers_are_told_the_port_at_which_players_reach_the_server() {
+fn list_servers_get_the_public_port() {
     let master = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    master.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    master.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let masters = format!("server.masters={}", master.local_addr().expect("bound"));
     let sidecar = sidecar(0, &[]);
     let _server = start(sidecar.port, &[&masters]);
@@ -146,8 +148,8 @@ fn list_servers_are_told_the_port_at_which_players_reach_the_server() {
 }
 
 #[test]
-fn a_sidecar_at_no_port_is_told_at_the_start() {
-    let directory = Directory::new();
+fn invalid_sidecar_port_is_reported_at_startup() {
+    let directory = TestDirectory::new();
     let mut serve = directory.bcnet(&["serve", "--set", "fleet.agones=true"]);
     let output = serve.env("AGONES_SDK_HTTP_PORT", "x").output().expect("runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -157,7 +159,7 @@ fn a_sidecar_at_no_port_is_told_at_the_start() {
 
 /// Kubernetes itself is not asked; but what the manifest says fits the program.
 #[test]
-fn the_manifest_of_a_fleet_fits_the_program() {
+fn fleet_manifest_matches_the_program() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/agones-fleet.yaml");
     let text = std::fs::read_to_string(path).expect(path);
     let documents = YamlLoader::load_from_str(&text).expect("YAML");
@@ -188,7 +190,7 @@ fn the_manifest_of_a_fleet_fits_the_program() {
         value("BCNET_PLAYER_LIMIT"),
         server["counters"]["players"]["capacity"].as_i64().map(|count| count.to_string()).as_deref()
     );
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let mut check = Command::new(env!("CARGO_BIN_EXE_bcnet"));
     let check =
         check.args(["config", "check"]).env_clear().envs(variables.iter().copied()).current_dir(&directory.0);

@@ -3,22 +3,22 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::server::{Directory, Server};
+use crate::server::{ServerProcess, TestDirectory};
 
 #[cfg(unix)]
-pub(crate) type Connection = std::os::unix::net::UnixStream;
+pub(crate) type RawControlConnection = std::os::unix::net::UnixStream;
 #[cfg(windows)]
-pub(crate) type Connection = fs::File;
+pub(crate) type RawControlConnection = fs::File;
 
 /// Returns a directory whose servers listen where [`connect`] looks for them.
-pub(crate) fn reachable() -> Directory {
-    let directory = Directory::new();
-    let configuration = format!("[server]\ncontrol = '{}'\n", place(&directory).display());
+pub(crate) fn directory_with_control() -> TestDirectory {
+    let directory = TestDirectory::new();
+    let configuration = format!("[server]\ncontrol = '{}'\n", socket_path(&directory).display());
     fs::write(directory.path("bcnet.toml"), configuration).expect("written");
     directory
 }
 
-fn place(directory: &Directory) -> PathBuf {
+fn socket_path(directory: &TestDirectory) -> PathBuf {
     #[cfg(unix)]
     return directory.path("bcnet.sock");
     #[cfg(windows)]
@@ -27,18 +27,18 @@ fn place(directory: &Directory) -> PathBuf {
 
 /// Connects to a server that was started in a [`reachable`] directory.
 #[cfg(unix)]
-pub(crate) fn connect(server: &Server) -> Connection {
-    let stream = Connection::connect(place(&server.directory)).expect("a server");
-    stream.set_read_timeout(Some(crate::server::PATIENCE)).expect("a timeout");
+pub(crate) fn connect(server: &ServerProcess) -> RawControlConnection {
+    let stream = RawControlConnection::connect(socket_path(&server.directory)).expect("a server");
+    stream.set_read_timeout(Some(crate::server::TEST_TIMEOUT)).expect("a timeout");
     stream
 }
 
 /// Connects to a server that was started in a [`reachable`] directory.
 #[cfg(windows)]
-pub(crate) fn connect(server: &Server) -> Connection {
+pub(crate) fn connect(server: &ServerProcess) -> RawControlConnection {
     use windows_sys::Win32::Foundation::ERROR_PIPE_BUSY;
     loop {
-        match fs::File::options().read(true).write(true).open(place(&server.directory)) {
+        match fs::File::options().read(true).write(true).open(socket_path(&server.directory)) {
             // Another has just come in, and the next pipe is not made yet.
             Err(error) if error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed()) => {
                 std::thread::yield_now();

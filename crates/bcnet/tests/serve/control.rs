@@ -3,30 +3,30 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::thread;
 
-use bcnet_session::client::End;
+use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
 use serde_json::json;
 
-use crate::connection::{Connection, connect, reachable};
-use crate::player::{Player, join_two};
-use crate::server::{Directory, Server};
+use crate::connection::{RawControlConnection, connect, directory_with_control};
+use crate::player::{LoopbackPlayer, join_two};
+use crate::server::{ServerProcess, TestDirectory};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
-fn a_kick_hits_its_player_only() {
-    let server = Server::start(&[]);
+fn kick_removes_only_the_named_player() {
+    let server = ServerProcess::start(&[]);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     let output = server.directory.ctl(&["kick", "alice"]);
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("Alice is out\n", Some(0)));
-    assert_eq!(alice.until_over(), End::Booted(BootReason::KICKED));
-    server.logged(&["event=\"kicked\"", "player=\"Alice\""]);
-    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=\"booted"]);
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
+    server.wait_for_log(&["event=\"kicked\"", "player=\"Alice\""]);
+    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"booted"]);
     bob.chat("who was that?");
-    let line = bob.chat_of("who was that?");
-    bob.until(|bob| bob.has(&line));
+    let line = bob.chat_payload("who was that?");
+    bob.run_until(|bob| bob.has_received(&line));
 
     // By peer id, and nobody twice.
     let output = server.directory.ctl(&["kick", "3"]);
@@ -35,17 +35,17 @@ fn a_kick_hits_its_player_only() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), "bcnet: no player Bob; `bcnet ctl players` lists them\n");
     // Who has left can still be found.
-    let found = server.ask(&["search", "ALI"]);
+    let found = server.ctl_json(&["search", "ALI"]);
     assert_eq!(found["left"][0]["name"], "Alice");
     assert_eq!(found["players"], json!([]));
 }
 
 /// Who has only begun to join has no name, and is not meant by none.
 #[test]
-fn nobody_is_meant_by_no_name() {
-    let server = Server::start(&[]);
-    let mut nameless = Player::connect(server.address(), "");
-    nameless.until(|_| !server.ask(&["players"])["players"].as_array().expect("a list").is_empty());
+fn empty_player_name_matches_nobody() {
+    let server = ServerProcess::start(&[]);
+    let mut nameless = LoopbackPlayer::connect(server.address(), "");
+    nameless.run_until(|_| !server.ctl_json(&["players"])["players"].as_array().expect("a list").is_empty());
     for name in ["", " "] {
         for command in [&["kick"][..], &["mute"], &["unmute"], &["ban"], &["queues"], &["whitelist", "--add"]]
         {
@@ -60,13 +60,13 @@ fn nobody_is_meant_by_no_name() {
         let output = server.directory.ctl(&["--session", name, "players"]);
         assert!(text(&output.stderr).starts_with("bcnet: which session?"), "{output:?}");
     }
-    assert_eq!(server.ask(&["players"])["players"].as_array().map(Vec::len), Some(1));
+    assert_eq!(server.ctl_json(&["players"])["players"].as_array().map(Vec::len), Some(1));
 }
 
 /// Nobody can hide behind a number.
 #[test]
-fn a_player_who_is_called_like_a_peer_id_shields_nobody() {
-    let server = Server::start(&[]);
+fn numeric_player_name_does_not_hide_a_peer_id() {
+    let server = ServerProcess::start(&[]);
     let [mut alice, mut two] = join_two(server.address(), ["Alice", "2"]);
     let port = server.ports[0];
     for args in [&["kick", "2"][..], &["queues", "2"], &["ban", "2"], &["say", "--to", "2", "hello"]] {
@@ -78,44 +78,44 @@ fn a_player_who_is_called_like_a_peer_id_shields_nobody() {
         assert_eq!((text(&output.stderr), output.status.code()), (error, Some(1)), "{args:?}");
     }
     assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
-    assert_eq!(alice.until_over(), End::Booted(BootReason::KICKED));
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
     // Now there is only one who can be meant.
     assert_eq!(text(&server.directory.ctl(&["kick", "2"]).stdout), "2 is out\n");
-    assert_eq!(two.until_over(), End::Booted(BootReason::KICKED));
+    assert_eq!(two.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
     assert!(text(&server.directory.ctl(&["kick", "#2"]).stderr).contains("no player #2;"));
 }
 
 #[test]
-fn the_mark_of_a_peer_id_is_no_name() {
-    let server = Server::start(&[]);
+fn peer_id_mark_alone_is_not_a_name() {
+    let server = ServerProcess::start(&[]);
     let _players = join_two(server.address(), ["Alice", "#2"]);
     assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
 }
 
 #[test]
-fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
-    let server = Server::start(&[]);
-    let mut alice = Player::join(server.address(), "Alice");
-    let done = server.ask(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming", "--by", "Picard"]);
+fn ban_removes_the_player_and_survives_a_restart() {
+    let server = ServerProcess::start(&[]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    let done = server.ctl_json(&["ban", "Alice", "--expiry", "2h", "--reason", "ramming", "--by", "Picard"]);
     assert_eq!(done["network"], "127.0.0.1");
-    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
-    let mut again = Player::connect(server.address(), "Alice");
-    assert_eq!(again.until_over(), End::Booted(BootReason::BANNED));
-    server.logged(&["event=\"refused\"", "banned"]);
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    let mut again = LoopbackPlayer::connect(server.address(), "Alice");
+    assert_eq!(again.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    server.wait_for_log(&["event=\"refused\"", "banned"]);
     server.stop();
-    let (status, directory) = server.end();
+    let (status, directory) = server.wait_for_exit();
     assert_eq!(status.code(), Some(0));
 
-    let server = Server::start_in(directory, &[], 1);
-    let bans = server.ask(&["bans"]);
+    let server = ServerProcess::start_in(directory, &[], 1);
+    let bans = server.ctl_json(&["bans"]);
     let ban = &bans["bans"][0];
     assert_eq!([&ban["network"], &ban["by"], &ban["reason"]], ["127.0.0.1", "Picard", "ramming"]);
-    let mut again = Player::connect(server.address(), "Alice");
-    assert_eq!(again.until_over(), End::Booted(BootReason::BANNED));
-    let found = server.ask(&["search", "RAMM"]);
+    let mut again = LoopbackPlayer::connect(server.address(), "Alice");
+    assert_eq!(again.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    let found = server.ctl_json(&["search", "RAMM"]);
     assert_eq!(found["bans"][0]["network"], "127.0.0.1");
-    assert_eq!(server.ask(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");
-    Player::join(server.address(), "Alice");
+    assert_eq!(server.ctl_json(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");
+    LoopbackPlayer::join(server.address(), "Alice");
     // A whole network.
     let mut ban = server.directory.bcnet(&["ctl", "ban", "127.0.0.0/8", "--expiry", "never"]);
     let status = ban.env_remove("SUDO_USER").env("USER", "riker").status().expect("runs");
@@ -125,8 +125,8 @@ fn a_ban_throws_out_keeps_out_and_survives_a_restart() {
 }
 
 #[test]
-fn wrong_bans_are_refused_in_one_line() {
-    let server = Server::start(&[]);
+fn invalid_bans_are_refused_in_one_line() {
+    let server = ServerProcess::start(&[]);
     for (args, part) in [
         (&["ban", "10.0.0.1/24"][..], "did you mean 10.0.0.0/24?"),
         (&["ban", "10.0.0.0/0"], "1 to 32 bits"),
@@ -145,16 +145,16 @@ fn wrong_bans_are_refused_in_one_line() {
         assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{args:?}: {error}");
         assert!(error.contains(part), "{args:?}: {error}");
     }
-    assert_eq!(server.ask(&["bans"]), json!({ "bans": [] }));
+    assert_eq!(server.ctl_json(&["bans"]), json!({ "bans": [] }));
 }
 
 #[test]
 fn queues_are_dumped_per_player() {
-    let server = Server::start(&[]);
-    let mut alice = Player::join(server.address(), "Alice");
+    let server = ServerProcess::start(&[]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
     // She does not acknowledge what is said to her now.
-    server.ask(&["say", "anybody there?"]);
-    let queues = server.ask(&["queues"]);
+    server.ctl_json(&["say", "anybody there?"]);
+    let queues = server.ctl_json(&["queues"]);
     let dump = queues["queues"][0]["dump"].as_str().expect("text");
     assert!(dump.starts_with("peer=2 retxQ=") && dump.contains(" ackOutQ="), "{dump}");
     assert!(dump.contains("\n  retx[0] seq=0x") && dump.contains(" frag=0 rel=1 retx="), "{dump}");
@@ -162,21 +162,21 @@ fn queues_are_dumped_per_player() {
     let shown = text(&server.directory.ctl(&["queues", "Alice"]).stdout);
     let head = format!("bcnet, port {}:\npeer=2 retxQ=", server.ports[0]);
     assert!(shown.starts_with(&head), "{shown}");
-    alice.until(|alice| alice.heard.iter().any(|payload| payload.ends_with(b"anybody there?")));
+    alice.run_until(|alice| alice.received.iter().any(|payload| payload.ends_with(b"anybody there?")));
 }
 
 #[test]
-fn stop_is_a_command_too() {
-    let server = Server::start(&[]);
-    let mut alice = Player::join(server.address(), "Alice");
-    server.ask(&["stop"]);
-    alice.until_over();
-    assert_eq!(server.end().0.code(), Some(0));
+fn stop_command_ends_the_server() {
+    let server = ServerProcess::start(&[]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    server.ctl_json(&["stop"]);
+    alice.run_until_end();
+    assert_eq!(server.wait_for_exit().0.code(), Some(0));
 }
 
 #[test]
-fn without_a_server_it_says_so_in_one_line() {
-    let directory = Directory::new();
+fn ctl_without_a_server_reports_one_line() {
+    let directory = TestDirectory::new();
     // A server of the machine's own may listen at the usual place.
     let mut ctl = directory.bcnet(&["ctl", "players"]);
     let output = ctl.env("BCNET_CONTROL", "absent.sock").output().expect("runs");
@@ -187,8 +187,8 @@ fn without_a_server_it_says_so_in_one_line() {
 
 /// Where the configuration does not tell its server, no other one is asked instead.
 #[test]
-fn a_wrong_configuration_leads_to_no_other_server() {
-    let server = Server::start(&[]);
+fn ctl_with_wrong_configuration_contacts_no_other_server() {
+    let server = ServerProcess::start(&[]);
     let ctl = |configuration: &str, args: &[&str], control: Option<&str>| {
         std::fs::write(server.directory.path("bcnet.toml"), configuration).expect("written");
         let mut command = server.directory.bcnet(&[&["ctl"], args].concat());
@@ -221,38 +221,38 @@ fn a_wrong_configuration_leads_to_no_other_server() {
 
 #[cfg(unix)]
 #[test]
-fn the_socket_is_for_its_user_only() {
+fn control_socket_is_accessible_to_its_user_only() {
     use std::os::unix::fs::PermissionsExt;
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     let socket = std::fs::metadata(server.directory.path("bcnet.sock")).expect("a socket");
     assert_eq!(socket.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn a_server_that_listens_is_left_alone_and_one_that_was_killed_is_no_obstacle() {
-    let server = Server::start(&[]);
+fn running_servers_socket_is_kept_and_stale_one_replaced() {
+    let server = ServerProcess::start(&[]);
     let mut second =
         server.directory.bcnet(&["serve", "--bind", "127.0.0.1", "--set", "server.control=./bcnet.sock"]);
     let output = second.output().expect("runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("another server listens there"), "{}", text(&output.stderr));
-    server.ask(&["status"]);
+    server.ctl_json(&["status"]);
 
     let directory = server.kill();
     // A pipe is gone with its process.
     assert_eq!(directory.path("bcnet.sock").exists(), cfg!(unix));
-    let server = Server::start_in(directory, &[], 1);
-    server.ask(&["status"]);
+    let server = ServerProcess::start_in(directory, &[], 1);
+    server.ctl_json(&["status"]);
 }
 
 /// A server, for connections of others than `bcnet ctl`.
-fn reached() -> Server {
-    Server::start_in(reachable(), &[], 1)
+fn server_with_control() -> ServerProcess {
+    ServerProcess::start_in(directory_with_control(), &[], 1)
 }
 
 #[test]
-fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
-    let server = reached();
+fn requests_are_json_lines_and_invalid_ones_are_answered() {
+    let server = server_with_control();
     let mut stream = connect(&server);
     stream
         .write_all(b"{\"command\":\"players\"}\nnonsense\n{\"command\":\"kick\"}\n{\"command\":\"bans\"}\n")
@@ -273,9 +273,9 @@ fn requests_are_lines_of_json_and_nonsense_gets_an_answer() {
 
 /// Nobody who holds a control connection can hold up the game, or the other connections.
 #[test]
-fn slow_greedy_and_endless_clients_hold_up_nobody() {
-    let server = reached();
-    let mut alice = Player::join(server.address(), "Alice");
+fn misbehaving_control_clients_block_nobody() {
+    let server = server_with_control();
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
     // Says nothing; says half a line; says one line that never ends; asks and never reads.
     let _silent = connect(&server);
     connect(&server).write_all(b"{\"command\":").expect("written");
@@ -285,12 +285,12 @@ fn slow_greedy_and_endless_clients_hold_up_nobody() {
     drop(endless.read_to_string(&mut answer));
     assert!(answer.is_empty() || answer.contains("a request has less than 16384 bytes"), "{answer}");
     let mut greedy = connect(&server);
-    ask_more_than_fits(&mut greedy);
+    fill_request_buffer(&mut greedy);
 
-    assert_eq!(server.ask(&["players"])["players"][0]["name"], "Alice");
-    let line = alice.chat_of("undisturbed");
+    assert_eq!(server.ctl_json(&["players"])["players"][0]["name"], "Alice");
+    let line = alice.chat_payload("undisturbed");
     alice.chat("undisturbed");
-    alice.until(|alice| alice.has(&line));
+    alice.run_until(|alice| alice.has_received(&line));
 
     // More than there is room for are told so.
     let crowd: Vec<_> = (0..20).map(|_| connect(&server)).collect();
@@ -301,21 +301,21 @@ fn slow_greedy_and_endless_clients_hold_up_nobody() {
 
 /// Asks until nothing more is taken, for nobody reads the answers.
 #[cfg(unix)]
-fn ask_more_than_fits(connection: &mut Connection) {
+fn fill_request_buffer(connection: &mut RawControlConnection) {
     connection.set_nonblocking(true).expect("nonblocking");
     while connection.write(b"{\"command\":\"status\"}\n").is_ok() {}
 }
 
 /// Asks as much as a pipe takes at once. The answers are more than that.
 #[cfg(windows)]
-fn ask_more_than_fits(connection: &mut Connection) {
+fn fill_request_buffer(connection: &mut RawControlConnection) {
     connection.write_all(&b"{\"command\":\"status\"}\n".repeat(2000)).expect("written");
 }
 
 /// A view that is left open for days keeps nobody from asking.
 #[test]
-fn those_who_follow_events_shut_out_nobody_who_asks() {
-    let server = reached();
+fn event_followers_do_not_block_other_clients() {
+    let server = server_with_control();
     let follow = || {
         let mut stream = connect(&server);
         stream.write_all(b"{\"command\":\"events\",\"count\":0,\"follow\":true}\n").expect("written");
@@ -339,8 +339,8 @@ fn those_who_follow_events_shut_out_nobody_who_asks() {
 
 /// What one adds is not lost because another adds something in the same moment.
 #[test]
-fn several_operators_change_the_whitelist_at_once() {
-    let server = reached();
+fn concurrent_whitelist_changes_are_all_applied() {
+    let server = server_with_control();
     let streams: Vec<_> = (0..8).map(|_| connect(&server)).collect();
     thread::scope(|scope| {
         for (operator, stream) in streams.iter().enumerate() {
@@ -357,6 +357,6 @@ fn several_operators_change_the_whitelist_at_once() {
             });
         }
     });
-    let listed = server.ask(&["whitelist"])["whitelist"].clone();
+    let listed = server.ctl_json(&["whitelist"])["whitelist"].clone();
     assert_eq!(listed.as_array().expect("a list").len(), 8 * 25);
 }

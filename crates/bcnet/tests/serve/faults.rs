@@ -5,48 +5,48 @@ use std::net::SocketAddrV4;
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 
-use bcnet_session::client::End;
+use bcnet_session::client::DisconnectReason;
 
-use crate::player::{Player, join_two};
-use crate::server::{Directory, Server};
+use crate::player::{LoopbackPlayer, join_two};
+use crate::server::{ServerProcess, TestDirectory};
 
 /// The command is there in debug builds only, such as those that tests are made with.
 #[test]
-fn a_session_that_panics_ends_alone_and_the_log_says_where() {
-    let directory = Directory::new();
+fn panicking_session_ends_alone_and_is_logged() {
+    let directory = TestDirectory::new();
     fs::write(directory.path("bcnet.toml"), "[[session]]\nname = \"one\"\n[[session]]\nname = \"two\"\n")
         .expect("written");
-    let server = Server::start_in(directory, &["--set", "server.threads=1"], 2);
+    let server = ServerProcess::start_in(directory, &["--set", "server.threads=1"], 2);
     let [one, two] = [0, 1].map(|n| SocketAddrV4::new(*server.address().ip(), server.ports[n]));
-    let mut alice = Player::join(one, "Alice");
+    let mut alice = LoopbackPlayer::join(one, "Alice");
     let [mut bob, mut carol] = join_two(two, ["Bob", "Carol"]);
-    server.ask(&["ban", "192.0.2.1"]);
+    server.ctl_json(&["ban", "192.0.2.1"]);
 
-    server.ask(&["--session", "one", "panic"]);
-    let panic = server.logged(&["event=\"panic\"", "asked for"]);
+    server.ctl_json(&["--session", "one", "panic"]);
+    let panic = server.wait_for_log(&["event=\"panic\"", "asked for"]);
     assert!(panic.contains("location=\"") && panic.contains(".rs:"), "{panic}");
-    server.logged(&["event=\"session_failed\"", &format!("port={}", server.ports[0]), "asked for"]);
-    assert_eq!(alice.until_over(), End::HostLeft);
-    server.logged(&["event=\"left\"", "player=\"Alice\"", "reason=\"this game has failed\""]);
+    server.wait_for_log(&["event=\"session_failed\"", &format!("port={}", server.ports[0]), "asked for"]);
+    assert_eq!(alice.run_until_end(), DisconnectReason::HostLeft);
+    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"this game has failed\""]);
 
-    let line = bob.chat_of("what was that?");
+    let line = bob.chat_payload("what was that?");
     bob.chat("what was that?");
-    bob.until(|bob| bob.has(&line));
-    carol.until(|carol| carol.has(&line));
+    bob.run_until(|bob| bob.has_received(&line));
+    carol.run_until(|carol| carol.has_received(&line));
     // It begins anew when nobody waits for the goodbye any more.
-    let _again = Player::join(one, "Alice");
-    assert_eq!(server.ask(&["players"])["players"].as_array().map(Vec::len), Some(3));
+    let _again = LoopbackPlayer::join(one, "Alice");
+    assert_eq!(server.ctl_json(&["players"])["players"].as_array().map(Vec::len), Some(3));
 
     server.stop();
-    assert_eq!(bob.until_over(), End::HostLeft);
-    assert_eq!(server.end().0.code(), Some(0));
+    assert_eq!(bob.run_until_end(), DisconnectReason::HostLeft);
+    assert_eq!(server.wait_for_exit().0.code(), Some(0));
 }
 
 /// No file can be opened any more, then it can again.
 #[cfg(target_os = "linux")]
 #[test]
-fn without_file_handles_the_game_goes_on_and_the_console_waits() {
-    let server = Server::start(&[]);
+fn game_continues_without_free_file_handles() {
+    let server = ServerProcess::start(&[]);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     let limit = |files: &str| {
         let id = server.id().to_string();
@@ -56,14 +56,14 @@ fn without_file_handles_the_game_goes_on_and_the_console_waits() {
     // New ones get the lowest number that is free.
     limit("3");
     // The system has set one aside for whoever comes next.
-    server.ask(&["status"]);
+    server.ctl_json(&["status"]);
     let mut asked = server.directory.bcnet(&["ctl", "status", "--json"]);
     let mut asked = asked.stdout(Stdio::piped()).spawn().expect("bcnet ctl runs");
     for text in ["is", "anybody", "there?"] {
-        let line = alice.chat_of(text);
+        let line = alice.chat_payload(text);
         alice.chat(text);
-        alice.until(|alice| alice.has(&line));
-        bob.until(|bob| bob.has(&line));
+        alice.run_until(|alice| alice.has_received(&line));
+        bob.run_until(|bob| bob.has_received(&line));
     }
     assert!(asked.try_wait().expect("a child").is_none(), "nobody can answer");
     limit("1024");

@@ -6,22 +6,22 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use bcnet_session::Anomaly;
-use bcnet_transport::Cause;
+use bcnet_transport::RejectCause;
 use serde_json::Value;
 
-use crate::connection::{connect, reachable};
-use crate::player::Player;
-use crate::server::{Directory, Server};
+use crate::connection::{connect, directory_with_control};
+use crate::player::LoopbackPlayer;
+use crate::server::{ServerProcess, TestDirectory};
 
 /// The server is killed in the middle of writing bans, again and again, and the file is always whole.
 #[test]
-fn kill_9_during_a_ban_write_leaves_a_whole_file() {
-    let mut directory = reachable();
+fn kill_9_during_a_ban_write_leaves_a_complete_file() {
+    let mut directory = directory_with_control();
     let mut least = 0;
     for round in 0..10_u8 {
-        let server = Server::start_in(directory, &[], 1);
+        let server = ServerProcess::start_in(directory, &[], 1);
         // Whatever the last one wrote can be read, and nothing that was confirmed is lost.
-        let bans = server.ask(&["bans"])["bans"].as_array().expect("a list").len();
+        let bans = server.ctl_json(&["bans"])["bans"].as_array().expect("a list").len();
         assert!(bans >= least, "{bans} of {least} bans");
         let mut stream = connect(&server);
         for n in 0..200 {
@@ -39,13 +39,13 @@ fn kill_9_during_a_ban_write_leaves_a_whole_file() {
         least = bans + confirmed;
         directory = server.kill();
     }
-    let server = Server::start_in(directory, &[], 1);
-    assert!(server.ask(&["bans"])["bans"].as_array().expect("a list").len() >= least);
+    let server = ServerProcess::start_in(directory, &[], 1);
+    assert!(server.ctl_json(&["bans"])["bans"].as_array().expect("a list").len() >= least);
 }
 
 #[test]
-fn a_ban_file_that_cannot_be_read_is_one_line_and_exit_code_2() {
-    let directory = Directory::new();
+fn unreadable_ban_file_gives_one_line_and_exit_code_2() {
+    let directory = TestDirectory::new();
     fs::write(directory.path("bans.toml"), "[[ban]]\naddress = \"10.0.0.300\"\n").expect("written");
     let output = directory.bcnet(&["serve", "--bind", "127.0.0.1"]).output().expect("runs");
     assert_eq!(output.status.code(), Some(2));
@@ -54,8 +54,8 @@ fn a_ban_file_that_cannot_be_read_is_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn what_cannot_be_written_is_one_line_and_exit_code_2() {
-    let directory = Directory::new();
+fn unwritable_files_give_one_line_and_exit_code_2() {
+    let directory = TestDirectory::new();
     for (key, path) in [
         ("server.bans", "absent/bans.toml"),
         // Nobody can make files there, not even root.
@@ -79,24 +79,24 @@ fn what_cannot_be_written_is_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn directories_of_log_and_capture_are_made() {
+fn log_and_capture_directories_are_created() {
     let files = ["--set", "log.file=logs/server.log", "--set", "capture.file=captures/of/game.pcapng"];
-    let server = Server::start(&files);
+    let server = ServerProcess::start(&files);
     assert!(
         server.directory.path("logs").is_dir() && server.directory.path("captures/of/game.pcapng").is_file()
     );
 }
 
 #[test]
-fn a_capture_has_what_was_said() {
-    let server = Server::start(&["--write", "game.pcapng"]);
-    let mut alice = Player::join(server.address(), "Alice");
-    let line = alice.chat_of("for the record");
+fn capture_contains_the_chat() {
+    let server = ServerProcess::start(&["--write", "game.pcapng"]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    let line = alice.chat_payload("for the record");
     alice.chat("for the record");
-    alice.until(|alice| alice.has(&line));
+    alice.run_until(|alice| alice.has_received(&line));
     server.stop();
-    alice.until_over();
-    let (_, directory) = server.end();
+    alice.run_until_end();
+    let (_, directory) = server.wait_for_exit();
     let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
     let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect("pcapng");
     let (mut to, mut from) = (0, 0);
@@ -118,17 +118,17 @@ fn a_capture_has_what_was_said() {
 }
 
 #[test]
-fn the_log_can_be_json_and_in_a_file() {
-    let server = Server::start(&["--set", "log.format=json", "--set", "log.file=server.log"]);
-    server.logged(&["\"event\":\"started\"", "\"version\":", "\"sessions\":1"]);
-    let mut alice = Player::join(server.address(), "Alice \"the\" Great");
+fn log_can_be_json_in_a_file() {
+    let server = ServerProcess::start(&["--set", "log.format=json", "--set", "log.file=server.log"]);
+    server.wait_for_log(&["\"event\":\"started\"", "\"version\":", "\"sessions\":1"]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice \"the\" Great");
     let line: Value =
-        serde_json::from_str(&server.logged(&["\"event\":\"joined\""])).expect("a line of JSON");
+        serde_json::from_str(&server.wait_for_log(&["\"event\":\"joined\""])).expect("a line of JSON");
     assert_eq!((&line["player"], &line["level"]), (&"Alice \"the\" Great".into(), &"INFO".into()));
     assert_eq!(line["port"], server.ports[0]);
     server.stop();
-    alice.until_over();
-    let (_, directory) = server.end();
+    alice.run_until_end();
+    let (_, directory) = server.wait_for_exit();
     let log = fs::read_dir(&directory.0)
         .expect("a directory")
         .filter_map(Result::ok)
@@ -140,12 +140,12 @@ fn the_log_can_be_json_and_in_a_file() {
 
 #[test]
 fn only_old_logs_are_deleted() {
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let others = ["bcnet.toml", "bcnet", "bcnet.2026-01-01.txt"];
     for name in others.iter().chain(&["bcnet.2001-01-01", "bcnet.2002-02-02"]) {
         fs::write(directory.path(name), "").expect("written");
     }
-    let server = Server::start_in(directory, &["--set", "log.file=./bcnet", "--set", "log.keep=1"], 1);
+    let server = ServerProcess::start_in(directory, &["--set", "log.file=./bcnet", "--set", "log.keep=1"], 1);
     for name in others {
         assert!(server.directory.path(name).exists(), "{name}");
     }
@@ -155,27 +155,27 @@ fn only_old_logs_are_deleted() {
 }
 
 /// The names that the sources have in front of `"`, after `before`.
-fn names<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+fn quoted_after<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     source.split(before).skip(1).filter_map(|rest| rest.split('"').next())
 }
 
 #[test]
-fn every_event_of_the_log_is_in_the_documentation() {
+fn log_events_are_all_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = |path: &Path| fs::read_to_string(path).expect("text");
     let events = text(&root.join("../bcnet-session/src/event.rs"));
     let (events, _) = events.split_once("pub enum EndReason").expect("events come first");
-    let mut names: BTreeSet<String> = names(events, "=> \"").map(Into::into).collect();
+    let mut names: BTreeSet<String> = quoted_after(events, "=> \"").map(Into::into).collect();
     let sources =
         ["src/serve", "src/serve/control_plane", "src/master"].map(|place| fs::read_dir(root.join(place)));
     let sources = sources.into_iter().flat_map(|files| files.expect("the sources"));
     for file in sources.map(|file| file.expect("a file").path()).filter(|file| file.is_file()) {
-        names.extend(self::names(&text(&file), "event = \"").map(Into::into));
+        names.extend(quoted_after(&text(&file), "event = \"").map(Into::into));
     }
     // It is told by `bcnet manifest learn`, not in a log.
     names.remove("manifest_learned");
     names.extend(Anomaly::ALL.map(|kind| kind.name().into()));
-    names.extend(Cause::ALL.map(|cause| cause.name().into()));
+    names.extend(RejectCause::ALL.map(|cause| cause.name().into()));
     assert!(names.len() > 20, "{names:?}");
     let table = text(&root.join("../../docs/server.md"));
     let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
@@ -185,7 +185,7 @@ fn every_event_of_the_log_is_in_the_documentation() {
 /// Skipped where there is no systemd.
 #[test]
 fn the_systemd_units_are_valid() {
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     for name in ["bcnet.service", "bcnet@.service"] {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
         let text = fs::read_to_string(unit).expect("the unit");

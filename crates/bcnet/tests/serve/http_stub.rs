@@ -7,11 +7,11 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::server::PATIENCE;
+use crate::server::TEST_TIMEOUT;
 
 /// A request as it came.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct StubRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     /// Names in small letters.
@@ -22,18 +22,18 @@ pub(crate) struct Request {
 /// Listens at 127.0.0.1.
 pub(crate) struct HttpStub {
     pub(crate) port: u16,
-    requests: Receiver<Request>,
+    requests: Receiver<StubRequest>,
 }
 
 impl HttpStub {
     /// Answers each request with what `answer` makes of its number, from 0, and of itself.
-    pub(crate) fn start(answer: impl FnMut(usize, &Request, &mut TcpStream) + Send + 'static) -> Self {
+    pub(crate) fn start(answer: impl FnMut(usize, &StubRequest, &mut TcpStream) + Send + 'static) -> Self {
         Self::start_at(0, answer)
     }
 
     pub(crate) fn start_at(
         port: u16,
-        mut answer: impl FnMut(usize, &Request, &mut TcpStream) + Send + 'static,
+        mut answer: impl FnMut(usize, &StubRequest, &mut TcpStream) + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -42,7 +42,7 @@ impl HttpStub {
             let mut number = 0;
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");
-                let Some(request) = read(&stream) else { continue };
+                let Some(request) = read_request(&stream) else { continue };
                 answer(number, &request, &mut stream);
                 number += 1;
                 if sender.send(request).is_err() {
@@ -62,18 +62,18 @@ impl HttpStub {
     }
 
     /// Waits for the next request.
-    pub(crate) fn next(&self) -> Request {
-        self.requests.recv_timeout(PATIENCE).expect("a request")
+    pub(crate) fn wait_for_request(&self) -> StubRequest {
+        self.requests.recv_timeout(TEST_TIMEOUT).expect("a request")
     }
 
     /// Returns a request that has come already, if nobody has looked at it.
-    pub(crate) fn try_next(&self) -> Option<Request> {
+    pub(crate) fn try_next_request(&self) -> Option<StubRequest> {
         self.requests.try_recv().ok()
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Request> {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+fn read_request(stream: &TcpStream) -> Option<StubRequest> {
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let mut input = BufReader::new(stream);
     let mut line = String::new();
     input.read_line(&mut line).ok()?;
@@ -90,5 +90,5 @@ fn read(stream: &TcpStream) -> Option<Request> {
     let mut body = vec![0; length.map_or(Some(0), |(_, length)| length.parse().ok())?];
     input.read_exact(&mut body).ok()?;
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
-    Some(Request { method, path, headers, body })
+    Some(StubRequest { method, path, headers, body })
 }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use bcnet_session::game::Message;
 use serde_json::Value;
 
-use crate::player::Player;
-use crate::scripted_host::{host, leads_in};
-use crate::server::{Directory, PATIENCE, Server, lines, signal};
+use crate::player::LoopbackPlayer;
+use crate::scripted_host::{admission_messages, run_scripted_host};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
 
 /// Joins `port` of this machine without any input, and waits for the end.
 fn join(port: u16, args: &[&str]) -> Output {
     let address = format!("127.0.0.1:{port}");
-    let mut command = Directory::new().bcnet(&[&["join", &address], args].concat());
+    let mut command = TestDirectory::new().bcnet(&[&["join", &address], args].concat());
     command.current_dir(".").stdin(Stdio::null()).output().expect("bcnet join runs")
 }
 
@@ -33,46 +33,46 @@ fn assert_fails(output: &Output, port: u16, why: &str) {
 }
 
 /// `bcnet join` under way.
-struct Joined {
+struct JoinProcess {
     child: Child,
-    shown: Receiver<String>,
+    output: Receiver<String>,
 }
 
-impl Joined {
+impl JoinProcess {
     fn start(port: u16, args: &[&str]) -> Self {
         let address = format!("127.0.0.1:{port}");
-        let mut command = Directory::new().bcnet(&[&["join", &address], args].concat());
+        let mut command = TestDirectory::new().bcnet(&[&["join", &address], args].concat());
         command.current_dir(".").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("bcnet join runs");
-        let shown = lines(child.stdout.take().expect("piped"));
-        Self { child, shown }
+        let shown = spawn_line_reader(child.stdout.take().expect("piped"));
+        Self { child, output: shown }
     }
 
     /// Waits for a line that it prints.
-    fn shows(&self, wanted: &str) {
+    fn wait_for_line(&self, wanted: &str) {
         loop {
-            let line = self.shown.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line {wanted}"));
+            let line = self.output.recv_timeout(TEST_TIMEOUT).unwrap_or_else(|_| panic!("no line {wanted}"));
             if line.contains(wanted) {
                 return;
             }
         }
     }
 
-    fn types(&mut self, line: &str) {
+    fn type_line(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("piped");
         writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads");
     }
 
     /// Waits for its end. Its input does not end before.
-    fn end(mut self) -> Output {
+    fn wait_for_exit(mut self) -> Output {
         let _input = self.child.stdin.take();
         self.child.wait_with_output().expect("it ends")
     }
 }
 
 #[test]
-fn a_check_tells_each_step_and_leaves() {
-    let server = Server::start(&[]);
+fn check_prints_each_step_and_leaves() {
+    let server = ServerProcess::start(&[]);
     let output = join(server.ports[0], &["--check"]);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let shown = text(&output.stdout);
@@ -80,7 +80,7 @@ fn a_check_tells_each_step_and_leaves() {
     let address = format!("127.0.0.1:{}:", server.ports[0]);
     assert_eq!(steps, ["connect", "files", "load", "enter", "leave", &address]);
     assert!(shown.contains(" ms  5 checks\n") && shown.contains("Mission1, slot 0\n"), "{shown}");
-    server.logged(&["event=\"left\"", "player=\"bcnet\"", "reason=\"disconnected"]);
+    server.wait_for_log(&["event=\"left\"", "player=\"bcnet\"", "reason=\"disconnected"]);
     let output = join(server.ports[0], &["--check", "--json"]);
     let value: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((&value["ok"], &value["failed"], output.status.code()), (&true.into(), &Value::Null, Some(0)));
@@ -91,65 +91,65 @@ fn a_check_tells_each_step_and_leaves() {
 }
 
 #[test]
-fn what_it_is_told_to_say_is_heard_before_it_leaves() {
-    let server = Server::start(&[]);
-    let mut bob = Player::join(server.address(), "Bob");
+fn say_option_is_delivered_before_leaving() {
+    let server = ServerProcess::start(&[]);
+    let mut bob = LoopbackPlayer::join(server.address(), "Bob");
     let port = server.ports[0];
     let saying = thread::spawn(move || join(port, &["--say", "five minutes!", "--name", "Herald"]));
-    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(b"five minutes!")));
+    bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(b"five minutes!")));
     // It leaves, which bob hears: a player's name is taken back.
-    bob.until(|bob| bob.has(&[&[0x18, 6, 0][..], b"Herald"].concat()));
+    bob.run_until(|bob| bob.has_received(&[&[0x18, 6, 0][..], b"Herald"].concat()));
     let output = saying.join().expect("it ran");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
 #[test]
-fn a_person_sees_who_is_there_and_chats_until_ctrl_c() {
-    let server = Server::start(&[]);
-    let mut bob = Player::join(server.address(), "Bob");
-    let mut joined = Joined::start(server.ports[0], &["--name", "Scotty"]);
-    bob.until(|bob| bob.client.players().any(|(_, player)| player.name == "Scotty" && player.listed));
-    joined.shows("plays Multiplayer.Episode.Mission1.Mission1; this is slot 1");
-    joined.shows("in Multi1, 8 players at most");
-    joined.shows("* in the game as Scotty (peer 3)");
-    joined.shows("* Bob is here");
-    joined.types("aye");
-    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(b"aye")));
-    joined.shows("<Scotty> aye");
+fn interactive_join_lists_players_and_chats_until_ctrl_c() {
+    let server = ServerProcess::start(&[]);
+    let mut bob = LoopbackPlayer::join(server.address(), "Bob");
+    let mut joined = JoinProcess::start(server.ports[0], &["--name", "Scotty"]);
+    bob.run_until(|bob| bob.client.players().any(|(_, player)| player.name == "Scotty" && player.listed));
+    joined.wait_for_line("plays Multiplayer.Episode.Mission1.Mission1; this is slot 1");
+    joined.wait_for_line("in Multi1, 8 players at most");
+    joined.wait_for_line("* in the game as Scotty (peer 3)");
+    joined.wait_for_line("* Bob is here");
+    joined.type_line("aye");
+    bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(b"aye")));
+    joined.wait_for_line("<Scotty> aye");
     bob.chat("beam us up");
-    joined.shows_while(&mut bob, "<Bob> beam us up");
+    joined.wait_for_line_with(&mut bob, "<Bob> beam us up");
     bob.leave();
-    joined.shows("* Bob has left");
+    joined.wait_for_line("* Bob has left");
     signal(joined.child.id(), "INT");
-    let output = joined.end();
+    let output = joined.wait_for_exit();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
-    server.logged(&["event=\"left\"", "player=\"Scotty\"", "reason=\"disconnected"]);
+    server.wait_for_log(&["event=\"left\"", "player=\"Scotty\"", "reason=\"disconnected"]);
 }
 
-impl Joined {
+impl JoinProcess {
     /// The same, while a player plays on.
-    fn shows_while(&self, player: &mut Player, wanted: &str) {
+    fn wait_for_line_with(&self, player: &mut LoopbackPlayer, wanted: &str) {
         let found = std::cell::Cell::new(false);
-        player.until(|_| {
-            found.set(found.get() || self.shown.try_iter().any(|line| line.contains(wanted)));
+        player.run_until(|_| {
+            found.set(found.get() || self.output.try_iter().any(|line| line.contains(wanted)));
             found.get()
         });
     }
 }
 
 #[test]
-fn the_end_of_the_input_leaves_after_everything_was_said() {
-    let server = Server::start(&[]);
-    let mut joined = Joined::start(server.ports[0], &["--json"]);
-    joined.types("one");
-    joined.types("");
-    joined.types("two");
+fn end_of_input_leaves_after_all_chat_is_sent() {
+    let server = ServerProcess::start(&[]);
+    let mut joined = JoinProcess::start(server.ports[0], &["--json"]);
+    joined.type_line("one");
+    joined.type_line("");
+    joined.type_line("two");
     drop(joined.child.stdin.take());
-    server.logged(&["event=\"chat\"", "text=\"one\""]);
-    server.logged(&["event=\"chat\"", "text=\"two\""]);
+    server.wait_for_log(&["event=\"chat\"", "text=\"one\""]);
+    server.wait_for_log(&["event=\"chat\"", "text=\"two\""]);
     let events: Vec<Value> =
-        joined.shown.iter().map(|line| serde_json::from_str(&line).expect("JSON")).collect();
-    assert_eq!(joined.end().status.code(), Some(0));
+        joined.output.iter().map(|line| serde_json::from_str(&line).expect("JSON")).collect();
+    assert_eq!(joined.wait_for_exit().status.code(), Some(0));
     let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
     let expected = ["connected", "file_check", "settings", "load", "mission", "entered"];
     assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
@@ -162,8 +162,8 @@ fn the_end_of_the_input_leaves_after_everything_was_said() {
 
 /// Programs are told as much as people.
 #[test]
-fn the_last_json_object_says_what_the_error_says() {
-    let server = Server::start(&["--set", "session.password=engage"]);
+fn last_json_object_contains_the_error() {
+    let server = ServerProcess::start(&["--set", "session.password=engage"]);
     let port = server.ports[0];
     let output = join(port, &["--json"]);
     assert_fails(&output, port, "it wants a password: --password");
@@ -177,65 +177,66 @@ fn the_last_json_object_says_what_the_error_says() {
 }
 
 #[test]
-fn who_is_thrown_out_while_it_leaves_has_not_left_by_itself() {
+fn kick_during_leave_is_reported_as_a_kick() {
     for args in [&["--say", "spam"][..], &["--json", "--say", "spam"]] {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let port = socket.local_addr().expect("bound").port();
-        let hosting = thread::spawn(move || host(&socket, leads_in));
+        let hosting = thread::spawn(move || run_scripted_host(&socket, admission_messages));
         assert_fails(&join(port, args), port, "kicked");
         hosting.join().expect("it threw a client out");
     }
 }
 
 #[test]
-fn what_is_too_long_for_a_line_of_chat_is_said_in_several() {
-    let server = Server::start(&[]);
-    let mut bob = Player::join(server.address(), "Bob");
+fn long_chat_text_is_split_into_several_messages() {
+    let server = ServerProcess::start(&[]);
+    let mut bob = LoopbackPlayer::join(server.address(), "Bob");
     let (port, say) = (server.ports[0], format!("{} {}", "x".repeat(380), "y".repeat(20)));
     let saying = thread::spawn(move || join(port, &["--say", &say]));
-    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(&[b'x'; 380])));
-    bob.until(|bob| bob.heard.iter().any(|payload| payload.ends_with(&[b'y'; 20])));
+    bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(&[b'x'; 380])));
+    bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(&[b'y'; 20])));
     assert_eq!(saying.join().expect("it ran").status.code(), Some(0));
 }
 
 #[cfg(unix)]
 #[test]
-fn what_the_server_never_heard_counts_as_not_said() {
-    let server = Server::start(&[]);
-    let mut joined = Joined::start(server.ports[0], &[]);
-    joined.shows("* in the game");
+fn unacknowledged_chat_is_reported_as_not_sent() {
+    let server = ServerProcess::start(&[]);
+    let mut joined = JoinProcess::start(server.ports[0], &[]);
+    joined.wait_for_line("* in the game");
     server.signal("STOP");
-    joined.types("anybody?");
+    joined.type_line("anybody?");
     drop(joined.child.stdin.take());
-    let output = joined.end();
+    let output = joined.wait_for_exit();
     server.signal("CONT");
     assert_fails(&output, server.ports[0], "the server does not acknowledge the goodbye");
 }
 
 #[test]
-fn who_is_interrupted_on_the_way_in_was_not_in_the_game() {
+fn interrupt_during_join_is_reported_as_not_joined() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
-    let joined = Joined::start(port, &[]);
+    let joined = JoinProcess::start(port, &[]);
     socket.recv_from(&mut [0; 2048]).expect("a request");
     signal(joined.child.id(), "INT");
-    assert_fails(&joined.end(), port, "interrupted, while connecting");
+    assert_fails(&joined.wait_for_exit(), port, "interrupted, while connecting");
 }
 
 #[test]
-fn who_is_not_wanted_is_told_why() {
-    let server = Server::start(&["--set", "session.password=engage", "--set", "session.player_limit=1"]);
+fn refused_client_prints_the_reason() {
+    let server =
+        ServerProcess::start(&["--set", "session.password=engage", "--set", "session.player_limit=1"]);
     let port = server.ports[0];
     assert_fails(&join(port, &[]), port, "it wants a password: --password");
     assert_fails(&join(port, &["--password", "Engage"]), port, "wrong password");
-    let mut alice = Player::connect_with(server.address(), "Alice", "engage");
-    alice.until(Player::is_in_game);
+    let mut alice = LoopbackPlayer::connect_with(server.address(), "Alice", "engage");
+    alice.run_until(LoopbackPlayer::is_in_game);
     let playing = thread::spawn(move || {
-        alice.until_over();
+        alice.run_until_end();
         alice
     });
     assert_fails(&join(port, &["--password", "engage"]), port, "the server is full");
-    server.ask(&["ban", "127.0.0.1"]);
+    server.ctl_json(&["ban", "127.0.0.1"]);
     playing.join().expect("banned");
     let output = join(port, &["--check", "--password", "engage"]);
     assert_fails(&output, port, "connect: banned from this server");
@@ -248,12 +249,12 @@ fn who_is_not_wanted_is_told_why() {
 }
 
 #[test]
-fn who_is_thrown_out_is_told_why() {
-    let server = Server::start(&[]);
-    let joined = Joined::start(server.ports[0], &["--name", "Q"]);
-    joined.shows("* in the game");
-    server.ask(&["kick", "Q"]);
-    assert_fails(&joined.end(), server.ports[0], "kicked");
+fn kicked_client_prints_the_reason() {
+    let server = ServerProcess::start(&[]);
+    let joined = JoinProcess::start(server.ports[0], &["--name", "Q"]);
+    joined.wait_for_line("* in the game");
+    server.ctl_json(&["kick", "Q"]);
+    assert_fails(&joined.wait_for_exit(), server.ports[0], "kicked");
     // The address stays out for a moment.
     assert_fails(
         &join(server.ports[0], &["--check"]),
@@ -261,22 +262,23 @@ fn who_is_thrown_out_is_told_why() {
         "connect: kicked a moment ago: try again in a few seconds",
     );
 
-    let server = Server::start(&[]);
-    let joined = Joined::start(server.ports[0], &[]);
-    joined.shows("* in the game");
+    let server = ServerProcess::start(&[]);
+    let joined = JoinProcess::start(server.ports[0], &[]);
+    joined.wait_for_line("* in the game");
     server.stop();
-    assert_fails(&joined.end(), server.ports[0], "the server has said goodbye");
+    assert_fails(&joined.wait_for_exit(), server.ports[0], "the server has closed the connection");
 }
 
 #[test]
-fn files_that_differ_are_named_and_a_manifest_helps() {
-    let directory = Directory::new();
+fn differing_files_are_named_and_a_manifest_fixes_it() {
+    let directory = TestDirectory::new();
     let mut learn = directory
         .bcnet(&["manifest", "learn", "--bind", "127.0.0.1", "--port", "0", "--out", "stock.manifest"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("bcnet manifest runs");
-    let ready = lines(learn.stdout.take().expect("piped")).recv_timeout(PATIENCE).expect("ready");
+    let ready =
+        spawn_line_reader(learn.stdout.take().expect("piped")).recv_timeout(TEST_TIMEOUT).expect("ready");
     let port = ready.strip_prefix("manifest ready port=").and_then(|port| port.parse().ok()).expect("a port");
     // Whoever has told all is sent away.
     assert_eq!(join(port, &["--check"]).status.code(), Some(1));
@@ -287,7 +289,7 @@ fn files_that_differ_are_named_and_a_manifest_helps() {
     fs::write(directory.path("stock.manifest"), other).expect("written");
     let manifest = directory.path("stock.manifest").display().to_string();
     let strict = ["--set", "session.checksums=strict", "--set", "session.manifests=stock.manifest"];
-    let server = Server::start_in(directory, &strict, 1);
+    let server = ServerProcess::start_in(directory, &strict, 1);
     let port = server.ports[0];
     let advice =
         "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)";
@@ -298,14 +300,14 @@ fn files_that_differ_are_named_and_a_manifest_helps() {
 }
 
 #[test]
-fn silence_is_no_answer() {
+fn silent_server_is_reported_as_no_answer() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
     assert_fails(&join(port, &["--timeout", "400ms"]), port, "no answer within 400ms");
 }
 
 #[test]
-fn where_nobody_listens_that_is_told() {
+fn closed_port_is_reported() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
     drop(socket);
@@ -314,7 +316,7 @@ fn where_nobody_listens_that_is_told() {
 }
 
 #[test]
-fn a_server_that_speaks_nonsense_is_called_that() {
+fn malformed_server_answers_are_reported() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
     let answering = thread::spawn(move || {
@@ -329,10 +331,10 @@ fn a_server_that_speaks_nonsense_is_called_that() {
 }
 
 #[test]
-fn a_server_that_stops_half_way_is_told_with_the_step() {
+fn server_that_stops_during_join_is_reported_with_the_step() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
-    let hosting = thread::spawn(move || host(&socket, |_, _| Vec::new()));
+    let hosting = thread::spawn(move || run_scripted_host(&socket, |_, _| Vec::new()));
     let output = join(port, &["--check", "--timeout", "1s"]);
     let why = "files: the server stopped, while file checks: no way in within 1s";
     assert_fails(&output, port, why);
@@ -341,12 +343,15 @@ fn a_server_that_stops_half_way_is_told_with_the_step() {
 }
 
 #[test]
-fn a_server_that_tells_what_is_played_and_then_stops_has_passed_the_files() {
+fn stop_after_settings_is_reported_after_the_file_check() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
     let hosting = thread::spawn(move || {
-        host(&socket, |peer, heard| {
-            leads_in(peer, heard).into_iter().filter(|m| !matches!(m, Message::GameInit(_))).collect()
+        run_scripted_host(&socket, |peer, heard| {
+            admission_messages(peer, heard)
+                .into_iter()
+                .filter(|m| !matches!(m, Message::GameInit(_)))
+                .collect()
         });
     });
     let output = join(port, &["--check", "--timeout", "1s"]);
@@ -356,39 +361,39 @@ fn a_server_that_tells_what_is_played_and_then_stops_has_passed_the_files() {
 }
 
 #[test]
-fn more_than_fits_into_the_queue_is_said_when_there_is_room() {
-    let server = Server::start(&[]);
-    let mut joined = Joined::start(server.ports[0], &[]);
+fn chat_beyond_queue_capacity_is_sent_later() {
+    let server = ServerProcess::start(&[]);
+    let mut joined = JoinProcess::start(server.ports[0], &[]);
     let many = "make it so\n".repeat(20_000);
     let mut input = joined.child.stdin.take().expect("piped");
     input.write_all(many.as_bytes()).expect("it reads");
     drop(input);
-    let output = joined.end();
+    let output = joined.wait_for_exit();
     // A machine that is busy may not get it all acknowledged in time, which is another matter.
     assert_ne!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
 #[test]
-fn a_person_is_told_that_the_server_is_not_there_any_more() {
-    let server = Server::start(&[]);
-    let mut joined = Joined::start(server.ports[0], &[]);
-    joined.shows("* in the game");
+fn lost_server_is_reported_to_the_user() {
+    let server = ServerProcess::start(&[]);
+    let mut joined = JoinProcess::start(server.ports[0], &[]);
+    joined.wait_for_line("* in the game");
     server.signal("KILL");
     // Whatever is sent there comes back.
     let is_told = |line: String| line == "* nobody listens at the server's port any more";
-    joined.types("hello?");
-    while !joined.shown.recv_timeout(Duration::from_millis(50)).is_ok_and(is_told) {
-        joined.types("hello?");
+    joined.type_line("hello?");
+    while !joined.output.recv_timeout(Duration::from_millis(50)).is_ok_and(is_told) {
+        joined.type_line("hello?");
     }
     signal(joined.child.id(), "INT");
     signal(joined.child.id(), "INT");
-    assert_eq!(joined.end().status.code(), Some(0));
+    assert_eq!(joined.wait_for_exit().status.code(), Some(0));
 }
 
 #[test]
-fn what_cannot_be_tried_is_one_line_and_exit_code_2() {
+fn invalid_arguments_give_one_line_and_exit_code_2() {
     let run = |args: &[&str]| {
-        Directory::new().bcnet(&[&["join"], args].concat()).current_dir(".").output().expect("it runs")
+        TestDirectory::new().bcnet(&[&["join"], args].concat()).current_dir(".").output().expect("it runs")
     };
     for (args, part) in [
         (&["no-such-host.invalid"][..], "no-such-host.invalid: unknown host"),

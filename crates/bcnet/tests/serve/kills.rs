@@ -5,14 +5,14 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::http_stub::HttpStub;
-use crate::player::{Player, all_until, join_two};
-use crate::server::{Directory, Server};
+use crate::player::{LoopbackPlayer, join_two, run_all_until};
+use crate::server::{ServerProcess, TestDirectory};
 
 /// Alice is peer 2 in slot 0, Bob peer 3 in slot 1.
-const ALICE: u32 = 0x3FFF_FFFF;
-const BOB: u32 = 0x4003_FFFF;
+const ALICE_SHIP: u32 = 0x3FFF_FFFF;
+const BOB_SHIP: u32 = 0x4003_FFFF;
 /// How far a ship is behind the last.
-const NEXT: u32 = 34;
+const SHIP_ID_STEP: u32 = 34;
 
 fn ship(slot: u8, object: u32) -> Vec<u8> {
     let head = [&[0x03, slot, slot + 2, 0x08, 0x80, 0, 0][..], &object.to_le_bytes(), &[5]].concat();
@@ -24,21 +24,21 @@ fn torpedo(weapon: u32, target: u32) -> Vec<u8> {
 }
 
 /// Alice fires at Bob's ship, and Bob has another. Both play on until Alice has seen that.
-fn shoot_down(players: &mut [Player; 2], ship_of_bob: u32) {
-    let shot = torpedo(ALICE + 14, ship_of_bob);
+fn shoot_down(players: &mut [LoopbackPlayer; 2], ship_of_bob: u32) {
+    let shot = torpedo(ALICE_SHIP + 14, ship_of_bob);
     players[0].send(&shot);
-    all_until(players, |players| players[1].has(&shot));
-    let next = ship(1, ship_of_bob + NEXT);
+    run_all_until(players, |players| players[1].has_received(&shot));
+    let next = ship(1, ship_of_bob + SHIP_ID_STEP);
     players[1].send(&next);
-    all_until(players, |players| players[0].has(&next));
+    run_all_until(players, |players| players[0].has_received(&next));
 }
 
-fn killed(player: &Player) -> Vec<&Vec<u8>> {
-    player.heard.iter().filter(|payload| payload[0] == 0x36).collect()
+fn kill_messages(player: &LoopbackPlayer) -> Vec<&Vec<u8>> {
+    player.received.iter().filter(|payload| payload[0] == 0x36).collect()
 }
 
 /// Kills and deaths of each, by name.
-fn scores(rows: &Value) -> Vec<Value> {
+fn kills_and_deaths(rows: &Value) -> Vec<Value> {
     let mut scores: Vec<Value> = rows
         .as_array()
         .expect("a list")
@@ -51,41 +51,49 @@ fn scores(rows: &Value) -> Vec<Value> {
 
 /// S-45: first without, then it is turned on while they play.
 #[test]
-fn a_guessed_kill_is_told_to_players_stats_and_hooks() {
+fn credited_kill_is_reported_to_players_stats_and_hooks() {
     let stub = HttpStub::with_statuses(&["204 No Content"]);
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let file = format!(
         "[scores]\nfile = \"scores.db\"\nshortest = \"0s\"\n[[session]]\nname = \"Friday\"\n[[hook]]\nname = \"crew\"\n\
          url = \"http://127.0.0.1:{}/\"\nallow_http = true\nevents = [\"round_ended\"]\n",
         stub.port
     );
     fs::write(directory.path("bcnet.toml"), file).expect("written");
-    let server = Server::start_in(directory, &[], 1);
+    let server = ServerProcess::start_in(directory, &[], 1);
     let mut players = join_two(server.address(), ["Alice", "Bob"]);
-    let ships = [ship(0, ALICE), ship(1, BOB)];
+    let ships = [ship(0, ALICE_SHIP), ship(1, BOB_SHIP)];
     for (player, ship) in players.iter_mut().zip(&ships) {
         player.send(ship);
     }
-    all_until(&mut players, |players| players[0].has(&ships[1]) && players[1].has(&ships[0]));
-    shoot_down(&mut players, BOB);
-    assert!(players.iter().all(|player| killed(player).is_empty()), "it is off");
+    run_all_until(&mut players, |players| {
+        players[0].has_received(&ships[1]) && players[1].has_received(&ships[0])
+    });
+    shoot_down(&mut players, BOB_SHIP);
+    assert!(players.iter().all(|player| kill_messages(player).is_empty()), "it is off");
 
-    let set = server.ask(&["set", "credit_kills", "last-shot"]);
+    let set = server.ctl_json(&["set", "credit_kills", "last-shot"]);
     assert_eq!(set["effect"], "now");
-    shoot_down(&mut players, BOB + NEXT);
-    all_until(&mut players, |players| players.iter().all(|player| !killed(player).is_empty()));
+    shoot_down(&mut players, BOB_SHIP + SHIP_ID_STEP);
+    run_all_until(&mut players, |players| players.iter().all(|player| !kill_messages(player).is_empty()));
     // The killer, its kills and points, the victim, its deaths.
     let told = [&[0x36][..], &[2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], &[3, 0, 0, 0, 1, 0, 0, 0], &[0]].concat();
-    assert!(players.iter().all(|player| killed(player) == [&told]));
+    assert!(players.iter().all(|player| kill_messages(player) == [&told]));
     let expected = [json!(["Alice", 1, 0]), json!(["Bob", 0, 1])];
-    assert_eq!(scores(&server.ask(&["players"])["players"]), expected);
+    assert_eq!(kills_and_deaths(&server.ctl_json(&["players"])["players"]), expected);
 
-    server.ask(&["restart"]);
-    let ended = stub.next().body;
-    assert_eq!((&ended["event"], scores(&ended["scores"])), (&json!("round_ended"), expected.to_vec()));
-    while server.ask(&["status"])["scores"]["kept"] != 1 {}
+    server.ctl_json(&["restart"]);
+    let ended = stub.wait_for_request().body;
+    assert_eq!(
+        (&ended["event"], kills_and_deaths(&ended["scores"])),
+        (&json!("round_ended"), expected.to_vec())
+    );
+    while server.ctl_json(&["status"])["scores"]["kept"] != 1 {}
     let output = server.directory.bcnet(&["stats", "--format", "json"]).output().expect("it runs");
     let stats: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(scores(&stats["players"]), expected);
-    assert_eq!(scores(&server.ask(&["players"])["players"]), [json!(["Alice", 0, 0]), json!(["Bob", 0, 0])]);
+    assert_eq!(kills_and_deaths(&stats["players"]), expected);
+    assert_eq!(
+        kills_and_deaths(&server.ctl_json(&["players"])["players"]),
+        [json!(["Alice", 0, 0]), json!(["Bob", 0, 0])]
+    );
 }

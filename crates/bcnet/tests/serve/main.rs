@@ -7,11 +7,12 @@ mod console;
 mod control;
 mod faults;
 mod files;
+mod full_game;
 mod hooks;
 mod http_stub;
 mod join;
 mod kills;
-mod life;
+mod lifecycle;
 mod manifest;
 mod metrics;
 mod mistakes;
@@ -29,4 +30,3 @@ mod sockets;
 #[cfg(unix)]
 mod top;
 mod web;
-mod whole;

@@ -5,24 +5,24 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Stdio;
 
-use bcnet_session::client::End;
+use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
 use serde_json::json;
 
-use crate::player::Player;
-use crate::server::{Directory, Server};
+use crate::player::LoopbackPlayer;
+use crate::server::{ServerProcess, TestDirectory};
 
 #[test]
-fn a_manifest_is_learned_from_the_first_player_and_can_be_checked() {
-    let directory = Directory::new();
+fn manifest_is_learned_from_the_first_player() {
+    let directory = TestDirectory::new();
     let learn = ["manifest", "learn", "--bind", "127.0.0.1", "--port", "0", "--out", "good.manifest"];
     let mut child = directory.bcnet(&learn).stdout(Stdio::piped()).spawn().expect("bcnet runs");
     let mut lines =
         BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
     let ready = lines.next().expect("a line");
     let port = ready.strip_prefix("manifest ready port=").expect(&ready).parse().expect("a port");
-    let mut player = Player::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), "Kirk");
-    player.until(|player| player.over.is_some());
+    let mut player = LoopbackPlayer::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), "Kirk");
+    player.run_until(|player| player.end.is_some());
     assert_eq!(lines.next().as_deref(), Some("good.manifest: written"));
     assert_eq!(child.wait().expect("ended").code(), Some(0));
 
@@ -60,8 +60,8 @@ fn a_manifest_is_learned_from_the_first_player_and_can_be_checked() {
 }
 
 #[test]
-fn a_bad_manifest_is_told_with_its_line() {
-    let directory = Directory::new();
+fn invalid_manifest_is_reported_with_its_line() {
+    let directory = TestDirectory::new();
     let check = |text: &str| {
         fs::write(directory.path("x.manifest"), text).expect("written");
         let output = directory.bcnet(&["manifest", "check", "x.manifest"]).output().expect("bcnet runs");
@@ -77,8 +77,8 @@ fn a_bad_manifest_is_told_with_its_line() {
 }
 
 #[test]
-fn a_server_with_a_bad_manifest_does_not_start() {
-    let directory = Directory::new();
+fn server_with_invalid_manifest_does_not_start() {
+    let directory = TestDirectory::new();
     fs::write(
         directory.path("bcnet.toml"),
         "[[session]]\nchecksums = \"strict\"\nmanifests = [\"x.manifest\"]\n",
@@ -115,8 +115,8 @@ fn a_server_with_a_bad_manifest_does_not_start() {
 }
 
 #[test]
-fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
-    let directory = Directory::new();
+fn strict_server_admits_equal_files_and_names_the_difference() {
+    let directory = TestDirectory::new();
     let rounds: String = (1..5).map(|round| format!("round {round}\ndirectory 08070605\n")).collect();
     let manifest = |version: &str| {
         format!("bcnet-manifest 1\nname good\nround 0\nversion {version}\ndirectory 08070605\n{rounds}")
@@ -124,18 +124,18 @@ fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
     let file = directory.path("good.manifest");
     fs::write(&file, manifest("04030201")).expect("written");
     let strict = ["--set", "session.checksums=strict", "--set", "session.manifests=good.manifest"];
-    let server = Server::start_in(directory, &strict, 1);
-    Player::join(server.address(), "Kirk");
+    let server = ServerProcess::start_in(directory, &strict, 1);
+    LoopbackPlayer::join(server.address(), "Kirk");
     fs::write(&file, manifest("04030202")).expect("written");
-    server.ask(&["reload"]);
-    let mut player = Player::connect(server.address(), "Khan");
-    assert_eq!(player.until_over(), End::Booted(BootReason::KICKED));
-    assert!(player.has(&[0x22]));
-    server.logged(&["event=\"checksum_mismatch\"", "player=\"Khan\"", "round 0"]);
+    server.ctl_json(&["reload"]);
+    let mut player = LoopbackPlayer::connect(server.address(), "Khan");
+    assert_eq!(player.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
+    assert!(player.has_received(&[0x22]));
+    server.wait_for_log(&["event=\"checksum_mismatch\"", "player=\"Khan\"", "round 0"]);
 
     // The console shows the last ones, the latest first.
     let address = player.socket.local_addr().expect("bound").to_string();
-    let status = server.ask(&["status"]);
+    let status = server.ctl_json(&["status"]);
     let mut shown = status["sessions"][0]["mismatches"][0].clone();
     shown.as_object_mut().expect("an object").remove("ago_s").expect("a time");
     let expected = json!({
@@ -149,11 +149,11 @@ fn a_strict_server_lets_the_same_files_in_and_names_the_first_that_differs() {
     assert_eq!(cells[..7], ["bcnet", "Khan", &address, "0", "04030201", "other", "version"]);
     for n in 0..16 {
         assert_eq!(
-            Player::connect(server.address(), &format!("Khan {n}")).until_over(),
-            End::Booted(BootReason::KICKED)
+            LoopbackPlayer::connect(server.address(), &format!("Khan {n}")).run_until_end(),
+            DisconnectReason::Booted(BootReason::KICKED)
         );
     }
-    let status = server.ask(&["status"]);
+    let status = server.ctl_json(&["status"]);
     let names: Vec<_> = status["sessions"][0]["mismatches"].as_array().expect("a list").iter().collect();
     assert_eq!(
         (names.len(), &names[0]["name"], &names[15]["name"]),

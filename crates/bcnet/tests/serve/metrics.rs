@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::player::join_two;
-use crate::proxy_run::Proxy;
-use crate::server::{Directory, PATIENCE, Server};
+use crate::proxy_run::ProxyProcess;
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
 /// Asks for something, and returns the first line of the answer and its body.
 pub(crate) fn get(address: &str, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     stream.write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("sent");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
@@ -41,75 +41,78 @@ pub(crate) fn promtool(args: &[&str], input: &str) {
 }
 
 /// A server that gives out figures, and where.
-fn monitored() -> (Server, String) {
-    let server = Server::start(&["--set", "server.metrics=127.0.0.1:0"]);
-    let place = metrics_of(&server);
+fn start_monitored_server() -> (ServerProcess, String) {
+    let server = ServerProcess::start(&["--set", "server.metrics=127.0.0.1:0"]);
+    let place = metrics_address(&server);
     (server, place)
 }
 
 /// Where a server gives out its figures.
-pub(crate) fn metrics_of(server: &Server) -> String {
-    let line = server.logged(&["event=\"started\""]);
+pub(crate) fn metrics_address(server: &ServerProcess) -> String {
+    let line = server.wait_for_log(&["event=\"started\""]);
     let place = line.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
     place.to_owned()
 }
 
-pub(crate) fn value(page: &str, name: &str) -> f64 {
+pub(crate) fn metric_value(page: &str, name: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {page}"))
 }
 
 #[test]
-fn a_server_gives_out_figures_that_prometheus_takes() {
-    let (server, place) = monitored();
+fn server_metrics_are_valid_for_prometheus() {
+    let (server, place) = start_monitored_server();
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "<script>"]);
-    let line = alice.chat_of("hello");
+    let line = alice.chat_payload("hello");
     alice.chat("hello");
-    alice.until(|alice| alice.has(&line));
-    bob.until(|bob| bob.has(&line));
+    alice.run_until(|alice| alice.has_received(&line));
+    bob.run_until(|bob| bob.has_received(&line));
     let (status, page) = get(&place, "GET /metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     let port = format!("{{port=\"{}\"}}", server.ports[0]);
-    let of = |name: &str| value(&page, &format!("bcnet_{name}{port}"));
+    let of = |name: &str| metric_value(&page, &format!("bcnet_{name}{port}"));
     assert!((of("players_in_game"), of("player_limit"), of("session_open")) == (2.0, 8.0, 1.0), "{page}");
     assert!(of("received_datagrams_total") > 10.0 && of("sent_bytes_total") > 100.0);
     assert!(of("relay_delay_seconds_count") > 0.0 && of("admitted_players_total") == 2.0);
-    assert!(value(&page, "bcnet_sessions") == 1.0 && value(&page, "process_cpu_seconds_total") > 0.0);
+    assert!(
+        metric_value(&page, "bcnet_sessions") == 1.0
+            && metric_value(&page, "process_cpu_seconds_total") > 0.0
+    );
     assert!(!page.contains("script") && !page.contains("Alice"), "players are no labels");
     promtool(&["check", "metrics"], &page);
 }
 
 #[test]
-fn health_is_what_the_game_loop_says() {
-    let (server, place) = monitored();
+fn health_endpoints_reflect_the_game_loop() {
+    let (server, place) = start_monitored_server();
     for path in ["GET /livez", "GET /readyz"] {
         assert_eq!(get(&place, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
     }
     let port = server.ports[0].to_string();
-    server.ask(&["--session", &port, "stop"]);
+    server.ctl_json(&["--session", &port, "stop"]);
     assert_eq!(get(&place, "GET /readyz").0, "HTTP/1.1 503 Service Unavailable", "nobody can join");
     assert_eq!(get(&place, "GET /livez").0, "HTTP/1.1 200 OK");
-    server.ask(&["start"]);
+    server.ctl_json(&["start"]);
     assert_eq!(get(&place, "GET /readyz").0, "HTTP/1.1 200 OK");
     assert_eq!(get(&place, "POST /metrics").0, "HTTP/1.1 405 Method Not Allowed");
     assert_eq!(get(&place, "GET /etc/passwd").0, "HTTP/1.1 404 Not Found");
 }
 
 /// The names of all figures of serve, proxy and master, as they are described: of some there is nothing to tell yet.
-fn names() -> BTreeSet<String> {
+fn metric_names() -> BTreeSet<String> {
     let more =
         "[[hook]]\nname = \"crew\"\nurl = \"https://hooks.example/\"\n[scores]\nfile = \"scores.db\"\n";
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     fs::write(directory.path("bcnet.toml"), more).expect("written");
     let args =
         ["--set", "server.metrics=127.0.0.1:0", "--set", "fleet.agones=true", "--set", "web.enabled=true"];
     let args = [&args[..], &["--set", "web.bind=127.0.0.1:0"]].concat();
     // Nobody is there.
-    let server = Server::start_with(directory, &args, 1, &[("AGONES_SDK_HTTP_PORT", "1")]);
-    let mut pages = get(&metrics_of(&server), "GET /metrics").1;
-    let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
+    let server = ServerProcess::start_with(directory, &args, 1, &[("AGONES_SDK_HTTP_PORT", "1")]);
+    let mut pages = get(&metrics_address(&server), "GET /metrics").1;
+    let proxy = ProxyProcess::start(server.address(), &["--metrics", "127.0.0.1:0"]);
     pages += &proxy.get("/metrics").1;
-    let (mut master, place) = master(&server.directory);
+    let (mut master, place) = start_list_server(&server.directory);
     pages += &get(&place, "GET /metrics").1;
     master.kill().and_then(|()| master.wait()).expect("ended");
     let described = pages.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
@@ -121,7 +124,7 @@ fn names() -> BTreeSet<String> {
 }
 
 /// A list server that gives out figures, and where.
-fn master(directory: &Directory) -> (std::process::Child, String) {
+fn start_list_server(directory: &TestDirectory) -> (std::process::Child, String) {
     let ports = ["--bind", "127.0.0.1", "--udp", "0", "--tcp", "0", "--metrics", "127.0.0.1:0"];
     let mut command = directory.bcnet(&[&["master"], &ports[..]].concat());
     let mut master = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
@@ -132,11 +135,11 @@ fn master(directory: &Directory) -> (std::process::Child, String) {
 }
 
 #[test]
-fn a_list_server_gives_out_figures_and_is_well() {
-    let directory = Directory::new();
-    let (mut master, place) = master(&directory);
+fn list_server_serves_metrics_and_health() {
+    let directory = TestDirectory::new();
+    let (mut master, place) = start_list_server(&directory);
     let (status, page) = get(&place, "GET /metrics");
-    assert_eq!((status.as_str(), value(&page, "bcnet_master_servers")), ("HTTP/1.1 200 OK", 0.0));
+    assert_eq!((status.as_str(), metric_value(&page, "bcnet_master_servers")), ("HTTP/1.1 200 OK", 0.0));
     promtool(&["check", "metrics"], &page);
     for path in ["GET /livez", "GET /readyz"] {
         assert_eq!(get(&place, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
@@ -146,8 +149,8 @@ fn a_list_server_gives_out_figures_and_is_well() {
 
 /// The board and the alerts ask for nothing that is not there, and Prometheus understands what they ask.
 #[test]
-fn every_query_names_figures_that_exist() {
-    let names = names();
+fn dashboard_and_alert_queries_use_existing_metrics() {
+    let names = metric_names();
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
     let read = |name: &str| fs::read_to_string(format!("{deploy}/{name}")).expect(name);
     let board: Value = serde_json::from_str(&read("grafana.json")).expect("JSON");
@@ -168,7 +171,7 @@ fn every_query_names_figures_that_exist() {
     let plain = |query: &str| query.replace("$__rate_interval", "5m").replace("$instance", ".*");
     let rule = |(query, number)| json!({"record": format!("board:{number}"), "expr": plain(query)});
     let rules: Vec<Value> = queries.iter().copied().zip(0..).map(rule).collect();
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let file = directory.path("board.yml");
     fs::write(&file, json!({"groups": [{"name": "board", "rules": rules}]}).to_string()).expect("written");
     promtool(&["check", "rules", file.to_str().expect("a path")], "");
@@ -187,8 +190,8 @@ fn alerts_fire_when_something_is_wrong() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told() {
-    let (server, place) = monitored();
+fn metrics_address_in_use_is_reported() {
+    let (server, place) = start_monitored_server();
     let taken = format!("server.metrics={place}");
     let output = server.directory.bcnet(&["serve", "--set", &taken]).output().expect("runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -199,15 +202,15 @@ fn an_address_that_is_taken_is_told() {
 /// Without a watchdog, too.
 #[cfg(target_os = "linux")]
 #[test]
-fn systemd_hears_that_it_is_ready_and_who_plays() {
+fn systemd_is_notified_of_readiness_and_players() {
     use std::os::unix::net::UnixDatagram;
 
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let path = directory.path("notify.sock");
     let systemd = UnixDatagram::bind(&path).expect("a socket");
-    systemd.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    systemd.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let notify = [("NOTIFY_SOCKET", path.to_str().expect("a path"))];
-    let _server = Server::start_with(directory, &[], 1, &notify);
+    let _server = ServerProcess::start_with(directory, &[], 1, &notify);
     let heard = || {
         let mut buffer = [0; 64];
         let len = systemd.recv(&mut buffer).expect("told");

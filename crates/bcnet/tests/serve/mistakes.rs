@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-use bcnet_session::client::End;
+use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
 
-use crate::player::{Player, join_two};
-use crate::server::{Directory, Server};
+use crate::player::{LoopbackPlayer, join_two};
+use crate::server::{ServerProcess, TestDirectory};
 
 /// Returns what was refused, and that it was.
 fn refusal(output: &Output) -> String {
@@ -17,16 +17,16 @@ fn refusal(output: &Output) -> String {
     error
 }
 
-fn said(output: &Output) -> String {
+fn stdout_text(output: &Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{error}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn a_server_that_is_not_there_is_not_mistaken_for_another() {
-    let other = Server::start(&["--name", "Other"]);
-    let directory = Directory::new();
+fn ctl_does_not_contact_another_server() {
+    let other = ServerProcess::start(&["--name", "Other"]);
+    let directory = TestDirectory::new();
     fs::create_dir(directory.path("here")).expect("a directory");
     fs::write(directory.path("here/bcnet.toml"), "[server]\ncontrol = \"./bcnet.sock\"\n").expect("written");
     for (place, config) in [("here", "bcnet.toml"), (".", "here/bcnet.toml")] {
@@ -38,34 +38,34 @@ fn a_server_that_is_not_there_is_not_mistaken_for_another() {
     }
     // Whoever stops one reads which.
     let (port, socket) = (other.ports[0], other.directory.path("bcnet.sock"));
-    let status = said(&other.directory.ctl(&["status"]));
+    let status = stdout_text(&other.directory.ctl(&["status"]));
     assert!(
         status.lines().next().is_some_and(|head| head.ends_with(&format!("socket {}", socket.display()))),
         "{status}"
     );
-    let stopped = said(&other.directory.ctl(&["stop"]));
+    let stopped = stdout_text(&other.directory.ctl(&["stop"]));
     let expected = format!("the server says goodbye and ends (Other, port {port}; {})\n", socket.display());
     assert_eq!(stopped, expected);
-    assert_eq!(other.end().0.code(), Some(0));
+    assert_eq!(other.wait_for_exit().0.code(), Some(0));
 }
 
 /// Without its file a server would lose its password.
 /// In Kubernetes a service called bcnet sets variables that look like ours.
 #[test]
-fn variables_that_others_have_set_are_left_alone_and_told() {
+fn foreign_variables_are_ignored_and_logged() {
     let variables = [("BCNET_PORT", "udp://10.0.0.1:22101"), ("BCNET_SERVICE_HOST", "10.0.0.1")];
-    let server = Server::start_with(Directory::new(), &[], 1, &variables);
-    server.logged(&["event=\"unknown_variables\"", "variables=\"BCNET_PORT, BCNET_SERVICE_HOST\""]);
+    let server = ServerProcess::start_with(TestDirectory::new(), &[], 1, &variables);
+    server.wait_for_log(&["event=\"unknown_variables\"", "variables=\"BCNET_PORT, BCNET_SERVICE_HOST\""]);
 }
 
 #[test]
-fn a_configuration_that_is_gone_fails_the_reload() {
-    let directory = Directory::new();
+fn reload_fails_if_the_configuration_is_missing() {
+    let directory = TestDirectory::new();
     let [file, moved] = ["bcnet.toml", "moved.toml"].map(|name| directory.path(name));
-    let server = Server::start_in(directory, &[], 1);
+    let server = ServerProcess::start_in(directory, &[], 1);
     // It came after the start, and is as good as one that was there.
     fs::write(&file, "[[session]]\npassword = \"secret\"\n").expect("written");
-    assert_eq!(server.ask(&["reload"])["done"], "reloaded");
+    assert_eq!(server.ctl_json(&["reload"])["done"], "reloaded");
     fs::rename(&file, &moved).expect("moved");
     let error = refusal(&server.directory.ctl(&["reload"]));
     assert!(
@@ -75,20 +75,20 @@ fn a_configuration_that_is_gone_fails_the_reload() {
         "{error}"
     );
     server.reload();
-    server.logged(&["event=\"reload_failed\"", "bcnet.toml: ", "(os error 2)"]);
-    let mut alice = Player::connect(server.address(), "Alice");
-    assert_eq!(alice.until_over(), End::Booted(BootReason::WRONG_PASSWORD));
+    server.wait_for_log(&["event=\"reload_failed\"", "bcnet.toml: ", "(os error 2)"]);
+    let mut alice = LoopbackPlayer::connect(server.address(), "Alice");
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::WRONG_PASSWORD));
     fs::rename(&moved, &file).expect("moved");
-    assert_eq!(server.ask(&["reload"])["done"], "reloaded");
+    assert_eq!(server.ctl_json(&["reload"])["done"], "reloaded");
 }
 
 #[test]
-fn what_concerns_the_whole_server_is_not_done_for_one_session() {
-    let directory = Directory::new();
+fn server_wide_commands_refuse_a_session() {
+    let directory = TestDirectory::new();
     fs::write(directory.path("bcnet.toml"), "[[session]]\nname = \"One\"\n[[session]]\nname = \"Two\"\n")
         .expect("written");
-    let server = Server::start_in(directory, &[], 2);
-    server.ask(&["ban", "192.0.2.1"]);
+    let server = ServerProcess::start_in(directory, &[], 2);
+    server.ctl_json(&["ban", "192.0.2.1"]);
     for args in [&["reload"][..], &["bans"], &["unban", "192.0.2.1"], &["history"]] {
         let error = refusal(&server.directory.ctl(&[&["--session", "Two"], args].concat()));
         let expected = format!(
@@ -97,14 +97,14 @@ fn what_concerns_the_whole_server_is_not_done_for_one_session() {
         );
         assert_eq!(error, expected);
     }
-    assert_eq!(server.ask(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
-    assert_eq!(server.ask(&["status"])["sessions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(server.ctl_json(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
+    assert_eq!(server.ctl_json(&["status"])["sessions"].as_array().map(Vec::len), Some(2));
 }
 
 /// Behind a router many have one address.
 #[test]
-fn a_ban_that_would_hit_others_too_is_asked_about() {
-    let server = Server::start(&[]);
+fn ban_of_a_shared_address_needs_confirmation() {
+    let server = ServerProcess::start(&[]);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     let error = refusal(&server.directory.ctl(&["ban", "#2"]));
     assert_eq!(
@@ -112,13 +112,13 @@ fn a_ban_that_would_hit_others_too_is_asked_about() {
         "bcnet: Alice has the address 127.0.0.1, and so do Bob, who would go too; \
          add --yes to ban them all, or kick Alice alone\n"
     );
-    let line = bob.chat_of("still here");
+    let line = bob.chat_payload("still here");
     bob.chat("still here");
-    bob.until(|bob| bob.has(&line));
-    alice.until(|alice| alice.has(&line));
-    assert_eq!(server.ask(&["bans"])["bans"].as_array().map(Vec::len), Some(0));
+    bob.run_until(|bob| bob.has_received(&line));
+    alice.run_until(|alice| alice.has_received(&line));
+    assert_eq!(server.ctl_json(&["bans"])["bans"].as_array().map(Vec::len), Some(0));
 
-    let answer = server.ask(&["ban", "Alice", "--yes", "--by", "Picard", "--expiry", "never"]);
+    let answer = server.ctl_json(&["ban", "Alice", "--yes", "--by", "Picard", "--expiry", "never"]);
     assert_eq!(answer["out"], serde_json::json!(["Alice", "Bob"]));
     let done = answer["done"].as_str().expect("text");
     assert!(
@@ -126,95 +126,95 @@ fn a_ban_that_would_hit_others_too_is_asked_about() {
         "{done}"
     );
     for player in [&mut alice, &mut bob] {
-        assert_eq!(player.until_over(), End::Booted(BootReason::BANNED));
+        assert_eq!(player.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
     }
-    server.logged(&["event=\"banned\"", "player=\"Alice\"", "out=\"Alice, Bob\""]);
-    let ban = &server.ask(&["search", "ALICE"])["bans"][0];
+    server.wait_for_log(&["event=\"banned\"", "player=\"Alice\"", "out=\"Alice, Bob\""]);
+    let ban = &server.ctl_json(&["search", "ALICE"])["bans"][0];
     assert_eq!([&ban["player"], &ban["by"], &ban["network"]], ["Alice", "Picard", "127.0.0.1"]);
 }
 
 /// The next look at the masters is a minute away, longer than the test waits.
 #[test]
-fn a_short_ban_ends_when_it_says() {
-    let server = Server::start(&[]);
-    server.ask(&["ban", "127.0.0.1", "--expiry", "1s"]);
-    server.logged(&["event=\"ban_ended\"", "network=127.0.0.1"]);
-    Player::join(server.address(), "Alice");
+fn short_ban_expires_on_time() {
+    let server = ServerProcess::start(&[]);
+    server.ctl_json(&["ban", "127.0.0.1", "--expiry", "1s"]);
+    server.wait_for_log(&["event=\"ban_ended\"", "network=127.0.0.1"]);
+    LoopbackPlayer::join(server.address(), "Alice");
 }
 
 #[cfg(unix)]
 #[test]
-fn sigusr1_prints_the_queues_and_ends_nothing() {
-    let server = Server::start(&["--name", "Friday"]);
+fn sigusr1_prints_the_queues() {
+    let server = ServerProcess::start(&["--name", "Friday"]);
     server.signal("USR1");
-    assert_eq!(server.printed(), "nobody is here");
-    let _alice = Player::join(server.address(), "Alice");
+    assert_eq!(server.wait_for_output(), "nobody is here");
+    let _alice = LoopbackPlayer::join(server.address(), "Alice");
     server.signal("USR1");
-    assert_eq!(server.printed(), format!("Friday, port {}:", server.ports[0]));
-    assert!(server.printed().starts_with("peer=2 retxQ="));
-    server.ask(&["status"]);
+    assert_eq!(server.wait_for_output(), format!("Friday, port {}:", server.ports[0]));
+    assert!(server.wait_for_output().starts_with("peer=2 retxQ="));
+    server.ctl_json(&["status"]);
 }
 
 /// Started from elsewhere, it has the same bans.
 #[test]
-fn bans_are_beside_the_configuration_and_the_log_names_all_files() {
-    let directory = Directory::new();
+fn ban_file_is_beside_the_configuration_and_logged() {
+    let directory = TestDirectory::new();
     fs::create_dir(directory.path("etc")).expect("a directory");
     fs::write(directory.path("etc/bcnet.toml"), "").expect("written");
     fs::write(directory.path("etc/bans.toml"), "[[ban]]\naddress = \"127.0.0.1\"\n").expect("written");
-    let server = Server::start_in(directory, &["--config", "etc/bcnet.toml"], 1);
+    let server = ServerProcess::start_in(directory, &["--config", "etc/bcnet.toml"], 1);
     let [config, bans, socket] = [&["etc", "bcnet.toml"][..], &["etc", "bans.toml"], &["bcnet.sock"]]
         .map(|parts| server.directory.0.join(parts.iter().collect::<PathBuf>()).display().to_string());
     let named = [("config", &config), ("bans", &bans), ("control", &socket)]
         .map(|(key, path)| format!("{key}={path:?}"));
-    server.logged(&["event=\"started\"", &named[0], &named[1], &named[2]]);
-    let mut alice = Player::connect(server.address(), "Alice");
-    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
-    server.ask(&["ban", "192.0.2.1"]);
+    server.wait_for_log(&["event=\"started\"", &named[0], &named[1], &named[2]]);
+    let mut alice = LoopbackPlayer::connect(server.address(), "Alice");
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    server.ctl_json(&["ban", "192.0.2.1"]);
     assert!(fs::read_to_string(bans).expect("a file").contains("192.0.2.1"));
     assert!(!server.directory.path("bans.toml").exists());
 }
 
 /// Something else is in the way of the new file, which not even root can write.
 #[test]
-fn bans_that_cannot_be_kept_are_told_at_the_start_and_count() {
-    let directory = Directory::new();
+fn unwritable_ban_file_is_logged_and_bans_apply() {
+    let directory = TestDirectory::new();
     fs::create_dir(directory.path("bans.toml.new")).expect("a directory");
-    let server = Server::start_in(directory, &[], 1);
-    server.logged(&["event=\"bans_not_kept\"", "bans.toml"]);
-    let mut alice = Player::join(server.address(), "Alice");
+    let server = ServerProcess::start_in(directory, &[], 1);
+    server.wait_for_log(&["event=\"bans_not_kept\"", "bans.toml"]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
     let error = refusal(&server.directory.ctl(&["ban", "Alice"]));
     assert!(error.starts_with("bcnet: banned 127.0.0.1 (Alice)"), "{error}");
     assert!(
         error.contains("that counts, but is not in the file yet") && error.contains("bans.toml"),
         "{error}"
     );
-    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
-    assert_eq!(server.ask(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    assert_eq!(server.ctl_json(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
     fs::remove_dir(server.directory.path("bans.toml.new")).expect("removed");
-    server.ask(&["reload"]);
-    server.logged(&["event=\"bans_kept\""]);
+    server.ctl_json(&["reload"]);
+    server.wait_for_log(&["event=\"bans_kept\""]);
     assert!(fs::read_to_string(server.directory.path("bans.toml")).expect("a file").contains("127.0.0.1"));
 }
 
 /// The new file is on a disk that is full, once.
 #[cfg(unix)]
 #[test]
-fn a_full_disk_keeps_no_ban_from_counting() {
-    let server = Server::start(&[]);
+fn ban_applies_on_a_full_disk() {
+    let server = ServerProcess::start(&[]);
     std::os::unix::fs::symlink("/dev/full", server.directory.path("bans.toml.new")).expect("linked");
     let error = refusal(&server.directory.ctl(&["ban", "127.0.0.1"]));
     assert!(error.contains("No space left on device"), "{error}");
-    let mut alice = Player::connect(server.address(), "Alice");
-    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
-    server.ask(&["reload"]);
-    server.logged(&["event=\"bans_kept\""]);
+    let mut alice = LoopbackPlayer::connect(server.address(), "Alice");
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    server.ctl_json(&["reload"]);
+    server.wait_for_log(&["event=\"bans_kept\""]);
     assert!(fs::read_to_string(server.directory.path("bans.toml")).expect("a file").contains("127.0.0.1"));
 }
 
 #[test]
-fn a_file_of_bans_that_cannot_be_read_is_never_written_over() {
-    let server = Server::start(&[]);
+fn unreadable_ban_file_is_never_overwritten() {
+    let server = ServerProcess::start(&[]);
     let file = server.directory.path("bans.toml");
     let broken = "# mine\n[[ban]]\naddress = \"192.0.2.0/24\"\nresaon = \"ramming\"\n";
     fs::write(&file, broken).expect("written");
@@ -223,9 +223,9 @@ fn a_file_of_bans_that_cannot_be_read_is_never_written_over() {
     assert!(refusal(&server.directory.ctl(&["ban", "198.51.100.7"])).contains(problem));
     assert_eq!(fs::read_to_string(&file).expect("a file"), broken);
     fs::write(&file, broken.replace("resaon", "reason")).expect("written");
-    server.ask(&["reload"]);
-    server.logged(&["event=\"bans_kept\""]);
-    let bans = server.ask(&["bans"]);
+    server.ctl_json(&["reload"]);
+    server.wait_for_log(&["event=\"bans_kept\""]);
+    let bans = server.ctl_json(&["bans"]);
     let networks: Vec<_> =
         bans["bans"].as_array().expect("a list").iter().map(|ban| &ban["network"]).collect();
     assert_eq!(networks, ["192.0.2.0/24", "198.51.100.7"]);

@@ -7,15 +7,15 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::server::{Directory, PATIENCE, Server, lines, signal};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
 
-fn project(name: &str) -> String {
+fn project_file(name: &str) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../").to_owned() + name;
     fs::read_to_string(&path).expect(&path)
 }
 
 fn egg() -> Value {
-    serde_json::from_str(&project("deploy/egg-bcnet.json")).expect("JSON")
+    serde_json::from_str(&project_file("deploy/egg-bcnet.json")).expect("JSON")
 }
 
 /// The variables of the egg, with their defaults, but for the one that only its installation reads.
@@ -32,9 +32,9 @@ fn variables(egg: &Value) -> Vec<(&str, &str)> {
 
 /// The panel replaces the port, waits for a line, sends what is typed in its console, and stops by what it takes for Ctrl-C.
 #[test]
-fn the_egg_starts_it_knows_when_it_is_ready_talks_to_it_and_stops_it() {
+fn egg_starts_controls_and_stops_the_server() {
     let egg = egg();
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = free.local_addr().expect("an address").port().to_string();
     drop(free);
@@ -50,26 +50,26 @@ fn the_egg_starts_it_knows_when_it_is_ready_talks_to_it_and_stops_it() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("bcnet serve runs");
-    let log = lines(child.stderr.take().expect("piped"));
-    let output = lines(child.stdout.take().expect("piped"));
-    let told = output.recv_timeout(PATIENCE);
+    let log = spawn_line_reader(child.stderr.take().expect("piped"));
+    let output = spawn_line_reader(child.stdout.take().expect("piped"));
+    let told = output.recv_timeout(TEST_TIMEOUT);
     let ready: Value = serde_json::from_str(egg["config"]["startup"].as_str().expect("text")).expect("JSON");
     let done = ready["done"].as_str().expect("a line");
     assert!(told.as_ref().is_ok_and(|line| line.starts_with(&format!("{done}{port} "))), "{told:?}");
     writeln!(child.stdin.as_mut().expect("piped"), "players").expect("written");
-    assert_eq!(output.recv_timeout(PATIENCE).as_deref(), Ok("nobody is here"));
+    assert_eq!(output.recv_timeout(TEST_TIMEOUT).as_deref(), Ok("nobody is here"));
     assert_eq!(egg["config"]["stop"], "^C");
     signal(child.id(), "INT");
-    while log.recv_timeout(PATIENCE).is_ok() {}
+    while log.recv_timeout(TEST_TIMEOUT).is_ok() {}
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
 
 /// An unknown variable would have no effect.
 #[test]
-fn the_variables_of_egg_and_compose_file_are_settings() {
+fn egg_and_compose_variables_are_valid_settings() {
     let egg = egg();
-    let directory = Directory::new();
-    let compose = project("compose.yaml");
+    let directory = TestDirectory::new();
+    let compose = project_file("compose.yaml");
     let of_compose: Vec<(&str, &str)> = compose
         .lines()
         .filter_map(|line| line.trim().strip_prefix("BCNET_"))
@@ -84,8 +84,8 @@ fn the_variables_of_egg_and_compose_file_are_settings() {
 }
 
 #[test]
-fn variables_of_others_keep_no_server_from_starting() {
-    let server = Server::start_with(Directory::new(), &[], 1, &[("BCNET_IMAGE", "1.2")]);
-    let line = server.logged(&["event=\"unknown_variables\""]);
+fn foreign_variables_do_not_prevent_startup() {
+    let server = ServerProcess::start_with(TestDirectory::new(), &[], 1, &[("BCNET_IMAGE", "1.2")]);
+    let line = server.wait_for_log(&["event=\"unknown_variables\""]);
     assert!(line.contains("variables=\"BCNET_IMAGE\""), "{line}");
 }

@@ -4,24 +4,24 @@ use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-use bcnet_session::client::{Client, End, Event, Options};
+use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event};
 use bcnet_transport::wire::PeerId;
-use bcnet_transport::{Config, Connect, Engine, Quality, Time};
+use bcnet_transport::{Config, Connect, DeliveryMode, Engine, Time};
 
-use crate::server::PATIENCE;
+use crate::server::TEST_TIMEOUT;
 
-pub(crate) struct Player {
+pub(crate) struct LoopbackPlayer {
     pub(crate) client: Client,
     pub(crate) socket: UdpSocket,
     /// Game payloads in the order of arrival.
-    pub(crate) heard: Vec<Vec<u8>>,
+    pub(crate) received: Vec<Vec<u8>>,
     /// Why it is over, if it is.
-    pub(crate) over: Option<End>,
+    pub(crate) end: Option<DisconnectReason>,
     pub(crate) name: String,
     started: Instant,
 }
 
-impl Player {
+impl LoopbackPlayer {
     /// Asks to be let in.
     pub(crate) fn connect(to: SocketAddrV4, name: &str) -> Self {
         Self::connect_with(to, name, "")
@@ -32,30 +32,30 @@ impl Player {
         let nonce = u32::from(socket.local_addr().expect("bound").port());
         let connect = Connect { host: to, nonce, password };
         let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
-        let client = Client::connect(config, connect, Options::named(name), Time::ZERO);
+        let client = Client::connect(config, connect, ClientOptions::with_name(name), Time::ZERO);
         #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
         let started = Instant::now();
-        Self { client, socket, heard: Vec::new(), over: None, name: name.into(), started }
+        Self { client, socket, received: Vec::new(), end: None, name: name.into(), started }
     }
 
     /// Gets all the way into the game.
     pub(crate) fn join(to: SocketAddrV4, name: &str) -> Self {
         let mut player = Self::connect(to, name);
-        player.until(Self::is_in_game);
+        player.run_until(Self::is_in_game);
         player
     }
 
     pub(crate) fn is_in_game(&self) -> bool {
-        self.client.has_entered() && self.owes_nothing()
+        self.client.has_entered() && self.has_no_pending_acks()
     }
 
-    pub(crate) fn has(&self, start: &[u8]) -> bool {
-        self.heard.iter().any(|payload| payload.starts_with(start))
+    pub(crate) fn has_received(&self, start: &[u8]) -> bool {
+        self.received.iter().any(|payload| payload.starts_with(start))
     }
 
     pub(crate) fn send(&mut self, payload: &[u8]) {
         let now = self.now();
-        self.client.send(payload, Quality::Reliable, now).expect("connected");
+        self.client.send(payload, DeliveryMode::Reliable, now).expect("connected");
     }
 
     /// Chat, as the game writes it.
@@ -64,7 +64,7 @@ impl Player {
         self.client.chat(text, now).expect("it is in the game");
     }
 
-    pub(crate) fn chat_of(&self, text: &str) -> Vec<u8> {
+    pub(crate) fn chat_payload(&self, text: &str) -> Vec<u8> {
         let length = (text.len() as u16).to_le_bytes();
         [&[0x2C, self.client.id().0, 0, 0, 0], &length[..], text.as_bytes()].concat()
     }
@@ -73,35 +73,35 @@ impl Player {
     pub(crate) fn leave(&mut self) {
         let now = self.now();
         self.client.leave(now);
-        self.until(|player| player.client.is_closed());
+        self.run_until(|player| player.client.is_closed());
     }
 
     /// Plays on until `done`.
-    pub(crate) fn until(&mut self, done: impl Fn(&Self) -> bool) {
+    pub(crate) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             self.turn(Duration::from_secs(1));
         }
     }
 
     /// Plays on until it is over, and says that it has heard so.
-    pub(crate) fn until_over(&mut self) -> End {
-        self.until(|player| player.over.is_some() && player.owes_nothing());
-        self.over.expect("over")
+    pub(crate) fn run_until_end(&mut self) -> DisconnectReason {
+        self.run_until(|player| player.end.is_some() && player.has_no_pending_acks());
+        self.end.expect("over")
     }
 
-    fn owes_nothing(&self) -> bool {
+    fn has_no_pending_acks(&self) -> bool {
         self.client
             .engine()
             .snapshot(PeerId::HOST, self.now())
-            .is_none_or(|snapshot| snapshot.acks.is_empty())
+            .is_none_or(|snapshot| snapshot.pending_acks.is_empty())
     }
 
     /// Takes at most one datagram, waiting for it no longer than `most`, and sends what is to be sent.
-    pub(crate) fn turn(&mut self, most: Duration) {
-        assert!(self.started.elapsed() < PATIENCE, "heard {:02X?}, over: {:?}", self.heard, self.over);
+    pub(crate) fn turn(&mut self, max_wait: Duration) {
+        assert!(self.started.elapsed() < TEST_TIMEOUT, "heard {:02X?}, over: {:?}", self.received, self.end);
         let mut buffer = [0; 2048];
-        let due = self.client.next_timeout().map_or(most, |due| due.since(self.now()));
-        self.socket.set_read_timeout(Some(due.clamp(Duration::from_millis(1), most))).expect("a timeout");
+        let due = self.client.next_timeout().map_or(max_wait, |due| due.since(self.now()));
+        self.socket.set_read_timeout(Some(due.clamp(Duration::from_millis(1), max_wait))).expect("a timeout");
         match self.socket.recv_from(&mut buffer) {
             Ok((len, SocketAddr::V4(from))) => {
                 let now = self.now();
@@ -115,7 +115,7 @@ impl Player {
         self.client.handle_timeout(now);
         let mut payload = Vec::new();
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            self.react(event, &payload, now);
+            self.handle_event(event, &payload, now);
         }
         while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
             self.socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
@@ -123,19 +123,19 @@ impl Player {
     }
 
     /// Does what a client does by itself on its way into the game.
-    fn react(&mut self, event: Event, payload: &[u8], now: Time) {
+    fn handle_event(&mut self, event: Event, payload: &[u8], now: Time) {
         if !payload.is_empty() {
-            self.heard.push(payload.to_vec());
+            self.received.push(payload.to_vec());
         }
         match event {
             // An installation without any files: version, directory, no files, no directories.
             Event::FileCheck(check) => {
                 let version: &[u8] = if check.index == 0 { &[1, 2, 3, 4] } else { &[] };
                 let answer = [&[0x21, check.index], version, &[5, 6, 7, 8, 0, 0, 0]].concat();
-                self.client.answer(&answer, now).expect("connected");
+                self.client.answer_file_check(&answer, now).expect("connected");
             }
             Event::Load => self.client.enter(now).expect("connected"),
-            Event::Gone { end, .. } => self.over = Some(end),
+            Event::Gone { reason: end, .. } => self.end = Some(end),
             _ => {}
         }
     }
@@ -146,15 +146,15 @@ impl Player {
 }
 
 /// Two players who get all the way into the game, the second when the first is there.
-pub(crate) fn join_two(to: SocketAddrV4, names: [&str; 2]) -> [Player; 2] {
-    let mut first = Player::join(to, names[0]);
-    let mut second = Player::connect(to, names[1]);
-    together(&mut first, &mut second, Player::is_in_game);
+pub(crate) fn join_two(to: SocketAddrV4, names: [&str; 2]) -> [LoopbackPlayer; 2] {
+    let mut first = LoopbackPlayer::join(to, names[0]);
+    let mut second = LoopbackPlayer::connect(to, names[1]);
+    run_both_until(&mut first, &mut second, LoopbackPlayer::is_in_game);
     [first, second]
 }
 
 /// All play on until they are `done`.
-pub(crate) fn all_until(players: &mut [Player], done: impl Fn(&[Player]) -> bool) {
+pub(crate) fn run_all_until(players: &mut [LoopbackPlayer], done: impl Fn(&[LoopbackPlayer]) -> bool) {
     while !done(players) {
         for player in &mut *players {
             player.turn(Duration::from_millis(1));
@@ -163,7 +163,11 @@ pub(crate) fn all_until(players: &mut [Player], done: impl Fn(&[Player]) -> bool
 }
 
 /// Both play on until the second is `done`.
-pub(crate) fn together(first: &mut Player, second: &mut Player, done: impl Fn(&Player) -> bool) {
+pub(crate) fn run_both_until(
+    first: &mut LoopbackPlayer,
+    second: &mut LoopbackPlayer,
+    done: impl Fn(&LoopbackPlayer) -> bool,
+) {
     while !done(second) {
         first.turn(Duration::from_millis(1));
         second.turn(Duration::from_millis(1));

@@ -6,23 +6,23 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::Stdio;
 
 use bcnet_lab::Rng;
-use bcnet_session::client::End;
+use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{Config, Connect, Endpoint, Engine, Time};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 use crate::metrics::promtool;
-use crate::player::{Player, join_two, together};
-use crate::proxy_run::Proxy;
-use crate::server::{Directory, PATIENCE, Server, lines};
+use crate::player::{LoopbackPlayer, join_two, run_both_until};
+use crate::proxy_run::ProxyProcess;
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, spawn_line_reader};
 
-const POOL: [&str; 2] = ["--upstream-source", "127.1.0.0/16"];
+const SOURCE_POOL: [&str; 2] = ["--upstream-source", "127.1.0.0/16"];
 
-fn chat(alice: &mut Player, bob: &mut Player, text: &str) {
-    let line = alice.chat_of(text);
+fn chat(alice: &mut LoopbackPlayer, bob: &mut LoopbackPlayer, text: &str) {
+    let line = alice.chat_payload(text);
     alice.chat(text);
-    together(alice, bob, |bob| bob.has(&line));
+    run_both_until(alice, bob, |bob| bob.has_received(&line));
 }
 
 fn local_address(socket: &UdpSocket) -> SocketAddrV4 {
@@ -30,15 +30,17 @@ fn local_address(socket: &UdpSocket) -> SocketAddrV4 {
 }
 
 #[test]
-fn two_players_talk_through_a_healing_proxy() {
-    let server = Server::start(&["--name", "Behind"]);
-    let proxy =
-        Proxy::start(server.address(), &[&POOL[..], &["--heal", "--metrics", "127.0.0.1:0"]].concat());
+fn two_players_chat_through_a_healing_proxy() {
+    let server = ServerProcess::start(&["--name", "Behind"]);
+    let proxy = ProxyProcess::start(
+        server.address(),
+        &[&SOURCE_POOL[..], &["--heal", "--metrics", "127.0.0.1:0"]].concat(),
+    );
     let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
     chat(&mut alice, &mut bob, "hello from the other side");
     for (player, source) in [(&alice, "source=127.1.0.1:"), (&bob, "source=127.1.0.2:")] {
         let client = format!("client={}", local_address(&player.socket));
-        proxy.logged(&["event=\"player\"", &client, source]);
+        proxy.wait_for_log(&["event=\"player\"", &client, source]);
     }
 
     // Browsers see the server.
@@ -51,23 +53,23 @@ fn two_players_talk_through_a_healing_proxy() {
         check_queues(&proxy, &server.address().to_string());
         proxy.stop();
     }
-    assert_eq!((alice.over, bob.over), (None, None));
+    assert_eq!((alice.end, bob.end), (None, None));
 }
 
 /// The queues of both sides of both conversations, as dumps of the original show them.
 #[cfg(unix)]
-fn check_queues(proxy: &Proxy, server: &str) {
+fn check_queues(proxy: &ProxyProcess, server: &str) {
     proxy.signal("USR1");
     for _ in 0..4 {
-        let whose = Proxy::said(&proxy.output, &["# ", " to "]);
+        let whose = ProxyProcess::wait_for_line(&proxy.output, &["# ", " to "]);
         assert!(whose.contains(server), "{whose}");
-        let dump = Proxy::said(&proxy.output, &["peer=", " retxQ=", " ackOutQ="]);
+        let dump = ProxyProcess::wait_for_line(&proxy.output, &["peer=", " retxQ=", " ackOutQ="]);
         let (time, _) = dump.strip_prefix('[').and_then(|rest| rest.split_once("] peer=")).expect(&dump);
         assert_eq!(time.bytes().filter(|byte| *byte == b':').count(), 2, "{dump}");
     }
 }
 
-fn check_metrics(proxy: &Proxy) {
+fn check_metrics(proxy: &ProxyProcess) {
     let (status, page) = proxy.get("/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     let value = |name: &str| -> u64 {
@@ -92,53 +94,53 @@ fn check_metrics(proxy: &Proxy) {
 }
 
 #[test]
-fn what_is_wrong_is_in_the_log_and_passes() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--observe", "--queues", "1"]);
-    let mut alice = Player::join(proxy.address, "Alice");
-    say_something_wrong(&proxy, &alice);
+fn anomalies_are_logged_and_forwarded() {
+    let server = ServerProcess::start(&[]);
+    let proxy = ProxyProcess::start(server.address(), &["--observe", "--queues", "1"]);
+    let mut alice = LoopbackPlayer::join(proxy.address, "Alice");
+    send_unreadable_datagram(&proxy, &alice);
     // They are printed by themselves.
-    Proxy::said(&proxy.output, &["] peer=", " retxQ="]);
-    let line = alice.chat_of("still here");
+    ProxyProcess::wait_for_line(&proxy.output, &["] peer=", " retxQ="]);
+    let line = alice.chat_payload("still here");
     alice.chat("still here");
-    alice.until(|alice| alice.has(&line));
+    alice.run_until(|alice| alice.has_received(&line));
 }
 
 /// Has a player say what nobody can read, and waits until the log has it.
-fn say_something_wrong(proxy: &Proxy, player: &Player) -> [u8; 5] {
-    let wrong = unreadable(player.client.id());
+fn send_unreadable_datagram(proxy: &ProxyProcess, player: &LoopbackPlayer) -> [u8; 5] {
+    let wrong = unreadable_datagram(player.client.id());
     player.socket.send_to(&wrong, proxy.address).expect("sent");
     let from = format!("from={}", local_address(&player.socket));
-    proxy.logged(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
+    proxy.wait_for_log(&["event=\"finding\"", "kind=\"unknown_type\"", &from]);
     wrong
 }
 
 #[test]
-fn what_is_wrong_is_beside_its_datagram_in_the_capture() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--observe", "--write", "game.pcapng"]);
-    let alice = Player::join(proxy.address, "Alice");
-    let wrong = say_something_wrong(&proxy, &alice);
+fn anomalies_are_comments_on_their_datagram_in_the_capture() {
+    let server = ServerProcess::start(&[]);
+    let proxy = ProxyProcess::start(server.address(), &["--observe", "--write", "game.pcapng"]);
+    let alice = LoopbackPlayer::join(proxy.address, "Alice");
+    let wrong = send_unreadable_datagram(&proxy, &alice);
     let datagrams = captured(&proxy.stop(), "game.pcapng");
-    let remark = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.remarks);
+    let remark = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.comments);
     assert!(remark.is_some_and(|texts| texts.iter().any(|text| text.starts_with("unknown "))), "{remark:?}");
 }
 
 /// A datagram of type 0x77, which does not exist.
-fn unreadable(sender: PeerId) -> [u8; 5] {
+fn unreadable_datagram(sender: PeerId) -> [u8; 5] {
     let mut wrong = [sender.0, 1, 0x77, 0, 0];
     bcnet_transport::cipher::encrypt(&mut wrong);
     wrong
 }
 
 /// A datagram in a capture.
-struct Captured {
+struct CaptureRecord {
     from: u16,
     bytes: Vec<u8>,
-    remarks: Vec<String>,
+    comments: Vec<String>,
 }
 
-fn captured(directory: &Directory, name: &str) -> Vec<Captured> {
+fn captured(directory: &TestDirectory, name: &str) -> Vec<CaptureRecord> {
     let file = fs::File::open(directory.path(name)).expect("a capture");
     let mut reader = PcapNgReader::new(file).expect("pcapng");
     let mut datagrams = Vec::new();
@@ -150,83 +152,90 @@ fn captured(directory: &Directory, name: &str) -> Vec<Captured> {
         });
         // Behind the head of IPv4 without options, that of UDP.
         let from = u16::from_be_bytes([packet.data[20], packet.data[21]]);
-        datagrams.push(Captured { from, bytes: packet.data[28..].to_vec(), remarks: remarks.collect() });
+        datagrams.push(CaptureRecord {
+            from,
+            bytes: packet.data[28..].to_vec(),
+            comments: remarks.collect(),
+        });
     }
     datagrams
 }
 
 #[cfg(unix)]
 #[test]
-fn who_is_banned_is_turned_away_until_the_bans_are_read_again() {
-    let server = Server::start(&[]);
-    let directory = Directory::new();
+fn banned_address_is_refused_until_the_bans_are_reloaded() {
+    let server = ServerProcess::start(&[]);
+    let directory = TestDirectory::new();
     fs::write(directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n").expect("written");
-    let proxy = Proxy::start_in(directory, server.address(), &["--bans", "bans.toml"]);
-    let mut alice = Player::connect(proxy.address, "Alice");
-    assert_eq!(alice.until_over(), End::Booted(BootReason::BANNED));
-    proxy.logged(&["event=\"refused\"", "reason=\"banned\"", "its address is banned"]);
+    let proxy = ProxyProcess::start_in(directory, server.address(), &["--bans", "bans.toml"]);
+    let mut alice = LoopbackPlayer::connect(proxy.address, "Alice");
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    proxy.wait_for_log(&["event=\"refused\"", "reason=\"banned\"", "its address is banned"]);
     // What is wrong changes nothing, and says where.
     fs::write(proxy.directory.path("bans.toml"), "[[ban]]\naddress = \"everyone\"\n").expect("written");
     proxy.signal("HUP");
-    proxy.logged(&["event=\"reload_failed\"", "bans.toml", "line 2"]);
+    proxy.wait_for_log(&["event=\"reload_failed\"", "bans.toml", "line 2"]);
     // Nor does a file that is gone.
     fs::remove_file(proxy.directory.path("bans.toml")).expect("removed");
     proxy.signal("HUP");
-    proxy.logged(&["event=\"reload_failed\"", "bans.toml: there is no such file", "the bans stay"]);
-    assert_eq!(Player::connect(proxy.address, "Alice").until_over(), End::Booted(BootReason::BANNED));
+    proxy.wait_for_log(&["event=\"reload_failed\"", "bans.toml: there is no such file", "the bans stay"]);
+    assert_eq!(
+        LoopbackPlayer::connect(proxy.address, "Alice").run_until_end(),
+        DisconnectReason::Booted(BootReason::BANNED)
+    );
     fs::write(proxy.directory.path("bans.toml"), "").expect("written");
     proxy.signal("HUP");
-    proxy.logged(&["event=\"reloaded\""]);
-    Player::join(proxy.address, "Alice");
+    proxy.wait_for_log(&["event=\"reloaded\""]);
+    LoopbackPlayer::join(proxy.address, "Alice");
 }
 
 #[test]
-fn without_a_pool_a_second_player_is_refused_and_the_log_says_why() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
-    let mut alice = Player::join(proxy.address, "Alice");
-    let mut bob = Player::connect(proxy.address, "Bob");
-    assert_eq!(bob.until_over(), End::Booted(BootReason::FULL));
+fn second_player_without_a_pool_is_refused_and_logged() {
+    let server = ServerProcess::start(&[]);
+    let proxy = ProxyProcess::start(server.address(), &["--metrics", "127.0.0.1:0"]);
+    let mut alice = LoopbackPlayer::join(proxy.address, "Alice");
+    let mut bob = LoopbackPlayer::connect(proxy.address, "Bob");
+    assert_eq!(bob.run_until_end(), DisconnectReason::Booted(BootReason::FULL));
     let client = format!("client={}", local_address(&bob.socket));
-    proxy.logged(&["event=\"refused\"", "reason=\"no_source\"", &client, "--upstream-source"]);
-    bob.socket.send_to(&unreadable(PeerId(3)), proxy.address).expect("sent");
-    proxy.logged(&["event=\"refused\"", "reason=\"stranger\"", &client]);
-    let line = alice.chat_of("alone");
+    proxy.wait_for_log(&["event=\"refused\"", "reason=\"no_source\"", &client, "--upstream-source"]);
+    bob.socket.send_to(&unreadable_datagram(PeerId(3)), proxy.address).expect("sent");
+    proxy.wait_for_log(&["event=\"refused\"", "reason=\"stranger\"", &client]);
+    let line = alice.chat_payload("alone");
     alice.chat("alone");
-    alice.until(|alice| alice.has(&line));
+    alice.run_until(|alice| alice.has_received(&line));
     // Nothing of him reached the server, so he has no part in what is seen.
     let page = proxy.get("/metrics").1;
     assert!(!page.contains("kind=\"unknown_type\""), "{page}");
 }
 
 #[test]
-fn who_is_refused_is_not_in_the_capture() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--write", "game.pcapng"]);
-    let alice = Player::join(proxy.address, "Alice");
-    let mut bob = Player::connect(proxy.address, "Bob");
-    assert_eq!(bob.until_over(), End::Booted(BootReason::FULL));
+fn refused_clients_are_not_captured() {
+    let server = ServerProcess::start(&[]);
+    let proxy = ProxyProcess::start(server.address(), &["--write", "game.pcapng"]);
+    let alice = LoopbackPlayer::join(proxy.address, "Alice");
+    let mut bob = LoopbackPlayer::connect(proxy.address, "Bob");
+    assert_eq!(bob.run_until_end(), DisconnectReason::Booted(BootReason::FULL));
     let datagrams = captured(&proxy.stop(), "game.pcapng");
     let from = |socket| datagrams.iter().filter(|found| found.from == local_address(socket).port()).count();
     assert!(from(&alice.socket) > 0 && from(&bob.socket) == 0);
 }
 
 #[test]
-fn a_server_that_was_restarted_is_found_again() {
+fn restarted_server_is_found_again() {
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = local_address(&free).port().to_string();
     drop(free);
-    let server = Server::start(&["--port", &port]);
-    let proxy = Proxy::start(server.address(), &[&POOL[..], &["--heal"]].concat());
+    let server = ServerProcess::start(&["--port", &port]);
+    let proxy = ProxyProcess::start(server.address(), &[&SOURCE_POOL[..], &["--heal"]].concat());
     let before = join_two(proxy.address, ["Alice", "Bob"]);
     server.signal("KILL");
-    drop(server.end());
+    drop(server.wait_for_exit());
     // While nobody is there, what players say is lost and nothing else.
     before[0].socket.send_to(&[1, 2, 3], proxy.address).expect("sent");
-    let server = Server::start(&["--port", &port]);
+    let server = ServerProcess::start(&["--port", &port]);
     let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
     chat(&mut alice, &mut bob, "back again");
-    server.logged(&["event=\"in_game\"", "player=\"Bob\""]);
+    server.wait_for_log(&["event=\"in_game\"", "player=\"Bob\""]);
     // Without a console it can only be killed there.
     #[cfg(unix)]
     proxy.stop();
@@ -235,8 +244,8 @@ fn a_server_that_was_restarted_is_found_again() {
 /// Connections that ask for nothing, more than one address may have.
 #[test]
 fn slow_connections_do_not_delay_the_metrics() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address(), &["--metrics", "127.0.0.1:0"]);
+    let server = ServerProcess::start(&[]);
+    let proxy = ProxyProcess::start(server.address(), &["--metrics", "127.0.0.1:0"]);
     let metrics = proxy.metrics.expect("metrics");
     let mut slow: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(metrics).expect("connected")).collect();
     for stream in &mut slow {
@@ -251,7 +260,7 @@ fn slow_connections_do_not_delay_the_metrics() {
 }
 
 /// A request to be let in, as it is on the wire.
-fn request() -> Vec<u8> {
+fn connect_request() -> Vec<u8> {
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
     let mut endpoint = Endpoint::connect(
         Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
@@ -263,7 +272,7 @@ fn request() -> Vec<u8> {
     buffer[..transmit.len].to_vec()
 }
 
-fn hear(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
+fn receive(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
     let mut buffer = [0; 4096];
     let (len, from) = socket.recv_from(&mut buffer).expect("something");
     (buffer[..len].to_vec(), from)
@@ -271,17 +280,17 @@ fn hear(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
 
 /// Every byte passes both ways as it came and in order, whatever it is, in datagrams of up to 2048 bytes.
 #[test]
-fn observing_changes_nothing() {
+fn observing_proxy_forwards_every_byte_unchanged() {
     let [client, server] = [0; 2].map(|_| {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         socket
     });
-    let proxy = Proxy::start(local_address(&server), &["--observe", "--metrics", "127.0.0.1:0"]);
+    let proxy = ProxyProcess::start(local_address(&server), &["--observe", "--metrics", "127.0.0.1:0"]);
     client.connect(proxy.address).expect("loopback");
-    client.send(&request()).expect("sent");
-    let (first, source) = hear(&server);
-    assert_eq!(first, request());
+    client.send(&connect_request()).expect("sent");
+    let (first, source) = receive(&server);
+    assert_eq!(first, connect_request());
     let mut rng = Rng::new(6);
     let mut noise = |len: u64| -> Vec<u8> {
         (0..len).map(|_| u8::try_from(rng.between(0, 255)).expect("a byte")).collect()
@@ -292,32 +301,32 @@ fn observing_changes_nothing() {
         // What begins with a backslash is text and has a source of its own.
         datagram.first_mut().into_iter().for_each(|first| *first = sender);
     }
-    sent.push(request());
+    sent.push(connect_request());
     for burst in sent.chunks(10) {
         for datagram in burst {
             client.send(datagram).expect("sent");
         }
         for datagram in burst {
-            assert_eq!(hear(&server), (datagram.clone(), source));
+            assert_eq!(receive(&server), (datagram.clone(), source));
         }
         for datagram in burst {
             server.send_to(datagram, source).expect("sent");
         }
         for datagram in burst {
-            assert_eq!(hear(&client).0, *datagram);
+            assert_eq!(receive(&client).0, *datagram);
         }
     }
     // Only what is longer than any sender makes it does not pass, and that is told.
     client.send(&[1; 2049]).expect("sent");
     server.send_to(&[1; 2049], source).expect("sent");
     client.send(b"\\status\\").expect("sent");
-    let (query, browser) = hear(&server);
+    let (query, browser) = receive(&server);
     assert!(query == b"\\status\\" && browser != source);
     // Nobody but the server gets through to the client.
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     stranger.send_to(&[PeerId::HOST.0, 0], source).expect("sent");
     server.send_to(b"the end", source).expect("sent");
-    assert_eq!(hear(&client).0, b"the end");
+    assert_eq!(receive(&client).0, b"the end");
     let page = proxy.get("/metrics").1;
     assert!(page.contains("\nbcnet_proxy_oversized_datagrams_total 2\n"), "{page}");
     assert!(page.contains("\nbcnet_proxy_foreign_datagrams_total 0\n"), "{page}");
@@ -325,16 +334,17 @@ fn observing_changes_nothing() {
 
 /// The proxy is listed with its own port, and who asks there hears the server.
 #[test]
-fn a_list_server_lists_the_proxy() {
-    let server = Server::start(&["--name", "Listed"]);
-    let directory = Directory::new();
+fn list_server_lists_the_proxy() {
+    let server = ServerProcess::start(&["--name", "Listed"]);
+    let directory = TestDirectory::new();
     let mut master = directory
         .bcnet(&["master", "--bind", "127.0.0.1", "--udp", "0", "--tcp", "0"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("bcnet master runs");
-    let ready = Proxy::said(&lines(master.stdout.take().expect("piped")), &["udp="]);
+    let ready =
+        ProxyProcess::wait_for_line(&spawn_line_reader(master.stdout.take().expect("piped")), &["udp="]);
     let udp = ready.split(' ').find_map(|word| word.strip_prefix("udp=")).expect(&ready);
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = local_address(&free).port().to_string();
@@ -347,9 +357,12 @@ fn a_list_server_lists_the_proxy() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("bcnet proxy runs");
-    let log = lines(master.stderr.take().expect("piped"));
-    Proxy::said(&log, &["event=\"listed\"", &listen]);
-    Proxy::said(&lines(proxy.stderr.take().expect("piped")), &["event=\"master_seen\"", &to]);
+    let log = spawn_line_reader(master.stderr.take().expect("piped"));
+    ProxyProcess::wait_for_line(&log, &["event=\"listed\"", &listen]);
+    ProxyProcess::wait_for_line(
+        &spawn_line_reader(proxy.stderr.take().expect("piped")),
+        &["event=\"master_seen\"", &to],
+    );
     for mut child in [proxy, master] {
         child.kill().expect("killed");
         child.wait().expect("ended");
@@ -357,8 +370,8 @@ fn a_list_server_lists_the_proxy() {
 }
 
 #[test]
-fn a_source_that_is_no_address_of_the_machine_is_refused_at_the_start() {
-    let directory = Directory::new();
+fn foreign_source_address_is_refused_at_startup() {
+    let directory = TestDirectory::new();
     let args = [
         "proxy",
         "--upstream",
@@ -375,12 +388,12 @@ fn a_source_that_is_no_address_of_the_machine_is_refused_at_the_start() {
 }
 
 #[test]
-fn what_cannot_run_says_so_in_one_line() {
+fn invalid_proxy_arguments_give_one_line() {
     let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let taken = local_address(&taken).to_string();
     let tcp = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let tcp = tcp.local_addr().expect("bound").to_string();
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     fs::write(directory.path("bad.toml"), "[[ban]]\naddress = 7\n").expect("written");
     for (args, part) in [
         (&["--upstream", "127.0.0.1:1", "--listen", &taken][..], "cannot listen at 127.0.0.1:"),

@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::Receiver;
 
-use crate::server::{Directory, PATIENCE, lines, signal};
+use crate::server::{TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
 
 /// A proxy that is ready for players.
-pub(crate) struct Proxy {
-    pub(crate) directory: Directory,
+pub(crate) struct ProxyProcess {
+    pub(crate) directory: TestDirectory,
     pub(crate) child: Child,
     pub(crate) address: SocketAddrV4,
     /// Where the metrics are, if they are given out.
@@ -18,12 +18,12 @@ pub(crate) struct Proxy {
     pub(crate) log: Receiver<String>,
 }
 
-impl Proxy {
+impl ProxyProcess {
     pub(crate) fn start(upstream: SocketAddrV4, args: &[&str]) -> Self {
-        Self::start_in(Directory::new(), upstream, args)
+        Self::start_in(TestDirectory::new(), upstream, args)
     }
 
-    pub(crate) fn start_in(directory: Directory, upstream: SocketAddrV4, args: &[&str]) -> Self {
+    pub(crate) fn start_in(directory: TestDirectory, upstream: SocketAddrV4, args: &[&str]) -> Self {
         let upstream = upstream.to_string();
         let own = ["proxy", "--listen", "127.0.0.1:0", "--upstream", &upstream];
         let mut child = directory
@@ -33,10 +33,10 @@ impl Proxy {
             .stderr(Stdio::piped())
             .spawn()
             .expect("bcnet proxy runs");
-        let output = lines(child.stdout.take().expect("piped"));
-        let log = lines(child.stderr.take().expect("piped"));
+        let output = spawn_line_reader(child.stdout.take().expect("piped"));
+        let log = spawn_line_reader(child.stderr.take().expect("piped"));
         let ready =
-            output.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
+            output.recv_timeout(TEST_TIMEOUT).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
         let word = |key: &str| ready.split(' ').find_map(|word| word.strip_prefix(key));
         assert_eq!(word("upstream="), Some(upstream.as_str()));
         let port = word("port=").and_then(|port| port.parse().ok()).expect(&ready);
@@ -49,23 +49,23 @@ impl Proxy {
     }
 
     /// Waits for a line that has all of `parts`.
-    pub(crate) fn said(lines: &Receiver<String>, parts: &[&str]) -> String {
+    pub(crate) fn wait_for_line(lines: &Receiver<String>, parts: &[&str]) -> String {
         loop {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {parts:?}"));
+            let line = lines.recv_timeout(TEST_TIMEOUT).unwrap_or_else(|_| panic!("no line with {parts:?}"));
             if parts.iter().all(|part| line.contains(part)) {
                 return line;
             }
         }
     }
 
-    pub(crate) fn logged(&self, parts: &[&str]) -> String {
-        Self::said(&self.log, parts)
+    pub(crate) fn wait_for_log(&self, parts: &[&str]) -> String {
+        Self::wait_for_line(&self.log, parts)
     }
 
     /// The answer to a request for a page of the metrics: its first line, and its body.
     pub(crate) fn get(&self, page: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.metrics.expect("metrics")).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.write_all(format!("GET {page} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
@@ -74,15 +74,15 @@ impl Proxy {
     }
 
     /// Ends it as an operator does.
-    pub(crate) fn stop(mut self) -> Directory {
+    pub(crate) fn stop(mut self) -> TestDirectory {
         self.signal("TERM");
-        self.logged(&["event=\"stopped\""]);
+        self.wait_for_log(&["event=\"stopped\""]);
         assert_eq!(self.child.wait().expect("ended").code(), Some(0));
-        std::mem::replace(&mut self.directory, Directory(Default::default()))
+        std::mem::replace(&mut self.directory, TestDirectory(Default::default()))
     }
 }
 
-impl Drop for Proxy {
+impl Drop for ProxyProcess {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::player::Player;
-use crate::server::{Directory, Server};
+use crate::player::LoopbackPlayer;
+use crate::server::{ServerProcess, TestDirectory};
 
 /// Plays on, and talks, until there is a sample of that. Returns it.
-fn sampled(server: &Server, player: &mut Player) -> Value {
+fn wait_for_sample(server: &ServerProcess, player: &mut LoopbackPlayer) -> Value {
     let is_above = |sample: &Value, key: &str| sample[key].as_f64() > Some(0.0);
     let keys = ["players", "datagrams_in_per_second", "datagrams_out_per_second", "ack_bytes_per_second"];
     loop {
-        let answer = server.ask(&["samples"]);
+        let answer = server.ctl_json(&["samples"]);
         let samples = answer["samples"].as_array().expect("a list");
         if let Some(sample) = samples.iter().find(|sample| keys.iter().all(|key| is_above(sample, key))) {
             return sample.clone();
@@ -24,28 +24,28 @@ fn sampled(server: &Server, player: &mut Player) -> Value {
 }
 
 #[test]
-fn the_last_hour_can_be_read_for_all_sessions_and_for_one() {
-    let directory = Directory::new();
+fn samples_are_available_per_session_and_in_total() {
+    let directory = TestDirectory::new();
     fs::write(directory.path("bcnet.toml"), "[[session]]\nname = \"One\"\n[[session]]\nname = \"Two\"\n")
         .expect("written");
-    let server = Server::start_in(directory, &[], 2);
-    let mut alice = Player::join(server.address(), "Alice");
-    let all = sampled(&server, &mut alice);
+    let server = ServerProcess::start_in(directory, &[], 2);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    let all = wait_for_sample(&server, &mut alice);
     assert_eq!(all["players"], 1);
     if cfg!(any(target_os = "linux", windows)) {
         assert!(all["core_share"].is_number() && all["memory_bytes"].as_u64() > Some(1 << 20), "{all}");
     }
-    let one = server.ask(&["--session", "One", "samples"]);
+    let one = server.ctl_json(&["--session", "One", "samples"]);
     let one = one["samples"].as_array().expect("a list").iter().find(|one| one["time"] == all["time"]);
     let one = one.expect("at the same time");
     assert_eq!(one["datagrams_in_per_second"], all["datagrams_in_per_second"], "nobody else plays");
-    let two = server.ask(&["--session", "Two", "samples"]);
+    let two = server.ctl_json(&["--session", "Two", "samples"]);
     assert_eq!([&two["interval_s"], &two["samples"][0]["players"]], [5, 0], "{two}");
     // What is new since then, and as people read it.
-    let later = server.ask(&["samples", "--since", &all["time"].to_string()]);
+    let later = server.ctl_json(&["samples", "--since", &all["time"].to_string()]);
     let later = later["samples"].as_array().expect("a list");
     assert!(later.iter().all(|one| one["time"].as_u64() > all["time"].as_u64()), "{later:?}");
-    assert_eq!(server.ask(&["samples", "--since", "99999999999"])["samples"], json!([]));
+    assert_eq!(server.ctl_json(&["samples", "--since", "99999999999"])["samples"], json!([]));
     let shown = server.directory.ctl(&["samples"]);
     assert!(String::from_utf8_lossy(&shown.stdout).starts_with("TIME      PLAYERS  IN/s  "), "{shown:?}");
 }

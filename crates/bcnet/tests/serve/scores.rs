@@ -5,20 +5,20 @@ use std::fs;
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::player::{Player, join_two};
-use crate::server::{Directory, Server};
+use crate::player::{LoopbackPlayer, join_two};
+use crate::server::{ServerProcess, TestDirectory};
 
-const SETTINGS: [&str; 4] = ["--set", "scores.file=scores.db", "--set", "scores.shortest=0s"];
+const SCORES_ENABLED: [&str; 4] = ["--set", "scores.file=scores.db", "--set", "scores.shortest=0s"];
 
 /// Runs `bcnet stats` on the scores of a directory. Returns the exit code and what it has printed.
-fn stats(directory: &Directory, args: &[&str]) -> (Option<i32>, String) {
+fn stats(directory: &TestDirectory, args: &[&str]) -> (Option<i32>, String) {
     let output =
         directory.bcnet(&[&["stats", "--file", "scores.db"], args].concat()).output().expect("it runs");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(text).expect("text"))
 }
 
-fn stats_json(directory: &Directory, what: &str) -> Vec<Value> {
+fn stats_json(directory: &TestDirectory, what: &str) -> Vec<Value> {
     let (code, text) = stats(directory, &[what, "--format", "json"]);
     assert_eq!(code, Some(0), "{text}");
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -26,17 +26,17 @@ fn stats_json(directory: &Directory, what: &str) -> Vec<Value> {
 }
 
 /// Waits until so many rounds are in the file. Each question is a process of its own, so this is no busy loop.
-fn until_kept(server: &Server, rounds: u64) {
-    let kept = || server.ask(&["status"])["scores"]["kept"].as_u64().expect("a number");
-    assert!((0..3_000).any(|_| kept() >= rounds), "{}", server.ask(&["status"])["scores"]);
+fn wait_for_kept_rounds(server: &ServerProcess, rounds: u64) {
+    let kept = || server.ctl_json(&["status"])["scores"]["kept"].as_u64().expect("a number");
+    assert!((0..3_000).any(|_| kept() >= rounds), "{}", server.ctl_json(&["status"])["scores"]);
 }
 
 #[test]
-fn what_was_played_can_be_asked_for_while_the_server_runs_and_afterwards() {
-    let server = Server::start(&SETTINGS);
+fn stats_work_while_the_server_runs_and_afterwards() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let _players = join_two(server.address(), ["Alice", "=1+1"]);
-    server.ask(&["restart"]);
-    until_kept(&server, 1);
+    server.ctl_json(&["restart"]);
+    wait_for_kept_rounds(&server, 1);
     let (code, table) = stats(&server.directory, &[]);
     assert!(code == Some(0) && table.starts_with("#  NAME"), "{table}");
     assert!(table.contains("Alice") && table.contains("=1+1"), "{table}");
@@ -46,7 +46,7 @@ fn what_was_played_can_be_asked_for_while_the_server_runs_and_afterwards() {
     assert!(lines[1].starts_with("1,'=1+1,0,0,0,1,") && lines[2].starts_with("2,Alice,0,0,0,1,"), "{csv}");
 
     server.stop();
-    let (status, directory) = server.end();
+    let (status, directory) = server.wait_for_exit();
     assert_eq!(status.code(), Some(0));
     let rounds = stats_json(&directory, "rounds");
     let told: Vec<_> = rounds.iter().map(|round| (&round["round"], &round["reason"])).collect();
@@ -60,11 +60,11 @@ fn what_was_played_can_be_asked_for_while_the_server_runs_and_afterwards() {
 }
 
 #[test]
-fn a_player_can_be_forgotten_while_the_server_runs() {
-    let server = Server::start(&SETTINGS);
+fn player_can_be_deleted_while_the_server_runs() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let _players = join_two(server.address(), ["Unforgettable", "Bob"]);
-    server.ask(&["restart"]);
-    until_kept(&server, 1);
+    server.ctl_json(&["restart"]);
+    wait_for_kept_rounds(&server, 1);
     let directory = &server.directory;
     let (code, text) = stats(directory, &["forget", "Unforgettable"]);
     assert!(code == Some(2) && text.contains("--yes"), "{text}");
@@ -77,20 +77,20 @@ fn a_player_can_be_forgotten_while_the_server_runs() {
     assert!(!bytes.windows(13).any(|part| part == b"Unforgettable"));
     let players = stats_json(directory, "players");
     assert_eq!((players.len(), &players[0]["name"]), (1, &"Bob".into()));
-    server.ask(&["restart"]);
-    until_kept(&server, 2);
+    server.ctl_json(&["restart"]);
+    wait_for_kept_rounds(&server, 2);
     assert_eq!(stats_json(directory, "players").len(), 2, "it plays on, and is counted anew");
 }
 
 /// The file could not be written anew the first time, so that a copy of the name was left.
 #[test]
-fn what_an_earlier_try_has_left_of_a_player_goes_with_the_next() {
-    let server = Server::start(&SETTINGS);
+fn second_deletion_removes_leftovers_of_the_first() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let _players = join_two(server.address(), ["Unforgettable", "Bob"]);
-    server.ask(&["restart"]);
-    until_kept(&server, 1);
+    server.ctl_json(&["restart"]);
+    wait_for_kept_rounds(&server, 1);
     server.stop();
-    let directory = server.end().1;
+    let directory = server.wait_for_exit().1;
     let database = Connection::open(directory.path("scores.db")).expect("a database");
     database.pragma_update(None, "secure_delete", false).expect("set");
     for table in ["result", "player_day", "player"] {
@@ -111,19 +111,19 @@ fn what_an_earlier_try_has_left_of_a_player_goes_with_the_next() {
 }
 
 #[test]
-fn a_server_that_ends_before_its_rounds_are_kept_says_so() {
-    let server = Server::start(&SETTINGS);
+fn unwritten_rounds_at_shutdown_are_logged() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let _players = join_two(server.address(), ["Alice", "Bob"]);
     let database = Connection::open(server.directory.path("scores.db")).expect("a database");
     database.execute_batch("BEGIN EXCLUSIVE").expect("locked");
     server.stop();
-    server.logged(&["event=\"scores_unfinished\""]);
-    assert!(server.end().0.success());
+    server.wait_for_log(&["event=\"scores_unfinished\""]);
+    assert!(server.wait_for_exit().0.success());
 }
 
 #[test]
-fn the_scores_are_not_overwritten_by_what_is_told_of_them() {
-    let server = Server::start(&SETTINGS);
+fn stats_output_does_not_overwrite_the_scores() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let before = fs::read(server.directory.path("scores.db")).expect("a file");
     for format in ["csv", "parquet"] {
         let (code, text) = stats(&server.directory, &["--format", format, "--output", "./scores.db"]);
@@ -134,18 +134,18 @@ fn the_scores_are_not_overwritten_by_what_is_told_of_them() {
 
 /// Rounds end as fast as somebody can ask, and the server is killed in the midst of it.
 #[test]
-fn a_server_that_is_killed_leaves_whole_rounds_only() {
-    let mut directory = Directory::new();
+fn killed_server_leaves_complete_rounds_only() {
+    let mut directory = TestDirectory::new();
     let mut before = 0;
     for rounds in [1, 7, 3, 12, 5] {
-        let server = Server::start_in(directory, &SETTINGS, 1);
+        let server = ServerProcess::start_in(directory, &SCORES_ENABLED, 1);
         let _players = join_two(server.address(), ["Alice", "Bob"]);
         for _ in 0..rounds {
-            server.ask(&["restart"]);
+            server.ctl_json(&["restart"]);
         }
-        let kept = server.ask(&["status"])["scores"]["kept"].as_i64().expect("a number");
+        let kept = server.ctl_json(&["status"])["scores"]["kept"].as_i64().expect("a number");
         directory = server.kill();
-        let found = check(&directory);
+        let found = count_consistent_rounds(&directory);
         assert!((before + kept..=before + rounds).contains(&found), "{found} after {before}, {kept} kept");
         before = found;
     }
@@ -154,7 +154,7 @@ fn a_server_that_is_killed_leaves_whole_rounds_only() {
 }
 
 /// Returns how many rounds there are, each with all its players and in all totals.
-fn check(directory: &Directory) -> i64 {
+fn count_consistent_rounds(directory: &TestDirectory) -> i64 {
     let database = Connection::open(directory.path("scores.db")).expect("a database");
     let sound: String =
         database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("looked through");
@@ -169,13 +169,13 @@ fn check(directory: &Directory) -> i64 {
 }
 
 #[test]
-fn a_server_refuses_scores_of_a_newer_one_and_says_so() {
-    let server = Server::start(&SETTINGS);
+fn scores_of_a_newer_version_are_refused() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let directory = server.kill();
     let database = Connection::open(directory.path("scores.db")).expect("a database");
     database.pragma_update(None, "user_version", 99).expect("set");
     drop(database);
-    let output = directory.bcnet(&[&["serve", "--bind", "127.0.0.1"], &SETTINGS[..]].concat()).output();
+    let output = directory.bcnet(&[&["serve", "--bind", "127.0.0.1"], &SCORES_ENABLED[..]].concat()).output();
     let output = output.expect("it runs");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
@@ -185,20 +185,20 @@ fn a_server_refuses_scores_of_a_newer_one_and_says_so() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_file() {
-    let server = Server::start(&SETTINGS);
+fn unreadable_scores_are_reported_with_the_file() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let directory = server.kill();
     let database = Connection::open(directory.path("scores.db")).expect("a database");
     database.execute_batch("DROP TABLE player; DROP TABLE round; DROP TABLE system_day").expect("dropped");
     for what in ["players", "rounds", "systems"] {
         let (code, text) = stats(&directory, &[what]);
-        assert!(code == Some(2) && text.starts_with("bcnet: scores.db: no such table"), "{text}");
+        assert!(code == Some(2) && text.starts_with("bcnet: scores.db: unknown table"), "{text}");
     }
 }
 
 #[test]
-fn without_scores_it_is_told_where_they_should_be() {
-    let directory = Directory::new();
+fn missing_scores_are_reported_with_the_expected_path() {
+    let directory = TestDirectory::new();
     let (code, text) = stats(&directory, &[]);
     assert!(code == Some(2) && text.contains("scores.db: no scores; a server keeps them"), "{text}");
     assert!(!directory.path("scores.db").exists());
@@ -214,15 +214,15 @@ fn without_scores_it_is_told_where_they_should_be() {
 
 /// Who comes back goes on with its time, and whoever has left before the end is counted.
 #[test]
-fn who_has_left_before_the_end_is_counted() {
-    let server = Server::start(&SETTINGS);
+fn players_who_left_early_are_counted() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     bob.leave();
-    server.logged(&["event=\"left\"", "player=\"Bob\""]);
+    server.wait_for_log(&["event=\"left\"", "player=\"Bob\""]);
     alice.leave();
-    server.logged(&["event=\"round_ended\"", "reason=\"empty\"", "Alice", "Bob"]);
-    let _late = Player::join(server.address(), "Late");
-    until_kept(&server, 1);
+    server.wait_for_log(&["event=\"round_ended\"", "reason=\"empty\"", "Alice", "Bob"]);
+    let _late = LoopbackPlayer::join(server.address(), "Late");
+    wait_for_kept_rounds(&server, 1);
     let rounds = stats_json(&server.directory, "rounds");
     assert_eq!(rounds.len(), 1);
     assert_eq!(rounds[0]["players"].as_array().map(Vec::len), Some(2), "{rounds:?}");
@@ -231,13 +231,13 @@ fn who_has_left_before_the_end_is_counted() {
 /// Numbers are numbers, names are text, a list is one text.
 #[cfg(feature = "parquet")]
 #[test]
-fn a_parquet_file_has_the_rows_of_the_table() {
+fn parquet_file_has_the_rows_of_the_table() {
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
-    let server = Server::start(&SETTINGS);
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let _players = join_two(server.address(), ["Alice", "Bob"]);
-    server.ask(&["restart"]);
-    until_kept(&server, 1);
+    server.ctl_json(&["restart"]);
+    wait_for_kept_rounds(&server, 1);
     for (what, rows, first) in
         [("players", 2, "{place: 1, name: \"Alice\", points: 0,"), ("rounds", 1, "{ended: ")]
     {
@@ -255,8 +255,8 @@ fn a_parquet_file_has_the_rows_of_the_table() {
 
 #[cfg(not(feature = "parquet"))]
 #[test]
-fn without_parquet_it_is_told_how_to_get_it() {
-    let server = Server::start(&SETTINGS);
+fn missing_parquet_support_is_explained() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
     let (code, text) = stats(&server.directory, &["--format", "parquet", "--output", "out.parquet"]);
     assert!(code == Some(2) && text.contains("--features parquet"), "{text}");
     assert!(!server.directory.path("out.parquet").exists());

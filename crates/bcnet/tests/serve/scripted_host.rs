@@ -4,17 +4,17 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use bcnet_session::game::{
-    self, ChecksumRequest, Detail, EventNumber, GameInit, Message, ObjectId, Opcode, RequestFlags, Settings,
-    SettingsFlags, Text16,
+    self, ChecksumRequest, EventDetail, EventNumber, GameInit, Message, ObjectId, Opcode, RequestFlags,
+    Settings, SettingsFlags, Text16,
 };
 use bcnet_transport::wire::{BootReason, PeerId};
-use bcnet_transport::{Config, Endpoint, Engine, Event, Quality, Time};
+use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, Time};
 
-use crate::server::PATIENCE;
+use crate::server::TEST_TIMEOUT;
 
 /// What leads a client into the game with one file check.
-pub(crate) fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
-    match Opcode::of(heard) {
+pub(crate) fn admission_messages(peer: PeerId, received: &[u8]) -> Vec<Message<'static>> {
+    match Opcode::of(received) {
         None => vec![Message::ChecksumRequest(ChecksumRequest {
             round: 0,
             directory: Text16(b"scripts/"),
@@ -30,7 +30,7 @@ pub(crate) fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
             event: EventNumber::NEW_PLAYER_IN_GAME,
             source: ObjectId::NONE,
             related: ObjectId::NONE,
-            detail: Detail::Player(peer.0),
+            detail: EventDetail::Player(peer.0),
         })],
         Some(_) => Vec::new(),
     }
@@ -38,13 +38,13 @@ pub(crate) fn leads_in(peer: PeerId, heard: &[u8]) -> Vec<Message<'static>> {
 
 /// Lets one client in and says what `answer` says to that, where nothing was heard, and to each message, until the client
 /// says goodbye. Whoever chats is thrown out.
-pub(crate) fn host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'static>>) {
+pub(crate) fn run_scripted_host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'static>>) {
     let mut host = Endpoint::host(Config::default());
     #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
     let started = Instant::now();
     let (mut buffer, mut payload, mut left) = ([0; 2048], Vec::new(), false);
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-    while !left && started.elapsed() < PATIENCE {
+    while !left && started.elapsed() < TEST_TIMEOUT {
         let now = Time::ZERO + started.elapsed();
         if let Ok((len, std::net::SocketAddr::V4(from))) = socket.recv_from(&mut buffer) {
             host.handle_datagram(from, &mut buffer[..len], now);
@@ -60,7 +60,7 @@ pub(crate) fn host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Mes
                     for message in answer(peer, &payload) {
                         let mut bytes = Vec::new();
                         message.write(&mut bytes);
-                        host.send(peer, &bytes, Quality::Reliable, now).expect("it takes that");
+                        host.send(peer, &bytes, DeliveryMode::Reliable, now).expect("it takes that");
                     }
                 }
                 Event::Left { .. } => left = true,

@@ -16,12 +16,12 @@ use crate::run;
 pub(crate) use crate::run::signal;
 
 /// How long anything may take before a test fails: much longer than it does.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A directory that is gone afterwards.
-pub(crate) struct Directory(pub(crate) PathBuf);
+pub(crate) struct TestDirectory(pub(crate) PathBuf);
 
-impl Directory {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Directory {
     /// The program, run in this directory. Ids of players go upward, so that tests can tell them beforehand.
     pub(crate) fn bcnet(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
-        run::apart(&mut command)
+        run::in_own_process_group(&mut command)
             .args(args)
             .current_dir(&self.0)
             .env("XDG_RUNTIME_DIR", &self.0)
@@ -51,15 +51,15 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
 /// A server that is ready for players.
-pub(crate) struct Server {
-    pub(crate) directory: Directory,
+pub(crate) struct ServerProcess {
+    pub(crate) directory: TestDirectory,
     /// Of each session.
     pub(crate) ports: Vec<u16>,
     child: Child,
@@ -69,18 +69,18 @@ pub(crate) struct Server {
     output: Receiver<String>,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts one at 127.0.0.1, and waits until it is ready.
     pub(crate) fn start(args: &[&str]) -> Self {
-        Self::start_in(Directory::new(), args, 1)
+        Self::start_in(TestDirectory::new(), args, 1)
     }
 
-    pub(crate) fn start_in(directory: Directory, args: &[&str], sessions: usize) -> Self {
+    pub(crate) fn start_in(directory: TestDirectory, args: &[&str], sessions: usize) -> Self {
         Self::start_with(directory, args, sessions, &[])
     }
 
     pub(crate) fn start_with(
-        directory: Directory,
+        directory: TestDirectory,
         args: &[&str],
         sessions: usize,
         variables: &[(&str, &str)],
@@ -94,11 +94,12 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .expect("bcnet serve runs");
-        let output = lines(child.stdout.take().expect("piped"));
-        let log = lines(child.stderr.take().expect("piped"));
+        let output = spawn_line_reader(child.stdout.take().expect("piped"));
+        let log = spawn_line_reader(child.stderr.take().expect("piped"));
         let ports = (0..sessions).map(|_| {
-            let line =
-                output.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
+            let line = output
+                .recv_timeout(TEST_TIMEOUT)
+                .unwrap_or_else(|_| panic!("not ready: {:?}", log.try_recv()));
             let rest = line.strip_prefix("server ready port=").unwrap_or_else(|| panic!("{line}"));
             rest.split(' ').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"))
         });
@@ -135,9 +136,10 @@ impl Server {
     }
 
     /// Waits for a line of the log that has all of `parts`.
-    pub(crate) fn logged(&self, parts: &[&str]) -> String {
+    pub(crate) fn wait_for_log(&self, parts: &[&str]) -> String {
         loop {
-            let line = self.log.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {parts:?}"));
+            let line =
+                self.log.recv_timeout(TEST_TIMEOUT).unwrap_or_else(|_| panic!("no line with {parts:?}"));
             if parts.iter().all(|part| line.contains(part)) {
                 return line;
             }
@@ -145,47 +147,47 @@ impl Server {
     }
 
     /// Waits for the next line of the log, if there is one before it ends.
-    pub(crate) fn next_logged(&self) -> Option<String> {
-        self.log.recv_timeout(PATIENCE).ok()
+    pub(crate) fn next_log_line(&self) -> Option<String> {
+        self.log.recv_timeout(TEST_TIMEOUT).ok()
     }
 
     /// Waits for a line of standard output.
     #[cfg(unix)]
-    pub(crate) fn printed(&self) -> String {
-        self.output.recv_timeout(PATIENCE).expect("a line")
+    pub(crate) fn wait_for_output(&self) -> String {
+        self.output.recv_timeout(TEST_TIMEOUT).expect("a line")
     }
 
     /// Ends it without a word, as a crash does.
-    pub(crate) fn kill(mut self) -> Directory {
+    pub(crate) fn kill(mut self) -> TestDirectory {
         self.child.kill().expect("it runs");
-        self.end().1
+        self.wait_for_exit().1
     }
 
     /// Waits for the end of the process.
-    pub(crate) fn end(mut self) -> (ExitStatus, Directory) {
+    pub(crate) fn wait_for_exit(mut self) -> (ExitStatus, TestDirectory) {
         // The log ends when the process does.
-        while self.log.recv_timeout(PATIENCE).is_ok() {}
+        while self.log.recv_timeout(TEST_TIMEOUT).is_ok() {}
         let status = self.child.try_wait().expect("a child").or_else(|| self.child.wait().ok());
-        let directory = std::mem::replace(&mut self.directory, Directory(PathBuf::new()));
+        let directory = std::mem::replace(&mut self.directory, TestDirectory(PathBuf::new()));
         (status.expect("an exit status"), directory)
     }
 
     /// The answer to a request, as JSON.
-    pub(crate) fn ask(&self, args: &[&str]) -> Value {
+    pub(crate) fn ctl_json(&self, args: &[&str]) -> Value {
         let output = self.directory.ctl(&[args, &["--json"]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+pub(crate) fn spawn_line_reader(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {

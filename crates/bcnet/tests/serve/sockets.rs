@@ -2,18 +2,18 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use crate::player::Player;
-use crate::server::{Directory, PATIENCE, Server};
+use crate::player::LoopbackPlayer;
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
 fn client() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     socket
 }
 
 #[test]
-fn a_browser_gets_its_answer() {
-    let server = Server::start(&["--name", "Deep Space"]);
+fn browser_query_is_answered() {
+    let server = ServerProcess::start(&["--name", "Deep Space"]);
     let browser = client();
     browser.send_to(b"\\status\\xserverquery", server.address()).expect("sent");
     let mut buffer = [0; 2048];
@@ -26,8 +26,8 @@ fn a_browser_gets_its_answer() {
 /// All of 127.0.0.0/8 is ours on Linux and Windows, so the server has many addresses here.
 #[cfg(any(target_os = "linux", windows))]
 #[test]
-fn answers_leave_from_the_address_that_was_asked() {
-    let server = Server::start(&["--bind", "0.0.0.0"]);
+fn answers_leave_from_the_queried_address() {
+    let server = ServerProcess::start(&["--bind", "0.0.0.0"]);
     for last in [2, 3] {
         let ip = Ipv4Addr::new(127, 0, 0, last);
         let browser = client();
@@ -37,13 +37,13 @@ fn answers_leave_from_the_address_that_was_asked() {
     }
     // A player's client drops what does not come from where it connected to, so this join says it all.
     let to = std::net::SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 5), server.ports[0]);
-    Player::join(to, "Alice");
+    LoopbackPlayer::join(to, "Alice");
 }
 
 #[test]
-fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
-    let server = Server::start(&[]);
-    let mut alice = Player::join(server.address(), "Alice");
+fn malformed_floods_cause_few_log_lines_and_no_disruption() {
+    let server = ServerProcess::start(&[]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
     let flood = client();
     for n in 0..5000_u32 {
         let junk: Vec<u8> = (0..n % 700).map(|at| (at ^ n) as u8).collect();
@@ -52,21 +52,21 @@ fn floods_of_nonsense_become_few_lines_and_players_do_not_notice() {
             flood.send_to(&[7; 3000], server.address()).expect("sent");
         }
     }
-    let line = alice.chat_of("quiet here");
+    let line = alice.chat_payload("quiet here");
     alice.chat("quiet here");
-    alice.until(|alice| alice.has(&line));
-    let status = server.ask(&["status"]);
+    alice.run_until(|alice| alice.has_received(&line));
+    let status = server.ctl_json(&["status"]);
     let session = &status["sessions"][0];
     assert!(session["rejected"].as_u64() > Some(0), "{session}");
     assert!(session["oversized"].as_u64() > Some(0), "{session}");
-    server.logged(&["event=\"rejected\"", "cause=\"malformed\""]);
+    server.wait_for_log(&["event=\"rejected\"", "cause=\"malformed\""]);
     server.stop();
-    alice.until_over();
+    alice.run_until_end();
 }
 
 #[test]
-fn floods_of_questions_and_requests_become_few_lines() {
-    let server = Server::start(&["--set", "session.trusted=192.0.2.0/24"]);
+fn query_and_connect_floods_cause_few_log_lines() {
+    let server = ServerProcess::start(&["--set", "session.trusted=192.0.2.0/24"]);
     let browser = client();
     let mut request = vec![
         0xFF, 0x01, 0x03, 0x0F, 0xC0, 0x00, 0x00, 0x0A, 0x0A, 0x0A, 0xEF, 0x5F, 0x0A, 0x00, 0x00, 0x00, 0x00,
@@ -77,8 +77,8 @@ fn floods_of_questions_and_requests_become_few_lines() {
         forger.send_to(&request, server.address()).expect("sent");
         browser.send_to(b"\\status\\", server.address()).expect("sent");
     }
-    server.logged(&["event=\"rejected\"", "cause=\"too_many_queries\""]);
-    let session = &server.ask(&["status"])["sessions"][0];
+    server.wait_for_log(&["event=\"rejected\"", "cause=\"too_many_queries\""]);
+    let session = &server.ctl_json(&["status"])["sessions"][0];
     assert_eq!(session["queries"], 40);
     assert!(session["queries_answered"].as_u64() >= Some(5), "{session}");
     // T-75: whoever asks is answered with as many bytes, and nobody is let in who does not say more.
@@ -90,10 +90,10 @@ fn floods_of_questions_and_requests_become_few_lines() {
 }
 
 #[test]
-fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
+fn list_servers_get_the_actual_port_and_nobody_else_does() {
     let master = client();
     let to = format!("server.masters={}", master.local_addr().expect("bound"));
-    let server = Server::start(&["--set", &to]);
+    let server = ServerProcess::start(&["--set", &to]);
     let mut buffer = [0; 2048];
     let (len, from) = master.recv_from(&mut buffer).expect("a heartbeat");
     let text = String::from_utf8_lossy(&buffer[..len]);
@@ -102,9 +102,13 @@ fn masters_are_told_the_real_port_and_nobody_else_is_told_anything() {
 }
 
 #[test]
-fn a_host_sees_list_servers_that_are_silent_or_unknown() {
-    let server = Server::start(&["--set", "server.masters=192.0.2.1,no-such-host.invalid"]);
-    server.logged(&["event=\"master_unknown\"", "host=\"no-such-host.invalid\"", "error=\"unknown host: "]);
+fn status_shows_silent_and_unknown_list_servers() {
+    let server = ServerProcess::start(&["--set", "server.masters=192.0.2.1,no-such-host.invalid"]);
+    server.wait_for_log(&[
+        "event=\"master_unknown\"",
+        "host=\"no-such-host.invalid\"",
+        "error=\"unknown host: ",
+    ]);
     let status = String::from_utf8(server.directory.ctl(&["status"]).stdout).expect("UTF-8");
     assert!(status.contains("\nnobody knows the list server no-such-host.invalid\n"), "{status}");
     let silent = |line: &str| line.contains("192.0.2.1:27900") && line.contains("never heard");
@@ -112,19 +116,19 @@ fn a_host_sees_list_servers_that_are_silent_or_unknown() {
 }
 
 #[test]
-fn a_reload_takes_masters_over_at_once() {
-    let directory = Directory::new();
+fn reload_applies_list_servers_at_once() {
+    let directory = TestDirectory::new();
     let file = directory.path("bcnet.toml");
     std::fs::write(&file, "").expect("written");
-    let server = Server::start_in(directory, &[], 1);
+    let server = ServerProcess::start_in(directory, &[], 1);
     let master = client();
     let text = format!("[server]\nmasters = [\"{}\"]\n", master.local_addr().expect("bound"));
     std::fs::write(&file, text).expect("written");
-    server.ask(&["reload"]);
+    server.ctl_json(&["reload"]);
     master.recv_from(&mut [0; 2048]).expect("a heartbeat");
-    let masters = || server.ask(&["status"])["sessions"][0]["masters"].as_array().map(Vec::len);
+    let masters = || server.ctl_json(&["status"])["sessions"][0]["masters"].as_array().map(Vec::len);
     assert_eq!(masters(), Some(1));
     std::fs::write(&file, "").expect("written");
-    server.ask(&["reload"]);
+    server.ctl_json(&["reload"]);
     assert!((0..100).any(|_| masters() == Some(0)), "they are given up as soon as nobody wants them");
 }

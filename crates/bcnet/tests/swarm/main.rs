@@ -1,6 +1,6 @@
 //! Simulated players on a real server, over loopback.
 
-mod broken;
+mod broken_rules;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,18 +11,18 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 /// A server with two sessions on ports that follow each other.
-struct Server {
+struct TwoSessionServer {
     child: Child,
     directory: PathBuf,
     port: u16,
 }
 
-impl Server {
+impl TwoSessionServer {
     fn start(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("bcnet-swarm-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         for _ in 0..20 {
-            let port = free_ports();
+            let port = free_port_pair();
             let config = format!(
                 "[server]\nbind = \"127.0.0.1\"\ncontrol = \"none\"\n[[session]]\nport = {port}\n[[session]]\nport = {}\n",
                 port + 1
@@ -54,7 +54,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TwoSessionServer {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
@@ -63,7 +63,7 @@ impl Drop for Server {
 }
 
 /// The first of two ports that nobody has.
-fn free_ports() -> u16 {
+fn free_port_pair() -> u16 {
     loop {
         let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let port = first.local_addr().expect("bound").port();
@@ -73,19 +73,19 @@ fn free_ports() -> u16 {
     }
 }
 
-fn report(output: &Output) -> Value {
+fn parse_report(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text)
         .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]
-fn everyone_hears_everything_once_and_in_order() {
-    let server = Server::start("play");
+fn players_receive_every_message_once_and_in_order() {
+    let server = TwoSessionServer::start("play");
     for network in [&["--seed", "5"][..], &["--seed", "6", "--loss", "0.1", "--delay", "20"]] {
         let args = [&["--sessions", "2", "--players", "4", "--seconds", "6", "--json"], network].concat();
         let output = server.swarm(&args);
-        let report = report(&output);
+        let report = parse_report(&output);
         for finding in ["lost", "doubled", "reordered", "changed", "echoed", "dropped", "absent"] {
             assert_eq!(report[finding], 0, "{finding} in {report}");
         }
@@ -102,11 +102,11 @@ fn everyone_hears_everything_once_and_in_order() {
 /// How long anything takes is up to the machine; that it is measured is not.
 #[test]
 fn delays_and_joins_are_measured() {
-    let server = Server::start("delay");
-    for manner in [&["--steady"][..], &["--steady", "--quick"]] {
-        let args = [&["--players", "3", "--seconds", "3", "--json"], manner].concat();
+    let server = TwoSessionServer::start("delay");
+    for mode in [&["--steady"][..], &["--steady", "--quick"]] {
+        let args = [&["--players", "3", "--seconds", "3", "--json"], mode].concat();
         let output = server.swarm(&args);
-        let report = report(&output);
+        let report = parse_report(&output);
         assert_eq!(output.status.code(), Some(0), "{report}");
         let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {report}"));
         let delay = &report["delay_us"];
@@ -134,8 +134,8 @@ fn delays_and_joins_are_measured() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
-    let nobody = free_ports();
+fn missing_server_is_an_error() {
+    let nobody = free_port_pair();
     let server = format!("127.0.0.1:{nobody}");
     let output = Command::new(env!("CARGO_BIN_EXE_bcnet"))
         .args(["swarm", &server, "--check"])
@@ -148,8 +148,8 @@ fn a_server_that_is_not_there_is_told() {
 
 /// The rules that `--check` tries on others hold for our own server.
 #[test]
-fn our_server_keeps_every_rule_that_is_tried() {
-    let server = Server::start("check");
+fn own_server_keeps_every_checked_rule() {
+    let server = TwoSessionServer::start("check");
     let output = server.swarm(&["--check", "--json"]);
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -19,16 +19,16 @@ pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
 }
 
 /// A file whose end is only the end so far.
-pub(super) struct Growing {
+pub(super) struct GrowingFile {
     pub(super) file: File,
     pub(super) stop: Arc<AtomicBool>,
 }
 
-impl Read for Growing {
+impl Read for GrowingFile {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while !self.stop.load(Ordering::Relaxed) {
             match self.file.read(into)? {
-                0 => thread::sleep(POLL),
+                0 => thread::sleep(POLL_INTERVAL),
                 read => return Ok(read),
             }
         }
@@ -37,20 +37,20 @@ impl Read for Growing {
 }
 
 /// A pipe, which a thread reads: no signal ends the wait for it.
-pub(super) struct Pipe {
+pub(super) struct FollowedPipe {
     chunks: Receiver<io::Result<Vec<u8>>>,
     /// What is left of the last.
-    rest: io::Cursor<Vec<u8>>,
+    current_chunk: io::Cursor<Vec<u8>>,
     stop: Arc<AtomicBool>,
     /// Whether it fails with [`TimedOut`](io::ErrorKind::TimedOut) when nothing has come for a while.
-    pub(super) tells_idle: Arc<AtomicBool>,
+    pub(super) reports_idle: Arc<AtomicBool>,
 }
 
-impl Pipe {
+impl FollowedPipe {
     pub(super) fn start(mut input: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> io::Result<Self> {
         let (sender, chunks) = sync_channel(1);
         let pass_on = move || {
-            let mut buffer = vec![0; CHUNK];
+            let mut buffer = vec![0; CHUNK_SIZE];
             loop {
                 let chunk = match input.read(&mut buffer) {
                     Ok(0) => return,
@@ -65,20 +65,20 @@ impl Pipe {
             }
         };
         thread::Builder::new().name("pipe".into()).spawn(pass_on)?;
-        Ok(Self { chunks, rest: io::Cursor::default(), stop, tells_idle: Arc::default() })
+        Ok(Self { chunks, current_chunk: io::Cursor::default(), stop, reports_idle: Arc::default() })
     }
 }
 
-impl Read for Pipe {
+impl Read for FollowedPipe {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while !self.stop.load(Ordering::Relaxed) {
-            let read = self.rest.read(into)?;
+            let read = self.current_chunk.read(into)?;
             if read > 0 {
                 return Ok(read);
             }
-            match self.chunks.recv_timeout(POLL) {
-                Ok(chunk) => self.rest = io::Cursor::new(chunk?),
-                Err(RecvTimeoutError::Timeout) if self.tells_idle.load(Ordering::Relaxed) => {
+            match self.chunks.recv_timeout(POLL_INTERVAL) {
+                Ok(chunk) => self.current_chunk = io::Cursor::new(chunk?),
+                Err(RecvTimeoutError::Timeout) if self.reports_idle.load(Ordering::Relaxed) => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -90,5 +90,5 @@ impl Read for Pipe {
 }
 
 /// So often it is looked whether there is more, or the user wants it to stop.
-const POLL: Duration = Duration::from_millis(100);
-const CHUNK: usize = 1 << 16;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const CHUNK_SIZE: usize = 1 << 16;

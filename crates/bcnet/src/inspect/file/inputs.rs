@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use super::reading::open;
-use super::source::NoCapture;
-use crate::inspect::{is_stdin, name};
+use super::inspection_pass::open_source;
+use super::source::NotACapture;
+use crate::inspect::{input_name, is_stdin};
 
 /// The files to read, in their order.
 pub(super) struct Inputs {
@@ -17,32 +17,32 @@ pub(super) struct Inputs {
     pub(super) name: String,
     pub(super) files: Vec<InputFile>,
     /// What is wrong with some that are left out.
-    pub(super) troubles: Vec<String>,
-    are_several: bool,
+    pub(super) problems: Vec<String>,
+    is_merged: bool,
 }
 
 /// A file to read.
 pub(super) struct InputFile {
     pub(super) path: PathBuf,
     /// When its first packet was, in microseconds, of captures that are read in the order of time.
-    pub(super) first: Option<u64>,
+    pub(super) first_micros: Option<u64>,
 }
 
 impl Inputs {
     /// One file, or standard input.
-    pub(super) fn one(path: &Path) -> Self {
-        let file = InputFile { path: path.to_owned(), first: None };
-        Self { name: name(path), files: vec![file], troubles: Vec::new(), are_several: false }
+    pub(super) fn single(path: &Path) -> Self {
+        let file = InputFile { path: path.to_owned(), first_micros: None };
+        Self { name: input_name(path), files: vec![file], problems: Vec::new(), is_merged: false }
     }
 
     /// What passes an interface, which is no file.
     pub(super) fn live(interface: &str) -> Self {
-        Self { name: interface.into(), files: Vec::new(), troubles: Vec::new(), are_several: false }
+        Self { name: interface.into(), files: Vec::new(), problems: Vec::new(), is_merged: false }
     }
 
     /// All files that are named, and the captures of all directories that are.
     pub(super) fn merged(paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut found = Found::default();
+        let mut found = InputScan::default();
         for path in paths {
             ensure!(!is_stdin(path), "standard input cannot be read as one of several");
             if path.is_dir() {
@@ -51,21 +51,21 @@ impl Inputs {
                 found.add_file(path);
             }
         }
-        let Found { mut files, troubles, .. } = found;
-        if files.iter().all(|file| file.first.is_some()) {
-            files.sort_by_key(|file| file.first);
+        let InputScan { mut files, problems: troubles, .. } = found;
+        if files.iter().all(|file| file.first_micros.is_some()) {
+            files.sort_by_key(|file| file.first_micros);
         } else {
-            files.iter_mut().for_each(|file| file.first = None);
+            files.iter_mut().for_each(|file| file.first_micros = None);
         }
         let name = match paths {
-            [one] => name(one),
+            [one] => input_name(one),
             _ => format!("{} files", files.len()),
         };
-        Ok(Self { name, files, troubles, are_several: true })
+        Ok(Self { name, files, problems: troubles, is_merged: true })
     }
 
-    pub(super) const fn are_several(&self) -> bool {
-        self.are_several
+    pub(super) const fn is_merged(&self) -> bool {
+        self.is_merged
     }
 
     pub(super) fn paths(&self) -> Vec<PathBuf> {
@@ -84,56 +84,60 @@ impl Inputs {
 
 /// Files that were looked at.
 #[derive(Default)]
-struct Found {
+struct InputScan {
     files: Vec<InputFile>,
-    troubles: Vec<String>,
+    problems: Vec<String>,
 }
 
-impl Found {
+impl InputScan {
     fn add_file(&mut self, path: &Path) {
-        match first_time(path) {
-            Ok(first) => self.files.push(InputFile { path: path.to_owned(), first }),
-            Err(error) => self.troubles.push(format!("{}: {error:#}", name(path))),
+        match first_packet_micros(path) {
+            Ok(first) => self.files.push(InputFile { path: path.to_owned(), first_micros: first }),
+            Err(error) => self.problems.push(format!("{}: {error:#}", input_name(path))),
         }
     }
 
     /// Adds the captures of a directory, and says what else is in it. What cannot be read may be one.
     fn add_directory(&mut self, directory: &Path) -> anyhow::Result<()> {
-        let entries = fs::read_dir(directory).with_context(|| name(directory))?;
+        let entries = fs::read_dir(directory).with_context(|| input_name(directory))?;
         let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         paths.sort();
         let (mut others, mut troubles) = (Vec::new(), Vec::new());
         let before = self.files.len();
         for path in paths {
-            match first_time(&path) {
-                Ok(Some(first)) => self.files.push(InputFile { path, first: Some(first) }),
+            match first_packet_micros(&path) {
+                Ok(Some(first)) => self.files.push(InputFile { path, first_micros: Some(first) }),
                 Ok(None) => others.push(path),
-                Err(error) if !path.is_file() || error.is::<NoCapture>() => others.push(path),
-                Err(error) => troubles.push(format!("{}: {error:#}", name(&path))),
+                Err(error) if !path.is_file() || error.is::<NotACapture>() => others.push(path),
+                Err(error) => troubles.push(format!("{}: {error:#}", input_name(&path))),
             }
         }
         if self.files.len() == before && troubles.is_empty() {
-            self.troubles.push(format!("{}: is a directory without captures", name(directory)));
+            self.problems.push(format!("{}: is a directory without captures", input_name(directory)));
         }
         if !others.is_empty() {
-            let names = others.iter().take(MAX_NAMED).filter_map(|path| path.file_name());
+            let names = others.iter().take(MAX_LISTED_NAMES).filter_map(|path| path.file_name());
             let named: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
             let more = others.len() - named.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            eprintln!("bcnet: {}: no captures, and not read: {}{more}", name(directory), named.join(", "));
+            eprintln!(
+                "bcnet: {}: no captures, and not read: {}{more}",
+                input_name(directory),
+                named.join(", ")
+            );
         }
-        self.troubles.append(&mut troubles);
+        self.problems.append(&mut troubles);
         Ok(())
     }
 }
 
 /// Returns when the first packet of a file was, if it tells a date.
-fn first_time(path: &Path) -> anyhow::Result<Option<u64>> {
+fn first_packet_micros(path: &Path) -> anyhow::Result<Option<u64>> {
     let is_file = fs::metadata(path)?.is_file();
     ensure!(is_file, "is no file; several are read as one only from files");
-    let mut source = open(path, false)?;
+    let mut source = open_source(path, false)?;
     Ok(source.is_dated().then(|| source.next_time().unwrap_or(0)))
 }
 
 /// As many files that are not read are named.
-const MAX_NAMED: usize = 10;
+const MAX_LISTED_NAMES: usize = 10;

@@ -9,17 +9,17 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 
-use super::FilePart;
+use super::MergedFile;
 use super::inputs::{InputFile, Inputs};
-use super::log::Clock;
-use super::reading::open;
-use super::source::{Batch, Counts, InFile, Source, Step};
-use crate::inspect::name;
-use crate::number::thousands;
+use super::inspection_pass::open_source;
+use super::packet_log::TimeOfDayClock;
+use super::source::{PacketBatch, PacketSource, ReadCounters, ReadStep, SourceFile};
+use crate::inspect::input_name;
+use crate::number_format::group_digits;
 
-pub(super) struct Merge<'a> {
-    waiting: &'a [InputFile],
-    are_several: bool,
+pub(super) struct MergedReader<'a> {
+    unopened: &'a [InputFile],
+    is_merged: bool,
     /// Whether the files are read in the order of time.
     by_time: bool,
     follow: bool,
@@ -27,14 +27,14 @@ pub(super) struct Merge<'a> {
     is_live: bool,
     /// In the order in which they were begun.
     open: Vec<OpenFile>,
-    current: Option<Current>,
+    current: Option<CurrentFile>,
     /// What the log that ended last knows of the time.
-    clock: Option<Clock>,
+    clock: Option<TimeOfDayClock>,
     /// All that were begun, if there are several.
-    pub(super) files: Vec<FilePart>,
+    pub(super) files: Vec<MergedFile>,
     /// When the latest packet was, and how many files were begun only after they should have been.
-    latest: u64,
-    late: usize,
+    latest_time: u64,
+    late_files: usize,
     /// What files that have ended were unpacked to, and their own bytes.
     bytes: u64,
     file_bytes: u64,
@@ -42,88 +42,96 @@ pub(super) struct Merge<'a> {
 
 /// A file that is being read.
 struct OpenFile {
-    source: Source,
+    source: PacketSource,
     name: String,
-    file: Option<InFile>,
+    file: Option<SourceFile>,
     packets: u64,
     /// When the next packet was, if files are read in the order of time, and the latest before it.
-    next: u64,
-    latest: u64,
-    backwards: Option<Backwards>,
+    next_time: u64,
+    latest_time: u64,
+    backward_packets: Option<BackwardPackets>,
 }
 
 /// Packets that are earlier than one before them.
 #[derive(Debug, Clone, Copy)]
-struct Backwards {
+struct BackwardPackets {
     count: u64,
     /// Where the first is.
-    packet: u64,
-    offset: u64,
+    first_packet: u64,
+    first_offset: u64,
 }
 
 /// Which file is read, until the next packet is another's: until so late, and whose that is if both are at the same time.
 #[derive(Debug, Clone, Copy)]
-struct Current {
-    at: usize,
+struct CurrentFile {
+    index: usize,
     until: Option<(u64, usize)>,
 }
 
 /// What came of reading.
-pub(super) enum Turn {
+pub(super) enum MergeStep {
     /// There may be more.
     More,
     /// A file has ended.
-    Ended(Ended),
+    FileEnded(EndedFile),
     /// All have.
-    Over,
+    AllEnded,
 }
 
 /// How a file has ended.
-pub(super) struct Ended {
+pub(super) struct EndedFile {
     pub(super) name: String,
     pub(super) packets: u64,
     /// What kept it from being read on, if anything did.
-    pub(super) end: anyhow::Result<Step>,
+    pub(super) end: anyhow::Result<ReadStep>,
     /// Whether the user wanted it to end.
     pub(super) is_stopped: bool,
     /// What there is to say of its order.
-    pub(super) remark: Option<String>,
+    pub(super) order_warning: Option<String>,
 }
 
-impl<'a> Merge<'a> {
+impl<'a> MergedReader<'a> {
     pub(super) fn new(inputs: &'a Inputs, follow: bool, is_live: bool) -> Self {
         Self {
-            waiting: &inputs.files,
-            are_several: inputs.are_several(),
-            by_time: inputs.are_several() && inputs.files.iter().all(|file| file.first.is_some()),
+            unopened: &inputs.files,
+            is_merged: inputs.is_merged(),
+            by_time: inputs.is_merged() && inputs.files.iter().all(|file| file.first_micros.is_some()),
             follow,
             is_live,
             open: Vec::new(),
             current: None,
             clock: None,
             files: Vec::new(),
-            latest: 0,
-            late: 0,
+            latest_time: 0,
+            late_files: 0,
             bytes: 0,
             file_bytes: 0,
         }
     }
 
     /// Begins with a file that is open already.
-    pub(super) fn add(&mut self, mut source: Source, name: String) {
+    pub(super) fn add_source(&mut self, mut source: PacketSource, name: String) {
         if let Some(clock) = self.clock {
-            source.go_on_from(clock);
+            source.continue_clock(clock);
         }
         let next = if self.by_time { source.next_time() } else { None };
-        self.late += usize::from(next.is_some_and(|next| next < self.latest));
+        self.late_files += usize::from(next.is_some_and(|next| next < self.latest_time));
         let next = next.unwrap_or(0);
-        let file = self.are_several.then(|| {
+        let file = self.is_merged.then(|| {
             let number = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
-            let file = InFile { number, name: name.as_str().into() };
-            self.files.push(FilePart { name: file.name.clone(), first: 0, last: 0, packets: 0 });
+            let file = SourceFile { number, name: name.as_str().into() };
+            self.files.push(MergedFile { name: file.name.clone(), first: 0, last: 0, packets: 0 });
             file
         });
-        self.open.push(OpenFile { source, name, file, packets: 0, next, latest: 0, backwards: None });
+        self.open.push(OpenFile {
+            source,
+            name,
+            file,
+            packets: 0,
+            next_time: next,
+            latest_time: 0,
+            backward_packets: None,
+        });
         self.current = None;
     }
 
@@ -132,33 +140,37 @@ impl<'a> Merge<'a> {
     /// # Errors
     ///
     /// If nothing comes just now, of what is no file.
-    pub(super) fn read(&mut self, batch: &mut Batch, counts: &mut Counts) -> io::Result<Turn> {
+    pub(super) fn read(
+        &mut self,
+        batch: &mut PacketBatch,
+        counts: &mut ReadCounters,
+    ) -> io::Result<MergeStep> {
         if self.current.is_none()
-            && let Err(turn) = self.choose(batch)
+            && let Err(turn) = self.choose_file(batch)
         {
             return Ok(turn);
         }
-        let Some(Current { at, until }) = self.current else { return Ok(Turn::Over) };
-        let Some(file) = self.open.get_mut(at) else { return Ok(Turn::Over) };
+        let Some(CurrentFile { index: at, until }) = self.current else { return Ok(MergeStep::AllEnded) };
+        let Some(file) = self.open.get_mut(at) else { return Ok(MergeStep::AllEnded) };
         let before = counts.packets;
         let step = file.source.read(batch, counts);
         file.packets += counts.packets - before;
         if let Some(part) = file.file.as_ref().and_then(|file| self.files.get_mut(file.number as usize)) {
-            part.note(before, counts.packets);
+            part.add_packets(before, counts.packets);
         }
         match step {
-            Ok(Step::More) => {
+            Ok(ReadStep::More) => {
                 if self.by_time {
-                    self.latest = self.latest.max(file.next);
-                    file.look_ahead(counts.packets);
-                    if until.is_some_and(|until| (file.next, at) > until) {
+                    self.latest_time = self.latest_time.max(file.next_time);
+                    file.peek_next_time(counts.packets);
+                    if until.is_some_and(|until| (file.next_time, at) > until) {
                         self.current = None;
                     }
                 }
-                Ok(Turn::More)
+                Ok(MergeStep::More)
             }
             Err(error) if self.is_live && error.kind() == io::ErrorKind::TimedOut => Err(error),
-            end => Ok(Turn::Ended(self.close(at, end))),
+            end => Ok(MergeStep::FileEnded(self.close_file(at, end))),
         }
     }
 
@@ -169,87 +181,94 @@ impl<'a> Merge<'a> {
     }
 
     /// Returns what there is to say of all files together.
-    pub(super) fn trouble(&self) -> Option<String> {
-        (self.late > 0).then(|| {
+    pub(super) fn order_problem(&self) -> Option<String> {
+        (self.late_files > 0).then(|| {
             format!(
-                "more than {MAX_OPEN} files overlap in time; {} were begun late, so not all is in the order of time",
-                self.late
+                "more than {MAX_OPEN_FILES} files overlap in time; {} were begun late, so not all is in the order of time",
+                self.late_files
             )
         })
     }
 
     /// Chooses whose packet is next, and begins with the files for which it is time.
-    fn choose(&mut self, batch: &mut Batch) -> Result<(), Turn> {
+    fn choose_file(&mut self, batch: &mut PacketBatch) -> Result<(), MergeStep> {
         loop {
-            let key = |(at, file): (usize, &OpenFile)| (file.next, at);
+            let key = |(at, file): (usize, &OpenFile)| (file.next_time, at);
             let earliest = self.open.iter().enumerate().map(key).min();
-            let has_room = self.open.len() < MAX_OPEN;
-            let next = self.waiting.first().filter(|_| has_room && (self.by_time || earliest.is_none()));
-            let begins = next.map(|next| (next.first.unwrap_or(0), usize::MAX));
+            let has_room = self.open.len() < MAX_OPEN_FILES;
+            let next = self.unopened.first().filter(|_| has_room && (self.by_time || earliest.is_none()));
+            let begins = next.map(|next| (next.first_micros.unwrap_or(0), usize::MAX));
             match (earliest, begins) {
-                (None, None) => return Err(Turn::Over),
+                (None, None) => return Err(MergeStep::AllEnded),
                 (Some((time, at)), _) if begins.is_none_or(|(first, _)| first > time) => {
                     let others = self.open.iter().enumerate().filter(|(other, _)| *other != at).map(key);
-                    self.current = Some(Current { at, until: others.chain(begins).min() });
+                    self.current = Some(CurrentFile { index: at, until: others.chain(begins).min() });
                     batch.file.clone_from(&self.open[at].file);
                     return Ok(());
                 }
-                _ => self.begin()?,
+                _ => self.open_next()?,
             }
         }
     }
 
     /// Opens the file that waits first.
-    fn begin(&mut self) -> Result<(), Turn> {
-        let Some((next, rest)) = self.waiting.split_first() else { return Ok(()) };
-        self.waiting = rest;
-        let name = name(&next.path);
-        match open(&next.path, self.follow).with_context(|| name.clone()) {
+    fn open_next(&mut self) -> Result<(), MergeStep> {
+        let Some((next, rest)) = self.unopened.split_first() else { return Ok(()) };
+        self.unopened = rest;
+        let name = input_name(&next.path);
+        match open_source(&next.path, self.follow).with_context(|| name.clone()) {
             Ok(source) => {
-                self.add(source, name);
+                self.add_source(source, name);
                 Ok(())
             }
             Err(error) => {
                 let (end, remark) = (Err(error), None);
-                Err(Turn::Ended(Ended { name, packets: 0, end, is_stopped: false, remark }))
+                Err(MergeStep::FileEnded(EndedFile {
+                    name,
+                    packets: 0,
+                    end,
+                    is_stopped: false,
+                    order_warning: remark,
+                }))
             }
         }
     }
 
-    fn close(&mut self, at: usize, end: io::Result<Step>) -> Ended {
-        let OpenFile { source, name, packets, backwards, .. } = self.open.remove(at);
+    fn close_file(&mut self, at: usize, end: io::Result<ReadStep>) -> EndedFile {
+        let OpenFile { source, name, packets, backward_packets: backwards, .. } = self.open.remove(at);
         self.current = None;
         self.bytes += source.offset();
         self.file_bytes += source.file_offset();
         let is_stopped = source.stop.load(Ordering::Relaxed);
-        let remark = backwards.map(|Backwards { count, packet, offset }| {
+        let remark = backwards.map(|BackwardPackets { count, first_packet: packet, first_offset: offset }| {
             format!(
                 "{} earlier than one before, the first is packet {packet} at byte {offset}; the file keeps its order",
-                if count == 1 { "1 packet is".into() } else { format!("{} packets are", thousands(count)) }
+                if count == 1 { "1 packet is".into() } else { format!("{} packets are", group_digits(count)) }
             )
         });
         self.clock = source.clock();
         let end = end.with_context(|| format!("{name}: {packets} packets before this were read"));
-        Ended { name, packets, end, is_stopped, remark }
+        EndedFile { name, packets, end, is_stopped, order_warning: remark }
     }
 }
 
 impl OpenFile {
     /// Sees when the next packet was; `read` have been read of all files.
-    fn look_ahead(&mut self, read: u64) {
-        self.latest = self.latest.max(self.next);
+    fn peek_next_time(&mut self, read: u64) {
+        self.latest_time = self.latest_time.max(self.next_time);
         let Some(next) = self.source.next_time() else {
             // Whatever comes is told at once.
-            self.next = 0;
+            self.next_time = 0;
             return;
         };
-        if next < self.latest {
-            let first = Backwards { count: 0, packet: read + 1, offset: self.source.offset() };
-            self.backwards.get_or_insert(first).count += 1;
+        if next < self.latest_time {
+            let first =
+                BackwardPackets { count: 0, first_packet: read + 1, first_offset: self.source.offset() };
+            self.backward_packets.get_or_insert(first).count += 1;
         }
-        self.next = next;
+        self.next_time = next;
     }
 }
 
 /// As many files are open at the same time: each takes half a megabyte, and a packed one what it asks for.
-const MAX_OPEN: usize = 64;
+const MAX_OPEN_FILES: usize = 64;

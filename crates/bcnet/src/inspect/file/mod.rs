@@ -3,40 +3,40 @@
 //! [`source`] gives datagrams, an [`Observer`] follows the conversations, and what both tell goes to a [`Sink`]: lines
 //! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
 
-mod deciphered;
-mod dump;
-mod each;
-mod figures;
-mod filter;
-mod follow;
-mod frame;
-mod hold;
+mod ack_lifetimes;
+mod annotated_capture;
+mod capture_join;
 #[cfg(test)]
-mod hostile;
+mod corrupt_input_tests;
+mod datagram_visitor;
+mod decompress;
+mod decrypted_capture;
+mod delayed_output;
+mod detail_views;
+mod dump_reader;
+mod filter;
+mod finding_counts;
+mod follow;
 mod inputs;
-mod join;
-mod lines;
-mod live;
-mod lives;
-mod log;
+mod inspection_pass;
+mod line_reader;
+mod link_layer;
+mod live_capture;
+mod live_screen;
 mod merge;
-mod names;
-mod packed;
+mod packet_log;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pcap;
+mod player_names;
 mod progress;
-mod reading;
-mod remarks;
 mod report;
-mod screen;
 mod sink;
 mod source;
-mod stories;
 mod summary;
+mod summary_json;
 mod table;
-mod tally;
-mod text;
+mod text_writer;
 mod view;
 
 use std::collections::VecDeque;
@@ -47,29 +47,29 @@ use std::sync::Arc;
 #[cfg(feature = "parquet")]
 use anyhow::Context as _;
 use anyhow::ensure;
-use bcnet_observe::{Content, ConversationId, Finding, Limits, NO_MARK, Observed, Observer};
+use bcnet_observe::{Content, ConversationId, Finding, NO_MARK, Observed, Observer, ObserverLimits};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, Role};
 
-use super::{Args as InspectArgs, Output, is_stdin};
-use crate::Verdict;
-use crate::file::ensure_no_input;
-use crate::number::thousands;
-pub(crate) use deciphered::write_deciphered;
-pub(crate) use each::each_datagram;
+use super::{Args as InspectArgs, StdoutWriter, is_stdin};
+use crate::CommandStatus;
+use crate::file::ensure_not_input;
+use crate::number_format::group_digits;
+pub(crate) use datagram_visitor::for_each_datagram;
+pub(crate) use decrypted_capture::write_decrypted;
+use delayed_output::DelayedOutput;
+use detail_views::DetailOptions;
 use filter::Filter;
-use hold::HoldBack;
 use inputs::Inputs;
-pub(super) use lines::Color;
-use lines::Style;
-pub(crate) use pcap::DECIPHERED;
+pub(crate) use pcap::DECRYPTED_INTERFACE;
 use sink::Sink;
-pub(super) use source::Packet;
-use source::{Counts, Skipped, is_gamespy};
-use stories::StoryOptions;
+pub(super) use source::PacketInfo;
+use source::{ReadCounters, SkippedPackets, is_gamespy};
+pub(super) use text_writer::Color;
+use text_writer::TextStyle;
 
 #[derive(clap::Args)]
-pub(super) struct Options {
+pub(super) struct CaptureOptions {
     /// Tell what is in the capture: conversations, traffic, faults by their weight
     #[arg(long, conflicts_with = "story")]
     summary: bool,
@@ -98,17 +98,17 @@ pub(super) struct Options {
     filter: Filter,
 
     #[command(flatten)]
-    story: StoryOptions,
+    story: DetailOptions,
 }
 
-impl Options {
+impl CaptureOptions {
     /// Returns whether the end of the file is only the end so far.
-    pub(super) const fn is_followed(&self) -> bool {
+    pub(super) const fn is_following(&self) -> bool {
         self.follow
     }
 
     /// Returns the first option that says nothing about two captures, if there is one.
-    fn for_one_capture(&self) -> Option<&'static str> {
+    fn first_single_capture_option(&self) -> Option<&'static str> {
         let options = [
             (self.summary, "--summary"),
             (self.csv, "--csv"),
@@ -120,15 +120,15 @@ impl Options {
             .into_iter()
             .find(|(given, _)| *given)
             .map(|(_, name)| name)
-            .or_else(|| self.filter.first())
-            .or_else(|| self.story.first())
+            .or_else(|| self.filter.first_given())
+            .or_else(|| self.story.first_given())
     }
 }
 
 /// A datagram that was looked at, with all that is known of it.
-struct Sight<'a> {
-    packet: &'a Packet,
-    what: Observed<'a>,
+struct AnalyzedDatagram<'a> {
+    packet: &'a PacketInfo,
+    content: Observed<'a>,
     /// Deciphered.
     bytes: &'a [u8],
     /// What was found in it.
@@ -138,15 +138,15 @@ struct Sight<'a> {
 
 /// Where something can be seen in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Evidence {
+struct PacketLocation {
     number: u64,
     offset: u64,
     /// The number of the file, if there are several.
     file: Option<u32>,
 }
 
-impl Evidence {
-    fn of(packet: &Packet) -> Self {
+impl PacketLocation {
+    fn of(packet: &PacketInfo) -> Self {
         let file = packet.file.as_ref().map(|file| file.number);
         Self { number: packet.number, offset: packet.offset, file }
     }
@@ -154,7 +154,7 @@ impl Evidence {
 
 /// One of several files that are read as one.
 #[derive(Debug, Clone)]
-struct FilePart {
+struct MergedFile {
     name: Arc<str>,
     /// The numbers of its first and its last packet, over all files.
     first: u64,
@@ -163,9 +163,9 @@ struct FilePart {
     packets: u64,
 }
 
-impl FilePart {
+impl MergedFile {
     /// Notes packets of it, behind so many that were read of all files.
-    fn note(&mut self, before: u64, now: u64) {
+    fn add_packets(&mut self, before: u64, now: u64) {
         if now > before {
             self.first = if self.packets == 0 { before + 1 } else { self.first };
             self.last = now;
@@ -175,35 +175,35 @@ impl FilePart {
 }
 
 /// What is known when everything was read.
-struct End<'a> {
+struct CaptureEnd<'a> {
     name: &'a str,
     /// The files, if there are several.
-    files: &'a [FilePart],
+    files: &'a [MergedFile],
     observer: &'a Observer,
-    skipped: &'a Skipped,
+    skipped: &'a SkippedPackets,
     packets: u64,
     bytes: u64,
     /// When the first datagram was, in microseconds.
-    start: u64,
+    start_micros: u64,
     /// Datagrams that waited for too long to be decided.
     undecided: u64,
 }
 
-impl End<'_> {
+impl CaptureEnd<'_> {
     /// Returns the name of the file that something is in, if there are several.
-    fn file_of(&self, place: Evidence) -> Option<&str> {
+    fn file_name(&self, place: PacketLocation) -> Option<&str> {
         self.files.get(place.file? as usize).map(|file| &*file.name)
     }
 
     /// Returns what there is to say of what is left out, or not certain.
-    fn left_out(&self) -> Vec<String> {
+    fn omissions(&self) -> Vec<String> {
         let counts = [
             (
-                self.observer.rest().conversations,
+                self.observer.evicted_counters().conversations,
                 "conversations are counted in the totals only; the longest silent ones are not remembered when there are too many",
             ),
             (
-                self.observer.lost_findings(),
+                self.observer.dropped_findings(),
                 "findings more came at once than can be kept; they are not counted",
             ),
             (
@@ -212,16 +212,16 @@ impl End<'_> {
             ),
         ];
         let told = counts.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, what)| format!("{} {what}", thousands(count))).collect()
+        told.map(|(count, what)| format!("{} {what}", group_digits(count))).collect()
     }
 }
 
-pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
-    let stdout = BufWriter::with_capacity(OUTPUT, io::stdout().lock());
+pub(super) fn run(args: &InspectArgs) -> anyhow::Result<CommandStatus> {
+    let stdout = BufWriter::with_capacity(OUTPUT_BUFFER_SIZE, io::stdout().lock());
     let has_file = args.interface.is_none() && (args.write.is_some() || args.file.report.is_some());
-    let out = Output { stdout: Some(stdout), go_on: has_file };
+    let out = StdoutWriter { stdout: Some(stdout), ignore_broken_pipe: has_file };
     if let Some(interface) = &args.interface {
-        return reading::inspect_live(args, interface, sinks(args, &[], out)?);
+        return inspection_pass::inspect_live(args, interface, build_sinks(args, &[], out)?);
     }
     let inputs = match args.files.as_slice() {
         [a, b] if !args.file.merge => {
@@ -231,40 +231,45 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<Verdict> {
             );
             let given = [(args.explain, "--explain"), (args.write.is_some(), "--write")];
             let given = given.into_iter().find(|(given, _)| *given).map(|(_, name)| name);
-            if let Some(option) = args.file.for_one_capture().or(given) {
+            if let Some(option) = args.file.first_single_capture_option().or(given) {
                 anyhow::bail!(
                     "{option} is for one capture; two are joined, as text or with --json, or read as one with --merge"
                 );
             }
-            return join::run([a, b], args.json, out);
+            return capture_join::run([a, b], args.json, out);
         }
-        [path] if !path.is_dir() => Inputs::one(path),
+        [path] if !path.is_dir() => Inputs::single(path),
         paths => {
             ensure!(!args.file.follow, "--follow is for one file");
             Inputs::merged(paths)?
         }
     };
-    reading::inspect(args, &inputs, sinks(args, &inputs.paths(), out)?)
+    inspection_pass::inspect(args, &inputs, build_sinks(args, &inputs.paths(), out)?)
 }
 
 /// Everyone who is to be told.
-fn sinks<'a>(
+fn build_sinks<'a>(
     args: &InspectArgs,
     files: &[PathBuf],
     out: impl Write + 'a,
 ) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
     let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
     let filter = args.file.filter.clone();
-    if args.file.story.first().is_some() {
+    if args.file.story.first_given().is_some() {
         return Ok(args.file.story.sink(out, &filter, args.json)?.into_iter().collect());
     }
     if let Some(report) = &args.file.report {
-        ensure_no_input(report, files, "--report")?;
-        sinks.push(Box::new(report::Report::new(report.clone(), filter.clone())));
+        ensure_not_input(report, files, "--report")?;
+        sinks.push(Box::new(report::HtmlReport::new(report.clone(), filter.clone())));
     }
     if let Some(out) = args.write.as_ref().filter(|_| args.interface.is_none()) {
-        let remarks = remarks::Remarks::create(out, files, filter.clone(), args.is_at_once())?;
-        sinks.push(Box::new(HoldBack::new(remarks, false)));
+        let remarks = annotated_capture::AnnotatedCapture::create(
+            out,
+            files,
+            filter.clone(),
+            args.flushes_each_datagram(),
+        )?;
+        sinks.push(Box::new(DelayedOutput::new(remarks, false)));
     }
     #[cfg(not(feature = "parquet"))]
     ensure!(
@@ -273,66 +278,72 @@ fn sinks<'a>(
     );
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
-        ensure_no_input(path, files, "--parquet")?;
-        let rows = parquet::Parquet::create(path).with_context(|| path.display().to_string())?;
-        sinks.push(Box::new(HoldBack::new(table::Table::new(rows, filter, false), false)));
+        ensure_not_input(path, files, "--parquet")?;
+        let rows = parquet::ParquetWriter::create(path).with_context(|| path.display().to_string())?;
+        sinks.push(Box::new(DelayedOutput::new(table::MessageTable::new(rows, filter, false), false)));
         return Ok(sinks);
     }
     if args.file.summary {
-        sinks.push(Box::new(summary::Summary::new(out, filter, args.json)));
+        sinks.push(Box::new(summary::SummarySink::new(out, filter, args.json)));
     } else if args.file.csv {
-        let table = table::Table::new(table::Csv::new(out), filter, args.is_at_once());
-        sinks.push(Box::new(HoldBack::new(table, false)));
+        let table =
+            table::MessageTable::new(table::CsvWriter::new(out), filter, args.flushes_each_datagram());
+        sinks.push(Box::new(DelayedOutput::new(table, false)));
     } else if let Some(interface) = args.interface.as_deref().filter(|_| sinks.is_empty() && !args.json) {
         // Whoever wants something special wants to read it.
-        let is_special = args.explain || filter.first().is_some();
+        let is_special = args.explain || filter.first_given().is_some();
         if io::stdout().is_terminal() && !is_special {
-            sinks.push(Box::new(screen::Screen::new(out, interface)));
+            sinks.push(Box::new(live_screen::LiveScreen::new(out, interface)));
         } else {
-            let lines = view::Form::Lines(Style::of(args.color));
-            let view = view::View::new(out, lines, filter.clone(), true).explain(args.explain);
-            sinks.push(Box::new(HoldBack::new(view, true)));
+            let lines = view::OutputForm::Text(TextStyle::of(args.color));
+            let view = view::DatagramView::new(out, lines, filter.clone(), true).explain(args.explain);
+            sinks.push(Box::new(DelayedOutput::new(view, true)));
         }
-        sinks.push(Box::new(summary::Summary::new(io::stdout(), filter, false)));
+        sinks.push(Box::new(summary::SummarySink::new(io::stdout(), filter, false)));
     } else if sinks.is_empty() || args.json {
-        let form = if args.json { view::Form::Json } else { view::Form::Lines(Style::of(args.color)) };
-        let view = view::View::new(out, form, filter, args.is_at_once()).explain(args.explain);
-        sinks.push(Box::new(HoldBack::new(view, args.is_at_once())));
+        let form = if args.json {
+            view::OutputForm::Json
+        } else {
+            view::OutputForm::Text(TextStyle::of(args.color))
+        };
+        let view =
+            view::DatagramView::new(out, form, filter, args.flushes_each_datagram()).explain(args.explain);
+        sinks.push(Box::new(DelayedOutput::new(view, args.flushes_each_datagram())));
     }
     Ok(sinks)
 }
 
 /// One pass over a capture.
-struct Run<S> {
+struct Analysis<S> {
     observer: Observer,
     sink: S,
-    follows_acks: bool,
+    wants_handled_acks: bool,
     /// Where the latest datagrams are, for findings that come later.
-    places: VecDeque<Evidence>,
-    findings: Vec<Finding>,
-    start: Option<u64>,
-    last: Time,
+    recent_locations: VecDeque<PacketLocation>,
+    current_findings: Vec<Finding>,
+    start_micros: Option<u64>,
+    last_time: Time,
     datagrams: u64,
     malformed: u64,
     /// Datagrams that waited for too long to be decided.
     undecided: u64,
 }
 
-impl<S: Sink> Run<S> {
+impl<S: Sink> Analysis<S> {
     fn new(sink: S) -> Self {
-        let mut observer = Observer::new(Limits::default());
-        let follows_acks = sink.follows_acks();
+        let mut observer = Observer::new(ObserverLimits::default());
+        let follows_acks = sink.wants_handled_acks();
         if follows_acks {
-            observer.follow_acks();
+            observer.track_handled_acks();
         }
         Self {
             observer,
             sink,
-            follows_acks,
-            places: VecDeque::with_capacity(PLACES),
-            findings: Vec::new(),
-            start: None,
-            last: Time::ZERO,
+            wants_handled_acks: follows_acks,
+            recent_locations: VecDeque::with_capacity(MAX_LOCATIONS),
+            current_findings: Vec::new(),
+            start_micros: None,
+            last_time: Time::ZERO,
             datagrams: 0,
             malformed: 0,
             undecided: 0,
@@ -340,21 +351,21 @@ impl<S: Sink> Run<S> {
     }
 
     /// Looks at one datagram.
-    fn look(
+    fn analyze(
         &mut self,
-        packet: &Packet,
+        packet: &PacketInfo,
         bytes: &[u8],
         content: &Content<'_>,
-        skipped: &mut Skipped,
+        skipped: &mut SkippedPackets,
     ) -> io::Result<()> {
-        let Packet { number, time, from, to, .. } = *packet;
-        self.sink.before(time, &self.observer)?;
-        if packet.cut {
-            self.observer.miss(time, from, to);
+        let PacketInfo { number, time, from, to, .. } = *packet;
+        self.sink.before_datagram(time, &self.observer)?;
+        if packet.is_truncated {
+            self.observer.observe_truncated(time, from, to);
             return Ok(());
         }
         let what = self.observer.observe(number, time, from, to, content);
-        self.last = self.last.max(time);
+        self.last_time = self.last_time.max(time);
         match what {
             Observed::Foreign(_) => {
                 skipped.foreign += 1;
@@ -368,101 +379,118 @@ impl<S: Sink> Run<S> {
             Observed::Datagram(..) | Observed::GameSpy(_) => {}
         }
         self.datagrams += 1;
-        self.start.get_or_insert(time.as_micros());
-        self.remember(Evidence::of(packet));
-        self.tell_earlier(packet.number)?;
-        if self.follows_acks
+        self.start_micros.get_or_insert(time.as_micros());
+        self.remember_location(PacketLocation::of(packet));
+        self.report_earlier_findings(packet.number)?;
+        if self.wants_handled_acks
             && let Observed::Datagram(_, conversation, _) = what
         {
-            self.tell_handled(conversation)?;
+            self.report_handled_acks(conversation)?;
         }
-        self.sink.see(&Sight { packet, what, bytes, findings: &self.findings, observer: &self.observer })?;
-        if let Some((id, mark)) = self.sink.overdue(time, &self.observer) {
-            self.observer.decide(id, mark, time);
+        self.sink.on_datagram(&AnalyzedDatagram {
+            packet,
+            content: what,
+            bytes,
+            findings: &self.current_findings,
+            observer: &self.observer,
+        })?;
+        if let Some((id, mark)) = self.sink.overdue_datagram(time, &self.observer) {
+            self.observer.finalize_findings(id, mark, time);
             self.undecided += 1;
-            self.tell_earlier(NO_MARK - 1)?;
+            self.report_earlier_findings(NO_MARK - 1)?;
         }
         Ok(())
     }
 
-    fn remember(&mut self, place: Evidence) {
-        if self.places.len() >= PLACES {
-            self.places.pop_front();
+    fn remember_location(&mut self, place: PacketLocation) {
+        if self.recent_locations.len() >= MAX_LOCATIONS {
+            self.recent_locations.pop_front();
         }
-        self.places.push_back(place);
+        self.recent_locations.push_back(place);
     }
 
     /// Takes all findings: those about the datagram `number` are kept, the others are told.
-    fn tell_earlier(&mut self, number: u64) -> io::Result<()> {
-        self.findings.clear();
+    fn report_earlier_findings(&mut self, number: u64) -> io::Result<()> {
+        self.current_findings.clear();
         while let Some(finding) = self.observer.poll_finding() {
             if finding.mark == number {
-                self.findings.push(finding);
+                self.current_findings.push(finding);
             } else {
-                let place = self.place(finding.mark);
-                self.sink.find(&finding, place, &self.observer)?;
+                let place = self.find_location(finding.mark);
+                self.sink.on_finding(&finding, place, &self.observer)?;
             }
         }
         Ok(())
     }
 
-    fn tell_handled(&mut self, conversation: ConversationId) -> io::Result<()> {
+    fn report_handled_acks(&mut self, conversation: ConversationId) -> io::Result<()> {
         while let Some(handled) = self.observer.poll_handled_ack(conversation) {
-            self.sink.handled(&handled, &self.observer)?;
+            self.sink.on_handled_ack(&handled, &self.observer)?;
         }
         Ok(())
     }
 
-    fn place(&self, mark: u64) -> Option<Evidence> {
-        let found = self.places.binary_search_by_key(&mark, |place| place.number).ok();
-        found.and_then(|at| self.places.get(at)).copied()
+    fn find_location(&self, mark: u64) -> Option<PacketLocation> {
+        let found = self.recent_locations.binary_search_by_key(&mark, |place| place.number).ok();
+        found.and_then(|at| self.recent_locations.get(at)).copied()
     }
 
     /// Tells the end. Returns what is left out.
     fn finish(
         &mut self,
         name: &str,
-        files: &[FilePart],
-        counts: &Counts,
+        files: &[MergedFile],
+        counts: &ReadCounters,
         bytes: u64,
     ) -> io::Result<Vec<String>> {
-        while !self.observer.finish(self.last) {
-            self.tell_earlier(NO_MARK - 1)?;
+        while !self.observer.finish(self.last_time) {
+            self.report_earlier_findings(NO_MARK - 1)?;
         }
-        self.tell_earlier(NO_MARK - 1)?;
-        if self.follows_acks {
+        self.report_earlier_findings(NO_MARK - 1)?;
+        if self.wants_handled_acks {
             let all: Vec<ConversationId> = self.observer.conversations().map(|talk| talk.id()).collect();
-            all.into_iter().try_for_each(|conversation| self.tell_handled(conversation))?;
+            all.into_iter().try_for_each(|conversation| self.report_handled_acks(conversation))?;
         }
-        let (start, undecided) = (self.start.unwrap_or(0), self.undecided);
+        let (start, undecided) = (self.start_micros.unwrap_or(0), self.undecided);
         let (skipped, packets) = (&counts.skipped, counts.packets);
-        let end = End { name, files, observer: &self.observer, skipped, packets, bytes, start, undecided };
-        self.sink.finish(&end)?;
-        Ok(end.left_out())
+        let end = CaptureEnd {
+            name,
+            files,
+            observer: &self.observer,
+            skipped,
+            packets,
+            bytes,
+            start_micros: start,
+            undecided,
+        };
+        self.sink.on_end(&end)?;
+        Ok(end.omissions())
     }
 }
 
 /// Returns what an input holds, unpacked if it is packed, and what asks whether it was damaged when everything was read.
-pub(super) fn unpacked(input: Box<dyn Read>) -> io::Result<(impl BufRead, impl Fn() -> Option<String>)> {
-    let (window, unpacking) = packed::unpack(pcap::Window::new(input))?;
-    let damage = move || unpacking.as_ref().and_then(packed::Unpacking::damage);
+pub(super) fn open_decompressed(
+    input: Box<dyn Read>,
+) -> io::Result<(impl BufRead, impl Fn() -> Option<String>)> {
+    let (window, unpacking) = decompress::decompress(pcap::InputBuffer::new(input))?;
+    let damage = move || unpacking.as_ref().and_then(decompress::DecompressionState::damage);
     Ok((window, move || damage().map(|damage| damage.to_string())))
 }
 
 /// Leaves only the datagram of a packet that was dumped whole.
-pub(super) fn keep_datagram(bytes: &mut Vec<u8>) {
-    if let Ok(udp) = dump::udp(bytes) {
+pub(super) fn strip_packet_headers(bytes: &mut Vec<u8>) {
+    if let Ok(udp) = dump_reader::extract_udp_from_any_link(bytes) {
         *bytes = udp.payload.to_vec();
     }
 }
 
 /// Returns the side that a datagram comes from, by its id.
-fn role(sender: PeerId) -> Role {
+fn sender_role(sender: PeerId) -> Role {
     if sender == PeerId::HOST { Role::Host } else { Role::Client }
 }
 
 /// What has no meaning for lines of hex.
-pub(super) const OPTIONS: [&str; 19] = [
+pub(super) const CAPTURE_ONLY_OPTIONS: [&str; 19] = [
     "summary",
     "csv",
     "parquet",
@@ -484,6 +512,6 @@ pub(super) const OPTIONS: [&str; 19] = [
     "dump_log",
 ];
 /// As many datagrams can be pointed to later.
-const PLACES: usize = 1 << 16;
+const MAX_LOCATIONS: usize = 1 << 16;
 /// The room of the output's buffer.
-pub(super) const OUTPUT: usize = 1 << 18;
+pub(super) const OUTPUT_BUFFER_SIZE: usize = 1 << 18;

@@ -3,83 +3,89 @@
 use std::io;
 use std::path::Path;
 
-use super::table::{Row, Rows};
+use super::table::{MessageRow, RowWriter};
 use crate::parquet_file::{ByteArray, ByteArrayType, Int32Type, Int64Type, ParquetError, ParquetFile};
 
-pub(super) struct Parquet {
+pub(super) struct ParquetWriter {
     /// None once the file is finished.
     out: Option<ParquetFile>,
-    columns: Columns,
+    columns: ColumnBuffers,
 }
 
 /// The rows that are not written yet; in the order of [`SCHEMA`].
 #[derive(Default)]
-struct Columns {
-    packet: Optional<i64>,
+struct ColumnBuffers {
+    packet: OptionalColumn<i64>,
     time: Vec<i64>,
     from: Vec<ByteArray>,
     to: Vec<ByteArray>,
-    sender: Optional<i32>,
+    sender: OptionalColumn<i32>,
     kind: Vec<ByteArray>,
     len: Vec<i32>,
-    channel: Optional<ByteArray>,
-    seq: Optional<i32>,
-    part: Optional<i32>,
-    total: Optional<i32>,
-    opcode: Optional<i32>,
-    name: Optional<ByteArray>,
+    channel: OptionalColumn<ByteArray>,
+    seq: OptionalColumn<i32>,
+    part: OptionalColumn<i32>,
+    total: OptionalColumn<i32>,
+    opcode: OptionalColumn<i32>,
+    name: OptionalColumn<ByteArray>,
     payload_len: Vec<i32>,
     findings: Vec<ByteArray>,
 }
 
 /// Values that need not be there, and for each row whether it is.
-struct Optional<T> {
+struct OptionalColumn<T> {
     values: Vec<T>,
-    there: Vec<i16>,
+    definition_levels: Vec<i16>,
 }
 
-impl<T> Default for Optional<T> {
+impl<T> Default for OptionalColumn<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), there: Vec::new() }
+        Self { values: Vec::new(), definition_levels: Vec::new() }
     }
 }
 
-impl<T> Optional<T> {
+impl<T> OptionalColumn<T> {
     fn push(&mut self, value: Option<T>) {
-        self.there.push(i16::from(value.is_some()));
+        self.definition_levels.push(i16::from(value.is_some()));
         self.values.extend(value);
     }
 }
 
-impl Parquet {
+impl ParquetWriter {
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        Ok(Self { out: Some(ParquetFile::create(path, SCHEMA)?), columns: Columns::default() })
+        Ok(Self { out: Some(ParquetFile::create(path, SCHEMA)?), columns: ColumnBuffers::default() })
     }
 
-    fn write(&mut self) -> Result<(), ParquetError> {
+    fn write_buffered(&mut self) -> Result<(), ParquetError> {
         let columns = std::mem::take(&mut self.columns);
         let Some(out) = self.out.as_mut().filter(|_| !columns.time.is_empty()) else { return Ok(()) };
-        out.group(|group| {
-            group.column::<Int64Type>(&columns.packet.values, Some(&columns.packet.there))?;
-            group.column::<Int64Type>(&columns.time, None)?;
-            group.column::<ByteArrayType>(&columns.from, None)?;
-            group.column::<ByteArrayType>(&columns.to, None)?;
-            group.column::<Int32Type>(&columns.sender.values, Some(&columns.sender.there))?;
-            group.column::<ByteArrayType>(&columns.kind, None)?;
-            group.column::<Int32Type>(&columns.len, None)?;
-            group.column::<ByteArrayType>(&columns.channel.values, Some(&columns.channel.there))?;
+        out.write_row_group(|group| {
+            group
+                .write_column::<Int64Type>(&columns.packet.values, Some(&columns.packet.definition_levels))?;
+            group.write_column::<Int64Type>(&columns.time, None)?;
+            group.write_column::<ByteArrayType>(&columns.from, None)?;
+            group.write_column::<ByteArrayType>(&columns.to, None)?;
+            group
+                .write_column::<Int32Type>(&columns.sender.values, Some(&columns.sender.definition_levels))?;
+            group.write_column::<ByteArrayType>(&columns.kind, None)?;
+            group.write_column::<Int32Type>(&columns.len, None)?;
+            group.write_column::<ByteArrayType>(
+                &columns.channel.values,
+                Some(&columns.channel.definition_levels),
+            )?;
             for optional in [&columns.seq, &columns.part, &columns.total, &columns.opcode] {
-                group.column::<Int32Type>(&optional.values, Some(&optional.there))?;
+                group.write_column::<Int32Type>(&optional.values, Some(&optional.definition_levels))?;
             }
-            group.column::<ByteArrayType>(&columns.name.values, Some(&columns.name.there))?;
-            group.column::<Int32Type>(&columns.payload_len, None)?;
-            group.column::<ByteArrayType>(&columns.findings, None)
+            group
+                .write_column::<ByteArrayType>(&columns.name.values, Some(&columns.name.definition_levels))?;
+            group.write_column::<Int32Type>(&columns.payload_len, None)?;
+            group.write_column::<ByteArrayType>(&columns.findings, None)
         })
     }
 }
 
-impl Rows for Parquet {
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+impl RowWriter for ParquetWriter {
+    fn write_row(&mut self, row: &MessageRow) -> io::Result<()> {
         let columns = &mut self.columns;
         let text = |text: &str| ByteArray::from(text.as_bytes().to_vec());
         columns.packet.push(row.packet.map(u64::cast_signed));
@@ -97,7 +103,11 @@ impl Rows for Parquet {
         columns.name.push(row.name.map(text));
         columns.payload_len.push(row.payload_len.cast_signed());
         columns.findings.push(text(&row.findings));
-        if columns.time.len() >= GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
+        if columns.time.len() >= ROW_GROUP_SIZE {
+            self.write_buffered().map_err(io::Error::other)
+        } else {
+            Ok(())
+        }
     }
 
     /// A file that is not finished cannot be read.
@@ -106,7 +116,7 @@ impl Rows for Parquet {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        self.write().map_err(io::Error::other)?;
+        self.write_buffered().map_err(io::Error::other)?;
         match self.out.take() {
             Some(out) => out.finish().map_err(io::Error::other),
             None => Ok(()),
@@ -132,4 +142,4 @@ const SCHEMA: &str = "message message {
     required binary findings (utf8);
 }";
 /// Rows that are written together.
-const GROUP: usize = 1 << 14;
+const ROW_GROUP_SIZE: usize = 1 << 14;

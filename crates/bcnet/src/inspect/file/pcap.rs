@@ -6,14 +6,14 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 
 /// A packet as a capture holds it.
-pub(super) struct Captured<'a> {
+pub(super) struct CapturedPacket<'a> {
     /// Where its record begins in the file.
     pub(super) offset: u64,
     /// Microseconds since 1970, or since whatever the file counts from.
     pub(super) micros: u64,
     pub(super) link: u16,
     /// Whether its datagram is deciphered.
-    pub(super) is_deciphered: bool,
+    pub(super) is_decrypted: bool,
     pub(super) bytes: &'a [u8],
     /// What the writer has noted about it.
     pub(super) comment: Option<Box<str>>,
@@ -24,46 +24,46 @@ pub(super) struct Captured<'a> {
 pub(super) struct Damage {
     pub(super) offset: u64,
     /// Whether that is in what a packed file is unpacked to.
-    pub(super) is_unpacked: bool,
-    pub(super) what: String,
+    pub(super) is_in_decompressed: bool,
+    pub(super) reason: String,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = if self.is_unpacked { " of what it is unpacked to" } else { "" };
-        write!(f, "damaged at byte {}{of}: {}", self.offset, self.what)
+        let of = if self.is_in_decompressed { " of what it is unpacked to" } else { "" };
+        write!(f, "damaged at byte {}{of}: {}", self.offset, self.reason)
     }
 }
 
 /// What the next read brought.
-pub(super) enum Next<'a> {
-    Packet(Captured<'a>),
+pub(super) enum NextPacket<'a> {
+    Packet(CapturedPacket<'a>),
     End,
     Damaged(Damage),
 }
 
 /// What comes next in a file.
-enum Found {
-    Packet(Head),
+enum NextRecord {
+    Packet(PacketHeader),
     End,
     Damaged(Damage),
 }
 
 /// A packet that fills `length` bytes of the window.
-struct Head {
-    length: usize,
+struct PacketHeader {
+    record_len: usize,
     /// Where its bytes begin, and how many were kept.
     start: usize,
-    kept: usize,
+    captured_len: usize,
     micros: u64,
     link: u16,
-    is_deciphered: bool,
+    is_decrypted: bool,
     /// Whether options stand behind it.
     has_options: bool,
 }
 
 /// Bytes of a file, as many as are needed at once.
-pub(super) struct Window {
+pub(super) struct InputBuffer {
     input: Box<dyn Read>,
     buffer: Vec<u8>,
     start: usize,
@@ -71,13 +71,13 @@ pub(super) struct Window {
     offset: u64,
 }
 
-impl Window {
+impl InputBuffer {
     pub(super) fn new(input: Box<dyn Read>) -> Self {
-        Self { input, buffer: vec![0; WINDOW], start: 0, end: 0, offset: 0 }
+        Self { input, buffer: vec![0; BUFFER_SIZE], start: 0, end: 0, offset: 0 }
     }
 
     /// Returns whether `count` more bytes are there.
-    pub(super) fn has(&mut self, count: usize) -> io::Result<bool> {
+    pub(super) fn fill_to(&mut self, count: usize) -> io::Result<bool> {
         if self.end - self.start >= count {
             return Ok(true);
         }
@@ -98,7 +98,7 @@ impl Window {
     }
 
     /// Returns the bytes that are there.
-    pub(super) fn rest(&self) -> &[u8] {
+    pub(super) fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
@@ -114,8 +114,8 @@ impl Window {
     /// Passes over `count` bytes. `false` if the file ends before.
     pub(super) fn skip(&mut self, mut count: usize) -> io::Result<bool> {
         while count > 0 {
-            let step = count.min(WINDOW);
-            if !self.has(step)? {
+            let step = count.min(BUFFER_SIZE);
+            if !self.fill_to(step)? {
                 return Ok(false);
             }
             self.advance(step);
@@ -126,20 +126,20 @@ impl Window {
 }
 
 /// For what is read by lines.
-impl Read for Window {
+impl Read for InputBuffer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.has(1)?;
-        let count = self.rest().len().min(into.len());
-        into[..count].copy_from_slice(&self.rest()[..count]);
+        self.fill_to(1)?;
+        let count = self.buffered().len().min(into.len());
+        into[..count].copy_from_slice(&self.buffered()[..count]);
         self.advance(count);
         Ok(count)
     }
 }
 
-impl BufRead for Window {
+impl BufRead for InputBuffer {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.has(1)?;
-        Ok(self.rest())
+        self.fill_to(1)?;
+        Ok(self.buffered())
     }
 
     fn consume(&mut self, count: usize) {
@@ -149,139 +149,158 @@ impl BufRead for Window {
 
 /// Which of the two formats, and in which byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum CaptureFormat {
     Pcap { nanos: bool, link: u16 },
     Pcapng,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Interface {
+struct PcapngInterface {
     link: u16,
     /// Whether its datagrams are deciphered, as its name says.
-    is_deciphered: bool,
+    is_decrypted: bool,
     /// Units per second, as a power of ten or of two.
     resolution: u8,
-    offset: i64,
+    offset_seconds: i64,
 }
 
-pub(super) struct Reader {
-    window: Window,
-    format: Format,
+pub(super) struct PcapReader {
+    input: InputBuffer,
+    format: CaptureFormat,
     big_endian: bool,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<PcapngInterface>,
     /// The last time told, for packets without one.
-    micros: u64,
+    last_micros: u64,
 }
 
-impl Reader {
+impl PcapReader {
     /// Begins to read if `window` holds a capture. Otherwise gives it back.
-    pub(super) fn open(mut window: Window) -> io::Result<Result<Self, Window>> {
-        window.has(4)?;
+    pub(super) fn open(mut window: InputBuffer) -> io::Result<Result<Self, InputBuffer>> {
+        window.fill_to(4)?;
         let magic: [u8; 4] =
-            window.rest().get(..4).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default();
+            window.buffered().get(..4).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default();
         let (format, big_endian) = match magic {
-            [0x0A, 0x0D, 0x0D, 0x0A] => (Format::Pcapng, false),
-            [0xA1, 0xB2, 0xC3, 0xD4] => (Format::Pcap { nanos: false, link: 0 }, true),
-            [0xD4, 0xC3, 0xB2, 0xA1] => (Format::Pcap { nanos: false, link: 0 }, false),
-            [0xA1, 0xB2, 0x3C, 0x4D] => (Format::Pcap { nanos: true, link: 0 }, true),
-            [0x4D, 0x3C, 0xB2, 0xA1] => (Format::Pcap { nanos: true, link: 0 }, false),
+            [0x0A, 0x0D, 0x0D, 0x0A] => (CaptureFormat::Pcapng, false),
+            [0xA1, 0xB2, 0xC3, 0xD4] => (CaptureFormat::Pcap { nanos: false, link: 0 }, true),
+            [0xD4, 0xC3, 0xB2, 0xA1] => (CaptureFormat::Pcap { nanos: false, link: 0 }, false),
+            [0xA1, 0xB2, 0x3C, 0x4D] => (CaptureFormat::Pcap { nanos: true, link: 0 }, true),
+            [0x4D, 0x3C, 0xB2, 0xA1] => (CaptureFormat::Pcap { nanos: true, link: 0 }, false),
             _ => return Ok(Err(window)),
         };
-        Ok(Ok(Self { window, format, big_endian, interfaces: Vec::new(), micros: 0 }))
+        Ok(Ok(Self { input: window, format, big_endian, interfaces: Vec::new(), last_micros: 0 }))
     }
 
     pub(super) const fn offset(&self) -> u64 {
-        self.window.offset()
+        self.input.offset()
     }
 
-    pub(super) fn next_packet(&mut self) -> io::Result<Next<'_>> {
-        Ok(match self.find()? {
-            Found::Packet(head) => Next::Packet(self.take(&head)),
-            Found::End => Next::End,
-            Found::Damaged(damage) => Next::Damaged(damage),
+    pub(super) fn next_packet(&mut self) -> io::Result<NextPacket<'_>> {
+        Ok(match self.find_packet()? {
+            NextRecord::Packet(head) => NextPacket::Packet(self.take_packet(&head)),
+            NextRecord::End => NextPacket::End,
+            NextRecord::Damaged(damage) => NextPacket::Damaged(damage),
         })
     }
 
     /// Returns when the next packet was, in microseconds. None if there is none that can be read.
     pub(super) fn next_time(&mut self) -> io::Result<Option<u64>> {
-        Ok(match self.find()? {
-            Found::Packet(head) => Some(head.micros),
-            Found::End | Found::Damaged(_) => None,
+        Ok(match self.find_packet()? {
+            NextRecord::Packet(head) => Some(head.micros),
+            NextRecord::End | NextRecord::Damaged(_) => None,
         })
     }
 
     /// Goes to the next packet, and takes all of it into the window.
-    fn find(&mut self) -> io::Result<Found> {
+    fn find_packet(&mut self) -> io::Result<NextRecord> {
         match self.format {
-            Format::Pcap { nanos, link } => self.find_record(nanos, link),
-            Format::Pcapng => self.find_block(),
+            CaptureFormat::Pcap { nanos, link } => self.find_record(nanos, link),
+            CaptureFormat::Pcapng => self.find_block(),
         }
     }
 
     /// Passes over a packet that was found.
-    fn take(&mut self, head: &Head) -> Captured<'_> {
-        let Head { length, start, kept, micros, link, is_deciphered, has_options } = *head;
-        self.micros = micros;
+    fn take_packet(&mut self, head: &PacketHeader) -> CapturedPacket<'_> {
+        let PacketHeader {
+            record_len: length,
+            start,
+            captured_len: kept,
+            micros,
+            link,
+            is_decrypted: is_deciphered,
+            has_options,
+        } = *head;
+        self.last_micros = micros;
         let options = start + kept.next_multiple_of(4);
-        let comment = if has_options { self.comment(options, length - 4) } else { None };
-        let (offset, start) = (self.window.offset(), self.window.start + start);
-        self.window.advance(length);
-        let bytes = &self.window.buffer[start..start + kept];
-        Captured { offset, micros, link, is_deciphered, bytes, comment }
+        let comment = if has_options { self.packet_comment(options, length - 4) } else { None };
+        let (offset, start) = (self.input.offset(), self.input.start + start);
+        self.input.advance(length);
+        let bytes = &self.input.buffer[start..start + kept];
+        CapturedPacket { offset, micros, link, is_decrypted: is_deciphered, bytes, comment }
     }
 
-    fn find_record(&mut self, nanos: bool, mut link: u16) -> io::Result<Found> {
-        if self.window.offset() == 0 {
-            if !self.window.has(PCAP_HEADER)? {
+    fn find_record(&mut self, nanos: bool, mut link: u16) -> io::Result<NextRecord> {
+        if self.input.offset() == 0 {
+            if !self.input.fill_to(PCAP_HEADER_LEN)? {
                 return Ok(self.damaged("the file ends in its header"));
             }
-            link = (self.u32(20) & 0xFFFF) as u16;
-            self.format = Format::Pcap { nanos, link };
-            self.window.advance(PCAP_HEADER);
+            link = (self.read_u32(20) & 0xFFFF) as u16;
+            self.format = CaptureFormat::Pcap { nanos, link };
+            self.input.advance(PCAP_HEADER_LEN);
         }
-        if !self.window.has(1)? {
-            return Ok(Found::End);
+        if !self.input.fill_to(1)? {
+            return Ok(NextRecord::End);
         }
-        if !self.window.has(PCAP_RECORD)? {
+        if !self.input.fill_to(PCAP_RECORD_HEADER_LEN)? {
             return Ok(self.damaged("the file ends in the head of a packet"));
         }
-        let (seconds, fraction, kept) = (self.u32(0), self.u32(4), self.u32(8) as usize);
+        let (seconds, fraction, kept) = (self.read_u32(0), self.read_u32(4), self.read_u32(8) as usize);
         if kept > MAX_PACKET {
             return Ok(self.damaged(&format!("a packet says to have {kept} bytes")));
         }
-        let length = PCAP_RECORD + kept;
-        if !self.window.has(length)? {
-            let there = self.window.rest().len() - PCAP_RECORD;
+        let length = PCAP_RECORD_HEADER_LEN + kept;
+        if !self.input.fill_to(length)? {
+            let there = self.input.buffered().len() - PCAP_RECORD_HEADER_LEN;
             return Ok(self.damaged(&format!("the file ends after {there} of {kept} bytes of a packet")));
         }
         let micros = if nanos { fraction / 1000 } else { fraction };
         let micros = u64::from(seconds) * 1_000_000 + u64::from(micros);
         let (is_deciphered, has_options) = (false, false);
-        Ok(Found::Packet(Head { length, start: PCAP_RECORD, kept, micros, link, is_deciphered, has_options }))
+        Ok(NextRecord::Packet(PacketHeader {
+            record_len: length,
+            start: PCAP_RECORD_HEADER_LEN,
+            captured_len: kept,
+            micros,
+            link,
+            is_decrypted: is_deciphered,
+            has_options,
+        }))
     }
 
-    fn find_block(&mut self) -> io::Result<Found> {
+    fn find_block(&mut self) -> io::Result<NextRecord> {
         loop {
-            if !self.window.has(1)? {
-                return Ok(Found::End);
+            if !self.input.fill_to(1)? {
+                return Ok(NextRecord::End);
             }
-            if !self.window.has(12)? {
+            if !self.input.fill_to(12)? {
                 return Ok(self.damaged("the file ends in the head of a block"));
             }
-            if self.window.rest().starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) {
-                match self.window.rest()[8..12] {
+            if self.input.buffered().starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) {
+                match self.input.buffered()[8..12] {
                     [0x1A, 0x2B, 0x3C, 0x4D] => self.big_endian = true,
                     [0x4D, 0x3C, 0x2B, 0x1A] => self.big_endian = false,
                     _ => return Ok(self.damaged("a section has no byte order")),
                 }
                 self.interfaces.clear();
             }
-            let (kind, length) = (self.u32(0), self.u32(4) as usize);
+            let (kind, length) = (self.read_u32(0), self.read_u32(4) as usize);
             if length < 12 || !length.is_multiple_of(4) {
                 return Ok(self.damaged(&format!("a block says to have {length} bytes")));
             }
-            if !matches!(kind, INTERFACE | PACKET_OLD | PACKET_SIMPLE | PACKET) {
-                if !self.window.skip(length)? {
+            if !matches!(
+                kind,
+                INTERFACE_BLOCK | OBSOLETE_PACKET_BLOCK | SIMPLE_PACKET_BLOCK | ENHANCED_PACKET_BLOCK
+            ) {
+                if !self.input.skip(length)? {
                     return Ok(self.damaged("the file ends in a block"));
                 }
                 continue;
@@ -289,34 +308,35 @@ impl Reader {
             if length > MAX_PACKET + 4096 {
                 return Ok(self.damaged(&format!("a packet says to have {length} bytes")));
             }
-            if !self.window.has(length)? {
-                let there = self.window.rest().len();
+            if !self.input.fill_to(length)? {
+                let there = self.input.buffered().len();
                 return Ok(self.damaged(&format!("the file ends after {there} of {length} bytes of a block")));
             }
-            if self.u32(length - 4) as usize != length {
+            if self.read_u32(length - 4) as usize != length {
                 return Ok(self.damaged("the two lengths of a block differ"));
             }
-            if kind == INTERFACE {
+            if kind == INTERFACE_BLOCK {
                 if self.interfaces.len() >= MAX_INTERFACES || length < 20 {
                     return Ok(self.damaged("an interface makes no sense"));
                 }
-                let interface = self.interface(length);
+                let interface = self.parse_interface(length);
                 self.interfaces.push(interface);
-                self.window.advance(length);
+                self.input.advance(length);
                 continue;
             }
-            return Ok(self.block(kind, length));
+            return Ok(self.parse_packet_block(kind, length));
         }
     }
 
-    fn interface(&self, length: usize) -> Interface {
-        let mut interface = Interface { link: self.u16(8), is_deciphered: false, resolution: 6, offset: 0 };
-        self.options(16, length - 4, |code, value| match (code, value) {
-            (NAME, name) => interface.is_deciphered = name == DECIPHERED.as_bytes(),
+    fn parse_interface(&self, length: usize) -> PcapngInterface {
+        let mut interface =
+            PcapngInterface { link: self.read_u16(8), is_decrypted: false, resolution: 6, offset_seconds: 0 };
+        self.for_each_option(16, length - 4, |code, value| match (code, value) {
+            (IF_NAME_OPTION, name) => interface.is_decrypted = name == DECRYPTED_INTERFACE.as_bytes(),
             (9, [resolution, ..]) => interface.resolution = *resolution,
             (14, value) if value.len() >= 8 => {
                 let bytes: [u8; 8] = value[..8].try_into().unwrap_or_default();
-                interface.offset =
+                interface.offset_seconds =
                     if self.big_endian { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) };
             }
             _ => {}
@@ -325,10 +345,10 @@ impl Reader {
     }
 
     /// A block that holds a packet and fills `length` bytes of the window.
-    fn block(&self, kind: u32, length: usize) -> Found {
+    fn parse_packet_block(&self, kind: u32, length: usize) -> NextRecord {
         let (number, start) = match kind {
-            PACKET => (self.u32(8) as usize, 28),
-            PACKET_OLD => (usize::from(self.u16(8)), 28),
+            ENHANCED_PACKET_BLOCK => (self.read_u32(8) as usize, 28),
+            OBSOLETE_PACKET_BLOCK => (usize::from(self.read_u16(8)), 28),
             _ => (0, 12),
         };
         let Some(interface) = self.interfaces.get(number).copied() else {
@@ -336,25 +356,33 @@ impl Reader {
         };
         let kept = match kind {
             _ if length < start + 4 => return self.damaged("a block is too short for its packet"),
-            PACKET_SIMPLE => (self.u32(8) as usize).min(length - start - 4),
-            _ => self.u32(20) as usize,
+            SIMPLE_PACKET_BLOCK => (self.read_u32(8) as usize).min(length - start - 4),
+            _ => self.read_u32(20) as usize,
         };
         if kept > length - start - 4 {
             return self.damaged(&format!("a packet of {kept} bytes is in a block of {length}"));
         }
         let micros = match kind {
-            PACKET_SIMPLE => self.micros,
-            _ => micros(u64::from(self.u32(12)) << 32 | u64::from(self.u32(16)), interface),
+            SIMPLE_PACKET_BLOCK => self.last_micros,
+            _ => to_micros(u64::from(self.read_u32(12)) << 32 | u64::from(self.read_u32(16)), interface),
         };
-        let Interface { link, is_deciphered, .. } = interface;
-        Found::Packet(Head { length, start, kept, micros, link, is_deciphered, has_options: kind == PACKET })
+        let PcapngInterface { link, is_decrypted: is_deciphered, .. } = interface;
+        NextRecord::Packet(PacketHeader {
+            record_len: length,
+            start,
+            captured_len: kept,
+            micros,
+            link,
+            is_decrypted: is_deciphered,
+            has_options: kind == ENHANCED_PACKET_BLOCK,
+        })
     }
 
     /// Returns all comments among the options between two places of the window.
-    fn comment(&self, from: usize, to: usize) -> Option<Box<str>> {
+    fn packet_comment(&self, from: usize, to: usize) -> Option<Box<str>> {
         let mut comments = Vec::new();
-        self.options(from, to, |code, value| {
-            if code == COMMENT {
+        self.for_each_option(from, to, |code, value| {
+            if code == COMMENT_OPTION {
                 comments.push(String::from_utf8_lossy(value));
             }
         });
@@ -362,57 +390,61 @@ impl Reader {
     }
 
     /// The options between two places of the window.
-    fn options<'a>(&'a self, from: usize, to: usize, mut each: impl FnMut(u16, &'a [u8])) {
+    fn for_each_option<'a>(&'a self, from: usize, to: usize, mut each: impl FnMut(u16, &'a [u8])) {
         let mut at = from;
         while at + 4 <= to {
-            let (code, length) = (self.u16(at), usize::from(self.u16(at + 2)));
+            let (code, length) = (self.read_u16(at), usize::from(self.read_u16(at + 2)));
             if code == 0 || at + 4 + length > to {
                 return;
             }
-            each(code, &self.window.rest()[at + 4..at + 4 + length]);
+            each(code, &self.input.buffered()[at + 4..at + 4 + length]);
             at += 4 + length.next_multiple_of(4);
         }
     }
 
     /// Returns a number at a place of the window that was seen to be there.
-    fn u32(&self, at: usize) -> u32 {
-        let bytes: [u8; 4] = self.window.rest()[at..at + 4].try_into().unwrap_or_default();
+    fn read_u32(&self, at: usize) -> u32 {
+        let bytes: [u8; 4] = self.input.buffered()[at..at + 4].try_into().unwrap_or_default();
         if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
-    fn u16(&self, at: usize) -> u16 {
-        let bytes: [u8; 2] = self.window.rest()[at..at + 2].try_into().unwrap_or_default();
+    fn read_u16(&self, at: usize) -> u16 {
+        let bytes: [u8; 2] = self.input.buffered()[at..at + 2].try_into().unwrap_or_default();
         if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
     }
 
-    fn damaged(&self, what: &str) -> Found {
-        Found::Damaged(Damage { offset: self.window.offset(), is_unpacked: false, what: what.to_owned() })
+    fn damaged(&self, what: &str) -> NextRecord {
+        NextRecord::Damaged(Damage {
+            offset: self.input.offset(),
+            is_in_decompressed: false,
+            reason: what.to_owned(),
+        })
     }
 }
 
 /// Microseconds since 1970.
-fn micros(units: u64, interface: Interface) -> u64 {
+fn to_micros(units: u64, interface: PcapngInterface) -> u64 {
     let power = u32::from(interface.resolution & 0x7F);
     let per_second =
         if interface.resolution & 0x80 == 0 { 10_u128.checked_pow(power) } else { 1_u128.checked_shl(power) };
     let micros = u128::from(units) * 1_000_000 / per_second.unwrap_or(u128::MAX);
-    let micros = i128::try_from(micros).unwrap_or(0) + i128::from(interface.offset) * 1_000_000;
-    u64::try_from(micros.max(0)).unwrap_or(u64::MAX).min(LATEST)
+    let micros = i128::try_from(micros).unwrap_or(0) + i128::from(interface.offset_seconds) * 1_000_000;
+    u64::try_from(micros.max(0)).unwrap_or(u64::MAX).min(MAX_MICROS)
 }
 
-const INTERFACE: u32 = 1;
-const PACKET_OLD: u32 = 2;
-const PACKET_SIMPLE: u32 = 3;
-const PACKET: u32 = 6;
-const COMMENT: u16 = 1;
-const NAME: u16 = 2;
+const INTERFACE_BLOCK: u32 = 1;
+const OBSOLETE_PACKET_BLOCK: u32 = 2;
+const SIMPLE_PACKET_BLOCK: u32 = 3;
+const ENHANCED_PACKET_BLOCK: u32 = 6;
+const COMMENT_OPTION: u16 = 1;
+const IF_NAME_OPTION: u16 = 2;
 /// The name of the interface that `bcnet extcap` writes.
-pub(crate) const DECIPHERED: &str = "bcnet-deciphered";
+pub(crate) const DECRYPTED_INTERFACE: &str = "bcnet-deciphered";
 /// Times are no later, so that one can count with them: some 285 years after 1970.
-const LATEST: u64 = 1 << 53;
-const PCAP_HEADER: usize = 24;
-const PCAP_RECORD: usize = 16;
+const MAX_MICROS: u64 = 1 << 53;
+const PCAP_HEADER_LEN: usize = 24;
+const PCAP_RECORD_HEADER_LEN: usize = 16;
 /// The largest packet that libpcap writes.
 const MAX_PACKET: usize = 262_144;
 const MAX_INTERFACES: usize = 4096;
-const WINDOW: usize = 256 * 1024;
+const BUFFER_SIZE: usize = 256 * 1024;

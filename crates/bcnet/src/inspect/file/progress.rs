@@ -3,23 +3,23 @@
 use std::io::{self, IsTerminal};
 
 /// How far a long file was read, for a person who waits.
-pub(super) struct Progress {
+pub(super) struct ReadProgress {
     size: Option<u64>,
-    shown: u64,
+    shown_offset: u64,
 }
 
-impl Progress {
+impl ReadProgress {
     pub(super) fn new(size: Option<u64>) -> Self {
-        Self { size: size.filter(|_| io::stderr().is_terminal()), shown: 0 }
+        Self { size: size.filter(|_| io::stderr().is_terminal()), shown_offset: 0 }
     }
 
     /// Shows how many bytes were looked at, and how many of the file were read, which are fewer if it is packed.
     pub(super) fn show(&mut self, offset: u64, file_offset: u64) {
         let Some(size) = self.size else { return };
-        if offset < self.shown + PROGRESS_STEP || self.shown == 0 && offset == size {
+        if offset < self.shown_offset + PROGRESS_STEP || self.shown_offset == 0 && offset == size {
             return;
         }
-        self.shown = offset;
+        self.shown_offset = offset;
         let unpacked = if offset == file_offset {
             String::new()
         } else {
@@ -30,7 +30,7 @@ impl Progress {
     }
 
     pub(super) fn clear(&self) {
-        if self.shown > 0 {
+        if self.shown_offset > 0 {
             eprint!("\r{:60}\r", "");
         }
     }

@@ -3,77 +3,86 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use bcnet_observe::{Conversation, Count, Finding, Observed, Observer, Side, Totals, Traffic};
+use bcnet_observe::{
+    AggregateCounters, Conversation, Finding, MessageCounter, Observed, Observer, Side, SideCounters,
+};
 use bcnet_session::game::Opcode;
 use bcnet_transport::wire::{PeerId, Role};
 
+use super::ack_lifetimes::{self, AckLifetimePair};
 use super::filter::Filter;
-use super::lives::{self, Lives};
-use super::tally::{Tallied, Tally};
-use super::{End, Evidence, FilePart, Sight, Sink, figures};
-use crate::number::{counted, thousands};
+use super::finding_counts::{FindingCounts, FindingStats};
+use super::{AnalyzedDatagram, CaptureEnd, MergedFile, PacketLocation, Sink, summary_json};
+use crate::number_format::{group_digits, pluralize};
 
-pub(super) struct Summary<W> {
+pub(super) struct SummarySink<W> {
     out: W,
     filter: Filter,
-    tally: Tally,
-    gamespy: u64,
+    finding_counts: FindingCounts,
+    gamespy_count: u64,
     /// Whether it is for a program.
     json: bool,
 }
 
-impl<W: Write> Summary<W> {
+impl<W: Write> SummarySink<W> {
     pub(super) fn new(out: W, filter: Filter, json: bool) -> Self {
-        Self { out, filter, tally: Tally::default(), gamespy: 0, json }
+        Self { out, filter, finding_counts: FindingCounts::default(), gamespy_count: 0, json }
     }
 
-    fn conversation(&mut self, number: usize, talk: &Conversation<'_>) -> io::Result<()> {
-        let lasted = talk.last().since(talk.started()).as_secs_f64();
-        let sides = talk.sides();
-        let [a, b] = sides.map(|side| side_name(talk, side));
+    fn write_conversation(&mut self, number: usize, conversation: &Conversation<'_>) -> io::Result<()> {
+        let lasted = conversation.last_seen().since(conversation.started()).as_secs_f64();
+        let sides = conversation.client_and_host();
+        let [a, b] = sides.map(|side| side_name(conversation, side));
         writeln!(self.out, "\nconversation {number}: {a} and {b}, {lasted:.1} s")?;
         let trips = sides.map(|side| {
-            talk.round_trip(side)
+            conversation
+                .rtt(side)
                 .map_or_else(|| "–".into(), |trip| format!("{:.0} ms", trip.as_secs_f64() * 1e3))
         });
-        let traffic = sides.map(|side| talk.traffic(side));
-        self.traffic(&sides.map(|side| short_name(talk, side)), traffic, Lives::of(talk), Some(trips))
+        let traffic = sides.map(|side| conversation.counters(side));
+        self.write_traffic(
+            &sides.map(|side| short_name(conversation, side)),
+            traffic,
+            AckLifetimePair::of(conversation),
+            Some(trips),
+        )
     }
 
-    fn totals(&mut self, totals: &Totals) -> io::Result<()> {
-        writeln!(self.out, "\nall {} conversations", thousands(totals.conversations))?;
-        let lives = Lives { dropped: totals.dropped_acks, kept: totals.kept_acks };
-        self.traffic(&["clients".into(), "hosts".into()], [&totals.clients, &totals.hosts], lives, None)
+    fn write_totals(&mut self, totals: &AggregateCounters) -> io::Result<()> {
+        writeln!(self.out, "\nall {} conversations", group_digits(totals.conversations))?;
+        let lives =
+            AckLifetimePair { dropped: totals.dropped_ack_lifetimes, pending: totals.pending_ack_lifetimes };
+        self.write_traffic(&["clients".into(), "hosts".into()], [&totals.clients, &totals.hosts], lives, None)
     }
 
-    fn traffic(
+    fn write_traffic(
         &mut self,
         names: &[String; 2],
-        [one, other]: [&Traffic; 2],
-        lives: Lives,
+        [one, other]: [&SideCounters; 2],
+        lives: AckLifetimePair,
         trips: Option<[String; 2]>,
     ) -> io::Result<()> {
         writeln!(self.out, "  {:<28}{:>22}{:>22}", "sent by", names[0], names[1])?;
         let mut row = |title: &str, cells: [String; 2]| {
             writeln!(self.out, "  {title:<28}{:>22}{:>22}", cells[0], cells[1])
         };
-        let both = |cell: &dyn Fn(&Traffic) -> String| [cell(one), cell(other)];
-        row("datagrams", both(&|traffic| thousands(traffic.datagrams)))?;
-        row("bytes", both(&|traffic| thousands(traffic.bytes)))?;
-        row("ACKs, of all bytes", both(&|traffic| share(traffic.acks, traffic)))?;
-        row("  stale", both(&|traffic| share(traffic.stale_acks, traffic)))?;
-        row("  of parts", both(&|traffic| share(traffic.fragment_acks, traffic)))?;
-        for (title, cells) in lives::rows(lives) {
+        let both = |cell: &dyn Fn(&SideCounters) -> String| [cell(one), cell(other)];
+        row("datagrams", both(&|traffic| group_digits(traffic.datagrams)))?;
+        row("bytes", both(&|traffic| group_digits(traffic.bytes)))?;
+        row("ACKs, of all bytes", both(&|traffic| count_with_share(traffic.acks, traffic)))?;
+        row("  stale", both(&|traffic| count_with_share(traffic.stale_acks, traffic)))?;
+        row("  of parts", both(&|traffic| count_with_share(traffic.fragment_acks, traffic)))?;
+        for (title, cells) in ack_lifetimes::rows(lives) {
             row(&title, cells)?;
         }
-        row("retransmissions", both(&|traffic| share(traffic.retransmissions, traffic)))?;
-        row("keepalives", both(&|traffic| thousands(traffic.keepalives.messages)))?;
-        row("control messages", both(&|traffic| share(traffic.control, traffic)))?;
+        row("retransmissions", both(&|traffic| count_with_share(traffic.retransmissions, traffic)))?;
+        row("keepalives", both(&|traffic| group_digits(traffic.keepalives.messages)))?;
+        row("control messages", both(&|traffic| count_with_share(traffic.control, traffic)))?;
         if let Some(trips) = trips {
             row("round trip, at the capture", trips)?;
         }
-        row("game data", both(&|traffic| share(traffic.data, traffic)))?;
-        let mut opcodes: BTreeMap<u8, [Count; 2]> = BTreeMap::new();
+        row("game data", both(&|traffic| count_with_share(traffic.data, traffic)))?;
+        let mut opcodes: BTreeMap<u8, [MessageCounter; 2]> = BTreeMap::new();
         for (place, traffic) in [one, other].into_iter().enumerate() {
             for (opcode, count) in traffic.opcodes() {
                 opcodes.entry(opcode).or_default()[place] = count;
@@ -85,68 +94,90 @@ impl<W: Write> Summary<W> {
         let rest = opcodes.split_off(opcodes.len().min(MAX_OPCODES));
         for (opcode, [one_count, other_count]) in opcodes {
             let title = format!("  0x{opcode:02X} {}", Opcode(opcode).name().unwrap_or("unknown"));
-            row(&title, [share(one_count, one), share(other_count, other)])?;
+            row(&title, [count_with_share(one_count, one), count_with_share(other_count, other)])?;
         }
         if !rest.is_empty() {
             let sum = |place: usize| {
-                let add = |sum: Count, count: Count| Count {
+                let add = |sum: MessageCounter, count: MessageCounter| MessageCounter {
                     messages: sum.messages + count.messages,
                     bytes: sum.bytes + count.bytes,
                 };
-                rest.iter().map(|(_, counts)| counts[place]).fold(Count::default(), add)
+                rest.iter().map(|(_, counts)| counts[place]).fold(MessageCounter::default(), add)
             };
-            row(&format!("  {} other opcodes", rest.len()), [share(sum(0), one), share(sum(1), other)])?;
+            row(
+                &format!("  {} other opcodes", rest.len()),
+                [count_with_share(sum(0), one), count_with_share(sum(1), other)],
+            )?;
         }
         Ok(())
     }
 
-    fn faults(&mut self, end: &End<'_>) -> io::Result<()> {
+    fn write_faults(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
         let (faults, others): (Vec<_>, Vec<_>) =
-            self.tally.ranked().into_iter().partition(|tallied| tallied.kind.weight > 0);
+            self.finding_counts.by_severity().into_iter().partition(|tallied| tallied.class.severity > 0);
         for (title, list) in [("faults, the worst first", faults), ("not a fault", others)] {
             if list.is_empty() {
                 continue;
             }
             writeln!(self.out, "\n{title}")?;
-            for Tallied { kind, count, first, place, who, .. } in list {
-                writeln!(self.out, "  {:>9}  {}", thousands(*count), kind.title)?;
-                let time = first.at.as_micros().saturating_sub(end.start) as f64 / 1e6;
+            for FindingStats { class: kind, count, first, first_location: place, first_side: who, .. } in list
+            {
+                writeln!(self.out, "  {:>9}  {}", group_digits(*count), kind.title)?;
+                let time = first.at.as_micros().saturating_sub(end.start_micros) as f64 / 1e6;
                 let place = place.map_or_else(String::new, |place| {
-                    let of_file = end.file_of(place).map(|name| format!(" of {name}")).unwrap_or_default();
-                    let Evidence { number, offset, .. } = place;
+                    let of_file = end.file_name(place).map(|name| format!(" of {name}")).unwrap_or_default();
+                    let PacketLocation { number, offset, .. } = place;
                     format!("packet {number} at byte {offset}{of_file}, ")
                 });
-                writeln!(self.out, "{:13}first: {place}{time:.3} s, {who}: {}", "", first.what)?;
+                writeln!(self.out, "{:13}first: {place}{time:.3} s, {who}: {}", "", first.kind)?;
             }
         }
         Ok(())
     }
 }
 
-impl<W: Write> Sink for Summary<W> {
-    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
-        let place = Evidence::of(sight.packet);
-        let gamespy = matches!(sight.what, Observed::GameSpy(_));
-        self.gamespy += u64::from(gamespy && self.filter.wants(sight.packet, [None, None], 0));
-        sight.findings.iter().try_for_each(|finding| self.find(finding, Some(place), sight.observer))
+impl<W: Write> Sink for SummarySink<W> {
+    fn on_datagram(&mut self, analyzed: &AnalyzedDatagram<'_>) -> io::Result<()> {
+        let place = PacketLocation::of(analyzed.packet);
+        let gamespy = matches!(analyzed.content, Observed::GameSpy(_));
+        self.gamespy_count +=
+            u64::from(gamespy && self.filter.wants_metadata(analyzed.packet, [None, None], 0));
+        analyzed
+            .findings
+            .iter()
+            .try_for_each(|finding| self.on_finding(finding, Some(place), analyzed.observer))
     }
 
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        if self.filter.wants_late(finding, observer, 0) {
-            self.tally.add(finding, place, observer);
+    fn on_finding(
+        &mut self,
+        finding: &Finding,
+        place: Option<PacketLocation>,
+        observer: &Observer,
+    ) -> io::Result<()> {
+        if self.filter.wants_late_finding(finding, observer, 0) {
+            self.finding_counts.add(finding, place, observer);
         }
         Ok(())
     }
 
-    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
-        let talks: Vec<_> =
-            end.observer.conversations().filter(|talk| self.filter.wants_talk(talk)).collect();
-        let is_all = talks.len() == end.observer.conversations().count();
-        let rest = if is_all { end.observer.rest().conversations } else { 0 };
-        let count = talks.len() as u64 + rest;
+    fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
+        let conversations: Vec<_> = end
+            .observer
+            .conversations()
+            .filter(|conversation| self.filter.wants_conversation(conversation))
+            .collect();
+        let is_all = conversations.len() == end.observer.conversations().count();
+        let rest = if is_all { end.observer.evicted_counters().conversations } else { 0 };
+        let count = conversations.len() as u64 + rest;
         if self.json {
-            let totals = is_all.then(|| end.observer.totals());
-            let whole = figures::summary(end, &talks, totals.as_ref(), &self.tally, (count, self.gamespy));
+            let totals = is_all.then(|| end.observer.counters());
+            let whole = summary_json::summary_json(
+                end,
+                &conversations,
+                totals.as_ref(),
+                &self.finding_counts,
+                (count, self.gamespy_count),
+            );
             writeln!(self.out, "{whole}")?;
             return self.out.flush();
         }
@@ -154,30 +185,30 @@ impl<W: Write> Sink for Summary<W> {
             self.out,
             "{}: {} in {}, {}, {}",
             end.name,
-            counted(end.packets, "packet"),
-            counted(end.bytes, "byte"),
-            counted(count, "conversation"),
-            counted(self.gamespy, "GameSpy datagram")
+            pluralize(end.packets, "packet"),
+            pluralize(end.bytes, "byte"),
+            pluralize(count, "conversation"),
+            pluralize(self.gamespy_count, "GameSpy datagram")
         )?;
-        for FilePart { name, first, last, packets } in end.files {
-            let range = format!("packets {} to {}", thousands(*first), thousands(*last));
+        for MergedFile { name, first, last, packets } in end.files {
+            let range = format!("packets {} to {}", group_digits(*first), group_digits(*last));
             match *packets {
                 0 => writeln!(self.out, "  no packets: {name}")?,
                 all if all == last + 1 - first => writeln!(self.out, "  {range}: {name}")?,
-                some => writeln!(self.out, "  {} of {range}: {name}", thousands(some))?,
+                some => writeln!(self.out, "  {} of {range}: {name}", group_digits(some))?,
             }
         }
         if !end.skipped.is_empty() {
             writeln!(self.out, "not looked at: {}", end.skipped)?;
         }
         if count > 1 && is_all {
-            self.totals(&end.observer.totals())?;
+            self.write_totals(&end.observer.counters())?;
         }
-        for (number, talk) in talks.iter().enumerate() {
-            self.conversation(number + 1, talk)?;
+        for (number, talk) in conversations.iter().enumerate() {
+            self.write_conversation(number + 1, talk)?;
         }
-        self.faults(end)?;
-        for text in end.left_out() {
+        self.write_faults(end)?;
+        for text in end.omissions() {
             writeln!(self.out, "\n{text}")?;
         }
         self.out.flush()
@@ -185,12 +216,12 @@ impl<W: Write> Sink for Summary<W> {
 }
 
 /// `client peer 2 (10.0.0.2:22101)`.
-pub(super) fn side_name(talk: &Conversation<'_>, side: Side) -> String {
-    format!("{} ({})", short_name(talk, side), talk.address(side))
+pub(super) fn side_name(conversation: &Conversation<'_>, side: Side) -> String {
+    format!("{} ({})", short_name(conversation, side), conversation.address(side))
 }
 
-pub(super) fn short_name(talk: &Conversation<'_>, side: Side) -> String {
-    match (talk.role(side), talk.peer(side)) {
+pub(super) fn short_name(conversation: &Conversation<'_>, side: Side) -> String {
+    match (conversation.role(side), conversation.peer(side)) {
         (Some(Role::Host), _) => "host".into(),
         (_, Some(PeerId::UNASSIGNED) | None) => "client".into(),
         (_, Some(id)) => id.to_string(),
@@ -198,12 +229,12 @@ pub(super) fn short_name(talk: &Conversation<'_>, side: Side) -> String {
 }
 
 /// Returns a count with its share of all bytes.
-fn share(count: Count, traffic: &Traffic) -> String {
+fn count_with_share(count: MessageCounter, traffic: &SideCounters) -> String {
     if count.messages == 0 {
         return "–".into();
     }
     let percent = count.bytes as f64 * 100.0 / traffic.bytes.max(1) as f64;
-    format!("{}, {percent:.1} %", thousands(count.messages))
+    format!("{}, {percent:.1} %", group_digits(count.messages))
 }
 
 /// The rest of the opcodes share a line.

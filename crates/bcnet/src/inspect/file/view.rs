@@ -4,56 +4,56 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bcnet_observe::{Finding, Joined, NO_MARK, PartJoiner, What};
+use bcnet_observe::{Finding, FindingKind, NO_MARK, ReassembledPayload, Reassembler};
 use bcnet_transport::wire::Role;
 
+use super::delayed_output::{self, DatagramOutput, DatagramWithFindings, DetachedFinding};
 use super::filter::Filter;
-use super::hold::{self, Loose, Shown, Shows};
-use super::lines::{Lines, Style};
-use super::source::Skipped;
-use super::{End, Evidence, Packet, role};
-use crate::inspect::json::{self, Json, Word};
-use crate::inspect::{Decoded, Entry, Position};
+use super::source::SkippedPackets;
+use super::text_writer::{TextStyle, TextWriter};
+use super::{CaptureEnd, PacketInfo, PacketLocation, sender_role};
+use crate::inspect::json::{self, Json, UnescapedStr};
+use crate::inspect::{Decoded, DecodedEntry, InputPosition};
 
 /// How messages are shown.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
-    Lines(Style),
+pub(super) enum OutputForm {
+    Text(TextStyle),
     Json,
 }
 
-pub(super) struct View<W> {
+pub(super) struct DatagramView<W> {
     out: W,
     /// None for JSON.
-    lines: Option<Lines>,
-    parts: PartJoiner,
+    text: Option<TextWriter>,
+    reassembler: Reassembler,
     filter: Filter,
     /// Whether each datagram is to be seen at once.
-    at_once: bool,
-    start: Option<u64>,
+    flush_each: bool,
+    start_micros: Option<u64>,
     json: Json,
     /// Whether each field is named.
     explain: bool,
     /// Files that were named, if there are several.
-    named: BTreeSet<u32>,
+    named_files: BTreeSet<u32>,
 }
 
-impl<W: Write> View<W> {
-    pub(super) fn new(out: W, form: Form, filter: Filter, at_once: bool) -> Self {
+impl<W: Write> DatagramView<W> {
+    pub(super) fn new(out: W, form: OutputForm, filter: Filter, at_once: bool) -> Self {
         let lines = match form {
-            Form::Lines(style) => Some(Lines::new(style)),
-            Form::Json => None,
+            OutputForm::Text(style) => Some(TextWriter::new(style)),
+            OutputForm::Json => None,
         };
         Self {
             out,
-            lines,
-            parts: PartJoiner::default(),
+            text: lines,
+            reassembler: Reassembler::default(),
             filter,
-            at_once,
-            start: None,
+            flush_each: at_once,
+            start_micros: None,
             json: Json::default(),
             explain: false,
-            named: BTreeSet::new(),
+            named_files: BTreeSet::new(),
         }
     }
 
@@ -69,95 +69,103 @@ impl<W: Write> View<W> {
     }
 
     /// Seconds since the first datagram.
-    fn since(&self, micros: u64) -> f64 {
-        micros.saturating_sub(self.start.unwrap_or(micros)) as f64 / 1e6
+    fn seconds_since_start(&self, micros: u64) -> f64 {
+        micros.saturating_sub(self.start_micros.unwrap_or(micros)) as f64 / 1e6
     }
 
-    fn json(
+    fn write_json(
         &mut self,
-        packet: &Packet,
+        packet: &PacketInfo,
         sent_by: Option<Role>,
         decoded: Decoded<'_>,
-        joined: &[Joined],
+        joined: &[ReassembledPayload],
     ) -> io::Result<()> {
-        let entry = Entry { position: Position::Packet(packet), sent_by, comment: None, decoded, joined };
+        let entry = DecodedEntry {
+            position: InputPosition::Packet(packet),
+            sent_by,
+            comment: None,
+            decoded,
+            reassembled: joined,
+        };
         let (filter, all) = (&self.filter, !self.filter.selects_messages());
-        json::add(&mut self.json, &entry, self.explain, |message| all || filter.wants_message(message));
-        self.json.write_many(&mut self.out)
+        json::add_entry(&mut self.json, &entry, self.explain, |message| all || filter.wants_message(message));
+        self.json.write_if_full(&mut self.out)
     }
 
-    fn json_finding(&mut self, finding: &Finding, place: Option<Evidence>) -> io::Result<()> {
+    fn write_json_finding(&mut self, finding: &Finding, place: Option<PacketLocation>) -> io::Result<()> {
         self.json.line(|json| add_finding(json, finding, place));
-        self.json.write_many(&mut self.out)
+        self.json.write_if_full(&mut self.out)
     }
 }
 
-impl<W: Write> Shows for View<W> {
-    fn show(&mut self, shown: &Shown<'_>) -> io::Result<()> {
-        let Shown { packet, what, findings } = shown;
-        let start = *self.start.get_or_insert(packet.time.as_micros());
+impl<W: Write> DatagramOutput for DatagramView<W> {
+    fn show(&mut self, shown: &DatagramWithFindings<'_>) -> io::Result<()> {
+        let DatagramWithFindings { packet, content: what, findings } = shown;
+        let start = *self.start_micros.get_or_insert(packet.time.as_micros());
         let mut joined = Vec::new();
-        if let hold::What::Datagram(datagram, talk) = what {
-            let add = |message| self.parts.add(talk.id, talk.side, message);
+        if let delayed_output::DatagramContent::Datagram(datagram, talk) = what {
+            let add = |message| self.reassembler.add(talk.id, talk.side, message);
             joined.extend(datagram.messages().iter().filter_map(add));
         }
-        if !self.filter.wants_shown(packet, what, findings, start) {
-            if let Some(lines) = &mut self.lines {
-                lines.pass_over(shown);
+        if !self.filter.wants_datagram(packet, what, findings, start) {
+            if let Some(lines) = &mut self.text {
+                lines.note_names(shown);
             }
             return Ok(());
         }
-        let since = self.since(packet.time.as_micros());
-        if self.lines.is_some()
+        let since = self.seconds_since_start(packet.time.as_micros());
+        if self.text.is_some()
             && let Some(file) = &packet.file
-            && self.named.insert(file.number)
+            && self.named_files.insert(file.number)
         {
             writeln!(self.out, "{}:", file.name)?;
         }
-        if let Some(lines) = &mut self.lines {
-            lines.datagram(&mut self.out, shown, &joined, since, (&self.filter, self.explain))?;
+        if let Some(lines) = &mut self.text {
+            lines.write_datagram(&mut self.out, shown, &joined, since, (&self.filter, self.explain))?;
         } else {
             match what {
-                hold::What::Datagram(datagram, _) => {
+                delayed_output::DatagramContent::Datagram(datagram, _) => {
                     let decoded = Decoded::Datagram(**datagram);
-                    self.json(packet, Some(role(datagram.sender())), decoded, &joined)?;
+                    self.write_json(packet, Some(sender_role(datagram.sender())), decoded, &joined)?;
                 }
-                hold::What::GameSpy(text) => self.json(packet, None, Decoded::GameSpy(text), &[])?,
-                hold::What::Malformed(error, _) => {
-                    self.json(packet, None, Decoded::Malformed(*error), &[])?;
+                delayed_output::DatagramContent::GameSpy(text) => {
+                    self.write_json(packet, None, Decoded::GameSpy(text), &[])?
+                }
+                delayed_output::DatagramContent::Malformed(error, _) => {
+                    self.write_json(packet, None, Decoded::Malformed(*error), &[])?;
                 }
             }
-            let place = Evidence::of(packet);
+            let place = PacketLocation::of(packet);
             for finding in *findings {
                 if self.filter.wants_finding(finding) {
-                    self.json_finding(finding, Some(place))?;
+                    self.write_json_finding(finding, Some(place))?;
                 }
             }
         }
-        if self.at_once { self.flush() } else { Ok(()) }
+        if self.flush_each { self.flush() } else { Ok(()) }
     }
 
-    fn show_loose(&mut self, loose: &Loose) -> io::Result<()> {
-        if !self.filter.wants_loose(loose, self.start.unwrap_or(0)) {
+    fn show_finding(&mut self, detached: &DetachedFinding) -> io::Result<()> {
+        if !self.filter.wants_detached(detached, self.start_micros.unwrap_or(0)) {
             return Ok(());
         }
-        let since = self.since(loose.finding.at.as_micros());
-        match &self.lines {
-            Some(lines) => lines.loose(&mut self.out, loose, since)?,
-            None => self.json_finding(&loose.finding, loose.place)?,
+        let since = self.seconds_since_start(detached.finding.at.as_micros());
+        match &self.text {
+            Some(lines) => lines.write_detached_finding(&mut self.out, detached, since)?,
+            None => self.write_json_finding(&detached.finding, detached.location)?,
         }
-        if self.at_once { self.flush() } else { Ok(()) }
+        if self.flush_each { self.flush() } else { Ok(()) }
     }
 
-    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+    fn finish(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
         if !end.skipped.is_empty() {
-            match &self.lines {
+            match &self.text {
                 None => self.json.line(|json| add_skipped(json, end.skipped)),
                 Some(_) => writeln!(self.out, "not looked at: {}", end.skipped)?,
             }
         }
-        for text in end.left_out() {
-            match &self.lines {
+        for text in end.omissions() {
+            match &self.text {
                 None => self.json.line(|json| json.member("left_out", text.as_str())),
                 Some(_) => writeln!(self.out, "left out: {text}")?,
             }
@@ -167,39 +175,39 @@ impl<W: Write> Shows for View<W> {
 }
 
 /// What was not looked at, in words and by kind.
-fn add_skipped(json: &mut Json, skipped: &Skipped) {
+fn add_skipped(json: &mut Json, skipped: &SkippedPackets) {
     json.member("not_looked_at", skipped.to_string().as_str());
     let counts = skipped.counts().into_iter().filter(|(_, count, _)| *count > 0);
     counts.for_each(|(name, count, _)| json.member(name, count));
 }
 
 /// The members of a finding.
-fn add_finding(json: &mut Json, finding: &Finding, place: Option<Evidence>) {
-    json.member("finding", Word(finding.what.name()));
-    json.member("fault", finding.what.is_fault());
+fn add_finding(json: &mut Json, finding: &Finding, place: Option<PacketLocation>) {
+    json.member("finding", UnescapedStr(finding.kind.name()));
+    json.member("fault", finding.kind.is_fault());
     json.member("packet", (finding.mark != NO_MARK).then_some(finding.mark));
     json.member("offset", place.map(|place| place.offset));
     json.seconds("time", finding.at.as_micros());
     json.member("by", finding.by);
-    if let Some(id) = finding.what.message() {
-        json.member("channel", Word(id.channel.name()));
+    if let Some(id) = finding.kind.message_id() {
+        json.member("channel", UnescapedStr(id.channel.name()));
         json.member("seq", id.seq.0);
-        json.member("part", id.part);
-        json.member("opcode", finding.what.about().and_then(|about| about.opcode));
+        json.member("part", id.fragment);
+        json.member("opcode", finding.kind.message_info().and_then(|about| about.opcode));
     }
-    if let What::Retransmission { cause, .. } = finding.what {
-        json.member("cause", Word(cause.name()));
+    if let FindingKind::Retransmission { cause, .. } = finding.kind {
+        json.member("cause", UnescapedStr(cause.name()));
     }
-    if let What::ClosedGate { acks, .. } = finding.what {
+    if let FindingKind::ClosedGate { acks, .. } = finding.kind {
         json.member("acks", acks);
     }
-    if let Some((name, time)) = finding.what.time() {
+    if let Some((name, time)) = finding.kind.named_duration() {
         json.seconds(name, micros(time));
     }
-    if let Some(times) = finding.what.times() {
+    if let Some(times) = finding.kind.send_count() {
         json.member("times", times);
     }
-    json.shown("text", finding.what);
+    json.display_member("text", finding.kind);
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -2,8 +2,8 @@
 //!
 //! The model of the original stays what it is, without sockets and clocks; here are both.
 
-mod actor;
-mod drive;
+mod driver;
+mod node;
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -13,18 +13,18 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, ensure};
 use bcnet_lab::NodeSetup;
 use bcnet_lab::scenario::{Change, EngineKind};
-use bcnet_lab::stock::{Params, Stock};
-use bcnet_session::client::{Client, Options};
+use bcnet_lab::stock::{Params, StockEngine};
+use bcnet_session::client::{Client, ClientOptions};
 use bcnet_session::{Config, Session};
 use bcnet_transport::wire::Text;
 use bcnet_transport::{Connect, Endpoint, Time};
 
-use crate::Verdict;
+use crate::CommandStatus;
 use crate::config::HostPort;
-use crate::random::unguessable;
+use crate::random::random_u64;
 use crate::{lookup, query};
-use actor::{Guest, Host};
-use drive::Driver;
+use driver::LiveDriver;
+use node::{LiveClient, LiveHost};
 
 const HOST_SIGNALS: &str = if cfg!(windows) {
     "A line on standard input prints the queues."
@@ -60,7 +60,7 @@ pub(in crate::lab) struct HostArgs {
     name: String,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 #[derive(clap::Args)]
@@ -72,7 +72,7 @@ Examples:
   bcnet lab join 127.0.0.1:22101 --set plain_acks=true --dump-every 5"))]
 pub(in crate::lab) struct JoinArgs {
     /// The server, on port 22101 if none is given
-    #[arg(value_name = "HOST[:PORT]", value_parser = query::host)]
+    #[arg(value_name = "HOST[:PORT]", value_parser = query::parse_host)]
     host: HostPort<22101>,
 
     /// What to be called in the game
@@ -84,11 +84,11 @@ pub(in crate::lab) struct JoinArgs {
     password: String,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 #[derive(clap::Args)]
-struct Common {
+struct CommonArgs {
     /// The engine: stock or bcnet
     #[arg(long, default_value = "stock")]
     engine: EngineKind,
@@ -110,19 +110,19 @@ struct Common {
     write: Option<PathBuf>,
 }
 
-impl Common {
+impl CommonArgs {
     fn setup(&self, tick: &str) -> anyhow::Result<NodeSetup> {
         let mut keys = vec![Change::new("tick", tick)];
         for text in &self.set {
             let (key, value) =
                 text.split_once('=').with_context(|| format!("--set {text}: KEY=VALUE is wanted"))?;
             ensure!(
-                !OTHER_KEYS.contains(&key) && !key.contains('.'),
+                !NON_ENGINE_KEYS.contains(&key) && !key.contains('.'),
                 "--set {key}: that is no key of an engine"
             );
             keys.push(Change::new(key, value));
         }
-        NodeSetup::of_keys(&keys).map_err(|error| anyhow!("--set: {}", error.what))
+        NodeSetup::from_keys(&keys).map_err(|error| anyhow!("--set: {}", error.message))
     }
 
     fn driver<'a>(
@@ -130,18 +130,18 @@ impl Common {
         socket: UdpSocket,
         setup: &NodeSetup,
         out: &'a mut dyn Write,
-    ) -> anyhow::Result<Driver<'a>> {
+    ) -> anyhow::Result<LiveDriver<'a>> {
         let seconds = |name: &str, value: Option<f64>| -> anyhow::Result<Option<Duration>> {
             let fits = value.is_none_or(|value| (0.01..1e8).contains(&value));
             ensure!(fits, "--{name}: 0.01 to 100,000,000 seconds are possible");
             Ok(value.map(Duration::from_secs_f64))
         };
         let (every, end) = (seconds("dump-every", self.dump_every)?, seconds("seconds", self.seconds)?);
-        Driver::new(socket, setup.behavior.clone(), every, end, self.write.as_deref(), out)
+        LiveDriver::new(socket, setup.behavior.clone(), every, end, self.write.as_deref(), out)
     }
 }
 
-pub(in crate::lab) fn host(args: &HostArgs, out: &mut dyn Write) -> anyhow::Result<Verdict> {
+pub(in crate::lab) fn host(args: &HostArgs, out: &mut dyn Write) -> anyhow::Result<CommandStatus> {
     let HostArgs { listen, public, name, common } = args;
     ensure!(
         *public || listen.ip().is_loopback(),
@@ -153,44 +153,44 @@ pub(in crate::lab) fn host(args: &HostArgs, out: &mut dyn Write) -> anyhow::Resu
         SocketAddr::V4(own) => own,
         SocketAddr::V6(_) => *listen,
     };
-    warn(common.engine, &format!("hosting at {address}"));
+    print_engine_notice(common.engine, &format!("hosting at {address}"));
     let config = Config { name: name.clone(), ..Config::default() };
     let driver = common.driver(socket, &setup, out)?;
     match common.engine {
         EngineKind::Stock => {
-            let params = Params { address: *address.ip(), ask: true, ..setup.params };
-            driver.run(Host(Session::with_engine(config, Stock::host(params), unguessable())))
+            let params = Params { address: *address.ip(), session_decides_admission: true, ..setup.params };
+            driver.run(LiveHost(Session::with_engine(config, StockEngine::host(params), random_u64())))
         }
         EngineKind::Bcnet => {
             let transport = bcnet_transport::Config { address: *address.ip(), ..setup.config };
-            driver.run(Host(Session::with_engine(
+            driver.run(LiveHost(Session::with_engine(
                 config,
-                Endpoint::host(transport).with_secret(unguessable()),
-                unguessable(),
+                Endpoint::host(transport).with_secret(random_u64()),
+                random_u64(),
             )))
         }
     }
 }
 
-pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Result<Verdict> {
+pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Result<CommandStatus> {
     let JoinArgs { host, name, password, common } = args;
-    let server = lookup::first(host)?;
+    let server = lookup::first_ipv4_address(host)?;
     let setup = common.setup("0.016667")?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
-    warn(common.engine, &format!("joining {server}"));
+    print_engine_notice(common.engine, &format!("joining {server}"));
     let own = own_address(server).with_context(|| format!("{server}: cannot send there"))?;
-    let (nonce, options) = (unguessable() as u32, Options::named(name));
+    let (nonce, options) = (random_u64() as u32, ClientOptions::with_name(name));
     let driver = common.driver(socket, &setup, out)?;
     match common.engine {
         EngineKind::Stock => {
             let password = Text::encode(password).unwrap_or_default();
-            let engine = Stock::connect(setup.params, server, own, nonce, &password, Time::ZERO);
-            driver.run(Guest::new(Client::new(engine, options, Time::ZERO)))
+            let engine = StockEngine::connect(setup.params, server, own, nonce, &password, Time::ZERO);
+            driver.run(LiveClient::new(Client::new(engine, options, Time::ZERO)))
         }
         EngineKind::Bcnet => {
             let transport = bcnet_transport::Config { address: own, ..setup.config };
             let engine = Endpoint::connect(transport, Connect { host: server, nonce, password }, Time::ZERO);
-            driver.run(Guest::new(Client::new(engine, options, Time::ZERO)))
+            driver.run(LiveClient::new(Client::new(engine, options, Time::ZERO)))
         }
     }
 }
@@ -206,11 +206,11 @@ fn own_address(server: SocketAddrV4) -> io::Result<Ipv4Addr> {
 }
 
 /// Keys that can be changed in a scenario and say nothing about an engine that is not in one.
-const OTHER_KEYS: [&str; 9] =
+const NON_ENGINE_KEYS: [&str; 9] =
     ["name", "role", "engine", "seed", "duration", "settle", "proxy", "blocked", "comparison_cost"];
 
 /// Says which engine it is.
-fn warn(engine: EngineKind, what: &str) {
+fn print_engine_notice(engine: EngineKind, what: &str) {
     match engine {
         EngineKind::Stock => eprintln!(
             "bcnet: {what} with the engine of the original, faults included: to look at, not to play on"

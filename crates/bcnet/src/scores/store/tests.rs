@@ -1,9 +1,9 @@
 use super::*;
 
 /// A file in a directory of its own, which is gone with all that SQLite has put there when the test is over.
-pub(crate) struct File(pub(crate) PathBuf);
+pub(crate) struct ScoresFile(pub(crate) PathBuf);
 
-impl File {
+impl ScoresFile {
     pub(crate) fn new(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("bcnet-scores-{name}-{}", std::process::id()));
         drop(fs::remove_dir_all(&directory));
@@ -11,27 +11,27 @@ impl File {
         Self(directory.join("scores.db"))
     }
 
-    fn open(&self) -> Store {
-        Store::open(&self.0).expect("a file of scores")
+    fn open(&self) -> ScoreStore {
+        ScoreStore::open(&self.0).expect("a file of scores")
     }
 }
 
-impl Drop for File {
+impl Drop for ScoresFile {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(self.0.with_file_name("")));
     }
 }
 
-fn round(day: i64, system: &str, players: &[(&str, i64)]) -> Round {
-    let score = |(name, points): &(&str, i64)| Score {
+fn round(day: i64, system: &str, players: &[(&str, i64)]) -> RoundResult {
+    let score = |(name, points): &(&str, i64)| PlayerResult {
         name: (*name).into(),
         seconds: 60,
         points: *points,
         kills: 1,
         deaths: 2,
     };
-    Round {
-        ended: day * DAY + 5,
+    RoundResult {
+        ended: day * SECONDS_PER_DAY + 5,
         session: "Friday".into(),
         port: 22101,
         number: 1,
@@ -42,15 +42,15 @@ fn round(day: i64, system: &str, players: &[(&str, i64)]) -> Round {
     }
 }
 
-fn names(store: &Store, range: Range, order: Order) -> Vec<(String, i64, i64)> {
+fn names(store: &ScoreStore, range: ScoreQuery, order: StandingOrder) -> Vec<(String, i64, i64)> {
     let standings = store.standings(range, order).expect("standings");
     standings.into_iter().map(|one| (one.score.name, one.rounds, one.score.points)).collect()
 }
 
-const ALL: Range = Range { since: None, limit: None };
+const ALL: ScoreQuery = ScoreQuery { since: None, limit: None };
 
 /// Whoever adds up all results gets the totals that are kept.
-fn check(store: &Store) {
+fn assert_totals_consistent(store: &ScoreStore) {
     let one = |sql: &str| store.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).expect(sql);
     for sql in [
         "SELECT count(*) FROM round WHERE players <> (SELECT count(*) FROM result WHERE round = round.id)",
@@ -65,25 +65,25 @@ fn check(store: &Store) {
 }
 
 #[test]
-fn rounds_add_up_to_totals_of_players_and_systems() {
-    let file = File::new("totals");
+fn rounds_add_up_to_player_and_system_totals() {
+    let file = ScoresFile::new("totals");
     let mut store = file.open();
     for round in [
         round(10, "Multi1", &[("Kirk", 5), ("Spock", 7)]),
         round(11, "Multi1", &[("Kirk", 4)]),
         round(12, "Albirea", &[("Spock", 1), ("Sulu", 8)]),
     ] {
-        store.keep(&round).expect("kept");
+        store.add_round(&round).expect("kept");
     }
-    check(&store);
+    assert_totals_consistent(&store);
     let name = |name: &str, rounds, points| (name.to_owned(), rounds, points);
     assert_eq!(
-        names(&store, ALL, Order::Points),
+        names(&store, ALL, StandingOrder::Points),
         [name("Kirk", 2, 9), name("Spock", 2, 8), name("Sulu", 1, 8)]
     );
-    let since = Range { since: Some(11), limit: Some(2) };
-    assert_eq!(names(&store, since, Order::Points), [name("Sulu", 1, 8), name("Kirk", 1, 4)]);
-    assert_eq!(names(&store, ALL, Order::Name)[2].0, "Sulu");
+    let since = ScoreQuery { since: Some(11), limit: Some(2) };
+    assert_eq!(names(&store, since, StandingOrder::Points), [name("Sulu", 1, 8), name("Kirk", 1, 4)]);
+    assert_eq!(names(&store, ALL, StandingOrder::Name)[2].0, "Sulu");
     // Near the first day what was before is taken off, near the last what was since is counted.
     for (since, expected) in [
         (0, vec![name("Kirk", 2, 9), name("Spock", 2, 8), name("Sulu", 1, 8)]),
@@ -93,7 +93,7 @@ fn rounds_add_up_to_totals_of_players_and_systems() {
         (i64::MAX, vec![]),
     ] {
         assert_eq!(
-            names(&store, Range { since: Some(since), limit: None }, Order::Points),
+            names(&store, ScoreQuery { since: Some(since), limit: None }, StandingOrder::Points),
             expected,
             "{since}"
         );
@@ -106,30 +106,30 @@ fn rounds_add_up_to_totals_of_players_and_systems() {
         players,
     };
     assert_eq!(systems, [total("Multi1", 2, 3), total("Albirea", 1, 2)]);
-    let rounds = store.rounds(Range { limit: Some(1), ..since }).expect("rounds");
+    let rounds = store.rounds(ScoreQuery { limit: Some(1), ..since }).expect("rounds");
     assert_eq!(rounds, [round(12, "Albirea", &[("Sulu", 8), ("Spock", 1)])]);
 }
 
 #[test]
-fn what_is_too_old_goes_with_what_it_has_added() {
-    let file = File::new("prune");
+fn prune_deletes_old_rounds_and_their_totals() {
+    let file = ScoresFile::new("prune");
     let mut store = file.open();
     for day in 10..20 {
-        store.keep(&round(day, "Multi1", &[("Kirk", day)])).expect("kept");
+        store.add_round(&round(day, "Multi1", &[("Kirk", day)])).expect("kept");
     }
-    store.keep(&round(10, "Multi2", &[("Guest", 1)])).expect("kept");
+    store.add_round(&round(10, "Multi2", &[("Guest", 1)])).expect("kept");
     assert_eq!(store.prune(18).expect("pruned"), 9);
-    check(&store);
-    assert_eq!(names(&store, ALL, Order::Points), [("Kirk".to_owned(), 2, 18 + 19)]);
+    assert_totals_consistent(&store);
+    assert_eq!(names(&store, ALL, StandingOrder::Points), [("Kirk".to_owned(), 2, 18 + 19)]);
     assert_eq!(store.prune(18).expect("pruned"), 0);
     assert_eq!(store.prune(100).expect("pruned"), 2);
-    assert_eq!(names(&store, ALL, Order::Points), []);
+    assert_eq!(names(&store, ALL, StandingOrder::Points), []);
 }
 
 /// What is overwritten leaves copies where SQLite had moved it about.
 #[test]
-fn of_names_that_are_too_old_nothing_is_left_in_the_file() {
-    let file = File::new("retention");
+fn pruned_names_leave_no_bytes_in_the_file() {
+    let file = ScoresFile::new("retention");
     let mut store = file.open();
     store.connection.execute_batch("PRAGMA synchronous = OFF").expect("set");
     // In no order, so that pages are split.
@@ -138,10 +138,10 @@ fn of_names_that_are_too_old_nothing_is_left_in_the_file() {
         let names = [format!("Gone {mixed:06} of those"), format!("Stay {:06} of those", mixed % 400)];
         let stays = day >= 40 || number % 3 == 0;
         let name = if stays { &names[1] } else { &names[0] };
-        store.keep(&round(day, "Multi1", &[(name.as_str(), 1)])).expect("kept");
+        store.add_round(&round(day, "Multi1", &[(name.as_str(), 1)])).expect("kept");
     }
     store.prune(60).expect("pruned");
-    check(&store);
+    assert_totals_consistent(&store);
     let bytes = fs::read(&file.0).expect("a file");
     let count = |name: &[u8]| bytes.windows(name.len()).filter(|part| part == &name).count();
     assert!(count(b"Stay") > 100);
@@ -150,33 +150,33 @@ fn of_names_that_are_too_old_nothing_is_left_in_the_file() {
 
 /// Not a letter of the name is left in the file, whatever else is in it.
 #[test]
-fn who_is_forgotten_is_gone_from_the_file() {
-    let file = File::new("forget");
+fn deleted_player_leaves_no_bytes_in_the_file() {
+    let file = ScoresFile::new("forget");
     let mut store = file.open();
     for number in 0..500 {
         let other = format!("Player {}", number % 60);
-        store.keep(&round(number / 10, "Multi1", &[("Unforgettable", 1), (&other, 2)])).expect("kept");
+        store.add_round(&round(number / 10, "Multi1", &[("Unforgettable", 1), (&other, 2)])).expect("kept");
     }
     let has_name = || {
         let bytes = fs::read(&file.0).expect("a file");
         bytes.windows(7).any(|part| part == b"Unforge")
     };
     assert!(has_name());
-    assert_eq!(store.forget("unforgettable").expect("asked"), None);
-    assert_eq!(store.forget("Unforgettable").expect("asked"), Some(500));
+    assert_eq!(store.delete_player("unforgettable").expect("asked"), None);
+    assert_eq!(store.delete_player("Unforgettable").expect("asked"), Some(500));
     store.compact().expect("compacted");
     assert!(!has_name());
-    assert_eq!(store.forget("Unforgettable").expect("asked"), None);
-    assert_eq!(names(&store, ALL, Order::Points).len(), 60);
+    assert_eq!(store.delete_player("Unforgettable").expect("asked"), None);
+    assert_eq!(names(&store, ALL, StandingOrder::Points).len(), 60);
     assert_eq!(store.rounds(ALL).expect("rounds").len(), 500);
 }
 
 /// The room of the file is limited, as that of a disk.
 #[test]
-fn a_full_disk_keeps_no_half_round_and_the_next_one_is_kept_when_there_is_room() {
-    let file = File::new("full");
+fn full_disk_stores_no_partial_round_and_recovers() {
+    let file = ScoresFile::new("full");
     let mut store = file.open();
-    let pages = |store: &Store, most: i64| {
+    let pages = |store: &ScoreStore, most: i64| {
         store
             .connection
             .pragma_update_and_check(None, "max_page_count", most, |row| row.get::<_, i64>(0))
@@ -185,14 +185,14 @@ fn a_full_disk_keeps_no_half_round_and_the_next_one_is_kept_when_there_is_room()
     let used: i64 =
         store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("counted");
     pages(&store, used + 3);
-    let (mut kept, error) = (0, loop_until_full(&mut store));
+    let (mut kept, error) = (0, fill_file(&mut store));
     kept += error.0;
-    assert!(may_pass(&error.1.into()), "it is tried again");
-    check(&store);
+    assert!(is_temporary(&error.1.into()), "it is tried again");
+    assert_totals_consistent(&store);
     assert_eq!(store.rounds(ALL).expect("rounds").len(), kept);
     pages(&store, 1 << 20);
-    store.keep(&round(3, "Multi1", &[("Kirk", 1)])).expect("there is room");
-    check(&store);
+    store.add_round(&round(3, "Multi1", &[("Kirk", 1)])).expect("there is room");
+    assert_totals_consistent(&store);
     assert_eq!(store.rounds(ALL).expect("rounds").len(), kept + 1);
 }
 
@@ -203,19 +203,19 @@ fn a_full_disk_keeps_no_half_round_and_the_next_one_is_kept_when_there_is_room()
 fn a_million_rounds() {
     let path = std::env::temp_dir().join("bcnet-million.db");
     drop(fs::remove_file(&path));
-    let store = Store::open(&path).expect("a file of scores");
-    store.connection.execute_batch(MILLION).expect("made");
+    let store = ScoreStore::open(&path).expect("a file of scores");
+    store.connection.execute_batch(MILLION_ROUNDS_SQL).expect("made");
     for what in ["round", "result", "player", "player_day", "system_day"] {
         let count = format!("SELECT count(*) FROM {what}");
         let count: i64 = store.connection.query_row(&count, [], |row| row.get(0)).expect("counted");
         println!("{what}: {count}");
     }
     println!("{}: {} MiB", path.display(), fs::metadata(&path).expect("a file").len() >> 20);
-    assert_eq!(store.standings(ALL, Order::Points).expect("standings").len(), 20_000);
+    assert_eq!(store.standings(ALL, StandingOrder::Points).expect("standings").len(), 20_000);
 }
 
 /// As [`Store::keep`] would make it, in one go.
-const MILLION: &str = "
+const MILLION_ROUNDS_SQL: &str = "
 PRAGMA synchronous = OFF;
 BEGIN;
 INSERT INTO round WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999999)
@@ -233,11 +233,11 @@ COMMIT;
 ";
 
 /// Returns how many rounds were kept, and what came then.
-fn loop_until_full(store: &mut Store) -> (usize, rusqlite::Error) {
+fn fill_file(store: &mut ScoreStore) -> (usize, rusqlite::Error) {
     for kept in 0..10_000 {
         let guests: Vec<String> = (0..8).map(|guest| format!("Guest {kept} {guest}")).collect();
         let guests: Vec<(&str, i64)> = guests.iter().map(|name| (name.as_str(), 1)).collect();
-        if let Err(error) = store.keep(&round(3, "Multi1", &guests)) {
+        if let Err(error) = store.add_round(&round(3, "Multi1", &guests)) {
             return (kept, error);
         }
     }
@@ -245,11 +245,11 @@ fn loop_until_full(store: &mut Store) -> (usize, rusqlite::Error) {
 }
 
 #[test]
-fn files_of_others_and_of_newer_programs_are_refused_and_stay_as_they_are() {
-    let file = File::new("foreign");
+fn foreign_and_newer_files_are_refused_unchanged() {
+    let file = ScoresFile::new("foreign");
     let refused = |part: &str| {
         let before = fs::read(&file.0).expect("a file");
-        for opened in [Store::open(&file.0), Store::read(&file.0)] {
+        for opened in [ScoreStore::open(&file.0), ScoreStore::open_read_only(&file.0)] {
             let error = format!("{:#}", opened.err().expect("refused"));
             assert!(error.contains(part) && error.contains("scores.db"), "{error}");
         }
@@ -269,43 +269,46 @@ fn files_of_others_and_of_newer_programs_are_refused_and_stay_as_they_are() {
     }
     drop(other);
     fs::remove_file(&file.0).expect("removed");
-    file.open().connection.pragma_update(None, "user_version", VERSION + 1).expect("set");
+    file.open().connection.pragma_update(None, "user_version", SCHEMA_VERSION + 1).expect("set");
     refused("newer bcnet (format 2, this one knows 1)");
 }
 
 #[test]
-fn two_servers_that_begin_at_once_make_one_file() {
-    let file = File::new("twice");
+fn two_servers_starting_at_once_create_one_file() {
+    let file = ScoresFile::new("twice");
     let mut store = file.open();
-    store.keep(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
+    store.add_round(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
     // It had seen an empty file, too.
     store.create().expect("made already");
-    assert_eq!(names(&store, ALL, Order::Points).len(), 1);
+    assert_eq!(names(&store, ALL, StandingOrder::Points).len(), 1);
 }
 
 #[test]
-fn a_file_that_is_write_protected_is_refused() {
-    let file = File::new("protected");
+fn write_protected_file_is_refused() {
+    let file = ScoresFile::new("protected");
     drop(file.open());
     // So SQLite opens it then; who is root may write anything, so no rights are taken away here.
     let protected =
         Connection::open_with_flags(&file.0, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
-    let error = Store::to_write(protected, &file.0).err().expect("refused");
-    assert!(error.to_string().contains("write-protected") && !may_pass(&error), "{error:#}");
+    let error = ScoreStore::prepare_for_writing(protected, &file.0).err().expect("refused");
+    assert!(error.to_string().contains("write-protected") && !is_temporary(&error), "{error:#}");
 }
 
 #[test]
-fn who_only_reads_makes_no_file_and_changes_none() {
-    let file = File::new("read");
-    let error = format!("{:#}", Store::read(&file.0).err().expect("nothing is there"));
+fn read_only_store_creates_and_changes_no_file() {
+    let file = ScoresFile::new("read");
+    let error = format!("{:#}", ScoreStore::open_read_only(&file.0).err().expect("nothing is there"));
     assert!(error.contains("scores.file"), "{error}");
     assert!(!file.0.exists());
     fs::write(&file.0, "").expect("written");
-    assert!(format!("{:#}", Store::read(&file.0).err().expect("empty")).contains("no round was kept"));
+    assert!(
+        format!("{:#}", ScoreStore::open_read_only(&file.0).err().expect("empty"))
+            .contains("no round was kept")
+    );
     let mut writer = file.open();
-    writer.keep(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
-    let mut reader = Store::read(&file.0).expect("scores");
-    assert!(reader.keep(&round(1, "Multi1", &[("Kirk", 1)])).is_err());
-    writer.keep(&round(2, "Multi1", &[("Kirk", 1)])).expect("somebody may read meanwhile");
-    assert_eq!(names(&reader, ALL, Order::Points), [("Kirk".to_owned(), 2, 2)]);
+    writer.add_round(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
+    let mut reader = ScoreStore::open_read_only(&file.0).expect("scores");
+    assert!(reader.add_round(&round(1, "Multi1", &[("Kirk", 1)])).is_err());
+    writer.add_round(&round(2, "Multi1", &[("Kirk", 1)])).expect("somebody may read meanwhile");
+    assert_eq!(names(&reader, ALL, StandingOrder::Points), [("Kirk".to_owned(), 2, 2)]);
 }

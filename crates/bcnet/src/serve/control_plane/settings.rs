@@ -3,58 +3,58 @@
 use std::sync::PoisonError;
 
 use anyhow::ensure;
-use bcnet_control::{Refusal, is_secret};
+use bcnet_control::{RequestError, is_secret};
 use bcnet_session::{Config, Network};
 use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
-use super::{ControlPlane, State};
-use crate::config::table::Key;
-use crate::config::{self, Flags, Loaded, Session, Settings, Value as _};
-use crate::serve::requests::Chosen;
+use super::{ControlPlane, ControlState};
+use crate::config::table::KeyInfo;
+use crate::config::{self, ConfigFlags, ConfigValue as _, Loaded, Session, Settings};
+use crate::serve::requests::SelectedSessions;
 use crate::serve::start;
 
 impl ControlPlane {
     /// Reads configuration and bans again. Nothing changes if either is wrong.
-    pub(in crate::serve) fn reload(&self) -> Result<Value, Refusal> {
-        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(in crate::serve) fn reload(&self) -> Result<Value, RequestError> {
+        let _alone = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let restart = self.try_reload().map_err(|error| {
             let problem = format!("{error:#}; nothing was changed");
             tracing::error!(event = "reload_failed", error = problem);
-            Refusal(problem)
+            RequestError(problem)
         })?;
         tracing::info!(event = "reloaded", restart = restart.join(", "));
         let rest =
             if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
         let done = format!("reloaded{rest}");
-        Ok(json!({ "done": done, "needs_restart": restart, "server": self.name()? }))
+        Ok(json!({ "done": done, "needs_restart": restart, "server": self.server_name()? }))
     }
 
     /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
     fn try_reload(&self) -> anyhow::Result<Vec<String>> {
         let flags = self.flags_for(&self.state().loaded);
         let loaded = config::load(&flags, std::env::vars_os())?;
-        let (old, new) = (self.started.sessions.len(), loaded.settings.sessions.len());
+        let (old, new) = (self.initial_settings.sessions.len(), loaded.settings.sessions.len());
         ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
-        let restart = needs_restart(&self.started, &loaded.settings);
-        let configs = configs(&loaded)?;
+        let restart = needs_restart(&self.initial_settings, &loaded.settings);
+        let configs = session_configs(&loaded)?;
         let mut state = self.state();
         state.bans.reload(wall_now().as_secs())?;
-        self.enforce(&state);
+        self.apply_bans(&state);
         self.triggers.bans.fire();
         self.apply(&mut state, loaded, &configs);
         Ok(restart)
     }
 
     /// Puts settings in force.
-    fn apply(&self, state: &mut State, loaded: Loaded, configs: &[Config]) {
+    fn apply(&self, state: &mut ControlState, loaded: Loaded, configs: &[Config]) {
         let is_moved = state.loaded.settings.server.masters != loaded.settings.server.masters;
         state.loaded = loaded;
         self.hooks().set(&state.loaded.settings.hooks);
-        let limits = start::limits(&state.loaded.settings);
+        let limits = start::coalescing_limits(&state.loaded.settings);
         self.log.set_level(start::log_options(&state.loaded.settings).level);
-        self.workers.give_all(move |group, _| group.coalescing.limits = limits);
-        self.workers.give_each(|session| {
+        self.workers.send_to_threads(move |group, _| group.coalescing.limits = limits);
+        self.workers.send_to_sessions(|session| {
             let config = configs.get(session).cloned();
             move |host, now| {
                 let Some(config) = config else { return };
@@ -68,8 +68,12 @@ impl ControlPlane {
     }
 
     /// Returns the settings whose keys have `part` in them, each with when a change takes effect.
-    pub(super) fn get(&self, chosen: &Chosen<'_>, part: Option<&str>) -> Result<Value, Refusal> {
-        let sessions = chosen.numbers()?;
+    pub(super) fn get(
+        &self,
+        chosen: &SelectedSessions<'_>,
+        part: Option<&str>,
+    ) -> Result<Value, RequestError> {
+        let sessions = chosen.session_numbers()?;
         let is_meant = |table: &str| match session_number(table) {
             Some(number) => sessions.contains(&number),
             None => chosen.is_all(),
@@ -79,7 +83,7 @@ impl ControlPlane {
         for (table, keys) in state.loaded.settings.tables() {
             for key in keys.keys().iter().filter(|_| is_meant(&table)) {
                 let path = format!("{table}.{}", key.name);
-                let value = if is_secret(key.name) { SECRET.into() } else { keys.show(key.name) };
+                let value = if is_secret(key.name) { HIDDEN_VALUE.into() } else { keys.show(key.name) };
                 if part.is_none_or(|part| path.contains(part)) {
                     rows.push(json!({ "key": path, "value": value, "effect": effect(&table, key.name) }));
                 }
@@ -92,47 +96,55 @@ impl ControlPlane {
     /// would help.
     pub(super) fn set(
         &self,
-        chosen: &Chosen<'_>,
+        chosen: &SelectedSessions<'_>,
         key: &str,
         value: &str,
         save: bool,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, RequestError> {
         let (table, name) = key.rsplit_once('.').unwrap_or(("session", key));
         let paths: Vec<String> = match table {
-            "session" => chosen.numbers()?.into_iter().map(|n| format!("session.{}.{name}", n + 1)).collect(),
+            "session" => {
+                chosen.session_numbers()?.into_iter().map(|n| format!("session.{}.{name}", n + 1)).collect()
+            }
             _ if chosen.is_all() => vec![key.to_owned()],
-            _ => return Err(Refusal(format!("`{key}` is no setting of a session; leave the session out"))),
+            _ => {
+                return Err(RequestError(format!(
+                    "`{key}` is no setting of a session; leave the session out"
+                )));
+            }
         };
         let when = effect(table, name);
         if when == Effect::Restart {
             let problem = format!("`{key}` is fixed while the server runs; write it into the configuration");
-            return Err(Refusal(problem + ", and start the server again"));
+            return Err(RequestError(problem + ", and start the server again"));
         }
         let kept =
             self.change(save, |_| Ok(paths.iter().map(|path| (path.clone(), value.to_owned())).collect()))?;
-        let shown = if is_secret(name) { SECRET } else { value };
+        let shown = if is_secret(name) { HIDDEN_VALUE } else { value };
         let rest = if save {
             format!("kept in {}", kept.join("; "))
         } else {
             "a reload or a restart brings back what the file says".into()
         };
         let done = format!("{key} = {shown}, {when}; {rest}");
-        Ok(json!({ "done": done, "effect": when, "kept": kept, "server": self.name()? }))
+        Ok(json!({ "done": done, "effect": when, "kept": kept, "server": self.server_name()? }))
     }
 
     /// Shows or changes who alone may join.
     pub(super) fn whitelist(
         &self,
-        chosen: &Chosen<'_>,
+        chosen: &SelectedSessions<'_>,
         add: Option<&str>,
         remove: Option<&str>,
         save: bool,
-    ) -> Result<Value, Refusal> {
-        let sessions = chosen.numbers()?;
+    ) -> Result<Value, RequestError> {
+        let sessions = chosen.session_numbers()?;
         let network = |target: &str| match Network::from_text(target) {
             Ok(network) => Ok(network),
-            Err(problem) if target.starts_with(|first: char| first.is_ascii_digit()) => Err(Refusal(problem)),
-            Err(_) => Ok(Network::around(*chosen.find(target)?.player.address.ip(), 32)),
+            Err(problem) if target.starts_with(|first: char| first.is_ascii_digit()) => {
+                Err(RequestError(problem))
+            }
+            Err(_) => Ok(Network::containing(*chosen.find(target)?.player.address.ip(), 32)),
         };
         let (add, remove) = (add.map(network).transpose()?, remove.map(network).transpose()?);
         let mut kept = Vec::new();
@@ -169,18 +181,18 @@ impl ControlPlane {
     fn change(
         &self,
         save: bool,
-        changes: impl FnOnce(&Settings) -> Result<Vec<(String, String)>, Refusal>,
-    ) -> Result<Vec<String>, Refusal> {
-        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let refuse = |error: anyhow::Error| Refusal(format!("{error:#}; nothing was changed"));
+        changes: impl FnOnce(&Settings) -> Result<Vec<(String, String)>, RequestError>,
+    ) -> Result<Vec<String>, RequestError> {
+        let _alone = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let refuse = |error: anyhow::Error| RequestError(format!("{error:#}; nothing was changed"));
         let loaded = self.state().loaded.clone();
         let changes = changes(&loaded.settings)?;
-        let loaded = loaded.with(&changes).map_err(|problems| refuse(problems.into()))?;
-        let configs = configs(&loaded).map_err(refuse)?;
+        let loaded = loaded.with_changes(&changes).map_err(|problems| refuse(problems.into()))?;
+        let configs = session_configs(&loaded).map_err(refuse)?;
         let mut kept = Vec::new();
         if save {
             let environment = std::env::vars_os().collect();
-            let places = config::keep(&self.flags_for(&loaded), environment, &loaded, &changes);
+            let places = config::save(&self.flags_for(&loaded), environment, &loaded, &changes);
             kept = places.map_err(refuse)?.iter().map(ToString::to_string).collect();
         }
         self.apply(&mut self.state(), loaded, &configs);
@@ -188,27 +200,29 @@ impl ControlPlane {
     }
 
     /// Returns the flags with which the same file is read as before.
-    fn flags_for(&self, loaded: &Loaded) -> Flags {
+    fn flags_for(&self, loaded: &Loaded) -> ConfigFlags {
         let config = loaded.file.clone().or_else(|| self.flags.config.clone());
-        Flags { config, ..self.flags.clone() }
+        ConfigFlags { config, ..self.flags.clone() }
     }
 }
 
 /// Returns what to tell who takes somebody off a whitelist that does not have it.
-fn not_listed(network: Network, save: bool) -> Refusal {
+fn not_listed(network: Network, save: bool) -> RequestError {
     let keep = if save { "; `whitelist --save` alone keeps that" } else { "" };
-    Refusal(format!("{network} is not on the whitelist as such; `bcnet ctl whitelist` shows what is{keep}"))
+    RequestError(format!(
+        "{network} is not on the whitelist as such; `bcnet ctl whitelist` shows what is{keep}"
+    ))
 }
 
-fn configs(loaded: &Loaded) -> anyhow::Result<Vec<Config>> {
-    loaded.settings.sessions.iter().map(start::config).collect()
+fn session_configs(loaded: &Loaded) -> anyhow::Result<Vec<Config>> {
+    loaded.settings.sessions.iter().map(start::session_config).collect()
 }
 
 /// Returns the settings that differ from what the server was started with, and stay as they were until it is restarted.
 fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
     let mut names = Vec::new();
     for ((table, old), (_, new)) in started.tables().iter().zip(new.tables()) {
-        let differs = |key: &&Key| {
+        let differs = |key: &&KeyInfo| {
             effect(table, key.name) == Effect::Restart && old.show(key.name) != new.show(key.name)
         };
         names.extend(old.keys().iter().filter(differs).map(|key| format!("{table}.{}", key.name)));
@@ -256,4 +270,4 @@ fn session_number(table: &str) -> Option<usize> {
     table.strip_prefix("session.")?.parse::<usize>().ok()?.checked_sub(1)
 }
 
-const SECRET: &str = "…";
+const HIDDEN_VALUE: &str = "…";

@@ -3,33 +3,33 @@
 use bcnet_session::EndReason;
 use serde_json::{Value, json};
 
-use super::notice::{Notice, What};
-use crate::serve::describe::describe_participant;
+use super::notifier::{Notification, NotificationEvent};
+use crate::serve::status_json::participant_json;
 
 /// Returns a notice as a JSON object. Addresses of players are nobody's business.
-pub(super) fn json(notice: &Notice) -> String {
+pub(super) fn to_json(notification: &Notification) -> String {
     let mut object = json!({
-        "event": notice.what.event().word(),
-        "time": notice.at.to_string(),
-        "session": notice.session,
-        "port": notice.port,
-        "players": notice.players,
-        "limit": notice.limit,
+        "event": notification.event.kind().word(),
+        "time": notification.at.to_string(),
+        "session": notification.session,
+        "port": notification.port,
+        "players": notification.players,
+        "limit": notification.limit,
     });
-    let more = match &notice.what {
-        What::Joined { player } => json!({ "player": player }),
-        What::Left { player, reason } => json!({ "player": player, "reason": reason }),
-        What::RoundEnded(summary) => {
+    let more = match &notification.event {
+        NotificationEvent::Joined { player } => json!({ "player": player }),
+        NotificationEvent::Left { player, reason } => json!({ "player": player, "reason": reason }),
+        NotificationEvent::RoundEnded(summary) => {
             json!({
                 "round": summary.round,
                 "system": summary.system.name(),
                 "seconds": summary.duration.as_secs(),
                 "reason": summary.reason.to_string(),
-                "scores": Value::from_iter(summary.players.iter().map(describe_participant)),
+                "scores": Value::from_iter(summary.players.iter().map(participant_json)),
             })
         }
-        What::Full => json!({}),
-        What::MasterLost { master } => json!({ "master": master.to_string() }),
+        NotificationEvent::Full => json!({}),
+        NotificationEvent::MasterLost { master } => json!({ "master": master.to_string() }),
     };
     if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
         object.extend(more);
@@ -38,41 +38,44 @@ pub(super) fn json(notice: &Notice) -> String {
 }
 
 /// Returns a notice as lines that Discord shows, none of which a player's name can make look like something else.
-pub(super) fn discord(notice: &Notice) -> String {
-    let Notice { session, players, limit, .. } = notice;
-    let session = plain(session);
-    match &notice.what {
-        What::Joined { player } => format!("**{}** joined {session} ({players} of {limit})", plain(player)),
-        What::Left { player, reason } => {
-            let reason = plain(reason);
-            format!("**{}** left {session} ({players} of {limit}): {reason}", plain(player))
+pub(super) fn to_discord_text(notification: &Notification) -> String {
+    let Notification { session, players, limit, .. } = notification;
+    let session = escape_markdown(session);
+    match &notification.event {
+        NotificationEvent::Joined { player } => {
+            format!("**{}** joined {session} ({players} of {limit})", escape_markdown(player))
         }
-        What::Full => format!("{session} is full ({players} of {limit})"),
-        What::MasterLost { master } => {
-            let master = plain(&master.to_string());
+        NotificationEvent::Left { player, reason } => {
+            let reason = escape_markdown(reason);
+            format!("**{}** left {session} ({players} of {limit}): {reason}", escape_markdown(player))
+        }
+        NotificationEvent::Full => format!("{session} is full ({players} of {limit})"),
+        NotificationEvent::MasterLost { master } => {
+            let master = escape_markdown(&master.to_string());
             format!("Nothing is heard of the list server {master}: players may not find {session} there")
         }
-        What::RoundEnded(summary) => {
+        NotificationEvent::RoundEnded(summary) => {
             let minutes = summary.duration.as_secs().div_ceil(60);
             let head = format!(
                 "Round {} of {session} in {} is over after {minutes} min",
                 summary.round,
-                plain(summary.system.name())
+                escape_markdown(summary.system.name())
             );
             let why = if summary.reason == EndReason::Empty { ": everyone has left" } else { "" };
             let mut players: Vec<_> = summary.players.iter().collect();
             players.sort_by_key(|one| std::cmp::Reverse(one.score.points));
-            let lines = players.iter().map(|one| format!("**{}**: {}", plain(&one.name), one.score));
-            joined(head + why, lines.collect())
+            let lines =
+                players.iter().map(|one| format!("**{}**: {}", escape_markdown(&one.name), one.score));
+            join_lines(head + why, lines.collect())
         }
     }
 }
 
 /// Puts lines below a head, as many as one message has room for.
-fn joined(head: String, lines: Vec<String>) -> String {
+fn join_lines(head: String, lines: Vec<String>) -> String {
     let mut text = head;
     for (line, rest) in lines.iter().zip((1..=lines.len()).rev()) {
-        if length(&text) + length(line) + ROOM_FOR_REST > MAX_CONTENT {
+        if char_count(&text) + char_count(line) + REST_LINE_LENGTH > MAX_CONTENT {
             return format!("{text}\n… and {rest} more");
         }
         text.push('\n');
@@ -89,12 +92,12 @@ pub(super) fn discord_body(content: &str) -> String {
 
 /// Returns whether a message has room for more lines.
 pub(super) fn fits(content: &str, more: &str) -> bool {
-    length(content) + 1 + length(more) <= MAX_CONTENT
+    char_count(content) + 1 + char_count(more) <= MAX_CONTENT
 }
 
 /// Returns a text whose letters mean nothing but themselves: Discord takes a backslash before anything but letters, digits and
 /// spaces for that.
-fn plain(text: &str) -> String {
+fn escape_markdown(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars().take(MAX_NAME) {
         if letter.is_ascii_punctuation() {
@@ -105,7 +108,7 @@ fn plain(text: &str) -> String {
     if text.chars().count() > MAX_NAME { out + "…" } else { out }
 }
 
-fn length(text: &str) -> usize {
+fn char_count(text: &str) -> usize {
     text.chars().count()
 }
 
@@ -114,7 +117,7 @@ const MAX_CONTENT: usize = 2000;
 /// What is shown of a name or a reason.
 const MAX_NAME: usize = 64;
 /// For the line that tells how many are left out.
-const ROOM_FOR_REST: usize = 32;
+const REST_LINE_LENGTH: usize = 32;
 /// Discord shows nothing of what addresses lead to.
 const SUPPRESS_EMBEDS: u32 = 4;
 
@@ -123,38 +126,41 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4};
     use std::time::Duration;
 
-    use bcnet_session::{Participant, Score, Summary, System};
+    use bcnet_session::{Participant, RoundSummary, Score, System};
 
     use super::*;
-    use crate::bans::Moment;
+    use crate::bans::Timestamp;
 
-    fn notice(what: What) -> Notice {
-        let at = Moment(1_795_000_000);
-        Notice { at, session: "Friday *night*".into(), port: 22101, players: 2, limit: 8, what }
+    fn notification(event: NotificationEvent) -> Notification {
+        let at = Timestamp(1_795_000_000);
+        Notification { at, session: "Friday *night*".into(), port: 22101, players: 2, limit: 8, event }
     }
 
-    fn ended(names: impl Iterator<Item = String>) -> Notice {
+    fn round_ended(names: impl Iterator<Item = String>) -> Notification {
         let participant = |(name, points)| {
             let (score, played) = (Score { kills: 1, deaths: 2, points }, Duration::from_secs(60));
             Participant { name, score, played }
         };
-        let summary = Summary {
+        let summary = RoundSummary {
             round: 3,
             system: System::default(),
             duration: Duration::from_secs(1201),
             reason: EndReason::Time,
             players: names.zip(0..).map(participant).collect(),
         };
-        notice(What::RoundEnded(summary))
+        notification(NotificationEvent::RoundEnded(summary))
     }
 
     #[test]
-    fn a_notice_is_an_object_with_the_name_that_the_log_has() {
-        let left = json(&notice(What::Left { player: "Bob \"x\"".into(), reason: "silent".into() }));
+    fn notification_is_an_object_with_the_log_event_name() {
+        let left = to_json(&notification(NotificationEvent::Left {
+            player: "Bob \"x\"".into(),
+            reason: "silent".into(),
+        }));
         let expected = r#"{"event":"left","time":"2026-11-18T11:06:40Z","session":"Friday *night*","port":22101,"players":2,"limit":8,"player":"Bob \"x\"","reason":"silent"}"#;
         assert_eq!(left, expected);
         let ended: Value =
-            serde_json::from_str(&json(&ended(["Alice".to_owned()].into_iter()))).expect("JSON");
+            serde_json::from_str(&to_json(&round_ended(["Alice".to_owned()].into_iter()))).expect("JSON");
         assert_eq!(
             (&ended["round"], &ended["seconds"], &ended["reason"]),
             (&json!(3), &json!(1201), &json!("time"))
@@ -164,15 +170,18 @@ mod tests {
             json!([{"name": "Alice", "points": 0, "kills": 1, "deaths": 2, "seconds": 60}])
         );
         let master = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 27900);
-        assert!(json(&notice(What::MasterLost { master })).contains("\"master\":\"192.0.2.1:27900\""));
+        assert!(
+            to_json(&notification(NotificationEvent::MasterLost { master }))
+                .contains("\"master\":\"192.0.2.1:27900\"")
+        );
     }
 
     #[test]
-    fn a_name_is_nothing_but_a_name_in_discord() {
+    fn player_names_are_escaped_for_discord() {
         for name in
             ["@everyone", "<@123>", "**x**", "`x`", "https://evil.example/", "[a](b)", "||x||", "# x", "a\nb"]
         {
-            let text = discord(&notice(What::Joined { player: name.into() }));
+            let text = to_discord_text(&notification(NotificationEvent::Joined { player: name.into() }));
             let shown = text
                 .strip_prefix("**")
                 .and_then(|rest| rest.strip_suffix("** joined Friday \\*night\\* (2 of 8)"));
@@ -190,16 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn no_message_is_longer_than_discord_takes() {
-        let long = ended((0..60).map(|n| format!("{n}{}", "*".repeat(500))));
-        let text = discord(&long);
-        assert!(length(&text) <= MAX_CONTENT && text.contains("\n… and "), "{text}");
+    fn discord_messages_respect_the_length_limit() {
+        let long = round_ended((0..60).map(|n| format!("{n}{}", "*".repeat(500))));
+        let text = to_discord_text(&long);
+        assert!(char_count(&text) <= MAX_CONTENT && text.contains("\n… and "), "{text}");
         let winner = text.lines().nth(1).expect("a line");
         assert!(
             winner.starts_with("**59\\*") && winner.ends_with("…**: 59 points, 1 kills, 2 deaths"),
             "{winner}"
         );
-        let few = discord(&ended(["Alice", "Bob"].map(String::from).into_iter()));
+        let few = to_discord_text(&round_ended(["Alice", "Bob"].map(String::from).into_iter()));
         let lines: Vec<_> = few.lines().collect();
         assert_eq!(lines[0], "Round 3 of Friday \\*night\\* in Multi1 is over after 21 min");
         assert_eq!(
@@ -208,6 +217,6 @@ mod tests {
         );
         let body = discord_body(&"é".repeat(3000));
         let body: Value = serde_json::from_str(&body).expect("JSON");
-        assert_eq!(body["content"].as_str().map(length), Some(MAX_CONTENT));
+        assert_eq!(body["content"].as_str().map(char_count), Some(MAX_CONTENT));
     }
 }

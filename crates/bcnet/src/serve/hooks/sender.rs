@@ -10,12 +10,12 @@ use ureq::http::Method;
 
 use super::message;
 use crate::config::{Hook, HookFormat};
-use crate::http_client::{Answer, Client, Failure};
-use crate::log::LineLimit;
+use crate::http_client::{HttpClient, HttpError, ResponseHead};
+use crate::log::LogRateLimiter;
 
 /// What was counted of a hook. It lasts as long as a hook of that name does.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct HookCounters {
     pub(super) sent: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -23,7 +23,7 @@ pub(super) struct Tally {
     problem: Mutex<Option<String>>,
 }
 
-impl Tally {
+impl HookCounters {
     pub(super) fn problem(&self) -> Option<String> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -35,28 +35,28 @@ impl Tally {
 
 /// What waits to be posted: whole messages, or lines of one. The oldest give way.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    state: Mutex<Waiting>,
+pub(super) struct HookQueue {
+    state: Mutex<HookQueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct HookQueueState {
     messages: VecDeque<String>,
     is_closed: bool,
 }
 
-impl Queue {
+impl HookQueue {
     /// Returns whether there was room for all.
     #[must_use]
     pub(super) fn push(&self, message: String) -> bool {
-        let mut waiting = self.lock();
-        waiting.messages.push_back(message);
-        let is_full = waiting.messages.len() > MAX_WAITING;
+        let mut state = self.lock();
+        state.messages.push_back(message);
+        let is_full = state.messages.len() > MAX_QUEUED;
         if is_full {
-            waiting.messages.pop_front();
+            state.messages.pop_front();
         }
-        drop(waiting);
+        drop(state);
         self.changed.notify_all();
         !is_full
     }
@@ -80,8 +80,8 @@ impl Queue {
 
     /// Waits for something to post: one message and, as long as `fits` says so of the text so far and the next, those behind
     /// it. Returns `None` when the queue is closed and empty.
-    fn take(&self, fits: impl Fn(&str, &str) -> bool) -> Option<(String, u64)> {
-        let is_idle = |waiting: &mut Waiting| waiting.messages.is_empty() && !waiting.is_closed;
+    fn take_batch(&self, fits: impl Fn(&str, &str) -> bool) -> Option<(String, u64)> {
+        let is_idle = |waiting: &mut HookQueueState| waiting.messages.is_empty() && !waiting.is_closed;
         let mut waiting =
             self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
         let (mut text, mut count) = (waiting.messages.pop_front()?, 1);
@@ -94,55 +94,56 @@ impl Queue {
     }
 
     /// Waits for so long. Returns `false` at once when the queue is closed: there is no time then.
-    fn pause(&self, time: Duration) -> bool {
-        let is_open = |waiting: &mut Waiting| !waiting.is_closed;
+    fn wait_open(&self, time: Duration) -> bool {
+        let is_open = |waiting: &mut HookQueueState| !waiting.is_closed;
         let waited = self.changed.wait_timeout_while(self.lock(), time, is_open);
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, HookQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Posts what a queue has.
-pub(super) struct Sender {
+pub(super) struct HookSender {
     pub(super) hook: Hook,
-    pub(super) queue: Arc<Queue>,
-    pub(super) tally: Arc<Tally>,
-    pub(super) client: Client,
+    pub(super) queue: Arc<HookQueue>,
+    pub(super) counters: Arc<HookCounters>,
+    pub(super) client: HttpClient,
     pub(super) clock: Clock,
-    pub(super) lines: LineLimit,
+    pub(super) log_limiter: LogRateLimiter,
     /// The log has said that it does not work, and not that it does again.
-    pub(super) has_complained: bool,
+    pub(super) has_logged_failure: bool,
 }
 
-impl Sender {
+impl HookSender {
     /// Posts until the queue is closed and empty.
     pub(super) fn run(mut self) {
         let is_discord = self.hook.format == HookFormat::Discord;
-        while let Some((text, count)) = self.queue.take(|text, more| is_discord && message::fits(text, more))
+        while let Some((text, count)) =
+            self.queue.take_batch(|text, more| is_discord && message::fits(text, more))
         {
             let body = if is_discord { message::discord_body(&text) } else { text };
             match self.deliver(&body) {
                 Ok(()) => {
-                    self.tally.sent.fetch_add(count, Ordering::Relaxed);
-                    self.tally.set_problem(None);
-                    if std::mem::take(&mut self.has_complained) {
+                    self.counters.sent.fetch_add(count, Ordering::Relaxed);
+                    self.counters.set_problem(None);
+                    if std::mem::take(&mut self.has_logged_failure) {
                         let (hook, host) = (&self.hook.name.0, self.hook.url.host());
                         tracing::info!(event = "hook_works", hook, host);
                     }
                 }
                 Err(problem) => {
-                    self.tally.failed.fetch_add(count, Ordering::Relaxed);
-                    self.complain(&problem, count);
+                    self.counters.failed.fetch_add(count, Ordering::Relaxed);
+                    self.log_failure(&problem, count);
                 }
             }
         }
     }
 
-    fn complain(&mut self, error: &str, lost: u64) {
-        if let Some(held_back) = self.lines.pass(self.clock.now()) {
+    fn log_failure(&mut self, error: &str, lost: u64) {
+        if let Some(held_back) = self.log_limiter.allow(self.clock.now()) {
             let (hook, host) = (&self.hook.name.0, self.hook.url.host());
             tracing::warn!(
                 event = "hook_failed",
@@ -153,7 +154,7 @@ impl Sender {
                 held_back,
                 "what it was to be told is lost; `bcnet ctl test-hook` tries it"
             );
-            self.has_complained = true;
+            self.has_logged_failure = true;
         }
     }
 
@@ -164,34 +165,39 @@ impl Sender {
             let outcome = post(&self.client, &self.hook, body.to_owned(), self.hook.timeout);
             attempt += 1;
             let pause = match &outcome {
-                Ok(answer) if answer.is_good() => return Ok(()),
-                Ok(answer) => pause_of(*answer, attempt),
-                Err(failure) => failure.may_pass().then(|| backoff(attempt)),
+                Ok(answer) if answer.is_success() => return Ok(()),
+                Ok(answer) => retry_delay(*answer, attempt),
+                Err(failure) => failure.is_temporary().then(|| backoff(attempt)),
             };
             // Whoever asks meanwhile need not wait for the last time; but another of the same name may be in its place.
             if !self.queue.lock().is_closed {
-                self.tally.set_problem(Some(told(&outcome)));
+                self.counters.set_problem(Some(describe_outcome(&outcome)));
             }
-            let goes_on = attempt < ATTEMPTS && pause.is_some_and(|pause| self.queue.pause(pause));
+            let goes_on = attempt < MAX_ATTEMPTS && pause.is_some_and(|pause| self.queue.wait_open(pause));
             if !goes_on {
-                return Err(told(&outcome));
+                return Err(describe_outcome(&outcome));
             }
         }
     }
 }
 
 /// Posts something once.
-pub(super) fn post(client: &Client, hook: &Hook, body: String, timeout: Duration) -> Result<Answer, Failure> {
-    match hook.url.secret() {
+pub(super) fn post(
+    client: &HttpClient,
+    hook: &Hook,
+    body: String,
+    timeout: Duration,
+) -> Result<ResponseHead, HttpError> {
+    match hook.url.reveal() {
         Some(url) => client.send(Method::POST, url, body, timeout),
-        None => Err(Failure::NoHttp),
+        None => Err(HttpError::InvalidResponse),
     }
 }
 
 /// Returns when to try again after an answer that is not good; `None` if there is no use in it.
-fn pause_of(answer: Answer, attempt: u32) -> Option<Duration> {
+fn retry_delay(answer: ResponseHead, attempt: u32) -> Option<Duration> {
     match answer.status {
-        429 | 503 => Some(answer.retry_after.unwrap_or_else(|| backoff(attempt)).min(MAX_PAUSE)),
+        429 | 503 => Some(answer.retry_after.unwrap_or_else(|| backoff(attempt)).min(MAX_RETRY_DELAY)),
         408 | 500.. => Some(backoff(attempt)),
         _ => None,
     }
@@ -199,39 +205,39 @@ fn pause_of(answer: Answer, attempt: u32) -> Option<Duration> {
 
 /// One second, two, four …
 fn backoff(attempt: u32) -> Duration {
-    Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(MAX_PAUSE)
+    Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(MAX_RETRY_DELAY)
 }
 
 /// Returns what came of posting something, for people.
-pub(super) fn told(outcome: &Result<Answer, Failure>) -> String {
+pub(super) fn describe_outcome(outcome: &Result<ResponseHead, HttpError>) -> String {
     match outcome {
-        Ok(Answer { status: status @ 300..400, .. }) => {
+        Ok(ResponseHead { status: status @ 300..400, .. }) => {
             format!("it answered {status}, and redirects are not followed")
         }
-        Ok(Answer { status, .. }) => format!("it answered {status}"),
+        Ok(ResponseHead { status, .. }) => format!("it answered {status}"),
         Err(failure) => failure.to_string(),
     }
 }
 
 /// How much may wait for one hook.
-const MAX_WAITING: usize = 100;
+const MAX_QUEUED: usize = 100;
 /// How often one message is tried.
-const ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 /// The longest time between two tries, whatever the other side asks for.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(status: u16, retry_after: Option<u64>) -> Answer {
-        Answer { status, retry_after: retry_after.map(Duration::from_secs) }
+    fn answer(status: u16, retry_after: Option<u64>) -> ResponseHead {
+        ResponseHead { status, retry_after: retry_after.map(Duration::from_secs) }
     }
 
     #[test]
-    fn what_may_pass_is_tried_again_later_and_later_and_nothing_else() {
+    fn temporary_errors_are_retried_with_backoff() {
         let pauses =
-            |status| (1..8).map(|attempt| pause_of(answer(status, None), attempt)).collect::<Vec<_>>();
+            |status| (1..8).map(|attempt| retry_delay(answer(status, None), attempt)).collect::<Vec<_>>();
         let expected = [1, 2, 4, 8, 16, 30, 30].map(|seconds| Some(Duration::from_secs(seconds)));
         for status in [408, 429, 500, 502, 503, 599] {
             assert_eq!(pauses(status), expected, "{status}");
@@ -239,20 +245,20 @@ mod tests {
         for status in [100, 301, 307, 400, 401, 404, 410] {
             assert_eq!(pauses(status)[0], None, "{status}");
         }
-        assert_eq!(pause_of(answer(429, Some(7)), 1), Some(Duration::from_secs(7)));
-        assert_eq!(pause_of(answer(429, Some(86_400)), 1), Some(MAX_PAUSE));
+        assert_eq!(retry_delay(answer(429, Some(7)), 1), Some(Duration::from_secs(7)));
+        assert_eq!(retry_delay(answer(429, Some(86_400)), 1), Some(MAX_RETRY_DELAY));
     }
 
     #[test]
-    fn the_oldest_give_way_and_lines_share_a_message() {
-        let queue = Queue::default();
-        assert!((0..MAX_WAITING).all(|n| queue.push(n.to_string())));
-        assert!(!queue.push("last".into()) && queue.len() == MAX_WAITING);
-        assert_eq!(queue.take(|_, _| false), Some(("1".into(), 1)));
-        assert_eq!(queue.take(|text, _| text.len() < 5), Some(("2\n3\n4".into(), 3)));
+    fn full_queue_drops_the_oldest_and_lines_share_a_message() {
+        let queue = HookQueue::default();
+        assert!((0..MAX_QUEUED).all(|n| queue.push(n.to_string())));
+        assert!(!queue.push("last".into()) && queue.len() == MAX_QUEUED);
+        assert_eq!(queue.take_batch(|_, _| false), Some(("1".into(), 1)));
+        assert_eq!(queue.take_batch(|text, _| text.len() < 5), Some(("2\n3\n4".into(), 3)));
         queue.close();
-        assert!(!queue.pause(Duration::from_secs(3600)), "there is no time any more");
-        assert_eq!(queue.take(|_, _| true).map(|(_, count)| count), Some(MAX_WAITING as u64 - 4));
-        assert_eq!(queue.take(|_, _| true), None);
+        assert!(!queue.wait_open(Duration::from_secs(3600)), "there is no time any more");
+        assert_eq!(queue.take_batch(|_, _| true).map(|(_, count)| count), Some(MAX_QUEUED as u64 - 4));
+        assert_eq!(queue.take_batch(|_, _| true), None);
     }
 }

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 /// Names and values, in their order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Form(Vec<(String, String)>);
+pub(super) struct FormData(Vec<(String, String)>);
 
-impl Form {
+impl FormData {
     /// Reads `a=1&b=two+words%21`. What is not UTF-8 is replaced.
     pub(super) fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MAX_PAIRS).map(|pair| {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MAX_FIELDS).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
+            (percent_decode(name), percent_decode(value))
         });
         Self(pairs.collect())
     }
@@ -22,14 +22,14 @@ impl Form {
     }
 
     /// Returns a value that says something.
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    pub(super) fn non_empty(&self, name: &str) -> Option<String> {
         Some(self.get(name).trim()).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
     }
 
     /// Returns those whose names `is_kept`, as an address has them, each with a `&` behind it.
-    pub(super) fn kept(&self, is_kept: impl Fn(&str) -> bool) -> String {
-        let kept = self.0.iter().filter(|(name, _)| is_kept(name));
-        kept.map(|(name, value)| format!("{}={}&", encode(name), encode(value))).collect()
+    pub(super) fn encode_where(&self, is_included: impl Fn(&str) -> bool) -> String {
+        let kept = self.0.iter().filter(|(name, _)| is_included(name));
+        kept.map(|(name, value)| format!("{}={}&", percent_encode(name), percent_encode(value))).collect()
     }
 
     /// Returns a number.
@@ -38,7 +38,7 @@ impl Form {
     }
 }
 
-fn decode(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let [first, after @ ..] = rest {
         rest = after;
@@ -57,7 +57,7 @@ fn decode(text: &str) -> String {
 }
 
 /// Returns a text as an address has it.
-pub(super) fn encode(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() {
@@ -70,23 +70,23 @@ pub(super) fn encode(text: &str) -> String {
 }
 
 /// No form has more fields.
-const MAX_PAIRS: usize = 100;
+const MAX_FIELDS: usize = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_are_decoded_and_nonsense_is_taken_as_it_is() {
-        let form = Form::parse("a=1&b=two+words%21&c&=x&%zz=%&d=%C3%BC%ff&a=2");
+    fn form_decodes_values_and_keeps_invalid_escapes() {
+        let form = FormData::parse("a=1&b=two+words%21&c&=x&%zz=%&d=%C3%BC%ff&a=2");
         assert_eq!((form.get("a"), form.get("b"), form.get("c")), ("1", "two words!", ""));
         assert_eq!((form.get(""), form.get("%zz"), form.get("d")), ("x", "%", "ü\u{FFFD}"));
         assert_eq!((form.number::<u8>("a"), form.number::<u8>("b")), (Some(1), None));
-        assert_eq!((form.text("c"), form.text("b")), (None, Some("two words!".into())));
+        assert_eq!((form.non_empty("c"), form.non_empty("b")), (None, Some("two words!".into())));
         let odd = "a&b=<ü> %";
-        assert_eq!(Form::parse(&format!("q={}", encode(odd))).get("q"), odd);
-        assert_eq!(Form::parse(""), Form::default());
-        assert_eq!(Form::parse("a=1&b=x+y&c").kept(|name| name != "a"), "b=x%20y&c=&");
-        assert_eq!(Form::parse(&"a=1&".repeat(1000)).0.len(), MAX_PAIRS);
+        assert_eq!(FormData::parse(&format!("q={}", percent_encode(odd))).get("q"), odd);
+        assert_eq!(FormData::parse(""), FormData::default());
+        assert_eq!(FormData::parse("a=1&b=x+y&c").encode_where(|name| name != "a"), "b=x%20y&c=&");
+        assert_eq!(FormData::parse(&"a=1&".repeat(1000)).0.len(), MAX_FIELDS);
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use bcnet_session::{Bucket, Rate};
+use bcnet_session::{Rate, TokenBucket};
 use bcnet_transport::Time;
 
 use super::secret::{Secret, Token};
@@ -18,7 +18,7 @@ pub(super) struct Logins {
     lifetime: Duration,
     logins: Vec<Login>,
     /// How often those may try who have done so lately, the latest at the back.
-    attempts: VecDeque<(IpAddr, Bucket)>,
+    attempts: VecDeque<(IpAddr, TokenBucket)>,
 }
 
 /// One browser.
@@ -27,14 +27,14 @@ struct Login {
     id: Secret,
     csrf: Secret,
     by: String,
-    began: Time,
-    used: Time,
-    note: Option<Note>,
+    created: Time,
+    last_used: Time,
+    flash: Option<FlashMessage>,
 }
 
 /// What came of what an operator did, to be shown once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct FlashMessage {
     pub(super) text: String,
     pub(super) is_refusal: bool,
 }
@@ -46,22 +46,22 @@ pub(super) struct Operator {
     pub(super) by: String,
     /// What its forms must bring along.
     pub(super) csrf: Secret,
-    pub(super) note: Option<Note>,
+    pub(super) flash: Option<FlashMessage>,
 }
 
 /// Why somebody is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Denied {
-    Wrong,
+pub(super) enum LoginError {
+    WrongToken,
     /// There were too many attempts.
-    TooMany,
+    TooManyAttempts,
 }
 
 /// What a browser does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Visit {
+pub(super) enum Initiator {
     /// Somebody asks for something.
-    Person,
+    User,
     /// The page asks for news by itself; nobody may be there.
     Script,
 }
@@ -78,33 +78,40 @@ impl Logins {
         by: &str,
         from: IpAddr,
         now: Time,
-    ) -> io::Result<Result<Secret, Denied>> {
-        if !self.may_try(from, now) {
-            return Ok(Err(Denied::TooMany));
+    ) -> io::Result<Result<Secret, LoginError>> {
+        if !self.allow_attempt(from, now) {
+            return Ok(Err(LoginError::TooManyAttempts));
         }
-        if !self.token.is(guess) {
-            return Ok(Err(Denied::Wrong));
+        if !self.token.matches(guess) {
+            return Ok(Err(LoginError::WrongToken));
         }
-        self.attempts.retain(|(other, _)| *other != counted(from));
-        self.expire(now);
+        self.attempts.retain(|(other, _)| *other != rate_limit_key(from));
+        self.remove_expired(now);
         if self.logins.len() == MAX_LOGINS
             && let Some(oldest) =
-                (0..self.logins.len()).min_by_key(|at| self.logins.get(*at).map(|one| one.used))
+                (0..self.logins.len()).min_by_key(|at| self.logins.get(*at).map(|one| one.last_used))
         {
             self.logins.remove(oldest);
         }
         let (id, csrf) = (Secret::new()?, Secret::new()?);
-        self.logins.push(Login { id: id.clone(), csrf, by: by.into(), began: now, used: now, note: None });
+        self.logins.push(Login {
+            id: id.clone(),
+            csrf,
+            by: by.into(),
+            created: now,
+            last_used: now,
+            flash: None,
+        });
         Ok(Ok(id))
     }
 
-    fn may_try(&mut self, from: IpAddr, now: Time) -> bool {
-        let from = counted(from);
+    fn allow_attempt(&mut self, from: IpAddr, now: Time) -> bool {
+        let from = rate_limit_key(from);
         let known = self.attempts.iter().position(|(other, _)| *other == from);
         let known = known.and_then(|at| self.attempts.remove(at));
-        let mut bucket = known.map_or_else(|| Bucket::new(ATTEMPTS, now), |(_, bucket)| bucket);
-        let may = bucket.take(1, ATTEMPTS, now);
-        if self.attempts.len() == MAX_ATTEMPTS {
+        let mut bucket = known.map_or_else(|| TokenBucket::new(ATTEMPT_RATE, now), |(_, bucket)| bucket);
+        let may = bucket.take(1, ATTEMPT_RATE, now);
+        if self.attempts.len() == MAX_TRACKED_ADDRESSES {
             self.attempts.pop_front();
         }
         self.attempts.push_back((from, bucket));
@@ -112,38 +119,38 @@ impl Logins {
     }
 
     /// Returns whose browser shows this, unless it has to show the token again.
-    pub(super) fn operator(&mut self, id: &str, visit: Visit, now: Time) -> Option<Operator> {
-        self.expire(now);
-        let login = self.logins.iter_mut().find(|login| login.id.is(id))?;
-        let note = match visit {
-            Visit::Script => None,
-            Visit::Person => {
-                login.used = now;
-                login.note.take()
+    pub(super) fn authenticate(&mut self, id: &str, initiator: Initiator, now: Time) -> Option<Operator> {
+        self.remove_expired(now);
+        let login = self.logins.iter_mut().find(|login| login.id.matches(id))?;
+        let flash = match initiator {
+            Initiator::Script => None,
+            Initiator::User => {
+                login.last_used = now;
+                login.flash.take()
             }
         };
-        Some(Operator { by: login.by.clone(), csrf: login.csrf.clone(), note })
+        Some(Operator { by: login.by.clone(), csrf: login.csrf.clone(), flash })
     }
 
     /// Has something shown to an operator when it looks next.
-    pub(super) fn note(&mut self, id: &str, note: Note) {
-        if let Some(login) = self.logins.iter_mut().find(|login| login.id.is(id)) {
-            login.note = Some(note);
+    pub(super) fn set_flash(&mut self, id: &str, note: FlashMessage) {
+        if let Some(login) = self.logins.iter_mut().find(|login| login.id.matches(id)) {
+            login.flash = Some(note);
         }
     }
 
     pub(super) fn log_out(&mut self, id: &str) {
-        self.logins.retain(|login| !login.id.is(id));
+        self.logins.retain(|login| !login.id.matches(id));
     }
 
-    fn expire(&mut self, now: Time) {
+    fn remove_expired(&mut self, now: Time) {
         let (idle, lifetime) = (self.idle, self.lifetime);
-        self.logins.retain(|login| now.since(login.used) < idle && now.since(login.began) < lifetime);
+        self.logins.retain(|login| now.since(login.last_used) < idle && now.since(login.created) < lifetime);
     }
 }
 
 /// Returns by whom attempts are counted: one machine has a whole network of IPv6 addresses.
-fn counted(from: IpAddr) -> IpAddr {
+fn rate_limit_key(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address @ IpAddr::V4(_) => address,
@@ -151,9 +158,9 @@ fn counted(from: IpAddr) -> IpAddr {
 }
 
 /// How often one address may try: a person mistypes, a program does not wait.
-const ATTEMPTS: Rate = Rate::every(Duration::from_secs(10), 5);
+const ATTEMPT_RATE: Rate = Rate::every(Duration::from_secs(10), 5);
 /// How many addresses are remembered. Whoever has more could try more often, which is hopeless all the same.
-const MAX_ATTEMPTS: usize = 1024;
+const MAX_TRACKED_ADDRESSES: usize = 1024;
 /// More browsers than operators have. The one that was used least lately gives way.
 const MAX_LOGINS: usize = 64;
 
@@ -167,16 +174,16 @@ mod tests {
         Time::ZERO + Duration::from_secs(seconds)
     }
 
-    fn from(last: u8) -> IpAddr {
+    fn test_address(last: u8) -> IpAddr {
         Ipv4Addr::new(192, 0, 2, last).into()
     }
 
     /// With a token that is always the same.
-    fn logins() -> (Logins, String) {
+    fn new_logins() -> (Logins, String) {
         let path = std::env::temp_dir().join(format!(
             "bcnet-logins-{}-{}",
             std::process::id(),
-            crate::random::unguessable()
+            crate::random::random_u64()
         ));
         let (token, _) = Token::load(&path).expect("a token");
         drop(std::fs::remove_file(path));
@@ -184,90 +191,93 @@ mod tests {
         (Logins::new(token, Duration::from_secs(600), Duration::from_secs(3600)), text)
     }
 
-    fn enter(logins: &mut Logins, token: &str, now: Time) -> String {
-        let id = logins.log_in(token, "Ann", from(1), now).expect("random numbers").expect("the right token");
+    fn log_in(logins: &mut Logins, token: &str, now: Time) -> String {
+        let id = logins
+            .log_in(token, "Ann", test_address(1), now)
+            .expect("random numbers")
+            .expect("the right token");
         id.reveal().to_owned()
     }
 
     #[test]
-    fn a_browser_is_forgotten_when_nobody_uses_it_and_after_its_lifetime() {
-        let (mut logins, token) = logins();
-        let id = enter(&mut logins, &token, at(0));
-        assert!(logins.operator("", Visit::Person, at(1)).is_none());
-        assert!(logins.operator(&id, Visit::Person, at(599)).is_some());
+    fn login_expires_when_idle_and_after_its_lifetime() {
+        let (mut logins, token) = new_logins();
+        let id = log_in(&mut logins, &token, at(0));
+        assert!(logins.authenticate("", Initiator::User, at(1)).is_none());
+        assert!(logins.authenticate(&id, Initiator::User, at(599)).is_some());
         // What the page asks by itself keeps nobody logged in.
-        assert!(logins.operator(&id, Visit::Script, at(1198)).is_some());
-        assert!(logins.operator(&id, Visit::Person, at(1199)).is_none(), "600 s after it was used");
-        let id = enter(&mut logins, &token, at(2000));
+        assert!(logins.authenticate(&id, Initiator::Script, at(1198)).is_some());
+        assert!(logins.authenticate(&id, Initiator::User, at(1199)).is_none(), "600 s after it was used");
+        let id = log_in(&mut logins, &token, at(2000));
         for second in (2000..5600).step_by(100) {
-            assert!(logins.operator(&id, Visit::Person, at(second)).is_some(), "{second}");
+            assert!(logins.authenticate(&id, Initiator::User, at(second)).is_some(), "{second}");
         }
-        assert!(logins.operator(&id, Visit::Person, at(5600)).is_none(), "an hour after it began");
+        assert!(logins.authenticate(&id, Initiator::User, at(5600)).is_none(), "an hour after it began");
     }
 
     #[test]
-    fn whoever_logs_out_is_out_and_others_are_not() {
-        let (mut logins, token) = logins();
-        let [one, two] = [(); 2].map(|()| enter(&mut logins, &token, at(0)));
+    fn logout_ends_only_one_login_and_flash_is_shown_once() {
+        let (mut logins, token) = new_logins();
+        let [one, two] = [(); 2].map(|()| log_in(&mut logins, &token, at(0)));
         assert_ne!(one, two);
         logins.log_out(&one);
-        assert!(logins.operator(&one, Visit::Person, at(1)).is_none());
-        let operator = logins.operator(&two, Visit::Person, at(1)).expect("logged in");
+        assert!(logins.authenticate(&one, Initiator::User, at(1)).is_none());
+        let operator = logins.authenticate(&two, Initiator::User, at(1)).expect("logged in");
         assert_eq!(operator.by, "Ann");
-        logins.note(&two, Note { text: "done".into(), is_refusal: false });
+        logins.set_flash(&two, FlashMessage { text: "done".into(), is_refusal: false });
         assert_eq!(
-            logins.operator(&two, Visit::Script, at(1)).expect("in").note,
+            logins.authenticate(&two, Initiator::Script, at(1)).expect("in").flash,
             None,
             "kept for the person"
         );
-        assert!(logins.operator(&two, Visit::Person, at(1)).expect("in").note.is_some());
-        assert_eq!(logins.operator(&two, Visit::Person, at(1)).expect("in").note, None, "shown once");
+        assert!(logins.authenticate(&two, Initiator::User, at(1)).expect("in").flash.is_some());
+        assert_eq!(logins.authenticate(&two, Initiator::User, at(1)).expect("in").flash, None, "shown once");
     }
 
     #[test]
-    fn attempts_are_limited_for_each_address_even_with_the_right_token() {
-        let (mut logins, token) = logins();
+    fn login_attempts_are_limited_per_address() {
+        let (mut logins, token) = new_logins();
         let mut guess = |text: &str, who: u8, now| {
-            logins.log_in(text, "", from(who), now).expect("random numbers").map(drop)
+            logins.log_in(text, "", test_address(who), now).expect("random numbers").map(drop)
         };
         for _ in 0..5 {
-            assert_eq!(guess("wrong", 1, at(0)), Err(Denied::Wrong));
+            assert_eq!(guess("wrong", 1, at(0)), Err(LoginError::WrongToken));
         }
-        assert_eq!(guess(&token, 1, at(0)), Err(Denied::TooMany));
+        assert_eq!(guess(&token, 1, at(0)), Err(LoginError::TooManyAttempts));
         assert_eq!(guess(&token, 2, at(0)), Ok(()), "others are not kept out");
-        assert_eq!(guess("wrong", 1, at(10)), Err(Denied::Wrong));
-        assert_eq!(guess(&token, 1, at(10)), Err(Denied::TooMany));
+        assert_eq!(guess("wrong", 1, at(10)), Err(LoginError::WrongToken));
+        assert_eq!(guess(&token, 1, at(10)), Err(LoginError::TooManyAttempts));
         assert_eq!(guess(&token, 1, at(20)), Ok(()));
     }
 
     #[test]
-    fn another_address_of_the_same_network_is_no_other_visitor_in_ipv6() {
-        let (mut logins, token) = logins();
+    fn login_attempts_are_limited_per_ipv6_network() {
+        let (mut logins, token) = new_logins();
         let mut guess = |text: &str, from: &str| {
             let from = from.parse().expect("an address");
             logins.log_in(text, "", from, at(0)).expect("random numbers").map(drop)
         };
         for n in 1..=5 {
-            assert_eq!(guess("wrong", &format!("2001:db8::{n}")), Err(Denied::Wrong));
+            assert_eq!(guess("wrong", &format!("2001:db8::{n}")), Err(LoginError::WrongToken));
         }
-        assert_eq!(guess(&token, "2001:db8::ffff:1"), Err(Denied::TooMany));
+        assert_eq!(guess(&token, "2001:db8::ffff:1"), Err(LoginError::TooManyAttempts));
         assert_eq!(guess(&token, "2001:db8:0:1::1"), Ok(()), "another network");
-        assert_eq!(guess("wrong", "::ffff:192.0.2.1"), Err(Denied::Wrong), "four bytes in sixteen");
+        assert_eq!(guess("wrong", "::ffff:192.0.2.1"), Err(LoginError::WrongToken), "four bytes in sixteen");
     }
 
     #[test]
-    fn neither_logins_nor_attempts_grow_without_bound() {
-        let (mut logins, token) = logins();
-        let first = enter(&mut logins, &token, at(0));
+    fn logins_and_attempts_are_bounded() {
+        let (mut logins, token) = new_logins();
+        let first = log_in(&mut logins, &token, at(0));
         for second in 1..200 {
-            enter(&mut logins, &token, at(second));
+            log_in(&mut logins, &token, at(second));
         }
         assert_eq!(logins.logins.len(), MAX_LOGINS);
-        assert!(logins.operator(&first, Visit::Person, at(200)).is_none(), "the oldest gave way");
+        assert!(logins.authenticate(&first, Initiator::User, at(200)).is_none(), "the oldest gave way");
         for n in 0..5_000_u32 {
             let from = Ipv4Addr::from_bits(n).into();
             drop(logins.log_in("wrong", "", from, at(200)).expect("random numbers"));
         }
-        assert_eq!(logins.attempts.len(), MAX_ATTEMPTS);
+        assert_eq!(logins.attempts.len(), MAX_TRACKED_ADDRESSES);
     }
 }

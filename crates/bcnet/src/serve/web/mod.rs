@@ -5,15 +5,15 @@
 //! figures is kept for a second ([`picture`]), however many look at it. The [`pages`] are HTML and need no script; with it they
 //! renew themselves.
 
-mod act;
+mod access;
+mod actions;
 mod form;
-mod guard;
 mod logins;
 mod pages;
-mod picture;
 mod secret;
 mod server;
 mod site;
+mod snapshot;
 mod tls;
 
 use std::io::{self, IsTerminal, Write};
@@ -25,24 +25,24 @@ use anyhow::Context;
 use bcnet_udp::Clock;
 
 use super::control_plane::ControlPlane;
-use super::start::shown;
+use super::start::absolute_path;
 use crate::config;
-use guard::Policy;
+use access::AccessPolicy;
 use logins::Logins;
 use secret::Token;
 use site::Site;
 use tls::Certificate;
 
 /// A page that nobody can see yet.
-pub(super) struct Page {
+pub(super) struct OperatorPage {
     listener: TcpListener,
     certificate: Option<Certificate>,
-    policy: Policy,
+    policy: AccessPolicy,
     logins: Logins,
-    refused: Arc<AtomicU64>,
+    refusal_counter: Arc<AtomicU64>,
 }
 
-impl Page {
+impl OperatorPage {
     /// Gets all that the page needs, if there is to be one. What is missing is told now.
     pub(super) fn prepare(web: &config::Web) -> anyhow::Result<Option<Self>> {
         if !web.enabled {
@@ -52,37 +52,37 @@ impl Page {
         let bind = web.bind;
         let problem = || format!("web.bind: cannot listen at TCP {bind}; choose another port or address");
         let listener = TcpListener::bind(bind).with_context(problem)?;
-        let policy = Policy::new(web, listener.local_addr()?.port());
+        let policy = AccessPolicy::new(web, listener.local_addr()?.port());
         let (token, is_new) = Token::load(&web.token_file)?;
         if is_new {
-            tell(&token, &shown(&web.token_file));
+            announce_token(&token, &absolute_path(&web.token_file));
         }
         Ok(Some(Self {
             listener,
             certificate,
             policy,
             logins: Logins::new(token, web.idle, web.lifetime),
-            refused: Arc::default(),
+            refusal_counter: Arc::default(),
         }))
     }
 
     /// Returns where it is counted how often somebody was turned away.
-    pub(super) fn refused(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.refused)
+    pub(super) fn refusal_counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.refusal_counter)
     }
 
     /// Shows it from now on. Returns its address for browsers.
     pub(super) fn start(self, plane: Arc<ControlPlane>, clock: Clock) -> io::Result<String> {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{}/", self.listener.local_addr()?);
-        let site = Site::new(plane, clock, self.policy, self.logins, self.refused);
+        let site = Site::new(plane, clock, self.policy, self.logins, self.refusal_counter);
         server::start(self.listener, self.certificate, clock, Arc::new(site))?;
         Ok(url)
     }
 }
 
 /// Shows the token where a person sees it. A pipe may end in a log, so there only the place of the file is told.
-fn tell(token: &Token, path: &str) {
+fn announce_token(token: &Token, path: &str) {
     let mut terminal = io::stderr();
     if terminal.is_terminal() {
         // Nobody may be interested; it is in the file.

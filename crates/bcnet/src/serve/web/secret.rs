@@ -19,15 +19,15 @@ impl Token {
         match file::read_text(path) {
             Ok(text) => {
                 let token = text.trim();
-                let is_sound = token.len() >= MIN_TOKEN && token.chars().all(|c| c.is_ascii_graphic());
+                let is_valid = token.len() >= MIN_TOKEN_LEN && token.chars().all(|c| c.is_ascii_graphic());
                 ensure!(
-                    is_sound,
-                    "{}: a token has {MIN_TOKEN} visible ASCII characters or more; delete the file, and the server makes \
+                    is_valid,
+                    "{}: a token has {MIN_TOKEN_LEN} visible ASCII characters or more; delete the file, and the server makes \
                      a good one",
                     place()
                 );
                 ensure!(
-                    !file::is_for_all(path).with_context(place)?,
+                    !file::is_world_accessible(path).with_context(place)?,
                     "{}: every user of this machine may read it; `chmod 600` it, and change it if somebody has",
                     place()
                 );
@@ -47,7 +47,7 @@ impl Token {
         let mut bytes = [0; 25];
         random::fill(&mut bytes)?;
         let letters: Vec<char> =
-            bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+            bytes.iter().map(|byte| char::from(TOKEN_ALPHABET[usize::from(byte % 32)])).collect();
         let groups: Vec<String> = letters.chunks(5).map(|group| group.iter().collect()).collect();
         Ok(Self(groups.join("-")))
     }
@@ -58,7 +58,7 @@ impl Token {
     }
 
     /// Takes as long whatever is wrong with a guess of the right length.
-    pub(super) fn is(&self, guess: &str) -> bool {
+    pub(super) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.trim().as_bytes()).into()
     }
 }
@@ -85,7 +85,7 @@ impl Secret {
     }
 
     /// Takes as long whatever is wrong with a guess of the right length.
-    pub(super) fn is(&self, guess: &str) -> bool {
+    pub(super) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
 }
@@ -97,9 +97,9 @@ impl fmt::Debug for Secret {
 }
 
 /// Without those that are taken for one another.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const TOKEN_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// A token that somebody else has chosen may be as short.
-const MIN_TOKEN: usize = 20;
+const MIN_TOKEN_LEN: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    fn path(test: &str) -> PathBuf {
+    fn token_path(test: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("bcnet-token-{}-{test}", std::process::id()));
         drop(fs::remove_dir_all(&directory));
         fs::create_dir_all(&directory).expect("a directory");
@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_made_once_for_its_user_alone_and_is_the_same_after_a_restart() {
-        let path = path("made");
+    fn token_is_created_once_and_readable_only_by_its_user() {
+        let path = token_path("made");
         let (token, is_new) = Token::load(&path).expect("made");
         assert!(is_new && token.reveal().len() == 29 && !format!("{token:?}").contains(token.reveal()));
         #[cfg(unix)]
@@ -126,23 +126,23 @@ mod tests {
             assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
         }
         let (again, is_new) = Token::load(&path).expect("read");
-        assert!(!is_new && again.is(token.reveal()));
-        assert!(!Token::new().expect("random").is(token.reveal()));
+        assert!(!is_new && again.matches(token.reveal()));
+        assert!(!Token::new().expect("random").matches(token.reveal()));
         drop(fs::remove_dir_all(path.with_file_name("")));
     }
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
+    fn token_matches_only_as_a_whole() {
         let token = Token("abcde-fghij-kmnpq-rstuv".into());
-        assert!(token.is("abcde-fghij-kmnpq-rstuv") && token.is(" abcde-fghij-kmnpq-rstuv\n"));
+        assert!(token.matches("abcde-fghij-kmnpq-rstuv") && token.matches(" abcde-fghij-kmnpq-rstuv\n"));
         for wrong in ["", "abcde-fghij-kmnpq-rstu", "abcde-fghij-kmnpq-rstuvw", "Abcde-fghij-kmnpq-rstuv"] {
-            assert!(!token.is(wrong), "{wrong}");
+            assert!(!token.matches(wrong), "{wrong}");
         }
     }
 
     #[test]
-    fn a_file_with_a_bad_token_or_for_everyone_is_an_error_that_says_what_to_do() {
-        let path = path("bad");
+    fn short_or_world_readable_token_is_an_error() {
+        let path = token_path("bad");
         fs::write(&path, "short\n").expect("written");
         let error = format!("{:#}", Token::load(&path).expect_err("short"));
         assert!(error.starts_with("web.token_file: ") && error.contains("delete the file"), "{error}");

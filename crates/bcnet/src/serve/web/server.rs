@@ -32,9 +32,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::site::{Asked, Reply, Site};
+use super::site::{PageRequest, PageResponse, Site};
 use super::tls::Certificate;
-use crate::connections::Open;
+use crate::connections::OpenConnections;
 
 /// Answers for ever, in a thread of its own.
 pub(super) fn start(
@@ -46,7 +46,7 @@ pub(super) fn start(
     listener.set_nonblocking(true)?;
     let runtime = Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(THREADS)
+        .max_blocking_threads(WORKER_THREADS)
         .thread_name("page")
         .build()?;
     let serve = move || drop(runtime.block_on(serve(listener, certificate, clock, site)));
@@ -61,9 +61,10 @@ async fn serve(
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     // Behind a proxy all have its address.
-    let open = if site.policy.behind_proxy { Open::of_one_address() } else { Open::default() };
+    let open =
+        if site.policy.behind_proxy { OpenConnections::without_quotas() } else { OpenConnections::default() };
     let open = Arc::new(Mutex::new(open));
-    let threads = Arc::new(Semaphore::new(THREADS));
+    let threads = Arc::new(Semaphore::new(WORKER_THREADS));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // Most likely there are no file descriptors left; others must get time to give theirs back.
@@ -72,14 +73,14 @@ async fn serve(
         };
         let tls = certificate.as_mut().map(|certificate| certificate.acceptor(clock.now()));
         let (site, threads, peer) = (Arc::clone(&site), Arc::clone(&threads), peer.ip());
-        let reply = move |request| answer(Arc::clone(&site), Arc::clone(&threads), peer, request);
-        admit(&open, peer, talk(stream, tls, reply));
+        let reply = move |request| handle_request(Arc::clone(&site), Arc::clone(&threads), peer, request);
+        admit(&open, peer, serve_stream(stream, tls, reply));
     }
 }
 
 /// Has a connection talked with. If there are too many, one gives way.
 fn admit(
-    open: &Arc<Mutex<Open<AbortHandle>>>,
+    open: &Arc<Mutex<OpenConnections<AbortHandle>>>,
     address: IpAddr,
     talk: impl Future<Output = ()> + Send + 'static,
 ) {
@@ -87,7 +88,7 @@ fn admit(
     let present = Arc::clone(open);
     let task = tokio::spawn(async move {
         let Ok(number) = told.await else { return };
-        let _place = Place { open: present, number };
+        let _place = ConnectionSlot { connections: present, id: number };
         talk.await;
     });
     let (place, gives_way) = lock(open).add(address, task.abort_handle());
@@ -98,14 +99,14 @@ fn admit(
 }
 
 /// The place of one connection; given back when it is dropped.
-struct Place {
-    open: Arc<Mutex<Open<AbortHandle>>>,
-    number: u64,
+struct ConnectionSlot {
+    connections: Arc<Mutex<OpenConnections<AbortHandle>>>,
+    id: u64,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        lock(&self.open).remove(self.number);
+        lock(&self.connections).remove(self.id);
     }
 }
 
@@ -113,24 +114,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn talk<F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: impl Fn(Request<Incoming>) -> F)
+async fn serve_stream<F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: impl Fn(Request<Incoming>) -> F)
 where
     F: Future<Output = Result<Response<Full<Bytes>>, Infallible>>,
 {
     // A page leaves in one piece.
     drop(stream.set_nodelay(true));
     match tls {
-        None => converse(stream, answer).await,
+        None => serve_http(stream, answer).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await {
-                converse(stream, answer).await;
+            if let Ok(Ok(stream)) = timeout(CLIENT_TIMEOUT, tls.accept(stream)).await {
+                serve_http(stream, answer).await;
             }
         }
     }
 }
 
 /// Answers what comes by one connection, which does not last for ever: who does not read its answers cannot keep it.
-async fn converse<F>(
+async fn serve_http<F>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     answer: impl Fn(Request<Incoming>) -> F,
 ) where
@@ -138,41 +139,41 @@ async fn converse<F>(
 {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(MAX_HEAD)
+        .header_read_timeout(CLIENT_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), service_fn(answer));
     let mut connection = pin!(connection);
-    if timeout(LIFE, connection.as_mut()).await.is_err() {
+    if timeout(CONNECTION_LIFETIME, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         // Whoever is still not done is cut off.
-        drop(timeout(PATIENCE, connection).await);
+        drop(timeout(CLIENT_TIMEOUT, connection).await);
     }
 }
 
-async fn answer(
+async fn handle_request(
     site: Arc<Site>,
     threads: Arc<Semaphore>,
     peer: IpAddr,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let reply = match asked(peer, request).await {
+    let reply = match parse_request(peer, request).await {
         Err(reply) => {
-            site.note_refusal(peer, &reply);
+            site.log_refusal(peer, &reply);
             reply
         }
         Ok(asked) => {
             // It waits for the game, so not in the thread that serves the others.
-            let answered = elsewhere(threads, move || site.answer(&asked)).await;
-            answered.unwrap_or_else(|| Reply::problem(500, "this failed; the log tells why"))
+            let answered = run_blocking(threads, move || site.handle(&asked)).await;
+            answered.unwrap_or_else(|| PageResponse::error(500, "this failed; the log tells why"))
         }
     };
-    Ok(respond(reply))
+    Ok(build_response(reply))
 }
 
 /// Has something done in another thread, when one is free. Whoever is cut off before that has nothing done, and leaves nothing
 /// behind that waits for its turn.
-async fn elsewhere<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     threads: Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -185,10 +186,10 @@ async fn elsewhere<T: Send + 'static>(
 }
 
 /// Reads all of a request that matters.
-async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply> {
+async fn parse_request(peer: IpAddr, request: Request<Incoming>) -> Result<PageRequest, PageResponse> {
     let (head, body) = request.into_parts();
     if head.uri.authority().is_some() {
-        return Err(Reply::problem(400, "this is no proxy"));
+        return Err(PageResponse::error(400, "this is no proxy"));
     }
     let text = |name: HeaderName| {
         let mut values = head.headers.get_all(name).iter();
@@ -205,18 +206,18 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         Method::POST => {
             let kind = text(CONTENT_TYPE).unwrap_or_default();
             if !kind.starts_with("application/x-www-form-urlencoded") {
-                return Err(Reply::problem(415, "only forms are taken"));
+                return Err(PageResponse::error(415, "only forms are taken"));
             }
             Some(read_form(body).await?)
         }
         _ => {
-            return Err(Reply {
+            return Err(PageResponse {
                 allow: Some("GET, HEAD, POST"),
-                ..Reply::problem(405, "only GET and POST are answered")
+                ..PageResponse::error(405, "only GET and POST are answered")
             });
         }
     };
-    Ok(Asked {
+    Ok(PageRequest {
         peer,
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
@@ -228,25 +229,24 @@ async fn asked(peer: IpAddr, request: Request<Incoming>) -> Result<Asked, Reply>
         is_forwarded: [FORWARDED_FOR, FORWARDED, REAL_IP, VIA]
             .iter()
             .any(|name| head.headers.contains_key(name)),
-        live: head
+        live_until: head
             .headers
-            .get(LIVE)
+            .get(LIVE_HEADER)
             .map(|until| until.to_str().ok().and_then(|until| until.parse().ok()).unwrap_or(0)),
     })
 }
 
-async fn read_form(body: Incoming) -> Result<String, Reply> {
-    let whole = timeout(PATIENCE, Limited::new(body, MAX_FORM).collect()).await;
+async fn read_form(body: Incoming) -> Result<String, PageResponse> {
+    let whole = timeout(CLIENT_TIMEOUT, Limited::new(body, MAX_FORM_BYTES).collect()).await;
     match whole {
-        Err(_) => Err(Reply::problem(408, "the form did not come in time")),
-        Ok(Err(_)) => Err(Reply::problem(413, "a form has at most 16 KiB, and comes whole")),
-        Ok(Ok(whole)) => {
-            String::from_utf8(whole.to_bytes().into()).map_err(|_| Reply::problem(400, "a form is ASCII"))
-        }
+        Err(_) => Err(PageResponse::error(408, "the form did not come in time")),
+        Ok(Err(_)) => Err(PageResponse::error(413, "a form has at most 16 KiB, and comes whole")),
+        Ok(Ok(whole)) => String::from_utf8(whole.to_bytes().into())
+            .map_err(|_| PageResponse::error(400, "a form is ASCII")),
     }
 }
 
-fn respond(reply: Reply) -> Response<Full<Bytes>> {
+fn build_response(reply: PageResponse) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(reply.body)));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -268,22 +268,22 @@ fn respond(reply: Reply) -> Response<Full<Bytes>> {
         "default-src 'none'; script-src {script}; style-src {script}; connect-src 'self'; img-src data:; \
          form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     );
-    set(headers, CONTENT_SECURITY_POLICY, &policy);
-    set(headers, CONTENT_TYPE, reply.kind);
+    insert_header(headers, CONTENT_SECURITY_POLICY, &policy);
+    insert_header(headers, CONTENT_TYPE, reply.content_type);
     for (name, value) in [(LOCATION, reply.location), (SET_COOKIE, reply.cookie)] {
         if let Some(value) = value {
-            set(headers, name, &value);
+            insert_header(headers, name, &value);
         }
     }
     for (name, value) in [(ALLOW, reply.allow), (RETRY_AFTER, reply.retry_after)] {
         if let Some(value) = value {
-            set(headers, name, value);
+            insert_header(headers, name, value);
         }
     }
     response
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     // No value has anything that a header may not have.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
@@ -293,16 +293,16 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// The page's script sends it with what it asks by itself. No form of another page can.
-const LIVE: HeaderName = HeaderName::from_static("x-bcnet-live");
+const LIVE_HEADER: HeaderName = HeaderName::from_static("x-bcnet-live");
 /// Threads that wait for the game's answers and write pages.
-const THREADS: usize = 4;
+const WORKER_THREADS: usize = 4;
 /// How long a browser may take for a head, a form or a handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection lasts. What is under way then is finished.
-const LIFE: Duration = Duration::from_secs(60);
-const MAX_HEAD: usize = 16 << 10;
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
+const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
-const MAX_FORM: usize = 16 << 10;
+const MAX_FORM_BYTES: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -312,15 +312,17 @@ mod tests {
     use super::*;
 
     /// Has somebody send something, who then waits and reads nothing. Returns how long that lasted, in time that passes by itself.
-    fn last(sent: &'static [u8]) -> Duration {
+    fn connection_duration(sent: &'static [u8]) -> Duration {
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
         runtime.block_on(async {
             let (mut browser, server) = duplex(256);
             let began = Instant::now();
-            let talk = tokio::spawn(converse(server, |request: Request<Incoming>| async {
+            let talk = tokio::spawn(serve_http(server, |request: Request<Incoming>| async {
                 let read = read_form(request.into_body()).await;
-                Ok(respond(read.map_or_else(|reply| reply, |_| Reply::problem(200, &"x".repeat(100_000)))))
+                Ok(build_response(
+                    read.map_or_else(|reply| reply, |_| PageResponse::error(200, &"x".repeat(100_000))),
+                ))
             }));
             browser.write_all(sent).await.expect("taken");
             talk.await.expect("no panic");
@@ -329,18 +331,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_half_of_something_or_reads_nothing_is_cut_off() {
-        assert_eq!(last(b""), PATIENCE, "says nothing");
-        assert_eq!(last(b"GET / HTTP/1.1\r\nHost: x\r\n"), PATIENCE, "half a head");
-        let reads_nothing = last(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(reads_nothing, LIFE + PATIENCE);
-        let half = last(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na=1");
-        assert!(half >= PATIENCE && half <= LIFE + PATIENCE, "half a form: {half:?}");
+    fn slow_and_unread_connections_are_closed() {
+        assert_eq!(connection_duration(b""), CLIENT_TIMEOUT, "says nothing");
+        assert_eq!(connection_duration(b"GET / HTTP/1.1\r\nHost: x\r\n"), CLIENT_TIMEOUT, "half a head");
+        let reads_nothing = connection_duration(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(reads_nothing, CONNECTION_LIFETIME + CLIENT_TIMEOUT);
+        let half = connection_duration(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na=1");
+        assert!(
+            half >= CLIENT_TIMEOUT && half <= CONNECTION_LIFETIME + CLIENT_TIMEOUT,
+            "half a form: {half:?}"
+        );
     }
 
     /// Many may ask and go: what they asked for is not kept.
     #[test]
-    fn who_is_cut_off_before_its_turn_has_nothing_done() {
+    fn aborted_request_is_not_run() {
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         let (done, busy) = (Arc::new(Mutex::new(Vec::new())), std::sync::mpsc::channel::<()>());
         runtime.expect("a runtime").block_on(async {
@@ -350,10 +355,10 @@ mod tests {
                 move || lock(&done).push(name)
             };
             let (go_on, waits) = busy;
-            let slow = tokio::spawn(elsewhere(Arc::clone(&threads), move || waits.recv().is_err()));
+            let slow = tokio::spawn(run_blocking(Arc::clone(&threads), move || waits.recv().is_err()));
             tokio::task::yield_now().await;
-            let gone = tokio::spawn(elsewhere(Arc::clone(&threads), note("gone")));
-            let patient = tokio::spawn(elsewhere(threads, note("patient")));
+            let gone = tokio::spawn(run_blocking(Arc::clone(&threads), note("gone")));
+            let patient = tokio::spawn(run_blocking(threads, note("patient")));
             tokio::task::yield_now().await;
             gone.abort();
             drop(gone.await);
@@ -366,14 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn half_a_form_is_told_so() {
+    fn incomplete_form_gets_status_408() {
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
         let answer = runtime.block_on(async {
             let (mut browser, server) = duplex(4096);
-            tokio::spawn(converse(server, |request: Request<Incoming>| async {
+            tokio::spawn(serve_http(server, |request: Request<Incoming>| async {
                 let read = read_form(request.into_body()).await;
-                Ok(respond(read.map_or_else(|reply| reply, |_| Reply::problem(200, "whole"))))
+                Ok(build_response(read.map_or_else(|reply| reply, |_| PageResponse::error(200, "whole"))))
             }));
             let half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nConnection: close\r\n\r\na=1";
             browser.write_all(half).await.expect("taken");

@@ -5,38 +5,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bcnet_control::Refusal;
+use bcnet_control::RequestError;
 use bcnet_udp::Clock;
 
-use super::act;
-use super::form::{Form, encode};
-use super::guard::{Policy, cookie};
-use super::logins::{Denied, Logins, Note, Operator, Visit};
+use super::access::{AccessPolicy, cookie_value};
+use super::actions;
+use super::form::{FormData, percent_encode};
+use super::logins::{FlashMessage, Initiator, LoginError, Logins, Operator};
 use super::pages;
 use super::pages::standings::{self, Standings};
-use super::picture::Latest;
 use super::secret::Secret;
-use crate::config::Line;
-use crate::log::LineLimit;
+use super::snapshot::SnapshotCache;
+use crate::config::Latin1Line;
+use crate::log::LogRateLimiter;
 use crate::serve::control_plane::ControlPlane;
 
 /// Everything that answers depend on.
 pub(super) struct Site {
     pub(super) plane: Arc<ControlPlane>,
     clock: Clock,
-    pub(super) policy: Policy,
+    pub(super) policy: AccessPolicy,
     logins: Mutex<Logins>,
-    pub(super) latest: Latest,
+    pub(super) snapshot_cache: SnapshotCache,
     standings: Standings,
     /// How often it is logged that somebody was turned away.
-    lines: Mutex<LineLimit>,
+    refusal_log_limit: Mutex<LogRateLimiter>,
     /// How many were.
-    refused: Arc<AtomicU64>,
+    refusal_counter: Arc<AtomicU64>,
 }
 
 /// A request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PageRequest {
     pub(super) peer: IpAddr,
     pub(super) path: String,
     pub(super) query: String,
@@ -49,14 +49,14 @@ pub(super) struct Asked {
     /// It has come through a proxy.
     pub(super) is_forwarded: bool,
     /// The page's script asks by itself, and has plots until this time.
-    pub(super) live: Option<u64>,
+    pub(super) live_until: Option<u64>,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct PageResponse {
     pub(super) status: u16,
-    pub(super) kind: &'static str,
+    pub(super) content_type: &'static str,
     pub(super) body: String,
     /// Why there is nothing else, for the log.
     pub(super) reason: String,
@@ -68,12 +68,12 @@ pub(super) struct Reply {
     pub(super) retry_after: Option<&'static str>,
 }
 
-impl Reply {
+impl PageResponse {
     /// A short text that says why there is nothing else.
-    pub(super) fn problem(status: u16, text: &str) -> Self {
+    pub(super) fn error(status: u16, text: &str) -> Self {
         Self {
             status,
-            kind: "text/plain; charset=utf-8",
+            content_type: "text/plain; charset=utf-8",
             body: format!("{text}\n"),
             reason: text.to_owned(),
             nonce: None,
@@ -85,25 +85,25 @@ impl Reply {
     }
 
     pub(super) fn html(status: u16, body: String, nonce: String) -> Self {
-        Self { kind: "text/html; charset=utf-8", body, nonce: Some(nonce), ..Self::problem(status, "") }
+        Self { content_type: "text/html; charset=utf-8", body, nonce: Some(nonce), ..Self::error(status, "") }
     }
 
     /// Sends a browser elsewhere, with a new request.
-    pub(super) fn see(place: &str) -> Self {
-        Self { location: Some(place.to_owned()), ..Self::problem(303, place) }
+    pub(super) fn redirect(place: &str) -> Self {
+        Self { location: Some(place.to_owned()), ..Self::error(303, place) }
     }
 }
 
 /// Who asks, and how its page is made.
-pub(super) struct Visitor {
+pub(super) struct RequestContext {
     /// Whoever has shown the token.
     pub(super) operator: Option<Operator>,
-    pub(super) query: Form,
+    pub(super) query: FormData,
     pub(super) nonce: String,
     /// Only what changes is wanted.
-    pub(super) is_live: bool,
+    pub(super) is_live_update: bool,
     /// Until when the page has plots already.
-    pub(super) has_until: Option<u64>,
+    pub(super) plots_until: Option<u64>,
     /// There are standings for everyone.
     pub(super) has_standings: bool,
 }
@@ -112,171 +112,177 @@ impl Site {
     pub(super) fn new(
         plane: Arc<ControlPlane>,
         clock: Clock,
-        policy: Policy,
+        policy: AccessPolicy,
         logins: Logins,
         refused: Arc<AtomicU64>,
     ) -> Self {
-        let lines = Mutex::new(LineLimit::new(5, Duration::from_secs(10)));
+        let refusal_log_limit = Mutex::new(LogRateLimiter::new(5, Duration::from_secs(10)));
         Self {
             plane,
             clock,
             policy,
             logins: Mutex::new(logins),
-            latest: Latest::default(),
+            snapshot_cache: SnapshotCache::default(),
             standings: Standings::default(),
-            lines,
-            refused,
+            refusal_log_limit,
+            refusal_counter: refused,
         }
     }
 
-    pub(super) fn answer(&self, asked: &Asked) -> Reply {
-        let reply = self.refuse(asked).unwrap_or_else(|| self.route(asked));
+    pub(super) fn handle(&self, request: &PageRequest) -> PageResponse {
+        let reply = self.check_request(request).unwrap_or_else(|| self.route(request));
         if reply.status >= 400 && reply.status != 404 {
-            self.note_refusal(self.policy.visitor(asked.peer, asked.forwarded.as_deref()), &reply);
+            self.log_refusal(self.policy.client_address(request.peer, request.forwarded.as_deref()), &reply);
         }
         reply
     }
 
     /// Returns what to answer to what no browser of an operator sends.
-    fn refuse(&self, asked: &Asked) -> Option<Reply> {
-        if !self.policy.is_own_host(&asked.host) {
+    fn check_request(&self, request: &PageRequest) -> Option<PageResponse> {
+        if !self.policy.is_own_host(&request.host) {
             let text =
                 "the page does not answer by this name; if it is yours, add it to `hosts` below `[web]`";
-            return Some(Reply::problem(421, text));
+            return Some(PageResponse::error(421, text));
         }
-        let is_foreign = || !self.policy.is_own_origin(&asked.host, asked.origin.as_deref());
-        (asked.form.is_some() && is_foreign())
-            .then(|| Reply::problem(403, "this form was sent by another page"))
+        let is_foreign = || !self.policy.is_own_origin(&request.host, request.origin.as_deref());
+        (request.form.is_some() && is_foreign())
+            .then(|| PageResponse::error(403, "this form was sent by another page"))
     }
 
-    fn route(&self, asked: &Asked) -> Reply {
-        let visit = if asked.live.is_some() { Visit::Script } else { Visit::Person };
-        let id = cookie(&asked.cookies, &self.policy.cookie()).unwrap_or_default();
-        let operator = self.logins().operator(id, visit, self.clock.now());
+    fn route(&self, request: &PageRequest) -> PageResponse {
+        let initiator = if request.live_until.is_some() { Initiator::Script } else { Initiator::User };
+        let id = cookie_value(&request.cookies, &self.policy.cookie_name()).unwrap_or_default();
+        let operator = self.logins().authenticate(id, initiator, self.clock.now());
         let is_expired = operator.is_none() && !id.is_empty();
-        let Ok(nonce) = Secret::new() else { return Reply::problem(500, "no random numbers") };
-        let visitor = Visitor {
+        let Ok(nonce) = Secret::new() else { return PageResponse::error(500, "no random numbers") };
+        let context = RequestContext {
             operator,
-            query: Form::parse(&asked.query),
+            query: FormData::parse(&request.query),
             nonce: nonce.reveal().to_owned(),
-            is_live: asked.live.is_some(),
-            has_until: asked.live,
+            is_live_update: request.live_until.is_some(),
+            plots_until: request.live_until,
             has_standings: self.plane.public_standings().is_some(),
         };
         // A page that an operator looked at goes on for nobody else.
-        if is_expired && visitor.is_live {
-            return turn_away(&visitor, &asked.path);
+        if is_expired && context.is_live_update {
+            return redirect_to_login(&context, &request.path);
         }
-        let reply = self.reply(asked, id, visitor);
+        let reply = self.dispatch(request, id, context);
         match reply.cookie {
-            None if is_expired => Reply { cookie: Some(self.no_cookie()), ..reply },
+            None if is_expired => PageResponse { cookie: Some(self.clear_cookie_header()), ..reply },
             _ => reply,
         }
     }
 
-    fn reply(&self, asked: &Asked, id: &str, visitor: Visitor) -> Reply {
-        match (&asked.form, asked.path.as_str()) {
-            (Some(form), "/login") => self.log_in(asked, &Form::parse(form), visitor),
-            (Some(form), path) => match &visitor.operator {
-                Some(operator) => self.change(path, &Form::parse(form), id, operator),
-                None => pages::login(401, visitor, "/", Some(LOGGED_OUT)),
+    fn dispatch(&self, request: &PageRequest, id: &str, context: RequestContext) -> PageResponse {
+        match (&request.form, request.path.as_str()) {
+            (Some(form), "/login") => self.log_in(request, &FormData::parse(form), context),
+            (Some(form), path) => match &context.operator {
+                Some(operator) => self.handle_form(path, &FormData::parse(form), id, operator),
+                None => pages::login(401, context, "/", Some(LOGGED_OUT_TEXT)),
             },
             (None, "/login") => {
-                let to = place(visitor.query.get("to")).to_owned();
-                pages::login(200, visitor, &to, None)
+                let to = local_path(context.query.get("to")).to_owned();
+                pages::login(200, context, &to, None)
             }
-            (None, standings::PATH) => self.show_standings(visitor),
-            (None, _) if visitor.operator.is_none() && self.is_public(asked) => {
-                turn_away(&visitor, &asked.path)
+            (None, standings::PATH) => self.show_standings(context),
+            (None, _) if context.operator.is_none() && self.may_be_remote(request) => {
+                redirect_to_login(&context, &request.path)
             }
-            (None, path) => self.show(path, visitor),
+            (None, path) => self.show_page(path, context),
         }
     }
 
     /// Returns whether somebody elsewhere may be the one who asks: also by a proxy that nobody has told us of.
-    fn is_public(&self, asked: &Asked) -> bool {
-        self.policy.is_public || asked.is_forwarded
+    fn may_be_remote(&self, request: &PageRequest) -> bool {
+        self.policy.is_public || request.is_forwarded
     }
 
-    fn show(&self, path: &str, visitor: Visitor) -> Reply {
-        let is_operators = pages::is_operators(path);
-        if is_operators && visitor.operator.is_none() {
-            return turn_away(&visitor, path);
+    fn show_page(&self, path: &str, context: RequestContext) -> PageResponse {
+        let is_operators = pages::requires_operator(path);
+        if is_operators && context.operator.is_none() {
+            return redirect_to_login(&context, path);
         }
-        match self.latest.get(&self.plane, self.clock) {
-            Ok(picture) => pages::show(self, path, &picture, visitor),
-            Err(Refusal(reason)) => Reply::problem(503, &reason),
+        match self.snapshot_cache.get(&self.plane, self.clock) {
+            Ok(snapshot) => pages::render(self, path, &snapshot, context),
+            Err(RequestError(reason)) => PageResponse::error(503, &reason),
         }
     }
 
     /// Shows the standings to everyone, if that is wanted.
-    fn show_standings(&self, visitor: Visitor) -> Reply {
+    fn show_standings(&self, context: RequestContext) -> PageResponse {
         match self.plane.public_standings() {
-            Some(file) => self.standings.reply(file, visitor, self.clock.now()),
-            None => pages::missing(visitor),
+            Some(file) => self.standings.render(file, context, self.clock.now()),
+            None => pages::not_found(context),
         }
     }
 
-    fn log_in(&self, asked: &Asked, form: &Form, visitor: Visitor) -> Reply {
-        let from = self.policy.visitor(asked.peer, asked.forwarded.as_deref());
-        let name = Line::<40>::lossy(form.get("name").trim()).0;
+    fn log_in(&self, request: &PageRequest, form: &FormData, context: RequestContext) -> PageResponse {
+        let from = self.policy.client_address(request.peer, request.forwarded.as_deref());
+        let name = Latin1Line::<40>::lossy(form.get("name").trim()).0;
         let by = if name.is_empty() { "page".into() } else { format!("{name} (page)") };
         let entered = self.logins().log_in(form.get("token"), &by, from, self.clock.now());
-        let to = place(form.get("to"));
+        let to = local_path(form.get("to"));
         match entered {
-            Err(_) => Reply::problem(500, "no random numbers"),
+            Err(_) => PageResponse::error(500, "no random numbers"),
             Ok(Ok(id)) => {
                 tracing::info!(event = "web_login", by, address = %from);
-                Reply { cookie: Some(self.cookie(id.reveal(), "")), ..Reply::see(to) }
+                PageResponse {
+                    cookie: Some(self.cookie_header(id.reveal(), "")),
+                    ..PageResponse::redirect(to)
+                }
             }
-            Ok(Err(Denied::Wrong)) => pages::login(403, visitor, to, Some(WRONG)),
-            Ok(Err(Denied::TooMany)) => {
-                Reply { retry_after: Some("60"), ..pages::login(429, visitor, to, Some(TOO_MANY)) }
-            }
+            Ok(Err(LoginError::WrongToken)) => pages::login(403, context, to, Some(WRONG_TOKEN_TEXT)),
+            Ok(Err(LoginError::TooManyAttempts)) => PageResponse {
+                retry_after: Some("60"),
+                ..pages::login(429, context, to, Some(TOO_MANY_ATTEMPTS_TEXT))
+            },
         }
     }
 
     /// Does what an operator's form says.
-    fn change(&self, path: &str, form: &Form, id: &str, operator: &Operator) -> Reply {
-        if !operator.csrf.is(form.get("csrf")) {
-            return Reply::problem(403, "this form is of another login; load the page again");
+    fn handle_form(&self, path: &str, form: &FormData, id: &str, operator: &Operator) -> PageResponse {
+        if !operator.csrf.matches(form.get("csrf")) {
+            return PageResponse::error(403, "this form is of another login; load the page again");
         }
         match path {
             "/logout" => {
                 self.logins().log_out(id);
-                Reply { cookie: Some(self.no_cookie()), ..Reply::see("/login") }
+                PageResponse { cookie: Some(self.clear_cookie_header()), ..PageResponse::redirect("/login") }
             }
             "/act" => {
-                let done = act::act(&self.plane, &operator.by, form);
-                self.latest.forget();
-                let (place, note) = match done.outcome {
-                    Ok(text) => (done.place, Note { text, is_refusal: false }),
-                    Err(Refusal(text)) => (done.place_if_refused, Note { text, is_refusal: true }),
+                let done = actions::perform(&self.plane, &operator.by, form);
+                self.snapshot_cache.invalidate();
+                let (place, note) = match done.result {
+                    Ok(text) => (done.redirect, FlashMessage { text, is_refusal: false }),
+                    Err(RequestError(text)) => {
+                        (done.redirect_if_refused, FlashMessage { text, is_refusal: true })
+                    }
                 };
-                self.logins().note(id, note);
-                Reply::see(&place)
+                self.logins().set_flash(id, note);
+                PageResponse::redirect(&place)
             }
-            _ => Reply::problem(404, "there is no such page"),
+            _ => PageResponse::error(404, "there is no such page"),
         }
     }
 
     /// Returns what the browser is to send along from now on.
-    fn cookie(&self, value: &str, more: &str) -> String {
+    fn cookie_header(&self, value: &str, more: &str) -> String {
         let secure = if self.policy.is_secure { "; Secure" } else { "" };
-        format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", self.policy.cookie())
+        format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", self.policy.cookie_name())
     }
 
     /// Returns what has the browser send nothing along any more.
-    fn no_cookie(&self) -> String {
-        self.cookie("", "; Max-Age=0")
+    fn clear_cookie_header(&self) -> String {
+        self.cookie_header("", "; Max-Age=0")
     }
 
     /// Logs that somebody was turned away, unless that happens all the time.
-    pub(super) fn note_refusal(&self, peer: IpAddr, reply: &Reply) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held_back) = lines.pass(self.clock.now()) {
-            let Reply { status, reason, .. } = reply;
+    pub(super) fn log_refusal(&self, peer: IpAddr, reply: &PageResponse) {
+        self.refusal_counter.fetch_add(1, Ordering::Relaxed);
+        let mut lines = self.refusal_log_limit.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held_back) = lines.allow(self.clock.now()) {
+            let PageResponse { status, reason, .. } = reply;
             tracing::warn!(event = "web_refused", address = %peer, status, reason, held_back);
         }
     }
@@ -288,35 +294,35 @@ impl Site {
 }
 
 /// Sends a person to where the token is asked for, and then on.
-fn turn_away(visitor: &Visitor, path: &str) -> Reply {
-    if visitor.is_live {
-        Reply::problem(401, "log in first")
+fn redirect_to_login(context: &RequestContext, path: &str) -> PageResponse {
+    if context.is_live_update {
+        PageResponse::error(401, "log in first")
     } else {
-        Reply::see(&format!("/login?to={}", encode(place(path))))
+        PageResponse::redirect(&format!("/login?to={}", percent_encode(local_path(path))))
     }
 }
 
 /// Returns where to go after the login. A link of others leads nowhere but to pages that there may be.
-fn place(wanted: &str) -> &str {
+fn local_path(wanted: &str) -> &str {
     let is_own = wanted.starts_with('/')
         && !wanted.starts_with("//")
         && wanted.bytes().all(|byte| byte == b'/' || byte.is_ascii_alphanumeric());
     if is_own { wanted } else { "/" }
 }
 
-const LOGGED_OUT: &str =
+const LOGGED_OUT_TEXT: &str =
     "Nothing was done: nobody is logged in here, or not any more. Log in, and do it again.";
-const WRONG: &str = "That is not the token.";
-const TOO_MANY: &str = "Too many attempts from your address. Wait a minute, then try again.";
+const WRONG_TOKEN_TEXT: &str = "That is not the token.";
+const TOO_MANY_ATTEMPTS_TEXT: &str = "Too many attempts from your address. Wait a minute, then try again.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_login_leads_to_pages_of_this_server_only() {
+    fn login_redirects_only_to_local_pages() {
         for own in ["/", "/log", "/session/22101", "/player/22101/3"] {
-            assert_eq!(place(own), own);
+            assert_eq!(local_path(own), own);
         }
         for other in [
             "",
@@ -329,7 +335,7 @@ mod tests {
             "/log\r\nX: 1",
             "/%2fevil",
         ] {
-            assert_eq!(place(other), "/", "{other}");
+            assert_eq!(local_path(other), "/", "{other}");
         }
     }
 }

@@ -18,10 +18,10 @@ use crate::file::read_text;
 
 /// A certificate with its key, and when its file was looked at.
 pub(super) struct Certificate {
-    certificate: PathBuf,
-    key: PathBuf,
-    changed: Option<SystemTime>,
-    looked: Time,
+    certificate_path: PathBuf,
+    key_path: PathBuf,
+    modified: Option<SystemTime>,
+    last_checked: Time,
     current: Arc<ServerConfig>,
 }
 
@@ -31,27 +31,33 @@ impl Certificate {
         let (Some(certificate), Some(key)) = (web.certificate.clone(), web.key.clone()) else {
             return Ok(None);
         };
-        let current = read(&certificate, &key)?;
-        let changed = changed(&certificate);
-        Ok(Some(Self { certificate, key, changed, looked: Time::ZERO, current }))
+        let current = load_config(&certificate, &key)?;
+        let changed = modified_time(&certificate);
+        Ok(Some(Self {
+            certificate_path: certificate,
+            key_path: key,
+            modified: changed,
+            last_checked: Time::ZERO,
+            current,
+        }))
     }
 
     /// Returns what does https, with the certificate that is in the file now, or was a minute ago.
     pub(super) fn acceptor(&mut self, now: Time) -> TlsAcceptor {
-        if now.since(self.looked) >= LOOK_EVERY {
-            self.looked = now;
-            let changed = changed(&self.certificate);
-            if changed.is_some() && changed != self.changed {
-                self.renew(changed);
+        if now.since(self.last_checked) >= CHECK_INTERVAL {
+            self.last_checked = now;
+            let changed = modified_time(&self.certificate_path);
+            if changed.is_some() && changed != self.modified {
+                self.reload(changed);
             }
         }
         TlsAcceptor::from(Arc::clone(&self.current))
     }
 
-    fn renew(&mut self, changed: Option<SystemTime>) {
-        match read(&self.certificate, &self.key) {
+    fn reload(&mut self, changed: Option<SystemTime>) {
+        match load_config(&self.certificate_path, &self.key_path) {
             Ok(current) => {
-                (self.current, self.changed) = (current, changed);
+                (self.current, self.modified) = (current, changed);
                 tracing::info!(event = "web_certificate", "the page has a new certificate");
             }
             // Half of it may be written yet. The old one is good for a while, and this is tried again.
@@ -63,11 +69,11 @@ impl Certificate {
     }
 }
 
-fn changed(path: &Path) -> Option<SystemTime> {
+fn modified_time(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|about| about.modified()).ok()
 }
 
-fn read(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
+fn load_config(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
     let chain =
         read_chain(certificate).with_context(|| format!("web.certificate: {}", certificate.display()))?;
     let place = || format!("web.key: {}", key.display());
@@ -91,14 +97,14 @@ fn read_chain(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     Ok(chain)
 }
 
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_renewed_certificate_counts_within_a_minute_and_a_broken_one_never() {
+    fn certificate_reloads_within_a_minute_if_valid() {
         let directory = std::env::temp_dir().join(format!("bcnet-tls-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         let [certificate, key] = ["certificate", "key"].map(|name| {

@@ -18,11 +18,11 @@ pub(super) fn answer(round: u8) -> Option<Vec<u8>> {
         _ => return None,
     };
     reply.extend(directory.to_le_bytes());
-    tree(&mut reply, &mut rng, files, subdirectories);
+    append_tree(&mut reply, &mut rng, files, subdirectories);
     Some(reply)
 }
 
-fn tree(reply: &mut Vec<u8>, rng: &mut Rng, files: u16, subdirectories: &[u16]) {
+fn append_tree(reply: &mut Vec<u8>, rng: &mut Rng, files: u16, subdirectories: &[u16]) {
     let mut hashes = |reply: &mut Vec<u8>, count: usize| {
         let at = reply.len();
         reply.resize(at + 4 * count, 0);
@@ -33,7 +33,7 @@ fn tree(reply: &mut Vec<u8>, rng: &mut Rng, files: u16, subdirectories: &[u16]) 
     reply.push(subdirectories.len() as u8);
     hashes(reply, subdirectories.len());
     for files in subdirectories {
-        tree(reply, rng, *files, &[]);
+        append_tree(reply, rng, *files, &[]);
     }
 }
 

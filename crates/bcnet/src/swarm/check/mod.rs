@@ -2,9 +2,9 @@
 
 mod files;
 mod game;
-mod raw;
+mod probe_client;
+mod raw_payload;
 mod transport;
-mod visitor;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -15,11 +15,11 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::Args;
-use crate::Verdict;
-use visitor::Visitor;
+use crate::CommandStatus;
+use probe_client::ProbeClient;
 
 /// What a try has shown.
-enum Outcome {
+enum ProbeVerdict {
     /// The rule is kept; what shows it.
     Right(String),
     Wrong(String),
@@ -27,9 +27,9 @@ enum Outcome {
     Unclear(String),
 }
 
-impl Outcome {
+impl ProbeVerdict {
     /// Right if `holds`.
-    fn when(holds: bool, evidence: impl Into<String>) -> Self {
+    fn right_if(holds: bool, evidence: impl Into<String>) -> Self {
         if holds { Self::Right(evidence.into()) } else { Self::Wrong(evidence.into()) }
     }
 }
@@ -37,51 +37,51 @@ impl Outcome {
 /// Something to try.
 struct Probe {
     rule: &'static str,
-    what: &'static str,
+    description: &'static str,
     slow: bool,
-    run: Try,
+    run: ProbeFn,
 }
 
 impl Probe {
-    const fn quick(rule: &'static str, what: &'static str, run: Try) -> Self {
-        Self { rule, what, slow: false, run }
+    const fn quick(rule: &'static str, what: &'static str, run: ProbeFn) -> Self {
+        Self { rule, description: what, slow: false, run }
     }
 
     /// One that takes more than a few seconds.
-    const fn slow(rule: &'static str, what: &'static str, run: Try) -> Self {
-        Self { rule, what, slow: true, run }
+    const fn slow(rule: &'static str, what: &'static str, run: ProbeFn) -> Self {
+        Self { rule, description: what, slow: true, run }
     }
 }
 
-type Try = fn(&Target) -> anyhow::Result<Outcome>;
+type ProbeFn = fn(&ProbeTarget) -> anyhow::Result<ProbeVerdict>;
 
 /// Whom to try it on.
-struct Target {
+struct ProbeTarget {
     server: SocketAddrV4,
     password: String,
 }
 
-impl Target {
+impl ProbeTarget {
     /// Makes a visitor that has not said anything yet.
-    fn stranger(&self) -> anyhow::Result<Visitor> {
-        Visitor::new(self.server, "Probe")
+    fn new_client(&self) -> anyhow::Result<ProbeClient> {
+        ProbeClient::new(self.server, "Probe")
     }
 
     /// Makes a visitor that was let in; `None` if that does not work.
-    fn guest(&self) -> anyhow::Result<Option<Visitor>> {
-        let mut visitor = self.stranger()?;
-        Ok(visitor.connect(&self.password).then_some(visitor))
+    fn connected_client(&self) -> anyhow::Result<Option<ProbeClient>> {
+        let mut client = self.new_client()?;
+        Ok(client.connect(&self.password).then_some(client))
     }
 
     /// Returns players in the game, in the order of their coming; `None` if that does not work.
-    fn players<const N: usize>(&self) -> anyhow::Result<Option<[Visitor; N]>> {
-        let mut players: Vec<Visitor> = Vec::new();
+    fn players<const N: usize>(&self) -> anyhow::Result<Option<[ProbeClient; N]>> {
+        let mut players: Vec<ProbeClient> = Vec::new();
         for number in 0..N {
-            let mut player = Visitor::new(self.server, &format!("Probe {number}"))?;
+            let mut player = ProbeClient::new(self.server, &format!("Probe {number}"))?;
             if !self.join(&mut player, &mut players) {
                 // On a busy machine an answer may come too late.
                 player.leave();
-                player = Visitor::new(self.server, &format!("Probe {number}"))?;
+                player = ProbeClient::new(self.server, &format!("Probe {number}"))?;
                 if !self.join(&mut player, &mut players) {
                     return Ok(None);
                 }
@@ -92,7 +92,7 @@ impl Target {
     }
 
     /// Gets `player` into the game while `others`, who are there already, go on answering. Returns whether that worked.
-    fn join(&self, player: &mut Visitor, others: &mut [Visitor]) -> bool {
+    fn join(&self, player: &mut ProbeClient, others: &mut [ProbeClient]) -> bool {
         if others.is_empty() {
             return player.join(&self.password);
         }
@@ -100,7 +100,7 @@ impl Target {
             let joining = scope.spawn(|| player.join(&self.password));
             while !joining.is_finished() {
                 for other in &mut *others {
-                    other.listen(LOOK, |_| false);
+                    other.receive_until(POLL_INTERVAL, |_| false);
                 }
             }
             joining.join().unwrap_or(false)
@@ -108,20 +108,20 @@ impl Target {
     }
 }
 
-pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<Verdict> {
-    let probes = chosen(&args.rules, args.slow)?;
-    let target = Target { server, password: args.password.clone() };
-    transport::greet(&target)?;
+pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<CommandStatus> {
+    let probes = select_probes(&args.rules, args.slow)?;
+    let target = ProbeTarget { server, password: args.password.clone() };
+    transport::check_reachable(&target)?;
     let out = &mut io::stdout().lock();
     let mut wrong = 0;
     for probe in &probes {
         let (verdict, evidence) = match (probe.run)(&target)? {
-            Outcome::Right(evidence) => ("right", evidence),
-            Outcome::Wrong(evidence) => ("wrong", evidence),
-            Outcome::Unclear(evidence) => ("unclear", evidence),
+            ProbeVerdict::Right(evidence) => ("right", evidence),
+            ProbeVerdict::Wrong(evidence) => ("wrong", evidence),
+            ProbeVerdict::Unclear(evidence) => ("unclear", evidence),
         };
         wrong += u32::from(verdict == "wrong");
-        let Probe { rule, what, .. } = probe;
+        let Probe { rule, description: what, .. } = probe;
         if args.json {
             let line = json!({ "rule": rule, "what": what, "verdict": verdict, "evidence": evidence });
             writeln!(out, "{line}")?;
@@ -133,11 +133,11 @@ pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<Verdict> 
     if !args.json {
         writeln!(out, "{} tried, {wrong} wrong", probes.len())?;
     }
-    Ok(if wrong == 0 { Verdict::Clean } else { Verdict::Findings })
+    Ok(if wrong == 0 { CommandStatus::Clean } else { CommandStatus::Findings })
 }
 
 /// Returns what to try: the rules that are named, or all that do not take long.
-fn chosen(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
+fn select_probes(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
     let all = || transport::PROBES.iter().chain(game::PROBES);
     for rule in rules {
         ensure!(
@@ -153,6 +153,6 @@ fn chosen(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
 }
 
 /// How long a visitor that waits looks at its socket.
-const LOOK: Duration = Duration::from_millis(20);
-const NOT_LET_IN: &str = "no guest was let in";
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const NOT_ADMITTED: &str = "no guest was let in";
 const NOT_IN_GAME: &str = "the players did not get into the game";

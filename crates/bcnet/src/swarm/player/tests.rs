@@ -9,26 +9,26 @@ const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 40_000);
 const FRAME: Duration = Duration::from_millis(95);
 
 /// A session with one player.
-struct Game {
+struct SoloGame {
     session: Session,
-    player: Player,
-    ledger: Ledger,
-    totals: SwarmTotals,
+    player: SimulatedPlayer,
+    tracker: DeliveryTracker,
+    counters: SwarmCounters,
     now: Time,
 }
 
-impl Game {
+impl SoloGame {
     fn new() -> Self {
         let mut config = Config::default();
         config.transport.cipher = false;
-        let files = Arc::new(Manifest::stand_in());
+        let files = Arc::new(Manifest::placeholder());
         let profile = TrafficProfile::Recorded { time: Duration::from_secs(60) };
         let options = PlayerOptions { password: Vec::new(), files, idle: false, quick: false, profile };
         Self {
             session: Session::new(config, 1),
-            player: Player::new(SERVER, "Kirk".into(), options, Rng::new(1), Time::ZERO),
-            ledger: Ledger::default(),
-            totals: SwarmTotals::default(),
+            player: SimulatedPlayer::new(SERVER, "Kirk".into(), options, Rng::new(1), Time::ZERO),
+            tracker: DeliveryTracker::default(),
+            counters: SwarmCounters::default(),
             now: Time::ZERO,
         }
     }
@@ -37,7 +37,7 @@ impl Game {
     fn frame(&mut self) {
         self.now = self.now + FRAME;
         let mut buffer = [0; 2048];
-        self.player.frame(true, &mut self.ledger, self.now, &mut self.totals);
+        self.player.frame(true, &mut self.tracker, self.now, &mut self.counters);
         while let Some(transmit) = self.player.client.poll_transmit(&mut buffer, self.now) {
             self.session.handle_datagram(CLIENT, &mut buffer[..transmit.len], self.now);
         }
@@ -56,21 +56,21 @@ impl Game {
 }
 
 #[test]
-fn who_leaves_at_any_moment_of_joining_is_not_waited_for() {
-    let mut whole = Game::new();
-    while !whole.player.is_in_game() {
-        whole.frame();
+fn leaving_during_join_does_not_block_the_session() {
+    let mut complete = SoloGame::new();
+    while !complete.player.is_in_game() {
+        complete.frame();
     }
-    let frames = whole.now.as_micros() / FRAME.as_micros() as u64;
+    let frames = complete.now.as_micros() / FRAME.as_micros() as u64;
     assert!(frames > 8, "five rounds take some frames, not {frames}");
-    for leaves in 0..frames {
-        let mut game = Game::new();
-        (0..leaves).for_each(|_| game.frame());
-        game.player.leave(&mut game.ledger, game.now, &mut game.totals);
+    for frame_count in 0..frames {
+        let mut game = SoloGame::new();
+        (0..frame_count).for_each(|_| game.frame());
+        game.player.leave(&mut game.tracker, game.now, &mut game.counters);
         game.run(Duration::from_secs(1));
-        assert_eq!(game.session.players().count(), 0, "left after {leaves} frames");
+        assert_eq!(game.session.players().count(), 0, "left after {frame_count} frames");
         // The server would have missed answers by now.
         game.run(Duration::from_secs(30));
-        assert_eq!(game.session.counters().anomalies.total(), 0, "left after {leaves} frames");
+        assert_eq!(game.session.counters().anomalies.total(), 0, "left after {frame_count} frames");
     }
 }

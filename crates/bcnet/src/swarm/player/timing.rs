@@ -5,14 +5,14 @@ use std::time::Duration;
 use bcnet_session::game::{ObjectId, Opcode};
 use bcnet_transport::wire::{Data, Datagram, Message, Role};
 
-use super::{Player, State, speaker};
-use crate::swarm::ledger::Ledger;
+use super::{SimulatedPlayer, SimulatedPlayerState, sending_slot};
+use crate::swarm::counters::SwarmCounters;
+use crate::swarm::delivery_tracker::DeliveryTracker;
 use crate::swarm::payload;
-use crate::swarm::totals::SwarmTotals;
 
 /// Something whose time of leaving counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::swarm) enum Departure {
+pub(in crate::swarm) enum TimedSend {
     /// What the server waits for while the player joins.
     Answer,
     State {
@@ -26,33 +26,42 @@ pub(in crate::swarm) enum Departure {
     },
 }
 
-impl Player {
+impl SimulatedPlayer {
     /// Returns what leaves for the first time with a datagram, which is still plain.
-    pub(in crate::swarm) fn departures(&mut self, datagram: &[u8], ledger: &mut Ledger) -> Vec<Departure> {
+    pub(in crate::swarm) fn timed_sends(
+        &mut self,
+        datagram: &[u8],
+        tracker: &mut DeliveryTracker,
+    ) -> Vec<TimedSend> {
         let Ok(datagram) = Datagram::parse(datagram, Some(Role::Client)) else { return Vec::new() };
-        let departures = datagram.messages().filter_map(|message| match (&self.state, message) {
-            (State::Joining, message) => {
-                let is_new = message.id().is_some_and(|id| self.join.is_new(id));
-                is_new.then_some(Departure::Answer)
+        let timed_sends = datagram.messages().filter_map(|message| match (&self.state, message) {
+            (SimulatedPlayerState::Joining, message) => {
+                let is_new = message.id().is_some_and(|id| self.join_timer.is_new(id));
+                is_new.then_some(TimedSend::Answer)
             }
-            (State::InGame(_), Message::Data(data)) => in_game(&data, self.slot?, ledger),
-            (State::InGame(_), Message::Control(_) | Message::Ack(_) | Message::Keepalive)
-            | (State::Away(_) | State::Leaving | State::Gone, _) => None,
+            (SimulatedPlayerState::InGame(_), Message::Data(data)) => {
+                game_timed_send(&data, self.slot?, tracker)
+            }
+            (SimulatedPlayerState::InGame(_), Message::Control(_) | Message::Ack(_) | Message::Keepalive)
+            | (
+                SimulatedPlayerState::Away(_) | SimulatedPlayerState::Leaving | SimulatedPlayerState::Gone,
+                _,
+            ) => None,
         });
-        departures.collect()
+        timed_sends.collect()
     }
 
     /// Something has left, at a time since 1970.
-    pub(in crate::swarm) fn note_departure(
+    pub(in crate::swarm) fn note_sent(
         &mut self,
-        departure: Departure,
+        timed_send: TimedSend,
         at: Duration,
-        ledger: &mut Ledger,
+        tracker: &mut DeliveryTracker,
     ) {
-        match departure {
-            Departure::Answer => self.join.leave(at),
-            Departure::State { slot, ship, number } => ledger.note_state_left(slot, ship, number, at),
-            Departure::Order { slot, number } => ledger.note_left(slot, number, at),
+        match timed_send {
+            TimedSend::Answer => self.join_timer.on_sent(at),
+            TimedSend::State { slot, ship, number } => tracker.note_state_sent(slot, ship, number, at),
+            TimedSend::Order { slot, number } => tracker.note_sent(slot, number, at),
         }
     }
 
@@ -62,36 +71,43 @@ impl Player {
         &mut self,
         datagram: &[u8],
         at: Duration,
-        ledger: &Ledger,
-        totals: &mut SwarmTotals,
+        tracker: &DeliveryTracker,
+        counters: &mut SwarmCounters,
     ) {
         // What cannot be read is for the engine to judge.
         let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return };
         for message in datagram.messages() {
             let Message::Data(Data { delivery, payload, .. }) = message else { continue };
-            if delivery.part().is_some() || delivery.seq().is_some_and(|seq| !self.replays.is_new(seq)) {
+            if delivery.fragment().is_some()
+                || delivery.seq().is_some_and(|seq| !self.replay_window.is_new(seq))
+            {
                 continue;
             }
             match &self.state {
-                State::Joining => self.join.hear(payload, self.client.id().0, at, &mut totals.joins),
-                State::InGame(playing) => {
-                    let left = speaker(payload, ledger).and_then(|slot| match payload::state_key(payload) {
-                        Some((ship, number)) => ledger.state_left(slot, ship, number),
-                        None => ledger.left(&playing.1, slot, payload),
-                    });
-                    if let Some((left, opcode)) = left.zip(Opcode::of(payload)) {
-                        totals.delays.of(opcode).add(at.saturating_sub(left), 1);
+                SimulatedPlayerState::Joining => {
+                    self.join_timer.on_message(payload, self.client.id().0, at, &mut counters.joins)
+                }
+                SimulatedPlayerState::InGame(playing) => {
+                    let sent_at =
+                        sending_slot(payload, tracker).and_then(|slot| match payload::state_key(payload) {
+                            Some((ship, number)) => tracker.state_sent_at(slot, ship, number),
+                            None => tracker.sent_at(&playing.1, slot, payload),
+                        });
+                    if let Some((sent_at, opcode)) = sent_at.zip(Opcode::of(payload)) {
+                        counters.delays.histogram_for(opcode).add(at.saturating_sub(sent_at), 1);
                     }
                 }
-                State::Away(_) | State::Leaving | State::Gone => {}
+                SimulatedPlayerState::Away(_)
+                | SimulatedPlayerState::Leaving
+                | SimulatedPlayerState::Gone => {}
             }
         }
     }
 }
 
-fn in_game(data: &Data<'_>, slot: u8, ledger: &mut Ledger) -> Option<Departure> {
+fn game_timed_send(data: &Data<'_>, slot: u8, tracker: &mut DeliveryTracker) -> Option<TimedSend> {
     match payload::state_key(data.payload) {
-        Some((ship, number)) => Some(Departure::State { slot, ship, number }),
-        None => ledger.leaves(slot, data.payload).map(|number| Departure::Order { slot, number }),
+        Some((ship, number)) => Some(TimedSend::State { slot, ship, number }),
+        None => tracker.match_first_send(slot, data.payload).map(|number| TimedSend::Order { slot, number }),
     }
 }

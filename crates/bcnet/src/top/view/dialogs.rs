@@ -6,33 +6,33 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use crate::top::keys::{Dialog, Purpose};
-use crate::top::state::State;
+use crate::top::state::ScreenState;
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State) {
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &ScreenState) {
     match &state.dialog {
         None => {}
         Some(Dialog::Help) => {
             let lines = HELP.iter().map(|(keys, what)| format!(" {keys:<15}{what}")).collect();
-            show(frame, area, " keys ", lines, " any key goes back ");
+            draw_box(frame, area, " keys ", lines, " any key goes back ");
         }
-        Some(Dialog::Text { purpose, text }) => ask(frame, area, state, purpose, text),
+        Some(Dialog::Text { purpose, text }) => draw_text_input(frame, area, state, purpose, text),
         Some(Dialog::Confirm { target, reason }) => {
             let why = if reason.trim().is_empty() { "without a reason" } else { reason };
             let lines = vec![String::new(), format!(" {}: {why}", target.name), String::new()];
-            show(frame, area, " throw out? ", lines, " y throws out, n does not ");
+            draw_box(frame, area, " throw out? ", lines, " y throws out, n does not ");
         }
     }
 }
 
 /// Draws a line to type in.
-fn ask(frame: &mut Frame<'_>, area: Rect, state: &State, purpose: &Purpose, text: &str) {
+fn draw_text_input(frame: &mut Frame<'_>, area: Rect, state: &ScreenState, purpose: &Purpose, text: &str) {
     let title = match purpose {
         Purpose::Say { port } => {
-            let session = state.session().map_or_else(String::new, |session| session.name.0.clone());
+            let session = state.selected_session().map_or_else(String::new, |session| session.name.0.clone());
             format!(" say to all in {session} (port {port}) ")
         }
-        Purpose::Word(target) => format!(" say to {} alone ", target.name),
-        Purpose::Reason(target) => format!(" throw {} out: why? ", target.name),
+        Purpose::PrivateMessage(target) => format!(" say to {} alone ", target.name),
+        Purpose::KickReason(target) => format!(" throw {} out: why? ", target.name),
     };
     let line = Line::raw(format!(" {text}"));
     let width = usize::from(box_width(area)).saturating_sub(3);
@@ -41,12 +41,12 @@ fn ask(frame: &mut Frame<'_>, area: Rect, state: &State, purpose: &Purpose, text
     let typed: String = text.chars().skip(left_out).collect();
     let typed = format!(" {typed}");
     let column = u16::try_from(Line::raw(typed.as_str()).width()).unwrap_or(u16::MAX);
-    let inside = show(frame, area, &title, vec![typed], " Enter goes on, Esc goes back ");
+    let inside = draw_box(frame, area, &title, vec![typed], " Enter goes on, Esc goes back ");
     frame.set_cursor_position((inside.x.saturating_add(column).min(inside.right()), inside.y));
 }
 
 /// Draws lines in a box. Returns where they are.
-fn show(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, hint: &str) -> Rect {
+fn draw_box(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, hint: &str) -> Rect {
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
     let place = Rect {
         x: area.x + (area.width - box_width(area)) / 2,

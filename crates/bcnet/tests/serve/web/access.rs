@@ -10,19 +10,19 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::{Answer, Page};
+use super::{HttpResponse, PageServer};
 use crate::run::path;
-use crate::server::{Directory, PATIENCE};
+use crate::server::{TEST_TIMEOUT, TestDirectory};
 
 #[test]
-fn forms_of_others_and_names_of_others_are_refused() {
-    let page = Page::start(&[]);
+fn foreign_origins_and_host_names_are_refused() {
+    let page = PageServer::start(&[]);
     let operator = page.operator();
     let say = format!("csrf={}&action=say&text=hello", operator.csrf());
     for (origin, status) in
         [("Origin: none", 403), ("Origin: null", 403), ("Origin: http://evil.example", 403)]
     {
-        assert_eq!(operator.ask("POST /act", &[origin], &say).status, status, "{origin}");
+        assert_eq!(operator.request("POST /act", &[origin], &say).status, status, "{origin}");
     }
     assert_eq!(
         operator.post("/act", "action=say&text=hello").status,
@@ -33,25 +33,25 @@ fn forms_of_others_and_names_of_others_are_refused() {
     let other = page.operator();
     assert_eq!(other.post("/act", &say).status, 403, "with that of another login");
     for host in ["Host: evil.example", "Host: none", "Host: localhost.evil.example:80"] {
-        let answer = operator.ask("GET /", &[host], "");
+        let answer = operator.request("GET /", &[host], "");
         assert!(
             [400, 421].contains(&answer.status) && !answer.body.contains("Overview"),
             "{host}: {answer:?}"
         );
     }
     let login = format!("token={}", page.token);
-    let answer = page.visitor().ask("POST /login", &["Origin: http://evil.example"], &login);
+    let answer = page.anonymous().request("POST /login", &["Origin: http://evil.example"], &login);
     assert_eq!((answer.status, answer.header("set-cookie")), (403, ""));
-    assert_eq!(operator.ask("GET http://evil.example/", &[], "").status, 400);
-    assert_eq!(operator.ask("POST /act", &["Content-Type: text/plain"], "").status, 415);
+    assert_eq!(operator.request("GET http://evil.example/", &[], "").status, 400);
+    assert_eq!(operator.request("POST /act", &["Content-Type: text/plain"], "").status, 415);
     assert_eq!(operator.post("/act", &say).status, 303, "the right form is taken");
 }
 
 #[test]
-fn guesses_are_counted_and_the_token_stands_in_no_log() {
-    let page = Page::start(&["--set", "log.level=trace"]);
-    let visitor = page.visitor();
-    let answer = page.visitor().post("/login", &format!("token={}", page.token));
+fn token_guesses_are_limited_and_never_logged() {
+    let page = PageServer::start(&["--set", "log.level=trace"]);
+    let visitor = page.anonymous();
+    let answer = page.anonymous().post("/login", &format!("token={}", page.token));
     let cookie = answer.header("set-cookie").to_owned();
     assert!(
         cookie.contains("; HttpOnly") && cookie.contains("; SameSite=Strict") && !cookie.contains("Secure"),
@@ -64,36 +64,36 @@ fn guesses_are_counted_and_the_token_stands_in_no_log() {
     }
     let answer = visitor.post("/login", &format!("token={}", page.token));
     assert_eq!((answer.status, answer.header("retry-after")), (429, "60"));
-    let wrong = page.server.logged(&["web_refused", "127.0.0.1"]);
+    let wrong = page.server.wait_for_log(&["web_refused", "127.0.0.1"]);
     assert!(!wrong.contains("my-guess"), "{wrong}");
     page.server.stop();
     let mut log = String::new();
     let token = page.token.clone();
-    while let Some(line) = page.server.next_logged() {
+    while let Some(line) = page.server.next_log_line() {
         log.push_str(&line);
     }
     assert!(!log.contains(&token) && !log.contains("my-guess") && log.contains("stopped"), "{log}");
 }
 
 #[test]
-fn a_login_ends_when_it_is_not_used_and_when_it_is_told_to() {
-    let page = Page::start(&["--set", "web.idle=1s"]);
+fn login_ends_when_idle_and_on_logout() {
+    let page = PageServer::start(&["--set", "web.idle=1s"]);
     let operator = page.operator();
     let csrf = operator.csrf();
     // What the page asks by itself does not count, so this ends; also where somebody who is not logged in sees something.
-    while operator.ask("GET /", &["X-Bcnet-Live: 1"], "").status != 401 {}
+    while operator.request("GET /", &["X-Bcnet-Live: 1"], "").status != 401 {}
     assert_eq!(operator.get("/log").status, 303);
     let late = operator.post("/act", &format!("csrf={csrf}&action=say&text=too+late"));
     assert!(late.status == 401 && late.body.contains("id=\"login\""), "{late:?}");
-    let line = page.server.logged(&["web_refused", "status=401", "Nothing was done"]);
+    let line = page.server.wait_for_log(&["web_refused", "status=401", "Nothing was done"]);
     assert!(!line.contains("<form"), "{line}");
     // A browser that loads the page again is nobody's any more.
     let answer = operator.get("/");
     assert!(answer.status == 200 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
-    assert_eq!(page.visitor().ask("GET /", &["X-Bcnet-Live: 1"], "").status, 200);
-    let answer = page.visitor().post("/login", &format!("token={}&to=%2Flog", page.token));
+    assert_eq!(page.anonymous().request("GET /", &["X-Bcnet-Live: 1"], "").status, 200);
+    let answer = page.anonymous().post("/login", &format!("token={}&to=%2Flog", page.token));
     assert_eq!(answer.header("location"), "/log", "to where it wanted to be");
-    let answer = page.visitor().post("/login", &format!("token={}&to=%2F%2Fevil.example", page.token));
+    let answer = page.anonymous().post("/login", &format!("token={}&to=%2F%2Fevil.example", page.token));
     assert_eq!(answer.header("location"), "/");
     let operator = page.operator();
     let answer = operator.post("/logout", &format!("csrf={}", operator.csrf()));
@@ -102,8 +102,8 @@ fn a_login_ends_when_it_is_not_used_and_when_it_is_told_to() {
 }
 
 #[test]
-fn beyond_the_machine_there_is_no_page_without_https() {
-    let directory = Directory::new();
+fn page_beyond_loopback_needs_https() {
+    let directory = TestDirectory::new();
     let serve = |sets: &[&str]| {
         let sets = sets.iter().flat_map(|set| ["--set", set]);
         let args: Vec<&str> = ["serve", "--set", "web.enabled=true"].into_iter().chain(sets).collect();
@@ -129,24 +129,24 @@ fn beyond_the_machine_there_is_no_page_without_https() {
 }
 
 #[test]
-fn behind_a_proxy_everything_needs_the_token() {
-    let page = Page::start(&["--set", "web.behind_proxy=true", "--set", "web.hosts=game.example"]);
-    let visitor = page.visitor();
+fn page_behind_a_proxy_needs_the_token() {
+    let page = PageServer::start(&["--set", "web.behind_proxy=true", "--set", "web.hosts=game.example"]);
+    let visitor = page.anonymous();
     let host = "Host: game.example";
     for path in ["/", "/log", "/session/22101"] {
-        let answer = visitor.ask(&format!("GET {path}"), &[host], "");
+        let answer = visitor.request(&format!("GET {path}"), &[host], "");
         let login = format!("/login?to={}", path.replace('/', "%2f"));
         assert_eq!((answer.status, answer.header("location")), (303, login.as_str()), "{path}");
         assert!(
             visitor
-                .ask(&format!("GET {login}"), &[host], "")
+                .request(&format!("GET {login}"), &[host], "")
                 .body
                 .contains(&format!("name=\"to\" value=\"{path}\""))
         );
     }
     let login = format!("token={}", page.token);
     let entered = |forwarded: &str, login: &str| {
-        visitor.ask("POST /login", &[host, "Origin: https://game.example", forwarded], login)
+        visitor.request("POST /login", &[host, "Origin: https://game.example", forwarded], login)
     };
     for _ in 0..6 {
         entered("X-Forwarded-For: 192.0.2.1", "token=wrong");
@@ -165,15 +165,17 @@ fn behind_a_proxy_everything_needs_the_token() {
 }
 
 #[test]
-fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
-    let directory = Directory::new();
+fn page_with_a_certificate_speaks_https_and_needs_the_token() {
+    let directory = TestDirectory::new();
     let pem = |name: &str| path(&format!("crates/bcnet/tests/tls/{name}.pem"));
     let sets = [
         format!("web.certificate={}", pem("certificate").display()),
         format!("web.key={}", pem("key").display()),
     ];
-    let page =
-        Page::start_in(directory, &["--set", &sets[0], "--set", &sets[1], "--set", "web.bind=0.0.0.0:0"]);
+    let page = PageServer::start_in(
+        directory,
+        &["--set", &sets[0], "--set", &sets[1], "--set", "web.bind=0.0.0.0:0"],
+    );
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(pem("certificate")).expect("a certificate")).expect("taken");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -185,12 +187,12 @@ fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
     let ask = |request: &str, body: &str| {
         let name = ServerName::try_from("localhost").expect("a name");
         let client = ClientConnection::new(Arc::clone(&config), name).expect("a client");
-        let stream = TcpStream::connect(&page.place).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let stream = TcpStream::connect(&page.address).expect("connected");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let mut stream = StreamOwned::new(client, stream);
-        let origin = format!("Origin: https://{}", page.place);
-        stream.write_all(page.visitor().write(request, &[&origin], body).as_bytes()).expect("sent");
-        Answer::read(stream)
+        let origin = format!("Origin: https://{}", page.address);
+        stream.write_all(page.anonymous().request_text(request, &[&origin], body).as_bytes()).expect("sent");
+        HttpResponse::read(stream)
     };
     let answer = ask("GET /", "");
     assert_eq!((answer.status, answer.header("location")), (303, "/login?to=%2f"));
@@ -198,8 +200,8 @@ fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
     let answer = ask("POST /login", &format!("token={}", page.token));
     assert!(answer.status == 303 && answer.header("set-cookie").contains("; Secure"), "{answer:?}");
     // Who speaks in the clear gets no page.
-    let mut plain = TcpStream::connect(&page.place).expect("connected");
-    plain.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut plain = TcpStream::connect(&page.address).expect("connected");
+    plain.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut heard = Vec::new();
     drop(plain.read_to_end(&mut heard));
@@ -208,7 +210,7 @@ fn with_a_certificate_the_page_speaks_https_and_needs_the_token() {
 
 /// Starts a server with a page in a terminal, ends it when it is ready, and returns all that it showed.
 #[cfg(unix)]
-fn shown_in_a_terminal(directory: &Directory) -> String {
+fn terminal_output(directory: &TestDirectory) -> String {
     use portable_pty::{CommandBuilder, PtySize, native_pty_system};
     let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
     let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
@@ -243,12 +245,12 @@ fn shown_in_a_terminal(directory: &Directory) -> String {
 
 #[cfg(unix)]
 #[test]
-fn a_terminal_shows_the_token_once() {
-    let directory = Directory::new();
-    let first = shown_in_a_terminal(&directory);
+fn terminal_shows_the_token_once() {
+    let directory = TestDirectory::new();
+    let first = terminal_output(&directory);
     let token = fs::read_to_string(directory.path("web-token")).expect("a token");
     assert!(first.contains(&format!("kept in {}", directory.path("web-token").display())), "{first}");
     assert_eq!(first.matches(token.trim()).count(), 1, "{first}");
-    let second = shown_in_a_terminal(&directory);
+    let second = terminal_output(&directory);
     assert!(second.contains("server ready") && !second.contains(token.trim()), "{second}");
 }

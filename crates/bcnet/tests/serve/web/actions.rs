@@ -1,39 +1,40 @@
 //! What operators do by the page.
 
-use super::{Page, TRAP};
-use crate::player::{Player, join_two, together};
+use super::{HOSTILE_NAME, PageServer};
+use crate::player::{LoopbackPlayer, join_two, run_both_until};
 
 #[test]
-fn an_operator_sees_all_and_kicks_a_player_who_reads_why() {
-    let page = Page::start(&[]);
-    let [mut alice, mut trap] = join_two(page.server.address(), ["Alice", TRAP]);
-    let line = alice.chat_of(TRAP);
-    alice.chat(TRAP);
-    together(&mut alice, &mut trap, |trap| trap.has(&line));
+fn operator_sees_chat_and_addresses_and_kicks_a_player() {
+    let page = PageServer::start(&[]);
+    let [mut alice, mut trap] = join_two(page.server.address(), ["Alice", HOSTILE_NAME]);
+    let line = alice.chat_payload(HOSTILE_NAME);
+    alice.chat(HOSTILE_NAME);
+    run_both_until(&mut alice, &mut trap, |trap| trap.has_received(&line));
     let operator = page.operator();
     let port = page.server.ports[0];
     let session = operator.get(&format!("/session/{port}")).body;
     assert!(
-        session.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !session.contains(TRAP),
+        session.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !session.contains(HOSTILE_NAME),
         "chat is text"
     );
     let player = operator.get(&format!("/player/{port}/2")).body;
     assert!(player.contains("127.0.0.1:") && player.contains("id=\"dump\""), "{player}");
     assert!(operator.get("/log").body.contains("in_game"));
     // Whoever has the id now must be the one that was looked at.
-    let told = operator.act(&format!("action=kick&session={port}&player=2&name=Bob"));
+    let told = operator.submit_form(&format!("action=kick&session={port}&player=2&name=Bob"));
     assert!(told.contains("Bob has left"), "{told}");
-    let told = operator.act(&format!("action=kick&session={port}&player=2&name=Alice&reason=no+ramming"));
+    let told =
+        operator.submit_form(&format!("action=kick&session={port}&player=2&name=Alice&reason=no+ramming"));
     assert!(told.contains("Alice is out"), "{told}");
-    alice.until_over();
-    assert!(alice.heard.iter().any(|text| text.windows(10).any(|part| part == b"no ramming")));
-    let history = page.server.ask(&["history"]);
+    alice.run_until_end();
+    assert!(alice.received.iter().any(|text| text.windows(10).any(|part| part == b"no ramming")));
+    let history = page.server.ctl_json(&["history"]);
     assert_eq!(history["history"][0]["by"], "Ann (page)", "{history}");
 }
 
 #[test]
-fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
-    let page = Page::start(&["--set", "session.trusted="]);
+fn ban_lists_affected_players_and_refuses_a_stale_form() {
+    let page = PageServer::start(&["--set", "session.trusted="]);
     let [mut alice, mut bob] = join_two(page.server.address(), ["Alice", "Bob"]);
     let (operator, port) = (page.operator(), page.server.ports[0]);
     let shown = operator.get(&format!("/ban/{port}/2")).body;
@@ -41,7 +42,7 @@ fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
         shown.split("id=\"others\"").nth(1).and_then(|rest| rest.split("</ul>").next()).expect("a list");
     assert!(others.contains("Bob") && !others.contains("Alice") && shown.contains("Ban all 2"), "{shown}");
     let ban = format!("action=ban&session={port}&player=2&name=Alice&expiry=2h&reason=ramming");
-    let told = operator.act(&ban);
+    let told = operator.submit_form(&ban);
     assert!(told.contains("look again"), "it does not say who was seen: {told}");
     let shown = operator.get("/ban?target=127.0.0.0%2F8").body;
     assert!(
@@ -49,42 +50,43 @@ fn a_ban_shows_first_who_else_would_go_and_a_form_of_yesterday_is_refused() {
         "{shown}"
     );
     assert!(operator.get("/ban?target=127.0.0.1%2F8").body.contains("did you mean"));
-    let told = operator.act("action=ban_address&target=127.0.0.0%2F8");
+    let told = operator.submit_form("action=ban_address&target=127.0.0.0%2F8");
     assert!(told.contains("look again"), "nobody was seen: {told}");
-    let told = operator.act(&format!("{ban}&others={port}%233"));
+    let told = operator.submit_form(&format!("{ban}&others={port}%233"));
     assert!(told.contains("banned 127.0.0.1") && told.contains("Alice, Bob"), "{told}");
-    alice.until_over();
-    bob.until_over();
+    alice.run_until_end();
+    bob.run_until_end();
     let bans = operator.get("/bans").body;
     assert!(
         bans.contains("127.0.0.1</td>") && bans.contains("ramming") && bans.contains("Ann (page)"),
         "{bans}"
     );
-    assert!(operator.act("action=ban_address&target=192.0.2.7").contains("banned 192.0.2.7"));
-    operator.act("action=unban&target=192.0.2.7");
-    let told = operator.act("action=unban&target=127.0.0.1");
+    assert!(operator.submit_form("action=ban_address&target=192.0.2.7").contains("banned 192.0.2.7"));
+    operator.submit_form("action=unban&target=192.0.2.7");
+    let told = operator.submit_form("action=unban&target=127.0.0.1");
     assert!(told.contains("may play again"), "{told}");
     assert!(operator.get("/bans").body.contains("Nobody is banned."));
 }
 
 #[test]
-fn an_operator_can_do_by_the_page_what_the_console_can() {
-    let page = Page::start(&[]);
-    let mut alice = Player::join(page.server.address(), "Alice");
+fn operator_page_offers_the_console_commands() {
+    let page = PageServer::start(&[]);
+    let mut alice = LoopbackPlayer::join(page.server.address(), "Alice");
     let (operator, port) = (page.operator(), page.server.ports[0]);
     let about = format!("session={port}&player=2&name=Alice");
-    let has = |alice: &Player, text: &[u8]| {
-        alice.heard.iter().any(|heard| heard.windows(text.len()).any(|part| part == text))
+    let has = |alice: &LoopbackPlayer, text: &[u8]| {
+        alice.received.iter().any(|heard| heard.windows(text.len()).any(|part| part == text))
     };
-    operator.act("action=say&text=hello+all");
-    alice.until(|alice| has(alice, b"hello all"));
-    operator.act(&format!("action=tell&{about}&text=only+you"));
-    alice.until(|alice| has(alice, b"only you"));
-    assert!(operator.act(&format!("action=mute&{about}")).contains("nobody hears Alice"));
+    operator.submit_form("action=say&text=hello+all");
+    alice.run_until(|alice| has(alice, b"hello all"));
+    operator.submit_form(&format!("action=tell&{about}&text=only+you"));
+    alice.run_until(|alice| has(alice, b"only you"));
+    assert!(operator.submit_form(&format!("action=mute&{about}")).contains("nobody hears Alice"));
     assert!(operator.get(&format!("/player/{port}/2")).body.contains("in game, muted"));
-    assert!(operator.act(&format!("action=unmute&{about}")).contains("heard again"));
-    let told = operator
-        .act(&format!("action=set&session={port}&key=session.1.welcome&value=Ahoy%0D%0A%22all%22%0D%0A"));
+    assert!(operator.submit_form(&format!("action=unmute&{about}")).contains("heard again"));
+    let told = operator.submit_form(&format!(
+        "action=set&session={port}&key=session.1.welcome&value=Ahoy%0D%0A%22all%22%0D%0A"
+    ));
     assert!(told.contains("now"), "{told}");
     let settings = operator.get(&format!("/settings?session={port}")).body;
     assert!(settings.contains("Ahoy\n&quot;all&quot;</textarea>"), "{settings}");
@@ -93,25 +95,27 @@ fn an_operator_can_do_by_the_page_what_the_console_can() {
         settings.contains("or <code>auto</code>.") && !settings.contains("<code>&quot;"),
         "as it is typed: {settings}"
     );
-    let told = operator.act("action=set&key=web.enabled&value=false");
+    let told = operator.submit_form("action=set&key=web.enabled&value=false");
     assert!(told.contains("in the configuration only"), "{told}");
     assert!(
-        operator.act(&format!("action=set&session={port}&key=session.1.port&value=1")).contains("is fixed")
+        operator
+            .submit_form(&format!("action=set&session={port}&key=session.1.port&value=1"))
+            .contains("is fixed")
     );
-    operator.act("action=allow&target=192.0.2.0%2F24");
+    operator.submit_form("action=allow&target=192.0.2.0%2F24");
     assert!(operator.get("/bans").body.contains("192.0.2.0/24"));
-    operator.act(&format!("action=disallow&session={port}&target=192.0.2.0%2F24"));
+    operator.submit_form(&format!("action=disallow&session={port}&target=192.0.2.0%2F24"));
     assert!(operator.get("/bans").body.contains("Everyone may join"));
-    assert!(operator.act(&format!("action=restart&session={port}")).contains("next round"));
+    assert!(operator.submit_form(&format!("action=restart&session={port}")).contains("next round"));
     assert!(
-        operator.act("action=stop").contains("which session"),
+        operator.submit_form("action=stop").contains("which session"),
         "the server itself is not stopped by a page"
     );
-    assert!(operator.act(&format!("action=stop&session={port}")).contains("said goodbye"));
-    alice.until_over();
+    assert!(operator.submit_form(&format!("action=stop&session={port}")).contains("said goodbye"));
+    alice.run_until_end();
     assert!(operator.get(&format!("/session/{port}")).body.contains("Start this session"));
-    assert!(operator.act(&format!("action=start&session={port}")).contains("✔ 1 session"));
-    assert!(operator.act("action=fly").contains("which player"));
+    assert!(operator.submit_form(&format!("action=start&session={port}")).contains("✔ 1 session"));
+    assert!(operator.submit_form("action=fly").contains("which player"));
     let log = operator.get("/log").body;
     assert!(log.contains("round_ended") && !log.contains("[{"), "{log}");
     let log = operator.get("/log?show=chat").body;
@@ -120,16 +124,16 @@ fn an_operator_can_do_by_the_page_what_the_console_can() {
 
 /// Whoever has the token is no user of the machine yet.
 #[test]
-fn a_browser_names_no_files_addresses_or_hooks() {
-    let page = Page::start(&[]);
+fn browser_cannot_set_files_addresses_or_hooks() {
+    let page = PageServer::start(&[]);
     let operator = page.operator();
     for key in
         ["session.1.manifests", "session.manifests", "web.bind", "log.file", "server.bans", "capture.file"]
     {
-        let told = operator.act(&format!("action=set&key={key}&value=/etc/passwd&save=on"));
+        let told = operator.submit_form(&format!("action=set&key={key}&value=/etc/passwd&save=on"));
         assert!(told.starts_with("✘ Not done: "), "{key}: {told}");
     }
-    let settings = page.server.ask(&["get", "manifests"])["settings"].clone();
+    let settings = page.server.ctl_json(&["get", "manifests"])["settings"].clone();
     assert_eq!(settings[0]["value"], "[]");
     assert!(
         !operator.get(&format!("/settings?session={}", page.server.ports[0])).body.contains("set-manifests")

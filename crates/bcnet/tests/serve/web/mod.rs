@@ -10,31 +10,31 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use crate::server::{Directory, PATIENCE, Server};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
 /// A server with a page.
-struct Page {
-    server: Server,
+struct PageServer {
+    server: ServerProcess,
     /// Host and port.
-    place: String,
+    address: String,
     token: String,
 }
 
 /// What came back.
 #[derive(Debug)]
-struct Answer {
+struct HttpResponse {
     status: u16,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     fn read(mut stream: impl Read) -> Self {
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
             Ok(_) => {}
             // Whoever was refused before it had said all may see its connection cut off.
-            Err(error) if CUT_OFF.contains(&error.kind()) => {}
+            Err(error) if DISCONNECT_ERRORS.contains(&error.kind()) => {}
             Err(error) => panic!("{error}"),
         }
         let text = String::from_utf8_lossy(&bytes);
@@ -51,35 +51,35 @@ impl Answer {
     }
 }
 
-const CUT_OFF: [ErrorKind; 3] =
+const DISCONNECT_ERRORS: [ErrorKind; 3] =
     [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
 
 /// A browser: where it is, and what it was given to keep.
 struct Browser {
-    place: String,
+    address: String,
     cookie: String,
 }
 
 impl Browser {
-    fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
-        let mut stream = TcpStream::connect(&self.place).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.write_all(self.write(request, headers, body).as_bytes()).expect("sent");
-        Answer::read(stream)
+    fn request(&self, request: &str, headers: &[&str], body: &str) -> HttpResponse {
+        let mut stream = TcpStream::connect(&self.address).expect("connected");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        stream.write_all(self.request_text(request, headers, body).as_bytes()).expect("sent");
+        HttpResponse::read(stream)
     }
 
     /// Returns a request. Who gives a Host or an Origin means another than the right one.
-    fn write(&self, request: &str, headers: &[&str], body: &str) -> String {
+    fn request_text(&self, request: &str, headers: &[&str], body: &str) -> String {
         let has = |name: &str| headers.iter().any(|header| header.starts_with(name));
         let mut text = format!("{request} HTTP/1.1\r\nConnection: close\r\nCookie: {}\r\n", self.cookie);
         if !has("Host") {
-            text += &format!("Host: {}\r\n", self.place);
+            text += &format!("Host: {}\r\n", self.address);
         }
         if !body.is_empty() {
             text += &format!("Content-Length: {}\r\n", body.len());
             text += "Content-Type: application/x-www-form-urlencoded\r\n";
             if !has("Origin") {
-                text += &format!("Origin: http://{}\r\n", self.place);
+                text += &format!("Origin: http://{}\r\n", self.address);
             }
         }
         for header in headers.iter().filter(|header| !header.ends_with("none")) {
@@ -88,12 +88,12 @@ impl Browser {
         text + "\r\n" + body
     }
 
-    fn get(&self, path: &str) -> Answer {
-        self.ask(&format!("GET {path}"), &[], "")
+    fn get(&self, path: &str) -> HttpResponse {
+        self.request(&format!("GET {path}"), &[], "")
     }
 
-    fn post(&self, path: &str, body: &str) -> Answer {
-        self.ask(&format!("POST {path}"), &[], body)
+    fn post(&self, path: &str, body: &str) -> HttpResponse {
+        self.request(&format!("POST {path}"), &[], body)
     }
 
     /// What a form of a page must bring along.
@@ -104,7 +104,7 @@ impl Browser {
     }
 
     /// Sends a form as the page does, and returns what is told then.
-    fn act(&self, form: &str) -> String {
+    fn submit_form(&self, form: &str) -> String {
         let answer = self.post("/act", &format!("csrf={}&{form}", self.csrf()));
         assert_eq!(answer.status, 303, "{answer:?}");
         let page = self.get(answer.header("location")).body;
@@ -113,12 +113,12 @@ impl Browser {
     }
 }
 
-impl Page {
+impl PageServer {
     fn start(args: &[&str]) -> Self {
-        Self::start_in(Directory::new(), args)
+        Self::start_in(TestDirectory::new(), args)
     }
 
-    fn start_in(directory: Directory, args: &[&str]) -> Self {
+    fn start_in(directory: TestDirectory, args: &[&str]) -> Self {
         let bind =
             if args.iter().any(|arg| arg.starts_with("web.bind")) { "" } else { "web.bind=127.0.0.1:0" };
         let mut all = vec!["--set", "web.enabled=true"];
@@ -126,25 +126,25 @@ impl Page {
             all.extend(["--set", bind]);
         }
         all.extend(args);
-        let server = Server::start_in(directory, &all, 1);
-        let line = server.logged(&["event=\"started\""]);
+        let server = ServerProcess::start_in(directory, &all, 1);
+        let line = server.wait_for_log(&["event=\"started\""]);
         let url = line.split("web=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
         let place = url.split('/').nth(2).expect("host and port").replace("0.0.0.0", "127.0.0.1");
         let token = fs::read_to_string(server.directory.path("web-token")).expect("a token");
-        Self { server, place, token: token.trim().into() }
+        Self { server, address: place, token: token.trim().into() }
     }
 
-    fn visitor(&self) -> Browser {
-        Browser { place: self.place.clone(), cookie: String::new() }
+    fn anonymous(&self) -> Browser {
+        Browser { address: self.address.clone(), cookie: String::new() }
     }
 
     fn operator(&self) -> Browser {
-        let answer = self.visitor().post("/login", &format!("token={}&name=Ann", self.token));
+        let answer = self.anonymous().post("/login", &format!("token={}&name=Ann", self.token));
         assert_eq!((answer.status, answer.header("location")), (303, "/"), "{answer:?}");
         let cookie = answer.header("set-cookie").split(';').next().expect("a cookie").to_owned();
-        Browser { cookie, ..self.visitor() }
+        Browser { cookie, ..self.anonymous() }
     }
 }
 
 /// Whose name and chat are a trap for pages.
-const TRAP: &str = "<script>alert(1)</script>";
+const HOSTILE_NAME: &str = "<script>alert(1)</script>";

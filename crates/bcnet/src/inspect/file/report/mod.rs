@@ -5,7 +5,7 @@
 //! capture is in it is bounded, so its size and the memory to make it are; it tells what was left out.
 
 mod data;
-mod keep;
+mod datagram_store;
 mod page;
 mod series;
 
@@ -15,205 +15,219 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use bcnet_observe::{ConversationId, Finding, Joined, Observed, Observer, PartJoiner, Side, What};
+use bcnet_observe::{
+    ConversationId, Finding, FindingKind, Observed, Observer, ReassembledPayload, Reassembler, Side,
+};
 use bcnet_transport::wire::Message;
 
 use super::filter::Filter;
-use super::names::Names;
-use super::tally::{Tally, title};
-use super::{End, Evidence, Sight, Sink};
+use super::finding_counts::{FindingCounts, finding_title};
+use super::player_names::PlayerNames;
+use super::{AnalyzedDatagram, CaptureEnd, PacketLocation, Sink};
 use crate::inspect::human;
-use keep::{Kept, Samples, Shelf};
-use series::{Series, Step};
+use datagram_store::{DatagramStore, EvenSamples, StoredDatagram};
+use series::{ReportSeries, SeriesInterval};
 
-pub(super) struct Report {
+pub(super) struct HtmlReport {
     path: PathBuf,
     filter: Filter,
-    tally: Tally,
-    names: Names,
-    parts: PartJoiner,
-    start: Option<u64>,
-    last: u64,
-    datagrams: u64,
+    finding_counts: FindingCounts,
+    player_names: PlayerNames,
+    reassembler: Reassembler,
+    start_micros: Option<u64>,
+    last_micros: u64,
+    datagram_count: u64,
     /// What clients and hosts have sent together.
-    all: [Series; 2],
+    all_series: [ReportSeries; 2],
     /// Both sides of the conversations that are plotted by themselves.
-    talks: BTreeMap<ConversationId, [Series; 2]>,
-    faults: BTreeMap<ConversationId, u64>,
-    shelf: Shelf,
-    samples: Vec<(&'static str, Samples<KeptFinding>)>,
+    plotted: BTreeMap<ConversationId, [ReportSeries; 2]>,
+    fault_counts: BTreeMap<ConversationId, u64>,
+    datagram_store: DatagramStore,
+    samples: Vec<(&'static str, EvenSamples<StoredFinding>)>,
 }
 
 /// A finding that is shown with its datagrams.
-struct KeptFinding {
+struct StoredFinding {
     finding: Finding,
-    about: Vec<Rc<Kept>>,
+    related_datagrams: Vec<Rc<StoredDatagram>>,
     /// How many datagrams that it is about are not among them.
-    left_out: u64,
+    omitted: u64,
 }
 
-impl Report {
+impl HtmlReport {
     pub(super) fn new(path: PathBuf, filter: Filter) -> Self {
         Self {
             path,
             filter,
-            tally: Tally::default(),
-            names: Names::default(),
-            parts: PartJoiner::default(),
-            start: None,
-            last: 0,
-            datagrams: 0,
-            all: [Series::new(0), Series::new(0)],
-            talks: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            shelf: Shelf::default(),
+            finding_counts: FindingCounts::default(),
+            player_names: PlayerNames::default(),
+            reassembler: Reassembler::default(),
+            start_micros: None,
+            last_micros: 0,
+            datagram_count: 0,
+            all_series: [ReportSeries::new(0), ReportSeries::new(0)],
+            plotted: BTreeMap::new(),
+            fault_counts: BTreeMap::new(),
+            datagram_store: DatagramStore::default(),
             samples: Vec::new(),
         }
     }
 
     /// Does something with the step of a side at a time, of all conversations and of its own, if that is plotted.
-    fn steps(
+    fn update_intervals(
         &mut self,
         (id, side, is_host): (ConversationId, Side, bool),
         micros: u64,
-        change: impl Fn(&mut Step),
+        change: impl Fn(&mut SeriesInterval),
     ) {
-        let start = *self.start.get_or_insert(micros);
+        let start = *self.start_micros.get_or_insert(micros);
         let since = micros.saturating_sub(start);
-        change(self.all[usize::from(is_host)].at(since));
-        if self.talks.len() >= MAX_TALKS && !self.talks.contains_key(&id) {
+        change(self.all_series[usize::from(is_host)].interval_at(since));
+        if self.plotted.len() >= MAX_PLOTTED_CONVERSATIONS && !self.plotted.contains_key(&id) {
             return;
         }
-        let series = self.talks.entry(id).or_insert_with(|| [Series::new(0), Series::new(0)]);
-        change(series[place(side)].at(since));
+        let series = self.plotted.entry(id).or_insert_with(|| [ReportSeries::new(0), ReportSeries::new(0)]);
+        change(series[side_index(side)].interval_at(since));
     }
 
-    fn note(&mut self, finding: &Finding, evidence: Option<Evidence>, observer: &Observer) {
-        if !self.filter.wants_late(finding, observer, 0) {
+    fn add_finding(&mut self, finding: &Finding, evidence: Option<PacketLocation>, observer: &Observer) {
+        if !self.filter.wants_late_finding(finding, observer, 0) {
             return;
         }
-        self.tally.add(finding, evidence, observer);
+        self.finding_counts.add(finding, evidence, observer);
         let Finding { conversation, side, .. } = *finding;
-        if finding.what.is_fault() {
+        if finding.kind.is_fault() {
             self.count_fault(conversation, observer);
-            if matches!(finding.what, What::Retransmission { .. }) {
-                let is_host = observer.conversation(conversation).is_some_and(|talk| talk.sides()[1] == side);
+            if matches!(finding.kind, FindingKind::Retransmission { .. }) {
+                let is_host =
+                    observer.conversation(conversation).is_some_and(|talk| talk.client_and_host()[1] == side);
                 let whose = (conversation, side, is_host);
-                self.steps(whose, finding.at.as_micros(), |step| step.retransmissions += 1);
+                self.update_intervals(whose, finding.at.as_micros(), |step| step.retransmissions += 1);
             }
         }
-        self.shelf.note(finding);
-        let title = title(&finding.what);
+        self.datagram_store.add_finding(finding);
+        let title = finding_title(&finding.kind);
         let known = self.samples.iter().position(|(known, _)| *known == title);
         let at = known.unwrap_or_else(|| {
-            self.samples.push((title, Samples::default()));
+            self.samples.push((title, EvenSamples::default()));
             self.samples.len() - 1
         });
         self.samples[at].1.offer(|| {
-            let (about, left_out) = self.shelf.about(finding);
-            KeptFinding { finding: *finding, about, left_out }
+            let (about, left_out) = self.datagram_store.related_datagrams(finding);
+            StoredFinding { finding: *finding, related_datagrams: about, omitted: left_out }
         });
     }
 
     fn count_fault(&mut self, conversation: ConversationId, observer: &Observer) {
-        *self.faults.entry(conversation).or_default() += 1;
-        if self.faults.len() > MAX_COUNTED {
-            self.faults.retain(|id, _| observer.conversation(*id).is_some());
+        *self.fault_counts.entry(conversation).or_default() += 1;
+        if self.fault_counts.len() > MAX_FAULT_COUNTS {
+            self.fault_counts.retain(|id, _| observer.conversation(*id).is_some());
         }
     }
 
     /// Keeps a datagram, so that it can be shown.
-    fn keep(&mut self, sight: &Sight<'_>, talk: Option<(ConversationId, Side)>, joined: &[Joined]) {
-        let Sight { packet, bytes, observer, .. } = sight;
-        let said = |Joined { seq, parts, payload }: &Joined| {
-            format!("game {seq}, {} bytes in {parts} parts{}", payload.len(), human::payload(payload))
+    fn store_datagram(
+        &mut self,
+        analyzed: &AnalyzedDatagram<'_>,
+        conversation: Option<(ConversationId, Side)>,
+        joined: &[ReassembledPayload],
+    ) {
+        let AnalyzedDatagram { packet, bytes, observer, .. } = analyzed;
+        let said = |ReassembledPayload { seq, fragments: parts, payload }: &ReassembledPayload| {
+            format!("game {seq}, {} bytes in {parts} parts{}", payload.len(), human::payload_text(payload))
         };
-        let traffic = talk.and_then(|(id, _)| observer.conversation(id)).map(|talk| {
+        let traffic = conversation.and_then(|(id, _)| observer.conversation(id)).map(|talk| {
             [Side::First, Side::Second]
-                .map(|side| talk.traffic(side).datagrams + talk.traffic(side).malformed)
+                .map(|side| talk.counters(side).datagrams + talk.counters(side).malformed)
         });
-        self.datagrams += 1;
+        self.datagram_count += 1;
         let comment =
             packet.comment.as_deref().map(|text| text.chars().take(MAX_COMMENT).collect::<String>());
-        let kept = Kept {
+        let kept = StoredDatagram {
             number: packet.number,
             at: packet.time.as_micros(),
             from: packet.from,
             to: packet.to,
-            talk,
-            place: traffic.map_or(0, |[one, other]| one + other),
+            conversation,
+            index_in_conversation: traffic.map_or(0, |[one, other]| one + other),
             len: bytes.len(),
-            bytes: Kept::bytes_of(bytes),
+            bytes: StoredDatagram::truncate_bytes(bytes),
             comment: comment.map(Into::into),
-            joined: joined.iter().map(said).collect(),
-            found: Default::default(),
+            reassembled: joined.iter().map(said).collect(),
+            findings: Default::default(),
         };
-        let is_plotted = talk.is_some_and(|(id, _)| self.talks.contains_key(&id));
-        self.shelf.push(kept, is_plotted);
+        let is_plotted = conversation.is_some_and(|(id, _)| self.plotted.contains_key(&id));
+        self.datagram_store.push(kept, is_plotted);
     }
 }
 
-impl Sink for Report {
-    fn see(&mut self, sight: &Sight<'_>) -> io::Result<()> {
-        let Sight { packet, what, findings, observer, .. } = sight;
+impl Sink for HtmlReport {
+    fn on_datagram(&mut self, analyzed: &AnalyzedDatagram<'_>) -> io::Result<()> {
+        let AnalyzedDatagram { packet, content: what, findings, observer, .. } = analyzed;
         let micros = packet.time.as_micros();
-        self.start.get_or_insert(micros);
-        self.last = self.last.max(micros);
+        self.start_micros.get_or_insert(micros);
+        self.last_micros = self.last_micros.max(micros);
         let talk = match *what {
             Observed::Datagram(_, id, side) | Observed::Malformed(_, id, side) => Some((id, side)),
             Observed::GameSpy(_) | Observed::Foreign(_) => None,
         };
         let conversation = talk.and_then(|(id, _)| observer.conversation(id));
         let is_wanted = match &conversation {
-            Some(talk) => self.filter.wants_talk(talk),
-            None => self.filter.wants(packet, [None, None], 0),
+            Some(talk) => self.filter.wants_conversation(talk),
+            None => self.filter.wants_metadata(packet, [None, None], 0),
         };
         if !is_wanted {
             return Ok(());
         }
         let mut joined = Vec::new();
         if let (Observed::Datagram(datagram, id, side), Some(talk)) = (what, &conversation) {
-            self.names.learn(packet, datagram);
-            joined.extend(datagram.messages().iter().filter_map(|each| self.parts.add(*id, *side, each)));
+            self.player_names.learn(packet, datagram);
+            joined
+                .extend(datagram.messages().iter().filter_map(|each| self.reassembler.add(*id, *side, each)));
             let acks = datagram.messages().iter().filter(|message| matches!(message, Message::Ack(_)));
             let ack_bytes: usize = acks.map(|message| message.wire_len()).sum();
             let bytes = datagram.as_bytes().len() as u64;
             for each in [*side, side.other()] {
-                let (waiting, owed) = (talk.unacknowledged(each) as u64, talk.owed_acks(each) as u64);
-                let trip = talk.round_trip(each).and_then(|trip| u64::try_from(trip.as_micros()).ok());
-                self.steps((*id, each, talk.sides()[1] == each), micros, |step| {
-                    step.waiting.note(waiting);
-                    step.owed.note(owed);
+                let (waiting, owed) = (talk.unacknowledged(each) as u64, talk.pending_acks(each) as u64);
+                let trip = talk.rtt(each).and_then(|trip| u64::try_from(trip.as_micros()).ok());
+                self.update_intervals((*id, each, talk.client_and_host()[1] == each), micros, |step| {
+                    step.unacknowledged.set(waiting);
+                    step.pending_acks.set(owed);
                     if let Some(trip) = trip {
-                        step.round_trip.get_or_insert_default().note(trip);
+                        step.round_trip_micros.get_or_insert_default().set(trip);
                     }
                     if each == *side {
                         step.bytes += bytes;
                         step.ack_bytes += ack_bytes as u64;
-                        step.fullest = step.fullest.max(bytes);
+                        step.largest_datagram = step.largest_datagram.max(bytes);
                     }
                 });
             }
         }
-        self.keep(sight, talk, &joined);
-        let evidence = Evidence::of(packet);
-        findings.iter().for_each(|finding| self.note(finding, Some(evidence), observer));
+        self.store_datagram(analyzed, talk, &joined);
+        let evidence = PacketLocation::of(packet);
+        findings.iter().for_each(|finding| self.add_finding(finding, Some(evidence), observer));
         Ok(())
     }
 
-    fn find(&mut self, finding: &Finding, place: Option<Evidence>, observer: &Observer) -> io::Result<()> {
-        self.note(finding, place, observer);
+    fn on_finding(
+        &mut self,
+        finding: &Finding,
+        place: Option<PacketLocation>,
+        observer: &Observer,
+    ) -> io::Result<()> {
+        self.add_finding(finding, place, observer);
         Ok(())
     }
 
-    fn finish(&mut self, end: &End<'_>) -> io::Result<()> {
+    fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display()));
-        fs::write(&self.path, page::page(self, end)).map_err(named)
+        fs::write(&self.path, page::render_page(self, end)).map_err(named)
     }
 }
 
-const fn place(side: Side) -> usize {
+const fn side_index(side: Side) -> usize {
     match side {
         Side::First => 0,
         Side::Second => 1,
@@ -221,8 +235,8 @@ const fn place(side: Side) -> usize {
 }
 
 /// Conversations that are plotted by themselves.
-const MAX_TALKS: usize = 48;
+const MAX_PLOTTED_CONVERSATIONS: usize = 48;
 /// Conversations whose faults are counted, before those are forgotten that the observer has forgotten.
-const MAX_COUNTED: usize = 1 << 14;
+const MAX_FAULT_COUNTS: usize = 1 << 14;
 /// Characters of a packet's comment.
 const MAX_COMMENT: usize = 200;

@@ -2,25 +2,29 @@
 
 use std::fmt::Write as _;
 
-use bcnet_observe::{Conversation, Side, Totals};
+use bcnet_observe::{AggregateCounters, Conversation, Side};
 
-use super::super::End;
-use super::super::tally::Tallied;
-use super::{Report, data};
-use crate::number::{counted, thousands};
-use crate::random::unguessable;
+use super::super::CaptureEnd;
+use super::super::finding_counts::FindingStats;
+use super::{HtmlReport, data};
+use crate::number_format::{group_digits, pluralize};
+use crate::random::random_u64;
 
-pub(super) fn page(report: &Report, end: &End<'_>) -> String {
-    let ranked = report.tally.ranked();
-    let mut talks: Vec<Conversation<'_>> =
-        end.observer.conversations().filter(|talk| report.filter.wants_talk(talk)).collect();
-    talks.sort_by_key(|talk| std::cmp::Reverse(bytes(talk)));
+pub(super) fn render_page(report: &HtmlReport, end: &CaptureEnd<'_>) -> String {
+    let ranked = report.finding_counts.by_severity();
+    let mut conversations: Vec<Conversation<'_>> = end
+        .observer
+        .conversations()
+        .filter(|conversation| report.filter.wants_conversation(conversation))
+        .collect();
+    conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation_bytes(conversation)));
     // Who asks for a peer does not ask for those of whom nothing but counts is known.
-    let rest = (talks.len() == end.observer.conversations().count()).then(|| end.observer.rest());
-    let (json, shown) = data::json(report, rest, &ranked, &talks);
+    let rest = (conversations.len() == end.observer.conversations().count())
+        .then(|| end.observer.evicted_counters());
+    let (json, shown) = data::report_json(report, rest, &ranked, &conversations);
     // Only a script with this number runs: whatever the network said, it could not know it.
-    let nonce = format!("{:016x}{:016x}", unguessable(), unguessable());
-    let title = escape(end.name);
+    let nonce = format!("{:016x}{:016x}", random_u64(), random_u64());
+    let title = escape_html(end.name);
     let mut page = format!(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\
@@ -28,11 +32,11 @@ pub(super) fn page(report: &Report, end: &End<'_>) -> String {
          script-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><header><h1>{title}</h1>"
     );
-    head(&mut page, report, end, &talks, rest);
+    write_head(&mut page, report, end, &conversations, rest);
     page.push_str("</header>\n<main>");
-    verdict(&mut page, &ranked, report.start.unwrap_or(0));
+    write_findings(&mut page, &ranked, report.start_micros.unwrap_or(0));
     page.push_str(SECTIONS);
-    left_out(&mut page, report, end, shown, talks.len());
+    write_omissions(&mut page, report, end, shown, conversations.len());
     let _ = write!(
         page,
         "</main>\n<script type=application/json id=data>{json}</script>\n<script nonce={nonce}>\n{}</script></body></html>\n",
@@ -41,31 +45,31 @@ pub(super) fn page(report: &Report, end: &End<'_>) -> String {
     page
 }
 
-fn head(
+fn write_head(
     page: &mut String,
-    report: &Report,
-    end: &End<'_>,
-    talks: &[Conversation<'_>],
-    rest: Option<&Totals>,
+    report: &HtmlReport,
+    end: &CaptureEnd<'_>,
+    conversations: &[Conversation<'_>],
+    rest: Option<&AggregateCounters>,
 ) {
-    let total: u64 =
-        talks.iter().map(bytes).sum::<u64>() + rest.map_or(0, |rest| rest.clients.bytes + rest.hosts.bytes);
-    let count = talks.len() as u64 + rest.map_or(0, |rest| rest.conversations);
-    let seconds = report.last.saturating_sub(report.start.unwrap_or(0)) as f64 / 1e6;
+    let total: u64 = conversations.iter().map(conversation_bytes).sum::<u64>()
+        + rest.map_or(0, |rest| rest.clients.bytes + rest.hosts.bytes);
+    let count = conversations.len() as u64 + rest.map_or(0, |rest| rest.conversations);
+    let seconds = report.last_micros.saturating_sub(report.start_micros.unwrap_or(0)) as f64 / 1e6;
     let _ = write!(
         page,
         "<p>{}, {}, {} of game traffic, {seconds:.1} s.</p>",
-        counted(end.packets, "packet"),
-        counted(count, "conversation"),
-        counted(total, "byte")
+        pluralize(end.packets, "packet"),
+        pluralize(count, "conversation"),
+        pluralize(total, "byte")
     );
     if !end.skipped.is_empty() {
-        let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape(&end.skipped.to_string()));
+        let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape_html(&end.skipped.to_string()));
     }
 }
 
 /// What is wrong, the worst first.
-fn verdict(page: &mut String, ranked: &[&Tallied], start: u64) {
+fn write_findings(page: &mut String, ranked: &[&FindingStats], start: u64) {
     page.push_str("<section id=verdict><h2>What was found</h2>");
     if ranked.is_empty() {
         page.push_str("<p>Nothing: everything arrived and was acknowledged as it should.</p></section>");
@@ -73,8 +77,9 @@ fn verdict(page: &mut String, ranked: &[&Tallied], start: u64) {
     }
     page.push_str("<div class=scroll><table><thead><tr><th>how bad<th class=number>how often<th>what<th>what it means<th>first seen</tr></thead><tbody>");
     for (place, tallied) in ranked.iter().enumerate() {
-        let Tallied { kind, count, first, place: evidence, who, .. } = tallied;
-        let (class, word) = match kind.weight {
+        let FindingStats { class: kind, count, first, first_location: evidence, first_side: who, .. } =
+            tallied;
+        let (class, word) = match kind.severity {
             0 => ("none", "\u{25CB} no fault"),
             1..=3 => ("mild", "\u{25CF} mild"),
             4..=6 => ("bad", "\u{25C6} bad"),
@@ -87,44 +92,44 @@ fn verdict(page: &mut String, ranked: &[&Tallied], start: u64) {
         let _ = write!(
             page,
             "<tr class={class} data-kind={place}><td>{word}<td class=number>{}<td>{}<td>{}<td>{time:.1} s{packet}, {}</tr>",
-            thousands(*count),
+            group_digits(*count),
             kind.title,
             tallied.meaning(),
-            escape(who)
+            escape_html(who)
         );
     }
     page.push_str("</tbody></table></div></section>");
 }
 
 /// What is not in the page.
-fn left_out(page: &mut String, report: &Report, end: &End<'_>, shown: usize, talks: usize) {
+fn write_omissions(page: &mut String, report: &HtmlReport, end: &CaptureEnd<'_>, shown: usize, talks: usize) {
     page.push_str("<section id=left><h2>What is not in this page</h2><ul>");
-    for text in end.left_out() {
-        let _ = write!(page, "<li>{}.", escape(&text));
+    for text in end.omissions() {
+        let _ = write!(page, "<li>{}.", escape_html(&text));
     }
-    let (shown, all) = (shown as u64, report.datagrams);
+    let (shown, all) = (shown as u64, report.datagram_count);
     if shown < all {
         let _ = write!(
             page,
             "<li>{} of {} datagrams are here with their bytes: those that the listed findings are about, and the first. \
              Counts, tables and plots are of all.",
-            thousands(shown),
-            thousands(all)
+            group_digits(shown),
+            group_digits(all)
         );
     } else {
-        let _ = write!(page, "<li>All {} datagrams are here with their bytes.", thousands(all));
+        let _ = write!(page, "<li>All {} datagrams are here with their bytes.", group_digits(all));
     }
-    for tallied in report.tally.ranked() {
-        let title = tallied.kind.title;
+    for tallied in report.finding_counts.by_severity() {
+        let title = tallied.class.title;
         let samples = report.samples.iter().find(|(known, _)| *known == title);
         let listed = samples.map_or(0, |(_, samples)| samples.items().len()) as u64;
         if listed < tallied.count {
-            let (listed, count) = (thousands(listed), thousands(tallied.count));
+            let (listed, count) = (group_digits(listed), group_digits(tallied.count));
             let _ = write!(page, "<li>{listed} of {count} {title} are listed, at equal distances.");
         }
     }
-    if talks > report.talks.len() {
-        let (plotted, more) = (report.talks.len(), thousands((talks - report.talks.len()) as u64));
+    if talks > report.plotted.len() {
+        let (plotted, more) = (report.plotted.len(), group_digits((talks - report.plotted.len()) as u64));
         let _ = write!(
             page,
             "<li>The first {plotted} conversations have plots of their own; {more} more conversations are in the plots of all."
@@ -133,12 +138,12 @@ fn left_out(page: &mut String, report: &Report, end: &End<'_>, shown: usize, tal
     page.push_str("</ul></section>");
 }
 
-fn bytes(talk: &Conversation<'_>) -> u64 {
-    talk.traffic(Side::First).bytes + talk.traffic(Side::Second).bytes
+fn conversation_bytes(conversation: &Conversation<'_>) -> u64 {
+    conversation.counters(Side::First).bytes + conversation.counters(Side::Second).bytes
 }
 
 /// Text that stands for itself in HTML.
-fn escape(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

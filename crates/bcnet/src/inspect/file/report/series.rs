@@ -2,105 +2,113 @@
 
 /// What happened in one step of time, on one side.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Step {
+pub(super) struct SeriesInterval {
     pub(super) bytes: u64,
     pub(super) ack_bytes: u64,
     pub(super) retransmissions: u64,
     /// Messages that waited for an ACK.
-    pub(super) waiting: Gauge,
+    pub(super) unacknowledged: IntervalGauge,
     /// ACKs in the outbox.
-    pub(super) owed: Gauge,
+    pub(super) pending_acks: IntervalGauge,
     /// The fullest datagram, in bytes.
-    pub(super) fullest: u64,
+    pub(super) largest_datagram: u64,
     /// The round trip in microseconds, once there was one.
-    pub(super) round_trip: Option<Gauge>,
+    pub(super) round_trip_micros: Option<IntervalGauge>,
 }
 
-impl Step {
-    fn join(self, later: Self) -> Self {
+impl SeriesInterval {
+    fn merge(self, later: Self) -> Self {
         Self {
             bytes: self.bytes + later.bytes,
             ack_bytes: self.ack_bytes + later.ack_bytes,
             retransmissions: self.retransmissions + later.retransmissions,
-            waiting: self.waiting.join(later.waiting),
-            owed: self.owed.join(later.owed),
-            fullest: self.fullest.max(later.fullest),
-            round_trip: match (self.round_trip, later.round_trip) {
-                (Some(one), Some(other)) => Some(one.join(other)),
+            unacknowledged: self.unacknowledged.merge(later.unacknowledged),
+            pending_acks: self.pending_acks.merge(later.pending_acks),
+            largest_datagram: self.largest_datagram.max(later.largest_datagram),
+            round_trip_micros: match (self.round_trip_micros, later.round_trip_micros) {
+                (Some(one), Some(other)) => Some(one.merge(other)),
                 (one, other) => other.or(one),
             },
         }
     }
 
     /// Returns the step behind this one, if nothing happens in it: what waits goes on waiting.
-    fn next(self) -> Self {
-        let (waiting, owed) = (self.waiting.next(), self.owed.next());
-        Self { waiting, owed, round_trip: self.round_trip.map(Gauge::next), ..Self::default() }
+    fn carry_over(self) -> Self {
+        let (waiting, owed) = (self.unacknowledged.carry_over(), self.pending_acks.carry_over());
+        Self {
+            unacknowledged: waiting,
+            pending_acks: owed,
+            round_trip_micros: self.round_trip_micros.map(IntervalGauge::carry_over),
+            ..Self::default()
+        }
     }
 }
 
 /// How many there are of something.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Gauge {
-    pub(super) most: u64,
+pub(super) struct IntervalGauge {
+    pub(super) max: u64,
     last: u64,
 }
 
-impl Gauge {
-    pub(super) fn note(&mut self, count: u64) {
-        *self = Self { most: self.most.max(count), last: count };
+impl IntervalGauge {
+    pub(super) fn set(&mut self, count: u64) {
+        *self = Self { max: self.max.max(count), last: count };
     }
 
-    fn join(self, later: Self) -> Self {
-        Self { most: self.most.max(later.most), last: later.last }
+    fn merge(self, later: Self) -> Self {
+        Self { max: self.max.max(later.max), last: later.last }
     }
 
-    const fn next(self) -> Self {
-        Self { most: self.last, last: self.last }
+    const fn carry_over(self) -> Self {
+        Self { max: self.last, last: self.last }
     }
 }
 
 /// The steps of one side.
 #[derive(Debug, Clone)]
-pub(super) struct Series {
+pub(super) struct ReportSeries {
     start: u64,
     /// The length of a step in microseconds.
     width: u64,
-    steps: Vec<Step>,
+    intervals: Vec<SeriesInterval>,
 }
 
-impl Series {
+impl ReportSeries {
     pub(super) const fn new(start: u64) -> Self {
-        Self { start, width: MIN_WIDTH, steps: Vec::new() }
+        Self { start, width: MIN_WIDTH, intervals: Vec::new() }
     }
 
     pub(super) const fn width(&self) -> u64 {
         self.width
     }
 
-    pub(super) fn steps(&self) -> &[Step] {
-        &self.steps
+    pub(super) fn intervals(&self) -> &[SeriesInterval] {
+        &self.intervals
     }
 
     /// Returns the step that a time belongs to.
-    pub(super) fn at(&mut self, micros: u64) -> &mut Step {
+    pub(super) fn interval_at(&mut self, micros: u64) -> &mut SeriesInterval {
         let since = micros.saturating_sub(self.start);
-        while since / self.width >= MAX_STEPS as u64 {
+        while since / self.width >= MAX_INTERVALS as u64 {
             self.widen();
         }
         let place = usize::try_from(since / self.width).unwrap_or(0);
-        if self.steps.len() <= place {
-            let next = self.steps.last().copied().map(Step::next).unwrap_or_default();
-            self.steps.resize(place + 1, next);
+        if self.intervals.len() <= place {
+            let next = self.intervals.last().copied().map(SeriesInterval::carry_over).unwrap_or_default();
+            self.intervals.resize(place + 1, next);
         }
-        &mut self.steps[place]
+        &mut self.intervals[place]
     }
 
     /// Makes one step of every two.
     fn widen(&mut self) {
         self.width *= 2;
-        self.steps =
-            self.steps.chunks(2).filter_map(|pair| pair.iter().copied().reduce(Step::join)).collect();
+        self.intervals = self
+            .intervals
+            .chunks(2)
+            .filter_map(|pair| pair.iter().copied().reduce(SeriesInterval::merge))
+            .collect();
     }
 
     /// Makes the steps at least this long.
@@ -113,43 +121,48 @@ impl Series {
 
 /// A length in microseconds that doubles to lengths that are easy to read for long.
 const MIN_WIDTH: u64 = 50_000;
-const MAX_STEPS: usize = 600;
+const MAX_INTERVALS: usize = 600;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_long_capture_has_longer_steps_and_loses_nothing() {
-        let mut series = Series::new(5_000_000);
+    fn long_capture_widens_intervals_without_losing_counts() {
+        let mut series = ReportSeries::new(5_000_000);
         for second in 0..1000 {
-            series.at(5_000_000 + second * 1_000_000).bytes += 3;
-            series.at(5_000_000 + second * 1_000_000).owed.note(second);
+            series.interval_at(5_000_000 + second * 1_000_000).bytes += 3;
+            series.interval_at(5_000_000 + second * 1_000_000).pending_acks.set(second);
         }
         assert_eq!(series.width(), 3_200_000);
-        assert_eq!(series.steps().len(), 313);
-        assert_eq!(series.steps().iter().map(|step| step.bytes).sum::<u64>(), 3000);
-        assert_eq!((series.steps()[0].bytes, series.steps()[0].owed.most), (12, 3));
+        assert_eq!(series.intervals().len(), 313);
+        assert_eq!(series.intervals().iter().map(|step| step.bytes).sum::<u64>(), 3000);
+        assert_eq!((series.intervals()[0].bytes, series.intervals()[0].pending_acks.max), (12, 3));
     }
 
     #[test]
-    fn what_waits_goes_on_waiting_while_nothing_is_sent() {
-        let mut series = Series::new(0);
-        let step = series.at(0);
+    fn gauges_carry_over_while_nothing_is_sent() {
+        let mut series = ReportSeries::new(0);
+        let step = series.interval_at(0);
         step.bytes = 100;
-        step.round_trip.get_or_insert_default().note(30_000);
+        step.round_trip_micros.get_or_insert_default().set(30_000);
         // Eight waited, then three.
-        step.waiting.note(8);
-        step.waiting.note(3);
-        series.at(175_000).waiting.note(0);
-        series.at(275_000).bytes = 1;
-        let most: Vec<u64> = series.steps().iter().map(|step| step.waiting.most).collect();
+        step.unacknowledged.set(8);
+        step.unacknowledged.set(3);
+        series.interval_at(175_000).unacknowledged.set(0);
+        series.interval_at(275_000).bytes = 1;
+        let most: Vec<u64> = series.intervals().iter().map(|step| step.unacknowledged.max).collect();
         assert_eq!(most, [8, 3, 3, 3, 0, 0]);
-        let bytes: Vec<u64> = series.steps().iter().map(|step| step.bytes).collect();
+        let bytes: Vec<u64> = series.intervals().iter().map(|step| step.bytes).collect();
         assert_eq!(bytes, [100, 0, 0, 0, 0, 1]);
-        assert!(series.steps().iter().all(|step| step.round_trip.is_some_and(|trip| trip.most == 30_000)));
+        assert!(
+            series
+                .intervals()
+                .iter()
+                .all(|step| step.round_trip_micros.is_some_and(|trip| trip.max == 30_000))
+        );
         series.widen_to(100_000);
-        let most: Vec<u64> = series.steps().iter().map(|step| step.waiting.most).collect();
+        let most: Vec<u64> = series.intervals().iter().map(|step| step.unacknowledged.max).collect();
         assert_eq!(most, [8, 3, 0]);
     }
 }

@@ -4,16 +4,16 @@ use bcnet_control::Request;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::format::text;
-use super::layout::{Layout, act, save};
+use super::format::text_field;
+use super::layout::{Layout, action_form, save_checkbox};
 use crate::serve::web::logins::Operator;
-use crate::serve::web::picture::{Picture, ask};
-use crate::serve::web::site::{Site, Visitor};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::{WebSnapshot, query};
 
-pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout {
+pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext) -> Layout {
     let main = html! {
-        @if let Some(operator) = &visitor.operator {
-            (bans(operator, &rows(site, Request::Bans, "bans")))
+        @if let Some(operator) = &context.operator {
+            (bans_table(operator, &query_rows(site, Request::Bans, "bans")))
             h2 { "Ban an address" }
             p { "A player is banned from its own page. Either way it is shown first who has the address." }
             form.act method="get" action="/ban" id="ban-address" {
@@ -21,18 +21,18 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
                 button type="submit" { "See who would go …" }
             }
             h2 { "Whitelist" }
-            (whitelist(operator, picture, &rows(site, Request::Whitelist { add: None, remove: None, save: false }, "whitelist")))
+            (whitelist_section(operator, snapshot, &query_rows(site, Request::Whitelist { add: None, remove: None, save: false }, "whitelist")))
         }
     };
-    Layout { title: "Bans".into(), current: "/bans", main }
+    Layout { title: "Bans".into(), menu_entry: "/bans", main }
 }
 
-fn rows(site: &Site, request: Request, key: &str) -> Vec<Value> {
-    let answer = ask(&site.plane, None, request);
+fn query_rows(site: &Site, request: Request, key: &str) -> Vec<Value> {
+    let answer = query(&site.plane, None, request);
     answer.ok().and_then(|mut answer| answer[key].take().as_array().cloned()).unwrap_or_default()
 }
 
-fn bans(operator: &Operator, bans: &[Value]) -> Markup {
+fn bans_table(operator: &Operator, bans: &[Value]) -> Markup {
     if bans.is_empty() {
         return html! { p id="no-bans" { "Nobody is banned." } };
     }
@@ -47,15 +47,15 @@ fn bans(operator: &Operator, bans: &[Value]) -> Markup {
                 tbody {
                     @for (ban, number) in bans.iter().rev().take(MAX_ROWS).zip(1..) {
                         tr {
-                            td { (text(ban, "network")) }
-                            td.t { (text(ban, "player")) }
-                            td.wide { (text(ban, "since")) }
-                            td { (text(ban, "expires")) }
-                            td.(("t wide")) { (text(ban, "by")) }
-                            td.(("t wide")) { (text(ban, "reason")) }
+                            td { (text_field(ban, "network")) }
+                            td.t { (text_field(ban, "player")) }
+                            td.wide { (text_field(ban, "since")) }
+                            td { (text_field(ban, "expires")) }
+                            td.(("t wide")) { (text_field(ban, "by")) }
+                            td.(("t wide")) { (text_field(ban, "reason")) }
                             td {
-                                (act(operator, &format!("unban-{number}"), &[("action", "unban"), ("target", text(ban, "network"))], html! {
-                                    button type="submit" aria-label=(format!("Unban {}", text(ban, "network"))) { "Unban" }
+                                (action_form(operator, &format!("unban-{number}"), &[("action", "unban"), ("target", text_field(ban, "network"))], html! {
+                                    button type="submit" aria-label=(format!("Unban {}", text_field(ban, "network"))) { "Unban" }
                                 }))
                             }
                         }
@@ -66,9 +66,9 @@ fn bans(operator: &Operator, bans: &[Value]) -> Markup {
     }
 }
 
-fn whitelist(operator: &Operator, picture: &Picture, rows: &[Value]) -> Markup {
+fn whitelist_section(operator: &Operator, snapshot: &WebSnapshot, rows: &[Value]) -> Markup {
     let port = |name: &str| {
-        let named = picture.sessions().iter().find(|one| one.name.0 == name);
+        let named = snapshot.sessions().iter().find(|one| one.name.0 == name);
         named.map(|one| one.port.to_string()).unwrap_or_default()
     };
     html! {
@@ -77,24 +77,24 @@ fn whitelist(operator: &Operator, picture: &Picture, rows: &[Value]) -> Markup {
             ul id="whitelist" {
                 @for (row, number) in rows.iter().take(MAX_ROWS).zip(1..) {
                     li {
-                        (text(row, "session")) ": " (text(row, "network"))
-                        (act(operator, &format!("disallow-{number}"), &[
-                            ("action", "disallow"), ("session", &port(text(row, "session"))), ("target", text(row, "network")),
+                        (text_field(row, "session")) ": " (text_field(row, "network"))
+                        (action_form(operator, &format!("disallow-{number}"), &[
+                            ("action", "disallow"), ("session", &port(text_field(row, "session"))), ("target", text_field(row, "network")),
                         ], html! {
-                            button type="submit" aria-label=(format!("Remove {} from {}", text(row, "network"), text(row, "session"))) { "Remove" }
+                            button type="submit" aria-label=(format!("Remove {} from {}", text_field(row, "network"), text_field(row, "session"))) { "Remove" }
                         }))
                     }
                 }
             }
         }
         p { "If there is any address here, only those may join, and networks that are trusted." }
-        (act(operator, "allow", &[("action", "allow")], html! {
+        (action_form(operator, "allow", &[("action", "allow")], html! {
             label { "Address, network or player who may join" input name="target" required maxlength="64" autocomplete="off"; }
             label { "Session" select name="session" {
                 option value="" { "All" }
-                @for one in picture.sessions().iter().take(100) { option value=(one.port) { (one.name) } }
+                @for one in snapshot.sessions().iter().take(100) { option value=(one.port) { (one.name) } }
             } }
-            (save())
+            (save_checkbox())
             button type="submit" { "Allow" }
         }))
     }

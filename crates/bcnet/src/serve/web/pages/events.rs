@@ -4,14 +4,14 @@ use bcnet_control::Request;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::format::text;
+use super::format::text_field;
 use super::layout::Layout;
-use crate::serve::web::picture::{Picture, ask};
-use crate::serve::web::site::{Site, Visitor};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::{WebSnapshot, query};
 
-pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout {
-    let (only_chat, port) = (visitor.query.get("show") == "chat", visitor.query.number::<u16>("session"));
-    let is_meant = |event: &Value| {
+pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext) -> Layout {
+    let (only_chat, port) = (context.query.get("show") == "chat", context.query.number::<u16>("session"));
+    let is_selected = |event: &Value| {
         (!only_chat || is_chat(event)) && port.is_none_or(|port| event["port"].as_u64() == Some(port.into()))
     };
     let main = html! {
@@ -22,33 +22,33 @@ pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout 
             } }
             label { "Session" select name="session" {
                 option value="" { "All" }
-                @for one in picture.sessions().iter().take(MAX_CHOICES) {
+                @for one in snapshot.sessions().iter().take(MAX_CHOICES) {
                     option value=(one.port) selected[port == Some(one.port)] { (one.name) }
                 }
             } }
             button type="submit" { "Show" }
         }
-        section id="events" data-live="" { (events(site, is_meant)) }
+        section id="events" data-live="" { (events_table(site, is_selected)) }
         h2 { "Who did what" }
-        section id="history" data-live="" { (history(site)) }
+        section id="history" data-live="" { (history_table(site)) }
     };
-    Layout { title: "Log".into(), current: "/log", main }
+    Layout { title: "Log".into(), menu_entry: "/log", main }
 }
 
 /// The latest chat of a session.
 pub(super) fn chat(site: &Site, port: u16) -> Markup {
-    events(site, |event| is_chat(event) && event["port"].as_u64() == Some(port.into()))
+    events_table(site, |event| is_chat(event) && event["port"].as_u64() == Some(port.into()))
 }
 
 fn is_chat(event: &Value) -> bool {
-    matches!(text(event, "event"), "chat" | "say")
+    matches!(text_field(event, "event"), "chat" | "say")
 }
 
 /// The latest come first.
-fn events(site: &Site, is_meant: impl Fn(&Value) -> bool) -> Markup {
+fn events_table(site: &Site, is_selected: impl Fn(&Value) -> bool) -> Markup {
     let news = site.plane.log.feed.last(usize::MAX);
     let events = news.lines.iter().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let events: Vec<Value> = events.filter(is_meant).take(MAX_EVENTS).collect();
+    let events: Vec<Value> = events.filter(is_selected).take(MAX_EVENTS).collect();
     if events.is_empty() {
         return html! { p { "Nothing yet." } };
     }
@@ -64,15 +64,15 @@ fn events(site: &Site, is_meant: impl Fn(&Value) -> bool) -> Markup {
 }
 
 fn row(event: &Value) -> Markup {
-    let time = text(event, "timestamp");
+    let time = text_field(event, "timestamp");
     // 2026-11-17T16:37:15.123456Z
     let time = time.get(11..19).unwrap_or(time);
-    let is_bad = matches!(text(event, "level"), "WARN" | "ERROR");
+    let is_bad = matches!(text_field(event, "level"), "WARN" | "ERROR");
     html! {
         tr {
             td.n { (time) }
             td.wide { @if let Some(port) = event["port"].as_u64() { (port) } }
-            td { @if is_bad { span.bad { "⚠ " (text(event, "event")) } } @else { (text(event, "event")) } }
+            td { @if is_bad { span.bad { "⚠ " (text_field(event, "event")) } } @else { (text_field(event, "event")) } }
             td.t { (details(event)) }
         }
     }
@@ -82,7 +82,7 @@ fn row(event: &Value) -> Markup {
 fn details(event: &Value) -> Markup {
     if is_chat(event) {
         let who = event["player"].as_str().or_else(|| event["to"].as_str());
-        return html! { @if let Some(who) = who { strong { (who) } ": " } (text(event, "text")) };
+        return html! { @if let Some(who) = who { strong { (who) } ": " } (text_field(event, "text")) };
     }
     let known = ["timestamp", "level", "event", "port"];
     let rest = event.as_object().into_iter().flatten().filter(|(key, _)| !known.contains(&key.as_str()));
@@ -90,7 +90,7 @@ fn details(event: &Value) -> Markup {
         @for (key, value) in rest {
             @if !value.is_null() {
                 span.dim { (key) " " }
-                (shown(value))
+                (render_value(value))
                 "  "
             }
         }
@@ -98,19 +98,19 @@ fn details(event: &Value) -> Markup {
 }
 
 /// Returns a value for people: of those who took part in a round each with its figures.
-fn shown(value: &Value) -> Markup {
+fn render_value(value: &Value) -> Markup {
     match value {
         Value::String(text) => html! { (text) },
-        Value::Array(items) => html! { @for item in items { (shown(item)) "; " } },
+        Value::Array(items) => html! { @for item in items { (render_value(item)) "; " } },
         Value::Object(fields) => html! {
-            @for (key, value) in fields { span.dim { (key) " " } (shown(value)) " " }
+            @for (key, value) in fields { span.dim { (key) " " } (render_value(value)) " " }
         },
         other => html! { (other.to_string()) },
     }
 }
 
-fn history(site: &Site) -> Markup {
-    let answer = ask(&site.plane, None, Request::History { text: None, count: MAX_HISTORY });
+fn history_table(site: &Site) -> Markup {
+    let answer = query(&site.plane, None, Request::History { text: None, count: MAX_HISTORY });
     let rows =
         answer.ok().and_then(|mut answer| answer["history"].take().as_array().cloned()).unwrap_or_default();
     if rows.is_empty() {
@@ -125,10 +125,10 @@ fn history(site: &Site) -> Markup {
                 tbody {
                     @for row in rows.iter().rev() {
                         tr {
-                            td { (text(row, "time")) }
-                            td.t { (text(row, "by")) }
-                            td.t { (text(row, "what")) }
-                            td.(("t wide")) { (text(row, "outcome")) }
+                            td { (text_field(row, "time")) }
+                            td.t { (text_field(row, "by")) }
+                            td.t { (text_field(row, "what")) }
+                            td.(("t wide")) { (text_field(row, "outcome")) }
                         }
                     }
                 }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::answers::Player;
+use crate::server_info::PlayerInfo;
 
 /// Returns milliseconds.
 pub(super) fn millis(time: Option<f64>) -> String {
     match time {
-        None => NONE.into(),
+        None => NO_VALUE.into(),
         Some(time) if time < 10.0 => format!("{time:.2}"),
         Some(time) if time < 100.0 => format!("{time:.1}"),
         Some(time) => format!("{time:.0}"),
@@ -30,33 +30,33 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// Returns what a ship is.
-pub(super) fn ship(player: &Player) -> String {
+pub(super) fn ship(player: &PlayerInfo) -> String {
     match (&player.ship_name, player.ship) {
         (Some(name), _) => name.0.clone(),
         (None, Some(number)) => format!("ship {number}"),
-        (None, None) => NONE.into(),
+        (None, None) => NO_VALUE.into(),
     }
 }
 
 /// Returns a share in percent.
 pub(super) fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| NONE.into(), |share| format!("{:.1}", share * 100.0))
+    share.map_or_else(|| NO_VALUE.into(), |share| format!("{:.1}", share * 100.0))
 }
 
 /// Returns a text of an answer.
-pub(super) fn text<'a>(answer: &'a Value, key: &str) -> &'a str {
+pub(super) fn text_field<'a>(answer: &'a Value, key: &str) -> &'a str {
     answer.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Stands where there is nothing.
-pub(super) const NONE: &str = "–";
+pub(super) const NO_VALUE: &str = "–";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_as_many_digits_as_they_are_worth() {
+    fn numbers_are_rounded_by_magnitude() {
         let shown = [None, Some(0.123), Some(12.34), Some(123.4)].map(millis);
         assert_eq!(shown, ["–", "0.12", "12.3", "123"]);
         assert_eq!([59, 61, 3661].map(duration), ["0:59", "1:01", "1:01:01"]);

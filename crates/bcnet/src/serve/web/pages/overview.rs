@@ -3,33 +3,33 @@
 use maud::{Markup, html};
 
 use super::format::{bytes, duration, millis};
-use super::layout::{Layout, act, tile};
+use super::layout::{Layout, action_form, tile};
 use super::plots;
-use super::tables::{self, View};
-use crate::answers::Session;
-use crate::serve::web::picture::Picture;
-use crate::serve::web::site::{Site, Visitor};
+use super::tables::{self, TableView};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::WebSnapshot;
+use crate::server_info::SessionInfo;
 
-pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout {
-    body(picture, visitor, &plots::section(site, None, visitor))
+pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext) -> Layout {
+    body(snapshot, context, &plots::section(site, None, context))
 }
 
-fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
-    let [sessions, players] = ["s", "p"].map(|prefix| View::read(prefix, &visitor.query));
+fn body(snapshot: &WebSnapshot, context: &RequestContext, plots: &Markup) -> Layout {
+    let [sessions, players] = ["s", "p"].map(|prefix| TableView::from_query(prefix, &context.query));
     let main = html! {
-        section id="totals" data-live="" aria-label="Totals" { (totals(picture)) }
+        section id="totals" data-live="" aria-label="Totals" { (totals(snapshot)) }
         (plots)
         form.act method="get" action="/" role="search" id="search" {
-            label { "Sessions and players with this in their names" input name="q" type="search" maxlength="100" value=(visitor.query.get("q")); }
+            label { "Sessions and players with this in their names" input name="q" type="search" maxlength="100" value=(context.query.get("q")); }
             button type="submit" { "Find" }
         }
         h2 { "Sessions" }
-        section id="sessions" data-live="" { (tables::sessions(&sessions, picture.sessions())) }
+        section id="sessions" data-live="" { (tables::sessions_table(&sessions, snapshot.sessions())) }
         h2 { "Players" }
-        section id="players" data-live="" { (tables::players(&players, picture.players.iter())) }
-        @if let Some(operator) = &visitor.operator {
+        section id="players" data-live="" { (tables::players_table(&players, snapshot.players.iter())) }
+        @if let Some(operator) = &context.operator {
             h2 { "Say something to everyone" }
-            (act(operator, "say", &[("action", "say")], html! {
+            (action_form(operator, "say", &[("action", "say")], html! {
                 label { "Text" input name="text" required maxlength="200" autocomplete="off"; }
                 button type="submit" { "Say" }
             }))
@@ -37,20 +37,20 @@ fn body(picture: &Picture, visitor: &Visitor, plots: &Markup) -> Layout {
             p.dim { "Chat, addresses and everything that can be done here need the token: " a href="/login" { "log in" } "." }
         }
     };
-    Layout { title: "Overview".into(), current: "/", main }
+    Layout { title: "Overview".into(), menu_entry: "/", main }
 }
 
-fn totals(picture: &Picture) -> Markup {
-    let sessions = picture.sessions();
+fn totals(snapshot: &WebSnapshot) -> Markup {
+    let sessions = snapshot.sessions();
     let worst =
-        |figure: fn(&Session) -> Option<f64>| sessions.iter().filter_map(figure).max_by(f64::total_cmp);
-    let sum = |figure: fn(&Session) -> u64| sessions.iter().map(figure).sum::<u64>();
+        |figure: fn(&SessionInfo) -> Option<f64>| sessions.iter().filter_map(figure).max_by(f64::total_cmp);
+    let sum = |figure: fn(&SessionInfo) -> u64| sessions.iter().map(figure).sum::<u64>();
     let open = sessions.iter().filter(|one| one.is_open()).count();
     let in_game: u64 = sessions.iter().map(|one| one.in_game).sum();
     let lost = sum(|one| one.overflowed + one.unsent);
     html! {
         dl.tiles {
-            (tile("Players", picture.players.len()))
+            (tile("Players", snapshot.players.len()))
             (tile("In the game", in_game))
             (tile("Sessions open", format!("{open} of {}", sessions.len())))
             (tile("Relay delay p99, worst", format!("{} ms", millis(worst(|one| one.relay_p99_ms)))))
@@ -58,7 +58,7 @@ fn totals(picture: &Picture) -> Markup {
             (tile("In", format!("{}/s", bytes(sum(|one| one.bytes_in_per_second)))))
             (tile("Out", format!("{}/s", bytes(sum(|one| one.bytes_out_per_second)))))
             (tile("Datagrams lost here", lost))
-            (tile("Up", duration(picture.status.uptime_s)))
+            (tile("Up", duration(snapshot.status.uptime_s)))
         }
     }
 }
@@ -68,53 +68,59 @@ mod tests {
     use bcnet_udp::Clock;
 
     use super::*;
-    use crate::answers::{Player, Shown, Status};
-    use crate::serve::web::form::Form;
+    use crate::serve::web::form::FormData;
+    use crate::server_info::{PlayerInfo, SanitizedText, ServerInfo};
 
     /// As many sessions and players as a process may have.
-    fn crowded() -> Picture {
-        let sessions = (0..1000).map(|n| Session {
-            name: Shown(format!("Session <{n}> & friends")),
+    fn large_snapshot() -> WebSnapshot {
+        let sessions = (0..1000).map(|n| SessionInfo {
+            name: SanitizedText(format!("Session <{n}> & friends")),
             port: 22101 + n,
             players: 16,
             limit: 16,
-            system: Shown("Multi1".into()),
-            state: Shown("open".into()),
+            system: SanitizedText("Multi1".into()),
+            state: SanitizedText("open".into()),
             relay_p99_ms: Some(f64::from(n) / 100.0),
             round_trip_p50_ms: Some(80.5),
             bytes_out_per_second: 60_000,
-            ..Session::default()
+            ..SessionInfo::default()
         });
-        let players = (0..16_000).map(|n| Player {
-            session: Shown(format!("Session <{}> & friends", n / 16)),
+        let players = (0..16_000).map(|n| PlayerInfo {
+            session: SanitizedText(format!("Session <{}> & friends", n / 16)),
             port: 22101 + n / 16,
             peer: 2 + (n % 16) as u8,
-            name: Shown(format!("<b>Captain {n}</b>")),
-            state: Shown("in game".into()),
-            ship_name: Some(Shown("Sovereign".into())),
+            name: SanitizedText(format!("<b>Captain {n}</b>")),
+            state: SanitizedText("in game".into()),
+            ship_name: Some(SanitizedText("Sovereign".into())),
             round_trip_ms: Some(80.0),
             relay_p99_ms: Some(0.2),
             connected_s: 3000,
             queued_bytes: 900,
             loss: Some(0.01),
-            ..Player::default()
+            ..PlayerInfo::default()
         });
         let (sessions, players) = (sessions.collect(), players.collect());
-        Picture { status: Status { uptime_s: 90_000, sessions, ..Status::default() }, players }
+        WebSnapshot { status: ServerInfo { uptime_s: 90_000, sessions, ..ServerInfo::default() }, players }
     }
 
-    fn shown(picture: &Picture, query: &str) -> String {
-        let (query, nonce) = (Form::parse(query), "0".repeat(64));
-        let visitor =
-            Visitor { operator: None, query, nonce, is_live: false, has_until: None, has_standings: false };
-        body(picture, &visitor, &html! {}).reply(200, visitor).body
+    fn render(snapshot: &WebSnapshot, query: &str) -> String {
+        let (query, nonce) = (FormData::parse(query), "0".repeat(64));
+        let context = RequestContext {
+            operator: None,
+            query,
+            nonce,
+            is_live_update: false,
+            plots_until: None,
+            has_standings: false,
+        };
+        body(snapshot, &context, &html! {}).reply(200, context).body
     }
 
     #[test]
-    fn a_thousand_sessions_are_a_page_that_loads_at_once() {
-        let picture = crowded();
+    fn overview_of_a_thousand_sessions_stays_small() {
+        let snapshot = large_snapshot();
         let clock = Clock::start();
-        let page = shown(&picture, "ssort=relay&sorder=desc&psort=name");
+        let page = render(&snapshot, "ssort=relay&sorder=desc&psort=name");
         println!("1,000 sessions, 16,000 players: {} bytes in {:?}", page.len(), clock.now());
         assert!(page.len() < 80_000, "{} bytes, and plots have their part of 100 kB", page.len());
         assert!(page.contains("Page 1 of 20") && page.contains("Page 1 of 320"));
@@ -125,27 +131,27 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_nobody_has_are_empty_and_sorting_by_nothing_is_none() {
-        let picture = crowded();
+    fn overview_handles_bad_page_numbers_sort_keys_and_search() {
+        let snapshot = large_snapshot();
         for query in
             ["spage=0&ppage=99999999999999999999", "spage=18446744073709551615", "ssort=evil&sorder=x"]
         {
-            assert!(shown(&picture, query).contains("Sessions: 1000"), "{query}");
+            assert!(render(&snapshot, query).contains("Sessions: 1000"), "{query}");
         }
-        let found = shown(&picture, "q=CAPTAIN+1599");
+        let found = render(&snapshot, "q=CAPTAIN+1599");
         assert!(found.contains("Players: 11") && found.contains("Sessions: 0"), "{found}");
         assert!(
-            shown(&picture, "q=<7>%22&ssort=x").contains("?q=%3c7%3e%22&amp;"),
+            render(&snapshot, "q=<7>%22&ssort=x").contains("?q=%3c7%3e%22&amp;"),
             "links keep what is looked for"
         );
-        let both = shown(&picture, "q=7&ssort=relay&sorder=desc&evil=1");
+        let both = render(&snapshot, "q=7&ssort=relay&sorder=desc&evil=1");
         assert!(
             both.contains("?q=7&amp;ssort=relay&amp;sorder=desc&amp;psort=loss&amp;")
                 && !both.contains("evil"),
             "{both}"
         );
-        assert!(shown(&picture, "q=xyz").contains("Nobody has that in the name."));
-        assert!(shown(&picture, "spage=20").contains("Session &lt;999&gt;"));
-        assert!(shown(&Picture::default(), "").contains("Nobody is here."));
+        assert!(render(&snapshot, "q=xyz").contains("Nobody has that in the name."));
+        assert!(render(&snapshot, "spage=20").contains("Session &lt;999&gt;"));
+        assert!(render(&WebSnapshot::default(), "").contains("Nobody is here."));
     }
 }

@@ -1,41 +1,41 @@
 //! One player, what waits for it, and what can be done about it.
 
-use bcnet_control::{Refusal, Request};
+use bcnet_control::{Request, RequestError};
 use maud::{Markup, html};
 
 use super::format::{bytes, duration, millis, percent, ship};
-use super::layout::{Layout, act, tile};
-use crate::answers::{Player, Queues, list};
+use super::layout::{Layout, action_form, tile};
 use crate::serve::web::logins::Operator;
-use crate::serve::web::picture::{Picture, ask};
-use crate::serve::web::site::{Site, Visitor};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::{WebSnapshot, query};
+use crate::server_info::{PlayerInfo, PlayerQueues, parse_list};
 
 pub(super) fn page(
     site: &Site,
-    picture: &Picture,
-    visitor: &Visitor,
+    snapshot: &WebSnapshot,
+    context: &RequestContext,
     port: &str,
     peer: &str,
 ) -> Option<Layout> {
-    let player = picture.player(port.parse().ok()?, peer.parse().ok()?)?;
+    let player = snapshot.player(port.parse().ok()?, peer.parse().ok()?)?;
     let main = html! {
         p { "In " a href=(format!("/session/{}", player.port)) { (player.session) } }
-        section id="figures" data-live="" aria-label="Figures" { (figures(player, visitor.operator.is_some())) }
-        @if let Some(operator) = &visitor.operator {
-            (actions(operator, player))
+        section id="figures" data-live="" aria-label="Figures" { (status_tiles(player, context.operator.is_some())) }
+        @if let Some(operator) = &context.operator {
+            (action_forms(operator, player))
             h2 { "Queues" }
-            section id="queues" data-live="" { (queues(site, player)) }
+            section id="queues" data-live="" { (queues_section(site, player)) }
         }
     };
-    Some(Layout { title: name(player).into(), current: "", main })
+    Some(Layout { title: display_name(player).into(), menu_entry: "", main })
 }
 
 /// Returns what to call a player.
-pub(super) fn name(player: &Player) -> &str {
+pub(super) fn display_name(player: &PlayerInfo) -> &str {
     if player.name.0.is_empty() { "(no name yet)" } else { &player.name.0 }
 }
 
-fn figures(one: &Player, is_operator: bool) -> Markup {
+fn status_tiles(one: &PlayerInfo, is_operator: bool) -> Markup {
     let pair = |p50, p99| format!("{} / {} ms", millis(p50), millis(p99));
     html! {
         dl.tiles {
@@ -59,7 +59,7 @@ fn figures(one: &Player, is_operator: bool) -> Markup {
 }
 
 /// The fields that say which player a form is about.
-pub(super) fn about<'a>(
+pub(super) fn player_fields<'a>(
     action: &'a str,
     port: &'a str,
     peer: &'a str,
@@ -68,35 +68,35 @@ pub(super) fn about<'a>(
     [("action", action), ("session", port), ("player", peer), ("name", name)]
 }
 
-fn actions(operator: &Operator, player: &Player) -> Markup {
+fn action_forms(operator: &Operator, player: &PlayerInfo) -> Markup {
     let (port, peer, name) = (player.port.to_string(), player.peer.to_string(), player.name.0.as_str());
     let mute =
         if player.muted { ("unmute", "Let it chat again") } else { ("mute", "Mute: nobody hears its chat") };
     html! {
         h2 { "Actions" }
-        (act(operator, "tell", &about("tell", &port, &peer, name), html! {
+        (action_form(operator, "tell", &player_fields("tell", &port, &peer, name), html! {
             label { "A word to this player alone" input name="text" required maxlength="200" autocomplete="off"; }
             button type="submit" { "Tell" }
         }))
-        (act(operator, "kick", &about("kick", &port, &peer, name), html! {
+        (action_form(operator, "kick", &player_fields("kick", &port, &peer, name), html! {
             label { "Why, for the player to read (may be empty)" input name="reason" maxlength="200" autocomplete="off"; }
             button.danger type="submit" { "Kick" }
         }))
-        (act(operator, mute.0, &about(mute.0, &port, &peer, name), html! { button type="submit" { (mute.1) } }))
+        (action_form(operator, mute.0, &player_fields(mute.0, &port, &peer, name), html! { button type="submit" { (mute.1) } }))
         p { a id="ban-link" href=(format!("/ban/{port}/{peer}")) { "Ban the address of this player …" } }
     }
 }
 
-fn queues(site: &Site, player: &Player) -> Markup {
+fn queues_section(site: &Site, player: &PlayerInfo) -> Markup {
     let request = Request::Queues { player: Some(format!("#{}", player.peer)) };
-    let answer = ask(&site.plane, Some(player.port), request);
-    let queues = answer.and_then(|answer| list::<Queues>(answer, "queues").map_err(Refusal));
+    let answer = query(&site.plane, Some(player.port), request);
+    let queues = answer.and_then(|answer| parse_list::<PlayerQueues>(answer, "queues").map_err(RequestError));
     match queues.as_deref() {
         Ok([queues, ..]) => html! {
-            @for line in queues.words() { p.dim { (line) } }
+            @for line in queues.summary_lines() { p.dim { (line) } }
             pre tabindex="0" aria-label="Queue dump" id="dump" { (queues.dump) }
         },
         Ok([]) => html! { p { "Nothing is known of them." } },
-        Err(Refusal(reason)) => html! { p { (reason) } },
+        Err(RequestError(reason)) => html! { p { (reason) } },
     }
 }

@@ -2,64 +2,65 @@
 
 use std::fmt::Write as _;
 
-use bcnet_control::{Refusal, Request};
+use bcnet_control::{Request, RequestError};
 use maud::{Markup, PreEscaped, html};
 
-use super::format::{NONE, bytes};
-use crate::answers::{Sample, Samples, read};
-use crate::plots::{PLOTS, Plot, Unit, Value};
-use crate::serve::web::picture::ask;
-use crate::serve::web::site::{Site, Visitor};
+use super::format::{NO_VALUE, bytes};
+use crate::plots::{PLOTS, Plot, PlotValue, Unit};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::query;
+use crate::server_info::{SampleList, ServerSample, parse};
 
 /// The plots of the server or of one session. A page that has the latest already gets none.
-pub(super) fn section(site: &Site, port: Option<u16>, visitor: &Visitor) -> Markup {
-    let answer = ask(&site.plane, port, Request::Samples { since: None });
-    let Samples { samples, .. } = answer.and_then(|answer| read(answer).map_err(Refusal)).unwrap_or_default();
+pub(super) fn section(site: &Site, port: Option<u16>, context: &RequestContext) -> Markup {
+    let answer = query(&site.plane, port, Request::Samples { since: None });
+    let SampleList { samples, .. } =
+        answer.and_then(|answer| parse(answer).map_err(RequestError)).unwrap_or_default();
     let latest = samples.last().map_or(0, |sample| sample.time);
-    if visitor.is_live && visitor.has_until == Some(latest) {
+    if context.is_live_update && context.plots_until == Some(latest) {
         return html! {};
     }
     html! {
         section id="plots" data-live="" aria-label="The last hour" {
             div.plots data-until=(latest) {
                 @if samples.is_empty() { p { "The plots begin in a few seconds." } }
-                @for plot in &PLOTS { (draw(plot, &samples)) }
+                @for plot in &PLOTS { (draw_plot(plot, &samples)) }
             }
         }
     }
 }
 
-fn show(unit: Unit, value: f64) -> String {
+fn format_value(unit: Unit, value: f64) -> String {
     match unit {
-        Unit::Number => number(value),
-        Unit::Millis => time(value),
+        Unit::Number => format_number(value),
+        Unit::Millis => format_millis(value),
         Unit::Percent => format!("{value:.1} %"),
         Unit::Bytes | Unit::Memory => bytes(value as u64),
     }
 }
 
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value < 10.0 && value.fract() != 0.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-fn time(value: f64) -> String {
+fn format_millis(value: f64) -> String {
     if value < 10.0 { format!("{value:.2} ms") } else { format!("{value:.0} ms") }
 }
 
-fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
-    let all = || plot.lines.iter().flat_map(|(_, value)| samples.iter().filter_map(value));
+fn draw_plot(plot: &Plot, samples: &[ServerSample]) -> Markup {
+    let all = || plot.series.iter().flat_map(|(_, value)| samples.iter().filter_map(value));
     let Some(most) = all().max_by(f64::total_cmp) else {
         // A session has no share of the memory.
         return html! {};
     };
-    let span = Span::of(samples);
-    let now = plot.lines.iter().map(|(name, value)| {
+    let span = PlotSpan::covering(samples);
+    let now = plot.series.iter().map(|(name, value)| {
         let last = samples.last().and_then(value);
-        let last = last.map_or_else(|| NONE.into(), |last| show(plot.unit, last));
+        let last = last.map_or_else(|| NO_VALUE.into(), |last| format_value(plot.unit, last));
         if name.is_empty() { last } else { format!("{name} {last}") }
     });
     let now = now.collect::<Vec<_>>().join(", ");
-    let highest = show(plot.unit, most);
+    let highest = format_value(plot.unit, most);
     let label = format!("{}, the last {} minutes: now {now}, most {highest}", plot.name, span.minutes());
     html! {
         figure id=(plot.id) {
@@ -69,10 +70,10 @@ fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
                 text x="0" y="18" { (highest) }
                 text x="0" y="124" { "−" (span.minutes()) " min" }
                 text x="300" y="124" text-anchor="end" {
-                    @if let [(one, _), (two, _)] = plot.lines { "— " (one) "  ╌ " (two) } @else { "now" }
+                    @if let [(one, _), (two, _)] = plot.series { "— " (one) "  ╌ " (two) } @else { "now" }
                 }
-                @for ((_, value), class) in plot.lines.iter().zip(["one", "two"]) {
-                    path class=(class) d=(PreEscaped(line(samples, &span, most, *value))) {}
+                @for ((_, value), class) in plot.series.iter().zip(["one", "two"]) {
+                    path class=(class) d=(PreEscaped(svg_path(samples, &span, most, *value))) {}
                 }
             }
         }
@@ -80,16 +81,16 @@ fn draw(plot: &Plot, samples: &[Sample]) -> Markup {
 }
 
 /// The time that a plot shows: all that there is, but no less than some minutes.
-struct Span {
+struct PlotSpan {
     from: u64,
     seconds: u64,
 }
 
-impl Span {
-    fn of(samples: &[Sample]) -> Self {
+impl PlotSpan {
+    fn covering(samples: &[ServerSample]) -> Self {
         let [first, last] =
             [samples.first(), samples.last()].map(|sample| sample.map_or(0, |sample| sample.time));
-        let seconds = last.saturating_sub(first).max(LEAST);
+        let seconds = last.saturating_sub(first).max(MIN_SPAN_SECONDS);
         Self { from: last.saturating_sub(seconds), seconds }
     }
 
@@ -99,12 +100,12 @@ impl Span {
 
     /// Returns in which column a time is.
     fn column(&self, time: u64) -> u64 {
-        time.saturating_sub(self.from) * COLUMNS / self.seconds.max(1)
+        time.saturating_sub(self.from) * MAX_POINTS / self.seconds.max(1)
     }
 }
 
 /// Returns the way of a line. Of samples that fall together the largest counts; where there are none is a gap.
-fn line(samples: &[Sample], span: &Span, most: f64, value: Value) -> String {
+fn svg_path(samples: &[ServerSample], span: &PlotSpan, most: f64, value: PlotValue) -> String {
     let mut columns: Vec<(u64, Option<f64>)> = Vec::new();
     for sample in samples {
         let (column, value) = (span.column(sample.time), value(sample));
@@ -119,7 +120,7 @@ fn line(samples: &[Sample], span: &Span, most: f64, value: Value) -> String {
     for (column, value) in columns {
         if let Some(value) = value {
             let height = if most > 0.0 { value / most * 80.0 } else { 0.0 };
-            let (x, y) = (column * 300 / COLUMNS, 104.0 - height);
+            let (x, y) = (column * 300 / MAX_POINTS, 104.0 - height);
             // A point that stands alone is a dot.
             let _ = if is_on { write!(path, "L{x} {y:.0}") } else { write!(path, "M{x} {y:.0}h0") };
         }
@@ -129,48 +130,48 @@ fn line(samples: &[Sample], span: &Span, most: f64, value: Value) -> String {
 }
 
 /// How long a plot is at the least, in seconds.
-const LEAST: u64 = 300;
+const MIN_SPAN_SECONDS: u64 = 300;
 /// How many points a line has at the most.
-const COLUMNS: u64 = 100;
+const MAX_POINTS: u64 = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn samples(seconds: impl Iterator<Item = u64>) -> Vec<Sample> {
+    fn samples(seconds: impl Iterator<Item = u64>) -> Vec<ServerSample> {
         seconds
-            .map(|time| Sample {
+            .map(|time| ServerSample {
                 time: 1_000_000 + time,
                 players: time as f64,
                 relay_p50_ms: (time % 100 != 0).then_some(1.0),
-                ..Sample::default()
+                ..ServerSample::default()
             })
             .collect()
     }
 
     #[test]
-    fn a_plot_grows_from_the_right_and_has_a_bound() {
+    fn plot_is_right_aligned_and_bounded_in_size() {
         let few = samples([0, 5, 10].into_iter());
-        let span = Span::of(&few);
+        let span = PlotSpan::covering(&few);
         assert_eq!((span.minutes(), span.column(1_000_010), span.column(1_000_000)), (5, 100, 96));
-        assert_eq!(line(&few, &span, 10.0, |one| Some(one.players)), "M288 104h0L294 64L300 24");
+        assert_eq!(svg_path(&few, &span, 10.0, |one| Some(one.players)), "M288 104h0L294 64L300 24");
         let hour = samples((0..3600).step_by(5));
-        let span = Span::of(&hour);
+        let span = PlotSpan::covering(&hour);
         assert_eq!(span.minutes(), 60);
-        let path = line(&hour, &span, 3600.0, |one| Some(one.players));
+        let path = svg_path(&hour, &span, 3600.0, |one| Some(one.players));
         assert!(path.matches(['M', 'L']).count() <= 101 && path.len() < 1000, "{path}");
         // Nothing was measured at the end.
-        assert!(draw(&PLOTS[3], &hour).into_string().contains("p99 –"));
-        assert_eq!(draw(&PLOTS[7], &hour).into_string(), "", "nobody knows the memory");
+        assert!(draw_plot(&PLOTS[3], &hour).into_string().contains("p99 –"));
+        assert_eq!(draw_plot(&PLOTS[7], &hour).into_string(), "", "nobody knows the memory");
     }
 
     #[test]
-    fn where_nothing_was_measured_is_a_gap_and_where_all_is_zero_a_flat_line() {
+    fn plot_has_gaps_for_missing_samples_and_flat_zero_lines() {
         let five = samples([200, 250, 300, 350, 400, 450].into_iter());
-        let span = Span::of(&five);
-        let path = line(&five, &span, 1.0, |one| one.relay_p50_ms);
+        let span = PlotSpan::covering(&five);
+        let path = svg_path(&five, &span, 1.0, |one| one.relay_p50_ms);
         assert_eq!(path.matches('M').count(), 3, "{path}");
-        assert!(line(&five, &span, 0.0, |_| Some(0.0)).ends_with("300 104"));
-        assert_eq!(line(&[], &Span::of(&[]), 1.0, |_| Some(0.0)), "");
+        assert!(svg_path(&five, &span, 0.0, |_| Some(0.0)).ends_with("300 104"));
+        assert_eq!(svg_path(&[], &PlotSpan::covering(&[]), 1.0, |_| Some(0.0)), "");
     }
 }

@@ -4,33 +4,38 @@ use maud::{Markup, html};
 
 use super::events;
 use super::format::{bytes, duration, millis};
-use super::layout::{Layout, act, act_after_all, tile};
+use super::layout::{Layout, action_form, confirmed_action_form, tile};
 use super::plots;
-use super::tables::{self, View};
-use crate::answers::Session;
+use super::tables::{self, TableView};
 use crate::serve::web::logins::Operator;
-use crate::serve::web::picture::Picture;
-use crate::serve::web::site::{Site, Visitor};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::WebSnapshot;
+use crate::server_info::SessionInfo;
 
-pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor, port: &str) -> Option<Layout> {
-    let session = picture.session(port.parse().ok()?)?;
-    let view = View::read("p", &visitor.query);
-    let players = picture.players.iter().filter(|player| player.port == session.port);
+pub(super) fn page(
+    site: &Site,
+    snapshot: &WebSnapshot,
+    context: &RequestContext,
+    port: &str,
+) -> Option<Layout> {
+    let session = snapshot.session(port.parse().ok()?)?;
+    let view = TableView::from_query("p", &context.query);
+    let players = snapshot.players.iter().filter(|player| player.port == session.port);
     let main = html! {
-        section id="figures" data-live="" aria-label="Figures" { (figures(session)) }
-        (plots::section(site, Some(session.port), visitor))
+        section id="figures" data-live="" aria-label="Figures" { (status_tiles(session)) }
+        (plots::section(site, Some(session.port), context))
         h2 { "Players" }
-        section id="players" data-live="" { (tables::players(&view, players)) }
-        @if let Some(operator) = &visitor.operator {
-            (actions(operator, session))
+        section id="players" data-live="" { (tables::players_table(&view, players)) }
+        @if let Some(operator) = &context.operator {
+            (action_forms(operator, session))
             h2 { "Chat" }
             section id="chat" data-live="" { (events::chat(site, session.port)) }
         }
     };
-    Some(Layout { title: session.name.0.clone(), current: "", main })
+    Some(Layout { title: session.name.0.clone(), menu_entry: "", main })
 }
 
-fn figures(one: &Session) -> Markup {
+fn status_tiles(one: &SessionInfo) -> Markup {
     let pair = |p50, p99| format!("{} / {} ms", millis(p50), millis(p99));
     html! {
         dl.tiles {
@@ -56,25 +61,25 @@ fn figures(one: &Session) -> Markup {
     }
 }
 
-fn actions(operator: &Operator, session: &Session) -> Markup {
+fn action_forms(operator: &Operator, session: &SessionInfo) -> Markup {
     let port = session.port.to_string();
     let about = |action: &'static str| [("action", action), ("session", port.as_str())];
     let is_open = matches!(session.state.0.as_str(), "open" | "starting");
     html! {
         h2 { "Actions" }
-        (act(operator, "say", &about("say"), html! {
+        (action_form(operator, "say", &about("say"), html! {
             label { "Say to everyone here" input name="text" required maxlength="200" autocomplete="off"; }
             button type="submit" { "Say" }
         }))
-        (act_after_all(operator, "restart", &about("restart"), "Begin the next round …", html! {
+        (confirmed_action_form(operator, "restart", &about("restart"), "Begin the next round …", html! {
             button type="submit" { "Begin it: this round ends for all" }
         }))
         @if is_open {
-            (act_after_all(operator, "stop", &about("stop"), "Stop this session …", html! {
+            (confirmed_action_form(operator, "stop", &about("stop"), "Stop this session …", html! {
                 button.danger type="submit" { "Stop it: everyone has to leave" }
             }))
         } @else {
-            (act(operator, "start", &about("start"), html! { button type="submit" { "Start this session" } }))
+            (action_form(operator, "start", &about("start"), html! { button type="submit" { "Start this session" } }))
         }
         p { a href=(format!("/settings?session={port}#set-welcome")) { "Welcome" } " " a href=(format!("/settings?session={port}")) { "Settings" } }
     }

@@ -4,47 +4,47 @@ use bcnet_control::Request;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::format::text;
-use super::layout::{Layout, act, save};
+use super::format::text_field;
+use super::layout::{Layout, action_form, save_checkbox};
 use crate::config::table::Table;
 use crate::serve::web::logins::Operator;
-use crate::serve::web::picture::{Picture, ask};
-use crate::serve::web::site::{Site, Visitor};
+use crate::serve::web::site::{RequestContext, Site};
+use crate::serve::web::snapshot::{WebSnapshot, query};
 
-pub(super) fn page(site: &Site, picture: &Picture, visitor: &Visitor) -> Layout {
-    let chosen = visitor.query.number::<u16>("session").and_then(|port| picture.session(port));
+pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext) -> Layout {
+    let chosen = context.query.number::<u16>("session").and_then(|port| snapshot.session(port));
     let port = chosen.map(|one| one.port);
-    let answer = ask(&site.plane, port, Request::Get { key: None });
+    let answer = query(&site.plane, port, Request::Get { key: None });
     let rows =
         answer.ok().and_then(|mut answer| answer["settings"].take().as_array().cloned()).unwrap_or_default();
     let is_shown = |row: &&Value| {
-        let key = text(row, "key");
+        let key = text_field(row, "key");
         let is_file = key.ends_with(".manifests");
-        text(row, "effect") != "restart" && !is_file && (port.is_some() || !key.starts_with("session."))
+        text_field(row, "effect") != "restart" && !is_file && (port.is_some() || !key.starts_with("session."))
     };
     let main = html! {
         nav aria-label="Settings of" {
             a href="/settings" aria-current=[port.is_none().then_some("page")] { "The server" }
-            @for one in picture.sessions().iter().take(100) {
+            @for one in snapshot.sessions().iter().take(100) {
                 a href=(format!("/settings?session={}", one.port)) aria-current=[(port == Some(one.port)).then_some("page")] { (one.name) }
             }
         }
-        @if let Some(operator) = &visitor.operator {
+        @if let Some(operator) = &context.operator {
             p { "A change holds until the configuration is read again or the server is restarted, unless it is kept in the file. What is not here is fixed while the server runs." }
-            @let tables = site.plane.started().tables();
-            @for row in rows.iter().filter(is_shown) { (setting(operator, port, row, about(&tables, text(row, "key")))) }
+            @let tables = site.plane.initial_settings().tables();
+            @for row in rows.iter().filter(is_shown) { (setting_form(operator, port, row, key_description(&tables, text_field(row, "key")))) }
             h2 { "The file" }
-            (act(operator, "reload", &[("action", "reload")], html! {
+            (action_form(operator, "reload", &[("action", "reload")], html! {
                 button type="submit" { "Read the configuration and the bans again" }
             }))
         }
     };
     let title = chosen.map_or_else(|| "Settings".into(), |one| format!("Settings of {}", one.name));
-    Layout { title, current: "/settings", main }
+    Layout { title, menu_entry: "/settings", main }
 }
 
 /// Returns what a key does and what may stand behind it, as the documentation has it.
-fn about(tables: &[(String, &dyn Table)], path: &str) -> Markup {
+fn key_description(tables: &[(String, &dyn Table)], path: &str) -> Markup {
     let (table, name) = path.rsplit_once('.').unwrap_or_default();
     let keys = tables.iter().find(|(other, _)| other == table).map_or(&[][..], |(_, table)| table.keys());
     let Some(key) = keys.iter().find(|key| key.name == name) else { return html! {} };
@@ -60,19 +60,19 @@ fn about(tables: &[(String, &dyn Table)], path: &str) -> Markup {
     }
 }
 
-fn setting(operator: &Operator, port: Option<u16>, row: &Value, about: Markup) -> Markup {
-    let key = text(row, "key");
-    let effect = match text(row, "effect") {
+fn setting_form(operator: &Operator, port: Option<u16>, row: &Value, about: Markup) -> Markup {
+    let key = text_field(row, "key");
+    let effect = match text_field(row, "effect") {
         "now" => "at once",
         "next_round" => "with the next round",
         "empty" => "when the last player has left",
         other => other,
     };
     let name = key.rsplit('.').next().unwrap_or(key);
-    let value = plain(text(row, "value"));
+    let value = unquote_value(text_field(row, "value"));
     let port = port.map(|port| port.to_string()).unwrap_or_default();
     let about_id = format!("about-{name}");
-    act(
+    action_form(
         operator,
         &format!("set-{name}"),
         &[("action", "set"), ("key", key), ("session", &port)],
@@ -85,7 +85,7 @@ fn setting(operator: &Operator, port: Option<u16>, row: &Value, about: Markup) -
                 }
                 @else { input name="value" value=(value) autocomplete="off" aria-describedby=(about_id); }
             }
-            (save())
+            (save_checkbox())
             button type="submit" aria-label=(format!("Set {name}")) { "Set" }
             p.about id=(about_id) { (about) }
         },
@@ -93,7 +93,7 @@ fn setting(operator: &Operator, port: Option<u16>, row: &Value, about: Markup) -
 }
 
 /// Returns a value of the configuration as `set` takes it: without quotes, lists with commas.
-fn plain(shown: &str) -> String {
+fn unquote_value(shown: &str) -> String {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {shown}"));
     match parsed.ok().and_then(|mut table| table.remove("value")) {
         Some(toml::Value::Array(items)) => {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_as_they_are_typed() {
+    fn setting_values_are_shown_without_quotes() {
         for (shown, typed) in [
             ("\"30d\"", "30d"),
             ("8", "8"),
@@ -119,7 +119,7 @@ mod tests {
             ("[]", ""),
             ("…", "…"),
         ] {
-            assert_eq!(plain(shown), typed);
+            assert_eq!(unquote_value(shown), typed);
         }
     }
 }

@@ -4,71 +4,73 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use bcnet_control::span;
+use bcnet_control::format_duration;
 use bcnet_transport::Time;
 use maud::{Markup, html};
 
 use super::layout::Layout;
-use crate::bans::Moment;
-use crate::scores::{Order, Range, Standing, Store};
-use crate::serve::web::site::{Reply, Visitor};
+use crate::bans::Timestamp;
+use crate::scores::{PlayerStanding, ScoreQuery, ScoreStore, StandingOrder};
+use crate::serve::web::site::{PageResponse, RequestContext};
 
 /// The latest standings. The file is read at most once in ten seconds, however many look, and by one of them at a time: it may
 /// be busy for long, and whoever waits for it keeps a thread from everyone else.
 #[derive(Default)]
 pub(in super::super) struct Standings {
-    latest: Mutex<Latest>,
+    cache: Mutex<StandingsCache>,
     /// Held by whoever reads the file.
-    reading: Mutex<()>,
+    read_lock: Mutex<()>,
 }
 
 /// When the file was asked last, and what is known since it could be read.
 #[derive(Clone, Default)]
-struct Latest {
-    asked: Option<Time>,
-    known: Option<Arc<Vec<Standing>>>,
+struct StandingsCache {
+    read_at: Option<Time>,
+    standings: Option<Arc<Vec<PlayerStanding>>>,
 }
 
 impl Standings {
     /// Returns the best players, best first, as they were when the file could be read last.
-    fn get(&self, file: &Path, now: Time) -> Option<Arc<Vec<Standing>>> {
-        let Latest { asked, known } = self.latest().clone();
-        if asked.is_some_and(|asked| now.since(asked) < FRESH) {
+    fn get(&self, file: &Path, now: Time) -> Option<Arc<Vec<PlayerStanding>>> {
+        let StandingsCache { read_at: asked, standings: known } = self.lock_cache().clone();
+        if asked.is_some_and(|asked| now.since(asked) < REFRESH_INTERVAL) {
             return known;
         }
-        let _alone = match self.reading.try_lock() {
+        let _alone = match self.read_lock.try_lock() {
             Ok(alone) => alone,
             Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
             Err(TryLockError::WouldBlock) => return known,
         };
-        let range = Range { since: None, limit: Some(MAX_ROWS) };
-        let read = Store::read(file).ok().and_then(|store| store.standings(range, Order::Points).ok());
+        let range = ScoreQuery { since: None, limit: Some(MAX_ROWS) };
+        let read = ScoreStore::open_read_only(file)
+            .ok()
+            .and_then(|store| store.standings(range, StandingOrder::Points).ok());
         let known = read.map(Arc::new).or(known);
-        *self.latest() = Latest { asked: Some(now), known: known.clone() };
+        *self.lock_cache() = StandingsCache { read_at: Some(now), standings: known.clone() };
         known
     }
 
-    fn latest(&self) -> MutexGuard<'_, Latest> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> MutexGuard<'_, StandingsCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows them.
-    pub(in super::super) fn reply(&self, file: &Path, visitor: Visitor, now: Time) -> Reply {
+    pub(in super::super) fn render(&self, file: &Path, context: RequestContext, now: Time) -> PageResponse {
         let main = match self.get(file, now) {
             Some(standings) if standings.is_empty() => {
                 html! { p id="no-standings" { "Nobody has played yet." } }
             }
-            Some(standings) => table(&standings),
+            Some(standings) => standings_table(&standings),
             // Where the file is concerns nobody who looks at this page.
             None => {
                 html! { p id="no-standings" { "They cannot be read at the moment. Load the page again later." } }
             }
         };
-        Layout { title: "Standings".into(), current: PATH, main }.reply(200, visitor)
+        Layout { title: "Standings".into(), menu_entry: PATH, main }.reply(200, context)
     }
 }
 
-fn table(standings: &[Standing]) -> Markup {
+fn standings_table(standings: &[PlayerStanding]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Standings" {
             table id="standings" {
@@ -78,7 +80,7 @@ fn table(standings: &[Standing]) -> Markup {
                     th.n.wide scope="col" { "Deaths" } th.n scope="col" { "Rounds" } th.n.wide scope="col" { "Time" } th.wide scope="col" { "Last played" }
                 } }
                 tbody {
-                    @for (Standing { rounds, last, score }, place) in standings.iter().zip(1..) {
+                    @for (PlayerStanding { rounds, last_played, score }, place) in standings.iter().zip(1..) {
                         tr {
                             td.n { (place) }
                             td.t { (score.name) }
@@ -86,8 +88,8 @@ fn table(standings: &[Standing]) -> Markup {
                             td.n { (score.kills) }
                             td.n.wide { (score.deaths) }
                             td.n { (rounds) }
-                            td.n.wide { (span(score.seconds.unsigned_abs())) }
-                            td.wide { (day(*last)) }
+                            td.n.wide { (format_duration(score.seconds.unsigned_abs())) }
+                            td.wide { (day(*last_played)) }
                         }
                     }
                 }
@@ -98,14 +100,14 @@ fn table(standings: &[Standing]) -> Markup {
 
 /// Returns the day of a moment: when somebody was there to the second concerns nobody else.
 fn day(moment: i64) -> String {
-    let moment = Moment(moment.unsigned_abs()).to_string();
+    let moment = Timestamp(moment.unsigned_abs()).to_string();
     moment.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// Where the page is.
 pub(in super::super) const PATH: &str = "/standings";
 /// How old standings may be.
-const FRESH: Duration = Duration::from_secs(10);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 /// More than that is for `bcnet stats`.
 const MAX_ROWS: u32 = 100;
 
@@ -121,21 +123,21 @@ mod tests {
 
     /// A file that is busy for long keeps one thread waiting, not all.
     #[test]
-    fn one_at_a_time_reads_the_file_and_what_failed_is_not_tried_at_once_again() {
+    fn one_reader_at_a_time_and_failed_reads_wait_before_retry() {
         let directory = std::env::temp_dir().join(format!("bcnet-standings-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         let file = directory.join("scores.db");
         let standings = Standings::default();
         assert!(standings.get(&file, at(0)).is_none(), "there is no file");
-        drop(Store::open(&file).expect("a file"));
+        drop(ScoreStore::open(&file).expect("a file"));
         assert!(standings.get(&file, at(9)).is_none(), "not tried again yet");
         assert!(standings.get(&file, at(10)).is_some_and(|known| known.is_empty()));
         fs::remove_dir_all(&directory).expect("removed");
-        let reading = standings.reading.lock().expect("nobody reads");
+        let reading = standings.read_lock.lock().expect("nobody reads");
         assert!(standings.get(&file, at(20)).is_some(), "while another reads, what is known is shown");
-        assert_eq!(standings.latest().asked, Some(at(10)));
+        assert_eq!(standings.lock_cache().read_at, Some(at(10)));
         drop(reading);
         assert!(standings.get(&file, at(20)).is_some(), "what cannot be read is shown as it was");
-        assert_eq!(standings.latest().asked, Some(at(20)));
+        assert_eq!(standings.lock_cache().read_at, Some(at(20)));
     }
 }

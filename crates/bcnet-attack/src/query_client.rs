@@ -1,0 +1,78 @@
+//! An honest asker, who wants to see a server in a list: up to three tries in five seconds.
+
+use std::io::ErrorKind::{TimedOut, WouldBlock};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use crate::Environment;
+use crate::delays::{DelaySamples, sleep_until};
+
+/// How askers fared.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueryResults {
+    pub(crate) queries: u64,
+    pub(crate) delays: DelaySamples,
+}
+
+impl QueryResults {
+    pub(crate) fn answered_share(&self) -> f64 {
+        self.delays.count() as f64 / self.queries.max(1) as f64
+    }
+}
+
+/// Asks again and again, each time from a network of its own.
+pub(crate) fn query_repeatedly(env: &Environment, server: SocketAddrV4) -> anyhow::Result<QueryResults> {
+    let mut answers = QueryResults::default();
+    let start = env.clock.now();
+    let mut number = 0;
+    while env.clock.now().since(start) < env.measure_time || number < MIN_QUERIES {
+        sleep_until(env.clock, start + QUERY_INTERVAL * u32::from(number));
+        answers.queries += 1;
+        if let Some(delay) = query(env, server, number)? {
+            answers.delays.add(delay);
+        }
+        number += 1;
+    }
+    Ok(answers)
+}
+
+/// Returns how long an answer took; `None` if there was none after three tries.
+fn query(env: &Environment, server: SocketAddrV4, number: u16) -> anyhow::Result<Option<Duration>> {
+    env.sandbox.check(server)?;
+    let socket = UdpSocket::bind((env.sandbox.honest_address(FIRST_ADDRESS + number), 0))?;
+    socket.connect(server)?;
+    let start = env.clock.now();
+    let mut buffer = [0; 2048];
+    for attempt in 1..=TRIES {
+        socket.send(b"\\status\\")?;
+        let end = start + QUERY_TIMEOUT * attempt / TRIES;
+        loop {
+            let left = end.since(env.clock.now());
+            if left.is_zero() {
+                break;
+            }
+            socket.set_read_timeout(Some(left))?;
+            match socket.recv(&mut buffer) {
+                Ok(len) if buffer.get(..len).is_some_and(has_name) => {
+                    return Ok(Some(env.clock.now().since(start)));
+                }
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), TimedOut | WouldBlock) => break,
+                Err(_) => break,
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn has_name(answer: &[u8]) -> bool {
+    answer.windows(10).any(|window| window == b"\\hostname\\")
+}
+
+/// Askers have other addresses than players.
+const FIRST_ADDRESS: u16 = 3000;
+const TRIES: u32 = 3;
+/// How long all tries take.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+const QUERY_INTERVAL: Duration = Duration::from_millis(200);
+const MIN_QUERIES: u16 = 10;

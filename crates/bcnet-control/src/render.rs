@@ -1,0 +1,373 @@
+//! Answers for people.
+
+use bcnet_wire::is_printable;
+use serde_json::Value;
+
+/// Returns an answer as text, whole lines. What it is follows from what is in it.
+#[must_use]
+pub fn render_answer(answer: &Value) -> String {
+    let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice);
+    if let Some(sessions) = list("sessions") {
+        let head = ["version", "uptime_s", "socket"]
+            .map(|key| format!("{} {}", key.trim_end_matches("_s"), cell(answer, key)))
+            .join("  ");
+        let table = render_table(SESSIONS, sessions, "no sessions");
+        let (masters, mismatches) = (render_list_servers(sessions), render_mismatches(sessions));
+        let unknown = list("unknown_masters").unwrap_or_default();
+        let unknown: String = unknown
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|name| format!("nobody knows the list server {}\n", sanitize_for_terminal(name)))
+            .collect();
+        let hooks = render_hooks(list("hooks").unwrap_or_default());
+        let (waiting, scores) = (render_coalescing(sessions), render_scores(&answer["scores"]));
+        return format!("{head}\n{table}{waiting}{masters}{unknown}{mismatches}{hooks}{scores}");
+    }
+    if let Some(events) = list("events") {
+        return events.iter().map(|event| sanitize_for_terminal(&event.to_string()) + "\n").collect();
+    }
+    if let Some(queues) = list("queues") {
+        return if queues.is_empty() { "nobody is here\n".into() } else { render_queue_dumps(queues) };
+    }
+    let lists: Vec<_> = LISTS.iter().filter_map(|kind| Some((kind, list(kind.key)?))).collect();
+    match lists.as_slice() {
+        [] => render_done(answer) + "\n",
+        [(kind, rows)] => render_table(kind.columns, rows, kind.when_empty) + &render_saved_places(answer),
+        several => several
+            .iter()
+            .filter(|(_, rows)| !rows.is_empty())
+            .map(|(kind, rows)| format!("{}:\n{}", kind.key, render_table(kind.columns, rows, "")))
+            .reduce(|all, next| format!("{all}\n{next}"))
+            .unwrap_or_else(|| "nothing found\n".into()),
+    }
+}
+
+/// Returns where in the configuration a change is kept, if it is.
+fn render_saved_places(answer: &Value) -> String {
+    let places = answer.get("kept").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let places: Vec<String> = places.iter().filter_map(Value::as_str).map(sanitize_for_terminal).collect();
+    if places.is_empty() { String::new() } else { format!("kept in {}\n", places.join("; ")) }
+}
+
+/// Returns what was done and, if who asked may have meant another server, where.
+fn render_done(answer: &Value) -> String {
+    match answer.get("server") {
+        None => cell(answer, "done"),
+        Some(_) => {
+            let [done, server, socket] = ["done", "server", "socket"].map(|key| cell(answer, key));
+            format!("{done} ({server}; {socket})")
+        }
+    }
+}
+
+/// A list that answers may have.
+struct AnswerList {
+    key: &'static str,
+    columns: ColumnSpecs,
+    /// What to say if it is empty.
+    when_empty: &'static str,
+}
+
+const LISTS: [AnswerList; 7] = [
+    AnswerList { key: "players", columns: PLAYERS, when_empty: "nobody is here" },
+    AnswerList { key: "left", columns: DEPARTED, when_empty: "nobody has left" },
+    AnswerList { key: "bans", columns: BANS, when_empty: "no bans" },
+    AnswerList { key: "whitelist", columns: WHITELIST, when_empty: "everyone may join" },
+    AnswerList { key: "settings", columns: SETTINGS, when_empty: "no such setting" },
+    AnswerList { key: "history", columns: HISTORY, when_empty: "nothing was done" },
+    AnswerList {
+        key: "samples",
+        columns: SAMPLES,
+        when_empty: "nothing yet: the first come after some seconds",
+    },
+];
+
+/// Returns how long state updates wait, and why, if they do anywhere.
+fn render_coalescing(sessions: &[Value]) -> String {
+    let number = |session: &Value, key: &str| session.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+    let window = |session: &&Value| number(session, "coalescing_ms");
+    let Some(slowest) = sessions.iter().max_by(|a, b| window(a).total_cmp(&window(b))) else {
+        return String::new();
+    };
+    if window(&slowest) == 0.0 {
+        return String::new();
+    }
+    let wait = window(&slowest);
+    if wait <= number(slowest, "coalesce_min_ms") {
+        return format!("state updates wait {wait} ms, as `coalesce_min` says\n");
+    }
+    let [share, budget] = ["relaying_share", "cpu_budget"].map(|key| 100.0 * number(slowest, key));
+    format!(
+        "state updates wait {wait} ms: relaying takes {share:.0} % of a core, with a budget of {budget:.0} %\n"
+    )
+}
+
+/// Returns which list servers were told, and when they were heard of, if there are any.
+fn render_list_servers(sessions: &[Value]) -> String {
+    render_section(sessions, "masters", "list servers", MASTERS)
+}
+
+/// Returns whose files did not match, if there was anybody.
+fn render_mismatches(sessions: &[Value]) -> String {
+    render_section(sessions, "mismatches", "files did not match", MISMATCHES)
+}
+
+/// Returns how hooks are doing, if there are any.
+fn render_hooks(hooks: &[Value]) -> String {
+    if hooks.is_empty() { String::new() } else { format!("\nhooks:\n{}", render_table(HOOKS, hooks, "")) }
+}
+
+/// Returns how many rounds were kept, if any are to be, and what is wrong with that.
+fn render_scores(scores: &Value) -> String {
+    if scores.is_null() {
+        return String::new();
+    }
+    let [kept, lost] = ["kept", "left_out"].map(|key| cell(scores, key));
+    let problem = scores["problem"]
+        .as_str()
+        .map(|text| format!("; the file cannot be written: {}", sanitize_for_terminal(text)));
+    format!("\nscores: {kept} rounds kept, {lost} lost{}\n", problem.unwrap_or_default())
+}
+
+/// Returns what all sessions have of something, below a title; nothing if none has any.
+fn render_section(sessions: &[Value], key: &str, title: &str, columns: ColumnSpecs) -> String {
+    let lists = sessions.iter().filter_map(|session| session.get(key)?.as_array());
+    let rows: Vec<Value> = lists.flatten().cloned().collect();
+    if rows.is_empty() { String::new() } else { format!("\n{title}:\n{}", render_table(columns, &rows, "")) }
+}
+
+type ColumnSpecs = &'static [ColumnSpec];
+/// Title and key of a column.
+pub type ColumnSpec = (&'static str, &'static str);
+
+/// Title and key of each column.
+const PLAYERS: ColumnSpecs = &[
+    ("SESSION", "session"),
+    ("ID", "peer"),
+    ("SLOT", "slot"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("STATE", "state"),
+    ("RTT/ms", "round_trip_p50_ms"),
+    ("p99", "round_trip_p99_ms"),
+    ("RELAY/ms", "relay_p50_ms"),
+    ("p99", "relay_p99_ms"),
+    ("TIME", "connected_s"),
+    ("KILLS", "kills"),
+    ("DEATHS", "deaths"),
+    ("SCORE", "score"),
+];
+const DEPARTED: ColumnSpecs = &[
+    ("SESSION", "session"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("REASON", "reason"),
+    ("AGO", "ago_s"),
+];
+const WHITELIST: ColumnSpecs = &[("SESSION", "session"), ("NETWORK", "network")];
+const SETTINGS: ColumnSpecs = &[("KEY", "key"), ("VALUE", "value"), ("TAKES EFFECT", "effect")];
+const HISTORY: ColumnSpecs =
+    &[("TIME", "time"), ("BY", "by"), ("SESSION", "session"), ("WHAT", "what"), ("OUTCOME", "outcome")];
+const SAMPLES: ColumnSpecs = &[
+    ("TIME", "time"),
+    ("PLAYERS", "players"),
+    ("IN/s", "datagrams_in_per_second"),
+    ("OUT/s", "datagrams_out_per_second"),
+    ("ACK B/s", "ack_bytes_per_second"),
+    ("AGAIN/s", "retransmissions_per_second"),
+    ("RTT/ms", "round_trip_p50_ms"),
+    ("p99", "round_trip_p99_ms"),
+    ("RELAY/ms", "relay_p50_ms"),
+    ("p99", "relay_p99_ms"),
+    ("CORES", "core_share"),
+    ("MEMORY", "memory_bytes"),
+];
+const MASTERS: ColumnSpecs =
+    &[("SESSION", "session"), ("LIST SERVER", "address"), ("STATE", "state"), ("HEARD", "seen_s")];
+const HOOKS: ColumnSpecs = &[
+    ("HOOK", "name"),
+    ("HOST", "host"),
+    ("SENT", "sent"),
+    ("FAILED", "failed"),
+    ("DROPPED", "dropped"),
+    ("WAITING", "waiting"),
+    ("PROBLEM", "problem"),
+];
+const MISMATCHES: ColumnSpecs = &[
+    ("SESSION", "session"),
+    ("NAME", "name"),
+    ("ADDRESS", "address"),
+    ("ROUND", "round"),
+    ("ENTRY", "entry"),
+    ("DIFFERENCE", "difference"),
+    ("AGO", "ago_s"),
+];
+const BANS: ColumnSpecs = &[
+    ("NETWORK", "network"),
+    ("PLAYER", "player"),
+    ("EXPIRES", "expires"),
+    ("BY", "by"),
+    ("REASON", "reason"),
+];
+const SESSIONS: ColumnSpecs = &[
+    ("SESSION", "name"),
+    ("PORT", "port"),
+    ("PLAYERS", "players"),
+    ("LIMIT", "limit"),
+    ("ROUND", "round"),
+    ("SYSTEM", "system"),
+    ("STATE", "state"),
+    ("IN", "datagrams_in"),
+    ("OUT", "datagrams_out"),
+    ("OUT B/s", "bytes_out_per_second"),
+    ("REJECTED", "rejected"),
+    ("RELAY/ms", "relay_p50_ms"),
+    ("p99", "relay_p99_ms"),
+    ("RTT/ms", "round_trip_p50_ms"),
+    ("p99", "round_trip_p99_ms"),
+];
+
+/// Returns rows, each an object, as a table: whole lines, cleaned of what could take over a terminal. Keys that end in `_s` are
+/// seconds. Without rows it is a line with `nothing`.
+#[must_use]
+pub fn render_table(columns: &[ColumnSpec], rows: &[Value], when_empty: &str) -> String {
+    if rows.is_empty() {
+        return format!("{when_empty}\n");
+    }
+    let titles = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+    let cells = rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(titles).chain(cells).collect();
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let padded: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(padded.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns the dumps of players, below a line for their session.
+fn render_queue_dumps(queues: &[Value]) -> String {
+    let mut text = String::new();
+    let mut session = None;
+    for queue in queues {
+        if session != queue.get("port") {
+            session = queue.get("port");
+            text.push_str(&format!("{}, port {}:\n", cell(queue, "session"), cell(queue, "port")));
+        }
+        text.push_str(&format!("{}\n", cell(queue, "dump")));
+    }
+    text
+}
+
+fn cell(row: &Value, key: &str) -> String {
+    match row.get(key) {
+        None | Some(Value::Null) => "-".into(),
+        Some(Value::String(text)) => sanitize_for_terminal(text),
+        Some(Value::Number(seconds)) if key.ends_with("_s") => format_duration(seconds.as_u64().unwrap_or(0)),
+        Some(Value::Number(time)) if key == "time" => format_time_of_day(time.as_u64().unwrap_or(0)),
+        // JSON leaves most letters in its texts as they are.
+        Some(other) => sanitize_for_terminal(&other.to_string()),
+    }
+}
+
+/// Returns a text without what could take over a terminal, for another program may have answered.
+#[must_use]
+pub fn sanitize_for_terminal(text: &str) -> String {
+    let is_fine = |letter: char| letter == '\n' || is_printable(letter);
+    text.chars().map(|letter| if is_fine(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// Seconds as people say them: 59s, 5m, 3h12m, 4d7h.
+#[must_use]
+pub fn format_duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, _, _) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// The time of the day, of UTC, for seconds since 1970.
+fn format_time_of_day(seconds: u64) -> String {
+    format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let answer = json!({"bans": [
+            {"network": "10.0.0.0/8", "player": "", "expires": "never", "by": "zoe", "reason": null},
+            {"network": "1.2.3.4/32", "player": "Zoë", "expires": "in 2d", "by": "", "reason": "Zoë did it"},
+        ]});
+        let lines = [
+            "NETWORK     PLAYER  EXPIRES  BY   REASON",
+            "10.0.0.0/8          never    zoe  -",
+            "1.2.3.4/32  Zoë     in 2d         Zoë did it",
+            "",
+        ];
+        assert_eq!(render_answer(&answer), lines.join("\n"));
+        assert_eq!(render_answer(&json!({"bans": []})), "no bans\n");
+        assert_eq!(render_answer(&json!({"players": []})), "nobody is here\n");
+        assert_eq!(render_answer(&json!({"players": [], "left": [], "bans": []})), "nothing found\n");
+        assert_eq!(render_answer(&json!({"done": "said in 1 session"})), "said in 1 session\n");
+        let reloaded =
+            json!({"done": "reloaded", "server": "Friday, port 22101", "socket": "/run/bcnet.sock"});
+        assert_eq!(render_answer(&reloaded), "reloaded (Friday, port 22101; /run/bcnet.sock)\n");
+    }
+
+    #[test]
+    fn answer_text_cannot_control_the_terminal() {
+        for hostile in [json!("a\u{202e}b"), json!(["a\u{202e}b"]), json!({"a\u{7f}": "\u{200b}"})] {
+            let text = render_answer(&json!({"bans": [{"network": hostile}]}));
+            assert!(text.chars().all(|letter| letter == '\n' || is_printable(letter)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn coalescing_delay_and_cause_are_rendered() {
+        let session = |window: f64, least: f64| {
+            let (share, budget) = (0.463, 0.5);
+            json!({
+                "coalescing_ms": window, "coalesce_min_ms": least, "relaying_share": share, "cpu_budget": budget,
+            })
+        };
+        assert_eq!(render_coalescing(&[session(0.0, 0.0), session(0.0, 0.0)]), "");
+        let line = "state updates wait 14.1 ms: relaying takes 46 % of a core, with a budget of 50 %\n";
+        assert_eq!(render_coalescing(&[session(2.0, 2.0), session(14.1, 2.0)]), line);
+        assert_eq!(
+            render_coalescing(&[session(2.0, 2.0)]),
+            "state updates wait 2 ms, as `coalesce_min` says\n"
+        );
+    }
+
+    #[test]
+    fn samples_show_the_time_of_day() {
+        let answer = json!({"interval_s": 5, "samples": [{"time": 1_014_091_505_u64, "players": 2}]});
+        let shown = render_answer(&answer);
+        assert!(shown.starts_with("TIME      PLAYERS  IN/s "), "{shown}");
+        assert!(shown.contains("\n04:05:05  2        -     "), "{shown}");
+    }
+
+    #[test]
+    fn queue_dumps_are_labelled_by_session() {
+        let queue = |port, dump| json!({"session": "Friday", "port": port, "dump": dump});
+        let answer =
+            json!({"queues": [queue(22101, "peer=2"), queue(22101, "peer=3"), queue(22102, "peer=2")]});
+        let shown = render_answer(&answer);
+        assert_eq!(shown, "Friday, port 22101:\npeer=2\npeer=3\nFriday, port 22102:\npeer=2\n");
+        assert_eq!(render_answer(&json!({"queues": []})), "nobody is here\n");
+    }
+}

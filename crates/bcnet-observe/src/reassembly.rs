@@ -1,0 +1,201 @@
+//! Payloads that travel in parts, put together again (T-20, T-68).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::{ConversationId, Side};
+use bcnet_wire::{Body, Control, Data, Delivery, Fragment, Message, Seq};
+
+/// Puts parts together as they pass. It keeps as many as fit its bounds, the latest of them.
+#[derive(Debug, Default)]
+pub struct Reassembler {
+    incomplete: BTreeMap<PayloadKey, FragmentSet>,
+    /// What is open, in the order of its beginning.
+    order: VecDeque<PayloadKey>,
+    /// What was put together lately: its repeats are no payloads of their own.
+    completed: VecDeque<PayloadKey>,
+    bytes: usize,
+}
+
+/// A payload that was put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReassembledPayload {
+    /// The number that its parts share.
+    pub seq: Seq,
+    /// How many there were.
+    pub fragments: u8,
+    /// What they hold together.
+    pub payload: Vec<u8>,
+}
+
+type PayloadKey = (ConversationId, Side, u16);
+
+#[derive(Debug, Default)]
+struct FragmentSet {
+    total: Option<u8>,
+    fragments: BTreeMap<u8, Vec<u8>>,
+}
+
+impl FragmentSet {
+    fn bytes(&self) -> usize {
+        self.fragments.values().map(Vec::len).sum()
+    }
+
+    /// Returns whether a part does not fit in with those that are there (T-68).
+    fn contradicts(&self, total: Option<u8>, index: u8) -> bool {
+        let highest = self.fragments.last_key_value().map_or(index, |(highest, _)| index.max(*highest));
+        self.total.is_some_and(|known| total != Some(known)) || total.is_some_and(|total| highest >= total)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.total.is_some_and(|total| (0..total).all(|index| self.fragments.contains_key(&index)))
+    }
+}
+
+impl Reassembler {
+    /// A message passes. Returns what it completes, if it is the last part that was missing.
+    #[inline]
+    pub fn add(
+        &mut self,
+        conversation: ConversationId,
+        side: Side,
+        message: &Message<'_>,
+    ) -> Option<ReassembledPayload> {
+        match message {
+            Message::Data(Data { delivery: Delivery::Fragment(seq, part), payload, .. }) => {
+                self.add_fragment((conversation, side, seq.0), *part, payload)
+            }
+            Message::Control(Control { body: Body::ConnectRequest { .. }, .. }) => {
+                self.forget_conversation(conversation);
+                None
+            }
+            Message::Data(_) | Message::Control(_) | Message::Ack(_) | Message::Keepalive => None,
+        }
+    }
+
+    fn add_fragment(
+        &mut self,
+        key: PayloadKey,
+        part: Fragment,
+        payload: &[u8],
+    ) -> Option<ReassembledPayload> {
+        if self.completed.contains(&key) {
+            return None;
+        }
+        if !self.incomplete.contains_key(&key) {
+            self.order.push_back(key);
+        }
+        let parts = self.incomplete.entry(key).or_default();
+        let total = part.total().map(core::num::NonZeroU8::get).or(parts.total);
+        if parts.contradicts(total, part.index()) {
+            return None;
+        }
+        parts.total = total;
+        if let Some(old) = parts.fragments.insert(part.index(), payload.to_vec()) {
+            self.bytes -= old.len();
+        }
+        self.bytes += payload.len();
+        if !parts.is_complete() {
+            self.evict_oldest();
+            return None;
+        }
+        let FragmentSet { total, fragments: parts } = self.take(key)?;
+        if self.completed.len() >= MAX_COMPLETED {
+            self.completed.pop_front();
+        }
+        self.completed.push_back(key);
+        let payload = parts.into_values().flatten().collect();
+        Some(ReassembledPayload { seq: Seq(key.2), fragments: total?, payload })
+    }
+
+    /// A connection begins anew: its numbers do.
+    fn forget_conversation(&mut self, conversation: ConversationId) {
+        self.completed.retain(|(other, ..)| *other != conversation);
+        let gone: Vec<PayloadKey> =
+            self.order.iter().copied().filter(|(other, ..)| *other == conversation).collect();
+        for key in gone {
+            self.take(key);
+        }
+    }
+
+    fn take(&mut self, key: PayloadKey) -> Option<FragmentSet> {
+        let parts = self.incomplete.remove(&key)?;
+        self.bytes -= parts.bytes();
+        self.order.retain(|other| *other != key);
+        Some(parts)
+    }
+
+    fn evict_oldest(&mut self) {
+        while self.bytes > MAX_BYTES || self.incomplete.len() > MAX_INCOMPLETE {
+            let Some(oldest) = self.order.front().copied() else { return };
+            self.take(oldest);
+        }
+    }
+}
+
+/// Parts that wait for the others, together, and the payloads that they belong to.
+const MAX_BYTES: usize = 4 << 20;
+const MAX_INCOMPLETE: usize = 1024;
+/// A stock sender repeats parts for as long as this many others, and longer; then they may be told again.
+const MAX_COMPLETED: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MessageBuffer;
+
+    /// Returns what the messages of a datagram complete.
+    fn add(joiner: &mut Reassembler, bytes: &[u8]) -> Vec<ReassembledPayload> {
+        let mut buffer = MessageBuffer::default();
+        let parsed = buffer.parse(bytes, None).expect("well formed");
+        let talk = ConversationId(0);
+        parsed.messages().iter().filter_map(|message| joiner.add(talk, Side::First, message)).collect()
+    }
+
+    /// T-20, T-68
+    #[test]
+    fn fragments_are_reassembled_once_in_any_order() {
+        let first: &[u8] = &[2, 1, 0x32, 9, 0xA0, 5, 0, 0, 3, 7, 8];
+        let second: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 1, 9, 10];
+        let third: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 2, 11];
+        let mut joiner = Reassembler::default();
+        assert_eq!(add(&mut joiner, third), []);
+        assert_eq!(add(&mut joiner, first), []);
+        assert_eq!(add(&mut joiner, third), [], "a repeat completes nothing");
+        let whole = ReassembledPayload { seq: Seq(5), fragments: 3, payload: [7, 8, 9, 10, 11].into() };
+        assert_eq!(add(&mut joiner, second), [whole]);
+        assert_eq!(add(&mut joiner, second), [], "nor does a repeat of what was joined");
+        assert_eq!((joiner.incomplete.len(), joiner.order.len(), joiner.bytes), (0, 0, 0));
+    }
+
+    /// T-68
+    #[test]
+    fn contradictory_fragment_is_ignored() {
+        let first: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 0, 2, 7];
+        let other_total: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 0, 3, 8];
+        let too_high: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 2, 9];
+        let second: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 1, 10];
+        let mut joiner = Reassembler::default();
+        for part in [first, other_total, too_high] {
+            assert_eq!(add(&mut joiner, part), []);
+        }
+        assert_eq!(joiner.bytes, 1);
+        assert_eq!(
+            add(&mut joiner, second),
+            [ReassembledPayload { seq: Seq(5), fragments: 2, payload: [7, 10].into() }]
+        );
+    }
+
+    #[test]
+    fn reassembler_memory_is_bounded() {
+        let mut joiner = Reassembler::default();
+        for number in 0..20_000_u16 {
+            let [low, high] = number.to_le_bytes();
+            add(&mut joiner, &[2, 1, 0x32, 8, 0xA0, low, high, 1, 9, 10]);
+        }
+        assert_eq!(
+            (joiner.incomplete.len(), joiner.order.len(), joiner.bytes),
+            (MAX_INCOMPLETE, MAX_INCOMPLETE, 2 * MAX_INCOMPLETE)
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! List servers are told that this server exists (S-09).
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use bcnet_transport::Time;
+
+/// The list servers of a session.
+#[derive(Debug, Default)]
+pub struct ListServers(Vec<ListServerEntry>);
+
+#[derive(Debug)]
+struct ListServerEntry {
+    address: SocketAddrV4,
+    next_heartbeat: Time,
+    interval: Duration,
+    last_seen: Option<Time>,
+    /// When it was told for the first time.
+    first_heartbeat: Option<Time>,
+    /// Its silence was told.
+    is_lost: bool,
+}
+
+impl ListServers {
+    /// These are the list servers from now on. Keeps what is known of those that stay.
+    pub fn set_addresses(&mut self, addresses: &[SocketAddrV4]) {
+        self.0.retain(|master| addresses.contains(&master.address));
+        for address in addresses {
+            if !self.0.iter().any(|master| master.address == *address) {
+                let (next, pause) = (Time::ZERO, MIN_INTERVAL);
+                self.0.push(ListServerEntry {
+                    address: *address,
+                    next_heartbeat: next,
+                    interval: pause,
+                    last_seen: None,
+                    first_heartbeat: None,
+                    is_lost: false,
+                });
+            }
+        }
+    }
+
+    /// What they were told is no longer so: each is told again at once.
+    pub fn send_now(&mut self) {
+        for master in &mut self.0 {
+            master.next_heartbeat = Time::ZERO;
+        }
+    }
+
+    /// Returns when the next heartbeat is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.0.iter().map(|master| master.next_heartbeat).min()
+    }
+
+    /// Returns whose heartbeat is due. One that is never heard of is told less and less often, but for ever.
+    pub fn poll_heartbeat(&mut self, now: Time) -> Option<SocketAddrV4> {
+        let master = self.0.iter_mut().find(|master| master.next_heartbeat <= now)?;
+        master.next_heartbeat = now + master.interval;
+        master.first_heartbeat.get_or_insert(now);
+        let is_alive = master.last_seen.is_some_and(|seen| now.since(seen) < FORGET_AFTER);
+        master.interval = if is_alive { MIN_INTERVAL } else { (master.interval * 2).min(MAX_INTERVAL) };
+        Some(master.address)
+    }
+
+    /// A datagram came from `from`. Returns which master that is, if nobody knew that it lives. Some ask from another
+    /// port than the one they listen at.
+    pub fn on_datagram(&mut self, from: SocketAddrV4, now: Time) -> Option<SocketAddrV4> {
+        let same = self.0.iter().position(|master| master.address == from);
+        let near = || self.0.iter().position(|master| master.address.ip() == from.ip());
+        let master = same.or_else(near).and_then(|at| self.0.get_mut(at))?;
+        let is_new = master.is_lost || master.last_seen.is_none_or(|seen| now.since(seen) >= FORGET_AFTER);
+        (master.last_seen, master.is_lost) = (Some(now), false);
+        master.interval = MIN_INTERVAL;
+        master.next_heartbeat = master.next_heartbeat.min(now + MIN_INTERVAL);
+        is_new.then_some(master.address)
+    }
+
+    /// Returns a list server that was told and is not heard of any more, or never was. Each once, until it is heard again.
+    pub fn poll_lost(&mut self, now: Time) -> Option<SocketAddrV4> {
+        let is_silent = |master: &ListServerEntry| {
+            let last_contact = master.last_seen.max(master.first_heartbeat);
+            !master.is_lost && last_contact.is_some_and(|heard| now.since(heard) >= Self::LOST_AFTER)
+        };
+        let master = self.0.iter_mut().find(|master| is_silent(master))?;
+        master.is_lost = true;
+        Some(master.address)
+    }
+
+    /// A list server is lost that was not heard of for so long: it asks after each of our heartbeats, or after some.
+    pub const LOST_AFTER: Duration = Duration::from_secs(300);
+
+    /// Returns whether a list server has this address.
+    #[must_use]
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        self.0.iter().any(|master| *master.address.ip() == address)
+    }
+
+    /// Returns each with how long ago it was heard of.
+    pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
+        self.0.iter().map(move |master| (master.address, master.last_seen.map(|seen| now.since(seen))))
+    }
+}
+
+/// Returns what a list server is told: that a server is reached at `port` of the address this comes from.
+#[must_use]
+pub fn heartbeat(port: u16) -> Vec<u8> {
+    format!("\\heartbeat\\{port}\\gamename\\bcommander").into_bytes()
+}
+
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_INTERVAL: Duration = Duration::from_secs(600);
+/// A list server forgets a server after this long; so do we forget it.
+const FORGET_AFTER: Duration = Duration::from_secs(1800);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-09
+    #[test]
+    fn heartbeats_to_a_silent_list_server_back_off() {
+        let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), 27900);
+        let mut masters = ListServers::default();
+        masters.set_addresses(&[address]);
+        let mut times = Vec::new();
+        for _ in 0..8 {
+            let now = masters.next_deadline().expect("always a next one");
+            assert_eq!((masters.poll_heartbeat(now), masters.poll_heartbeat(now)), (Some(address), None));
+            times.push(now.as_micros() / 1_000_000);
+        }
+        assert_eq!(times, [0, 60, 180, 420, 900, 1500, 2100, 2700]);
+        let now = Time::from_micros(2_710_000_000);
+        assert_eq!(
+            (masters.on_datagram(address, now), masters.on_datagram(address, now)),
+            (Some(address), None)
+        );
+        assert_eq!(masters.next_deadline(), Some(Time::from_micros(2_770_000_000)));
+        assert_eq!(masters.on_datagram(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 27900), now), None);
+    }
+
+    /// S-09
+    #[test]
+    fn silent_list_server_is_reported_lost_once() {
+        let address = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), 27900);
+        let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
+        let mut masters = ListServers::default();
+        masters.set_addresses(&[address]);
+        assert_eq!((masters.poll_lost(at(0)), masters.poll_heartbeat(at(0))), (None, Some(address)));
+        assert_eq!(
+            (masters.poll_lost(at(299)), masters.poll_lost(at(300)), masters.poll_lost(at(900))),
+            (None, Some(address), None)
+        );
+        assert_eq!(masters.on_datagram(address, at(1000)), Some(address), "it is back");
+        assert_eq!((masters.poll_lost(at(1299)), masters.poll_lost(at(1300))), (None, Some(address)));
+    }
+
+    /// S-09
+    #[test]
+    fn list_servers_on_one_address_differ_by_port() {
+        let [first, second, other] =
+            [27900, 27910, 27901].map(|port| SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), port));
+        let mut masters = ListServers::default();
+        masters.set_addresses(&[first, second]);
+        assert_eq!(masters.on_datagram(second, Time::ZERO), Some(second));
+        assert_eq!(masters.on_datagram(second, Time::ZERO), None);
+        assert_eq!(masters.last_seen(Time::ZERO).next(), Some((first, None)));
+        assert_eq!(masters.on_datagram(other, Time::ZERO), Some(first), "a port that none of them has");
+    }
+}

@@ -1,0 +1,388 @@
+//! Handling of the messages that players in the game send (S-32 to S-42).
+//!
+//! Checks each message against the rule of its opcode (S-34), then relays, answers or drops it. Messages of clients
+//! that have not entered are handled in the join module.
+
+use bcnet_transport::wire::{Delivery, PeerId};
+use bcnet_transport::{DeliveryMode, Engine, Time};
+
+use super::Session;
+use crate::config::{Config, SayAs};
+use crate::event::Event;
+use crate::game::field::Cut;
+use crate::game::{self, Check, Creation, EventClass, ObjectClass, ObjectId, Opcode, Rule};
+use crate::member::{Member, SHIP_RATE};
+use crate::message::{self, MAX_TEXT_LEN};
+use crate::rate_limit::Rate;
+use crate::send_queue::{self, MessageSource, Outgoing, Priority};
+use crate::stats::Anomaly;
+use crate::text::{self, to_latin1};
+
+impl<E: Engine> Session<E> {
+    /// Handles a message of a player in the game. `payload` is modified where the copies must differ.
+    pub(super) fn on_game_message(
+        &mut self,
+        peer: PeerId,
+        payload: &mut Vec<u8>,
+        mode: DeliveryMode,
+        now: Time,
+    ) -> Result<(), Anomaly> {
+        self.counters.messages_in += 1;
+        let opcode = Opcode::of(payload).ok_or(Anomaly::Empty)?;
+        let rate = relay_rate(&self.config);
+        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        let slot = member.slot.unwrap_or(u8::MAX);
+        if opcode.rule() == Rule::Absorb {
+            return Ok(());
+        }
+        if !member.relay_bucket.take(send_queue::cost(payload), rate, now) {
+            return Err(Anomaly::Flood);
+        }
+        if payload.len() > MAX_RELAY_LEN {
+            return Err(Anomaly::TooLarge);
+        }
+        let Some(priority) = self.apply_rule(opcode, (peer, slot), payload, mode, now)? else {
+            return Ok(());
+        };
+        let outgoing = Outgoing { source: MessageSource::from_slot(Some(slot)), priority, payload };
+        self.relay(peer, outgoing, |_, to| to != peer, now);
+        Ok(())
+    }
+
+    /// Applies the rule of an opcode. Returns the priority of the copies for all others, or `None` for no copies.
+    fn apply_rule(
+        &mut self,
+        opcode: Opcode,
+        (peer, slot): (PeerId, u8),
+        payload: &mut Vec<u8>,
+        mode: DeliveryMode,
+        now: Time,
+    ) -> Result<Option<Priority>, Anomaly> {
+        let rule = opcode.rule();
+        let priority = match rule {
+            Rule::Relay(Check::Event) => match check_event(payload, slot, self.config.allow_mods)? {
+                EventClass::EXPLODING => Priority::BulkObject,
+                EventClass::WARP => {
+                    self.clean_texts(peer, payload);
+                    Priority::Bulk
+                }
+                _ => Priority::Bulk,
+            },
+            Rule::Relay(Check::Object) => {
+                check_owner(game::first_object(payload)?, slot)?;
+                match opcode {
+                    Opcode::ENTER_SET => self.clean_texts(peer, payload),
+                    _ if self.config.credit_last_shot => self.record_shot(peer, payload, now),
+                    _ => {}
+                }
+                Priority::Bulk
+            }
+            Rule::StateUpdate => return self.on_state_update((peer, slot), payload, now).map(|()| None),
+            Rule::Create => {
+                self.clean_texts(peer, payload);
+                self.on_object_created(peer, payload, now)?;
+                Priority::BulkObject
+            }
+            Rule::Team => {
+                self.join_team(peer, payload)?;
+                Priority::Bulk
+            }
+            Rule::Unknown if !self.config.forward_unknown => return Err(Anomaly::UnknownOpcode),
+            // S-33: an unreliable message of a mod stays unreliable.
+            Rule::Unknown
+                if mode == DeliveryMode::Unreliable && self.allow_unreliable(peer, payload, now) =>
+            {
+                self.relay_unreliable(peer, payload, now);
+                return Ok(None);
+            }
+            Rule::Unknown => Priority::Bulk,
+            Rule::HostOnly => return Err(Anomaly::HostOnly),
+            Rule::RequestObject => return self.send_object(peer, payload, now).map(|()| None),
+            Rule::Chat | Rule::TeamChat => {
+                return self.on_chat(peer, payload, rule == Rule::TeamChat, now).map(|()| None);
+            }
+            Rule::SelfDestruct => {
+                self.self_destruct(peer, now);
+                return Ok(None);
+            }
+            Rule::Absorb => return Ok(None),
+        };
+        Ok(Some(priority))
+    }
+
+    /// S-37: relays a state update without its hash, which only a host reads.
+    fn on_state_update(
+        &mut self,
+        (peer, slot): (PeerId, u8),
+        payload: &mut Vec<u8>,
+        now: Time,
+    ) -> Result<(), Anomaly> {
+        check_owner(game::state_head(payload)?.object, slot)?;
+        game::strip_hash(payload);
+        if !self.allow_unreliable(peer, payload, now) {
+            return Err(Anomaly::Flood);
+        }
+        self.relay_state_update(peer, payload, now);
+        Ok(())
+    }
+
+    /// Returns whether an unreliable message may be relayed unreliably.
+    ///
+    /// It must fit into one message (T-67) and within the sender's rate: unreliable copies give no feedback about
+    /// congestion.
+    fn allow_unreliable(&mut self, peer: PeerId, payload: &[u8], now: Time) -> bool {
+        let rate = unreliable_rate(&self.config);
+        let len = Delivery::Unreliable.header_len() + payload.len();
+        let fits = len <= self.config.transport.message_limit;
+        fits && self
+            .member_mut(peer)
+            .is_some_and(|member| member.unreliable_bucket.take(send_queue::cost(payload), rate, now))
+    }
+
+    /// S-36: stores a new ship. An old ship that is still alive is removed first, and may count as a kill (S-45).
+    fn on_object_created(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
+        let mods = self.config.allow_mods;
+        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        let created = read_creation(payload, member.slot.unwrap_or(u8::MAX), mods)?;
+        if created.class != ObjectClass::SHIP {
+            return Ok(());
+        }
+        if !member.ship_bucket.take(1, SHIP_RATE, now) {
+            return Err(Anomaly::Flood);
+        }
+        let ship = &mut member.ship;
+        let old_ship = (ship.alive && ship.object != created.object).then_some(ship.object);
+        let shot = old_ship.and_then(|_| ship.last_shot.take());
+        (ship.object, ship.species, ship.alive) = (created.object, created.species, true);
+        ship.create_payload.clear();
+        ship.create_payload.extend_from_slice(payload);
+        if let Some(old_ship) = old_ship {
+            self.send_all(self.source_of(peer), Some(peer), &message::destroy_object(old_ship), now);
+        }
+        if let Some(shot) = shot {
+            self.credit_kill(shot, peer, now);
+        }
+        Ok(())
+    }
+
+    /// S-35: destroys a player's ship at its request. The client itself only sends the request.
+    fn self_destruct(&mut self, peer: PeerId, now: Time) {
+        let Some(member) = self.member_mut(peer).filter(|member| member.ship.alive) else { return };
+        member.ship.mark_destroyed();
+        member.score.deaths = member.score.deaths.saturating_add(1);
+        let (ship, deaths) = (member.ship.object, member.score.deaths);
+        let source = self.source_of(peer);
+        self.send_all(source, None, &message::exploding(ship), now);
+        self.send_all(source, None, &message::ship_lost(peer.0, deaths), now);
+    }
+
+    /// S-38: sends the message that created an object to a player that requests it.
+    fn send_object(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
+        let object = game::first_object(payload)?;
+        let is_owner = |member: &&Member| member.ship.alive && member.ship.object == object;
+        let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(is_owner) else {
+            return Ok(());
+        };
+        let (source, created) = (MessageSource::from_slot(owner.slot), owner.ship.create_payload.clone());
+        let outgoing = Outgoing { source, priority: Priority::BulkObject, payload: &created };
+        self.relay_to(peer, peer, outgoing, now);
+        Ok(())
+    }
+
+    /// S-40: relays chat to everyone, including its sender, under the sender's true id.
+    fn on_chat(&mut self, peer: PeerId, payload: &mut [u8], team: bool, now: Time) -> Result<(), Anomaly> {
+        let (claimed, len) = game::chat_lengths(payload)?;
+        if claimed != len || len > MAX_CHAT_LEN {
+            return Err(Anomaly::BadChat);
+        }
+        let rate = chat_rate(&self.config);
+        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        if !member.chat_bucket.take(1, rate, now) {
+            self.explain_chat_drop(peer, CHAT_TOO_FAST_TEXT, now);
+            return Err(Anomaly::Flood);
+        }
+        if member.is_muted {
+            self.explain_chat_drop(peer, MUTED_TEXT, now);
+            return Ok(());
+        }
+        let (name, own_team, source) =
+            (member.display_name(), member.team, MessageSource::from_slot(member.slot));
+        let text_bytes = game::set_chat_sender(peer.0, payload);
+        let was_cleaned = text::replace_unprintable(text_bytes);
+        let text = text::from_latin1(text_bytes);
+        if was_cleaned {
+            self.count_anomaly(peer, Anomaly::ControlCharacters);
+        }
+        let is_recipient = |session: &Self, to| {
+            !team || to == peer || session.member(to).is_some_and(|member| member.team == own_team)
+        };
+        self.relay(peer, Outgoing { source, priority: Priority::Chat, payload }, is_recipient, now);
+        self.emit(Event::Chat { peer, name, text, team });
+        Ok(())
+    }
+
+    /// S-42: cleans the texts in a message that is relayed, for example the player's name in a ship.
+    fn clean_texts(&mut self, peer: PeerId, payload: &mut [u8]) {
+        let mut was_cleaned = false;
+        for range in game::text_ranges(payload) {
+            was_cleaned |= payload.get_mut(range).is_some_and(text::replace_unprintable);
+        }
+        if was_cleaned {
+            self.count_anomaly(peer, Anomaly::ControlCharacters);
+        }
+    }
+
+    /// Sends chat of the server to everyone in the game, one message per line (S-41).
+    pub fn say(&mut self, text: &str, now: Time) {
+        for peer in self.in_game.iter() {
+            self.say_to(peer, text, now);
+        }
+        self.process_events(now);
+    }
+
+    /// Sends chat of the server to one player. Returns `false` if the player is not in the game.
+    pub fn say_to(&mut self, peer: PeerId, text: &str, now: Time) -> bool {
+        if !self.in_game.contains(peer) {
+            return false;
+        }
+        let sender = match self.config.say_as {
+            SayAs::Recipient => peer.0,
+            SayAs::Peer(id) => id,
+        };
+        let prefix: Vec<u8> = to_latin1(&self.config.say_prefix).collect();
+        let max_len = MAX_TEXT_LEN.saturating_sub(prefix.len()).max(1);
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let line: Vec<u8> = to_latin1(line).collect();
+            for chunk in line.chunks(max_len) {
+                let text_bytes: Vec<u8> = prefix.iter().chain(chunk).copied().take(MAX_TEXT_LEN).collect();
+                self.send(peer, &message::chat(sender, &text_bytes), now);
+            }
+        }
+        true
+    }
+
+    /// S-39: stores the team that a player has chosen.
+    fn join_team(&mut self, peer: PeerId, payload: &[u8]) -> Result<(), Anomaly> {
+        let chosen = game::team_choice(payload)?;
+        if chosen.peer != i32::from(peer.0) {
+            return Err(Anomaly::NotOwner);
+        }
+        if let Some(member) = self.member_mut(peer) {
+            member.team = Some(chosen.team);
+        }
+        Ok(())
+    }
+}
+
+/// S-32: checks that an event happens to one of the sender's objects, or is caused by one if it happens to none.
+///
+/// Returns the class of the event.
+fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<EventClass, Anomaly> {
+    let head = game::event_head(payload)?;
+    if !mods && !head.class.is_from_clients() {
+        return Err(Anomaly::BadEvent);
+    }
+    let subject = head.subject();
+    if subject != ObjectId::NONE {
+        check_owner(subject, slot)?;
+    }
+    Ok(head.class)
+}
+
+/// S-32: checks that an object belongs to the sender's slot.
+fn check_owner(object: ObjectId, slot: u8) -> Result<(), Anomaly> {
+    if object.owner() == Some(slot) { Ok(()) } else { Err(Anomaly::NotOwner) }
+}
+
+/// S-32: reads a message that creates an object. Objects that would crash stock clients are an error.
+fn read_creation(payload: &[u8], slot: u8, mods: bool) -> Result<Creation<'_>, Anomaly> {
+    if payload.len() > MAX_CREATE_LEN {
+        return Err(Anomaly::TooLarge);
+    }
+    let created = Creation::read(payload)?;
+    let is_known = mods || created.species.is_stock();
+    if !matches!(created.class, ObjectClass::SHIP | ObjectClass::TORPEDO) || !is_known {
+        return Err(Anomaly::BadObject);
+    }
+    if created.slot != slot {
+        return Err(Anomaly::NotOwner);
+    }
+    check_owner(created.object, slot)?;
+    match created.ship {
+        Ok(_) => Ok(created),
+        Err(_) => Err(Anomaly::TooShort),
+    }
+}
+
+/// A payload that ends inside the fields that are checked.
+impl From<Cut> for Anomaly {
+    fn from(_: Cut) -> Self {
+        Self::TooShort
+    }
+}
+
+/// Returns the rate at which a player's messages are relayed, in bytes.
+pub(crate) const fn relay_rate(config: &Config) -> Rate {
+    Rate::per_second(config.relay_rate, config.relay_rate.saturating_mul(4))
+}
+
+/// Returns the rate at which a player's lines of chat are relayed.
+pub(crate) const fn chat_rate(config: &Config) -> Rate {
+    Rate::per_second(config.chat_rate, CHAT_BURST)
+}
+
+/// Returns the rate of unreliable relaying in bytes: an eighth of the relay rate with a small burst.
+///
+/// Unreliable copies give no feedback about the receivers' links.
+fn unreliable_rate(config: &Config) -> Rate {
+    let rate = (config.relay_rate / 8).max(MIN_UNRELIABLE_RATE);
+    Rate::per_second(rate, rate / 4)
+}
+
+/// Notices for a player whose chat is dropped in part or completely (S-42, S-44).
+const CHAT_TOO_FAST_TEXT: &str = "You write too fast: some lines were not sent to the others.";
+const MUTED_TEXT: &str = "You are muted: other players do not see your chat.";
+/// The most lines of chat that a player may send at once.
+const CHAT_BURST: u32 = 10;
+/// Enough for sixty state updates a second.
+const MIN_UNRELIABLE_RATE: u32 = 8 << 10;
+
+/// The largest message that is relayed: a player receives no other reliable message until it is complete.
+///
+/// Stock messages have less than 1,100 bytes.
+const MAX_RELAY_LEN: usize = 4096;
+const MAX_CHAT_LEN: usize = 512;
+/// The largest message that creates an object. Stock messages of that kind have about 120 bytes.
+const MAX_CREATE_LEN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::game::{Opcode, Rule};
+
+    /// S-02
+    #[test]
+    fn object_id_maps_to_the_slot_of_its_range() {
+        let owners = [0, 0x3FFF_FFFE, 0x3FFF_FFFF, 0x4000_0020, 0x4003_FFFE, 0x4003_FFFF, 0x403B_FFFF]
+            .map(|id| ObjectId(id).owner());
+        assert_eq!(owners, [None, None, Some(0), Some(0), Some(0), Some(1), Some(15)]);
+        assert_eq!([0x403F_FFFF, u32::MAX].map(|id| ObjectId(id).owner()), [None, None]);
+    }
+
+    /// S-34
+    #[test]
+    fn every_opcode_has_the_rule_of_the_table() {
+        let rule = |opcode| Opcode(opcode).rule();
+        let rules = (0..=u8::MAX).map(rule);
+        let count = |wanted: fn(Rule) -> bool| rules.clone().filter(|rule| wanted(*rule)).count();
+        assert_eq!(count(|rule| rule == Rule::Unknown), 7 + 5 + 190);
+        assert_eq!(count(|rule| matches!(rule, Rule::Relay(_))), 7 + 5 + 1 + 3);
+        assert_eq!(count(|rule| rule == Rule::Absorb), 5);
+        for opcode in [0x00, 0x01, 0x04, 0x05, 0x14, 0x16, 0x17, 0x18, 0x20, 0x22, 0x23, 0x24, 0x25, 0x26] {
+            assert_eq!(rule(opcode), Rule::HostOnly, "{opcode:02X}");
+        }
+        for opcode in [0x28, 0x29, 0x2B, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3F, 0x40] {
+            assert_eq!(rule(opcode), Rule::HostOnly, "{opcode:02X}");
+        }
+    }
+}

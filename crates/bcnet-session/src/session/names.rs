@@ -1,0 +1,100 @@
+//! Names before join events: a client gets no event about a player before that player's name (S-28).
+//!
+//! Tracks which names each member has acknowledged. A member that lacks a name gets its messages later; other members
+//! are not delayed.
+
+use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq};
+use bcnet_transport::{Engine, Time};
+
+use super::Session;
+use crate::member::{Member, MemberState};
+
+impl<E: Engine> Session<E> {
+    /// Starts waiting for the names that the transport has just sent to a newcomer.
+    pub(super) fn await_name_acks(&mut self, newcomer: PeerId) {
+        let Some(next) = self.endpoint.unacked_range(newcomer, Channel::Control).map(|range| range.end)
+        else {
+            return;
+        };
+        let named = self.members.iter().flatten().filter(|member| member.name.is_some());
+        let names: Vec<(PeerId, Seq)> = named.map(|member| (member.id, next)).collect();
+        if let Some(member) = self.member_mut(newcomer) {
+            member.pending_names = names;
+        }
+        self.has_ack_waiters = true;
+    }
+
+    /// Starts waiting for the first name of a player, which the transport has just sent to everyone.
+    pub(super) fn await_name_ack(&mut self, named: PeerId) {
+        for member in self.members.iter_mut().flatten() {
+            if let Some(range) = self.endpoint.unacked_range(member.id, Channel::Control) {
+                member.pending_names.push((named, range.end));
+            }
+        }
+        self.has_ack_waiters = true;
+    }
+
+    /// Stops waiting for the name of a player that has left. Held messages about it keep their position.
+    pub(super) fn forget_pending_name(&mut self, gone: PeerId) {
+        for member in self.members.iter_mut().flatten() {
+            member.pending_names.retain(|(named, _)| *named != gone);
+        }
+    }
+
+    /// Holds the queues of all players that do not know the newcomer's name yet.
+    pub(super) fn hold_for_name(&mut self, newcomer: PeerId) {
+        for peer in self.in_game.iter() {
+            let names = self.member(peer).map(|member| &member.pending_names);
+            let name = names.and_then(|names| names.iter().find(|(named, _)| *named == newcomer));
+            if let Some(&(_, until)) = name {
+                self.hold_queue(peer, until);
+            }
+        }
+    }
+
+    /// Checks the ACKs of all members and continues those that waited.
+    ///
+    /// Newcomers wait for names, players for capacity in their send queue, and refused clients for the reason.
+    pub(super) fn check_acknowledged(&mut self, now: Time) {
+        for index in 0..self.members.len() {
+            let Some(member) = self.members.get_mut(index).and_then(Option::as_deref_mut) else { continue };
+            let peer = member.id;
+            let reached = self.endpoint.unacked_range(peer, Channel::Control).map(|range| range.start);
+            let is_acked = |before: Seq| reached.is_none_or(|reached| before.distance_from(reached) <= 0);
+            member.pending_names.retain(|(_, before)| !is_acked(*before));
+            if member.send_queue.is_some() {
+                self.flush_queue(peer, now);
+            }
+        }
+        // A second pass, because entering needs the names of all members to be up to date.
+        for index in 0..self.members.len() {
+            let Some(member) = self.members.get(index).and_then(Option::as_deref) else { continue };
+            let peer = member.id;
+            match member.state {
+                MemberState::Loading { ready: true } if self.may_enter(member) => self.enter_game(peer, now),
+                MemberState::Refused { .. } | MemberState::KickPending { .. }
+                    if self.has_acked_everything(peer) =>
+                {
+                    self.boot(peer, BootReason::KICKED, now);
+                }
+                MemberState::Checking { .. }
+                | MemberState::Loading { .. }
+                | MemberState::InGame
+                | MemberState::Refused { .. }
+                | MemberState::KickPending { .. } => {}
+            }
+        }
+        self.has_ack_waiters = self.members.iter().flatten().any(|member| member.awaits_ack());
+    }
+
+    /// S-28: returns whether a newcomer has sent its name and has acknowledged the names of all players in the game.
+    fn may_enter(&self, newcomer: &Member) -> bool {
+        let is_relevant = |peer: PeerId| peer == newcomer.id || self.in_game.contains(peer);
+        newcomer.name.is_some() && !newcomer.pending_names.iter().any(|(named, _)| is_relevant(*named))
+    }
+
+    /// S-24: returns whether a client has acknowledged all game messages.
+    fn has_acked_everything(&self, peer: PeerId) -> bool {
+        self.endpoint.unacked_range(peer, Channel::Game).is_none_or(|range| range.start == range.end)
+    }
+}

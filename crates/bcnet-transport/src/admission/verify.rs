@@ -1,0 +1,202 @@
+//! T-76: what is said under an id that nobody has.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::Range;
+
+use super::cookie::acked_cookies;
+use super::{AddressVerifier, IdOffer, REPLY_INTERVAL, ReplyContent};
+use crate::config::{Config, ProofPolicy};
+use crate::time::Time;
+use crate::wire::{Datagram, PeerId, Seq};
+
+/// What a datagram under an id that nobody has is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verification {
+    /// Its sender is who the id was offered to; and its nonce, if that is still known.
+    Verified(Option<u32>),
+    /// It was offered the id and has to prove itself yet.
+    Pending,
+    /// It was offered the id and acknowledges so many numbers that it was not sent.
+    WrongCookies(u8),
+    /// Nobody was offered that.
+    NoOffer,
+}
+
+/// T-77: the peer that is at the address of a newcomer.
+#[derive(Debug, Clone)]
+pub(crate) struct AddressOwner {
+    /// The numbers that it may still acknowledge, and so may who was started anew at its address.
+    pub(crate) unacked_range: Range<Seq>,
+    /// T-53: nothing was heard of it for so long that it may be replaced by who speaks under its id.
+    pub(crate) is_idle: bool,
+}
+
+impl AddressVerifier {
+    /// Judges a datagram under an id that nobody has. `rival` is who is at the same address.
+    pub(crate) fn verify(
+        &mut self,
+        from: SocketAddrV4,
+        datagram: &Datagram<'_>,
+        owner: Option<&AddressOwner>,
+        config: &Config<u64>,
+        now: Time,
+    ) -> Verification {
+        let id = datagram.sender();
+        let offer = self.id_slot(id).offer.filter(|offer| offer.to == from && offer.is_open(now));
+        let Some(offer) = offer else {
+            if self.open_offers(from, now).next().is_some() {
+                self.forgery_seen_until = now.plus(FORGERY_MEMORY);
+            }
+            let may_be_washed = owner.is_none() && !config.selective_admission && self.is_under_attack(now);
+            return if may_be_washed {
+                self.verify_evicted(from, datagram, now)
+            } else {
+                Verification::NoOffer
+            };
+        };
+        let attacked = self.is_under_attack(now);
+        let cookies = self.valid_cookies(from, id, now);
+        let is_former = |number: &Seq| owner.is_some_and(|rival| is_within(&rival.unacked_range, *number));
+        let numbers = acked_cookies(datagram).filter(|number| !is_former(number)).take(MAX_COOKIES_CHECKED);
+        let is_cookie = |number: &Seq| offer.first_cookie.is_none() && cookies.contains(number);
+        let is_known = |number: &Seq| {
+            is_cookie(number) || [offer.first_cookie, offer.second_cookie].contains(&Some(*number))
+        };
+        // A newcomer was sent nothing else.
+        let guesses = numbers.clone().filter(|number| !is_known(number)).count();
+        if guesses > 0 {
+            self.on_wrong_cookie(id, owner.is_some(), now);
+            return Verification::WrongCookies(u8::try_from(guesses).unwrap_or(u8::MAX));
+        }
+        let is_right =
+            |number: Seq| offer.stored_cookie().map_or_else(|| is_cookie(&number), |kept| number == kept);
+        if numbers.clone().any(is_right) {
+            let is_once = offer.second_cookie.is_none()
+                && (owner.is_some() || attacked && config.proof_policy != ProofPolicy::Id);
+            return if is_once {
+                self.send_second_cookie(id, from, owner, now)
+            } else {
+                Verification::Verified(offer.nonce)
+            };
+        }
+        let by_id = offer.second_cookie.is_none() && owner.is_none_or(|rival| rival.is_idle);
+        let patient =
+            config.proof_policy == ProofPolicy::Auto && !attacked && now >= offer.since.plus(ID_PROOF_DELAY);
+        if by_id && (config.proof_policy == ProofPolicy::Id || patient) {
+            return Verification::Verified(offer.nonce);
+        }
+        self.resend_cookie(id, datagram.as_bytes().len(), now);
+        Verification::Pending
+    }
+
+    /// Judges a datagram of which nothing is known while an attack is seen: the offer was washed away, or never made.
+    fn verify_evicted(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Verification {
+        let id = datagram.sender();
+        let cookies = self.valid_cookies(from, id, now);
+        let mut numbers = acked_cookies(datagram).take(MAX_COOKIES_CHECKED);
+        match numbers.next() {
+            None if datagram.as_bytes().len() >= COOKIE_DATAGRAM_LEN => {
+                self.queue_reply(from, ReplyContent::Cookie(self.cookie(from, id, now)));
+                Verification::Pending
+            }
+            Some(first)
+                if cookies.contains(&first)
+                    && numbers.all(|number| cookies.contains(&number))
+                    && !self.id_slot(id).is_reserved(now) =>
+            {
+                self.send_second_cookie(id, from, None, now)
+            }
+            None | Some(_) => Verification::NoOffer,
+        }
+    }
+
+    /// A second cookie, for one who has proved itself while others are forged, or where a peer is: it is kept, and guessed
+    /// at once.
+    fn send_second_cookie(
+        &mut self,
+        id: PeerId,
+        to: SocketAddrV4,
+        owner: Option<&AddressOwner>,
+        now: Time,
+    ) -> Verification {
+        let window = owner.map_or(Seq(0)..Seq(0), |rival| rival.unacked_range.clone());
+        if owner.is_none() && !self.may_reserve(id, *to.ip(), now) {
+            return Verification::Pending;
+        }
+        let Some(number) = self.draw_cookie_outside(window) else { return Verification::NoOffer };
+        let known = self.id_slot(id).offer.filter(|offer| offer.to == to);
+        let nonce = known.and_then(|offer| offer.nonce);
+        let first = known.and_then(|offer| offer.first_cookie);
+        self.set_offer(
+            id,
+            IdOffer {
+                to,
+                nonce,
+                since: now,
+                last_reply: now,
+                first_cookie: first,
+                second_cookie: Some(number),
+            },
+            now,
+        );
+        self.queue_reply(to, ReplyContent::Cookie(number));
+        Verification::Pending
+    }
+
+    /// Returns whether an id may be held for an address, beside those that are held for it and its network already: who
+    /// has many holds few.
+    fn may_reserve(&self, id: PeerId, address: Ipv4Addr, now: Time) -> bool {
+        let others = (0..).map(PeerId).zip(&self.id_slots).filter(|(other, _)| *other != id);
+        let held =
+            others.filter_map(|(_, place)| place.offer.filter(|offer| offer.awaits_second_cookie(now)));
+        let of = |bits: u32| {
+            let distance = move |offer: &IdOffer| offer.to.ip().to_bits() ^ address.to_bits();
+            held.clone().filter(move |offer| distance(offer) >> (32 - bits) == 0).count()
+        };
+        of(32) < MAX_RESERVED_PER_ADDRESS && of(NETWORK_PREFIX_BITS) < MAX_RESERVED_PER_NETWORK
+    }
+
+    /// A number that was never sent. At the address of a peer the caller counts them.
+    fn on_wrong_cookie(&mut self, id: PeerId, contested: bool, now: Time) {
+        if contested {
+            return;
+        }
+        self.forgery_seen_until = now.plus(FORGERY_MEMORY);
+        if let Some(place) = self.id_slots.get_mut(usize::from(id.0)) {
+            place.offer.take_if(|offer| offer.second_cookie.is_some());
+        }
+    }
+
+    /// Sends a cookie again to one who speaks without having acknowledged it, for no more bytes than came.
+    fn resend_cookie(&mut self, id: PeerId, len: usize, now: Time) {
+        let Some(offer) = self.id_slots.get_mut(usize::from(id.0)).and_then(|place| place.offer.as_mut())
+        else {
+            return;
+        };
+        if len < COOKIE_DATAGRAM_LEN || now < offer.last_reply.plus(REPLY_INTERVAL) {
+            return;
+        }
+        offer.last_reply = now;
+        let (to, number) = (offer.to, offer.stored_cookie());
+        let number = number.unwrap_or_else(|| self.cookie(to, id, now));
+        self.queue_reply(to, ReplyContent::Cookie(number));
+    }
+}
+
+/// Returns whether a number is one of a window, which may wrap.
+fn is_within(window: &Range<Seq>, number: Seq) -> bool {
+    number.0.wrapping_sub(window.start.0) < window.end.0.wrapping_sub(window.start.0)
+}
+
+/// A client that acknowledges no cookie may show by now that it goes on without.
+const ID_PROOF_DELAY: u64 = 1_000_000;
+/// How long a forger is remembered.
+const FORGERY_MEMORY: u64 = 600_000_000;
+/// How many numbers of one datagram are looked at: a newcomer has two at most.
+const MAX_COOKIES_CHECKED: usize = 4;
+/// How many ids are held at once for one address and for one network: those who come together take turns.
+const MAX_RESERVED_PER_ADDRESS: usize = 4;
+const MAX_RESERVED_PER_NETWORK: usize = 16;
+const NETWORK_PREFIX_BITS: u32 = 16;
+/// The size of a datagram with a cookie alone.
+const COOKIE_DATAGRAM_LEN: usize = 7;

@@ -1,0 +1,176 @@
+//! When to send again, and how much may be under way: round-trip estimate, timeout, budget.
+//!
+//! Owns T-61 and T-63. Times are microseconds.
+
+use crate::config::Config;
+use crate::time::Time;
+
+/// The measured round trip to one peer (RFC 6298), and the timeout that follows from it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RttEstimator {
+    /// Zero before the first sample.
+    smoothed: u32,
+    variation: u32,
+    min: u32,
+}
+
+impl RttEstimator {
+    /// T-61: only messages that were sent once are measured, so that a sample is never ambiguous (Karn's rule).
+    pub(crate) fn add_sample(&mut self, micros: u64) {
+        let sample = u32::try_from(micros).unwrap_or(u32::MAX).clamp(1, MAX_SAMPLE);
+        if self.smoothed == 0 {
+            *self = Self { smoothed: sample, variation: sample / 2, min: sample };
+            return;
+        }
+        let error = self.smoothed.abs_diff(sample);
+        self.variation = self.variation - self.variation / 4 + error / 4;
+        self.smoothed = self.smoothed - self.smoothed / 8 + sample / 8;
+        self.min = self.min.min(sample);
+    }
+
+    /// Lets the least round trip rise a little, so that a change of route is found.
+    const fn drift_min(&mut self) {
+        // Not beyond the longest there can be, however long nothing is measured.
+        let least = self.min + self.min / 1024;
+        self.min = if least < MAX_SAMPLE { least } else { MAX_SAMPLE };
+    }
+
+    pub(crate) const fn smoothed(&self) -> Option<u32> {
+        if self.smoothed == 0 { None } else { Some(self.smoothed) }
+    }
+
+    pub(crate) const fn variation(&self) -> u32 {
+        self.variation
+    }
+
+    pub(crate) const fn min(&self) -> u32 {
+        self.min
+    }
+
+    /// Returns whether round trips are so long that a queue must have built up on the way, or at the peer.
+    pub(crate) fn is_queue_building(&self) -> bool {
+        let queued = self.smoothed.saturating_sub(self.min);
+        u64::from(queued) > u64::from(self.min).max(SHRINK_QUEUE_DELAY)
+    }
+
+    /// Returns whether they are so long that what cannot wait is late for what can.
+    pub(crate) fn delays_urgent_messages(&self) -> bool {
+        u64::from(self.smoothed.saturating_sub(self.min))
+            > u64::from(self.min).clamp(SHRINK_QUEUE_DELAY, MAX_URGENT_DELAY)
+    }
+
+    /// Returns how long to wait for an ACK.
+    pub(crate) fn rto(&self, config: &Config<u64>) -> u64 {
+        if self.smoothed == 0 {
+            return config.initial_rto;
+        }
+        let margin = u64::from(self.smoothed / 16).clamp(MIN_MARGIN, MAX_MARGIN);
+        let timeout = u64::from(self.smoothed) + (4 * u64::from(self.variation)).max(margin);
+        timeout.max(config.min_rto).min(config.max_rto)
+    }
+}
+
+/// How many unacknowledged bytes may be under way to one peer (T-63).
+///
+/// It grows while the round trip stays near its least, and shrinks when the round trip shows that a queue builds up
+/// on the way, or when most of what was sent is lost. Loss alone does not shrink it: on a lossy link that would
+/// starve the game without helping anyone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CongestionController {
+    window: u32,
+    /// Bytes that were acknowledged and lost since `since`.
+    acked: u32,
+    lost: u32,
+    review_start: Time,
+}
+
+impl CongestionController {
+    pub(crate) fn new(config: &Config<u64>) -> Self {
+        let bytes = u32::try_from(config.initial_window).unwrap_or(u32::MAX);
+        Self { window: bytes, acked: 0, lost: 0, review_start: Time::ZERO }
+    }
+
+    pub(crate) const fn window(&self) -> usize {
+        self.window as usize
+    }
+
+    /// `bytes` arrived of `in_flight`, and the round trip was measured as `sample`.
+    pub(crate) fn on_ack(
+        &mut self,
+        bytes: usize,
+        in_flight: usize,
+        sample: Option<u64>,
+        rtt: &RttEstimator,
+        config: &Config<u64>,
+    ) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.acked = self.acked.saturating_add(bytes);
+        let Some(sample) = sample else { return };
+        let least = u64::from(rtt.min);
+        let waited = sample.saturating_sub(least);
+        let used = 2 * in_flight >= self.window();
+        if used && waited < (least / 4).max(GROWTH_QUEUE_DELAY) {
+            let max = u32::try_from(config.max_window).unwrap_or(u32::MAX);
+            self.window = self.window.saturating_add(bytes).min(max);
+        }
+    }
+
+    /// `bytes` did not arrive.
+    pub(crate) fn on_loss(&mut self, bytes: usize) {
+        self.lost = self.lost.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Once per round trip: is what is under way too much?
+    #[inline]
+    pub(crate) fn review(&mut self, rtt: &mut RttEstimator, config: &Config<u64>, now: Time) {
+        if now.micros_since(self.review_start) < u64::from(rtt.smoothed).max(MIN_REVIEW_INTERVAL) {
+            return;
+        }
+        self.review_now(rtt, config, now);
+    }
+
+    fn review_now(&mut self, rtt: &mut RttEstimator, config: &Config<u64>, now: Time) {
+        let total = self.acked.saturating_add(self.lost);
+        let mostly_lost = total >= MIN_LOSS_SAMPLE && self.lost > total / 2;
+        if rtt.is_queue_building() || mostly_lost {
+            let least = u32::try_from(MIN_WINDOW_DATAGRAMS * config.datagram_limit).unwrap_or(u32::MAX);
+            self.window = (self.window - self.window / 4).max(least.min(self.window));
+        }
+        if total > 0 {
+            rtt.drift_min();
+        }
+        (self.acked, self.lost, self.review_start) = (0, 0, now);
+    }
+}
+
+/// What a timeout adds to a round trip that never varies.
+const MIN_MARGIN: u64 = 1_000;
+const MAX_MARGIN: u64 = 5_000;
+const MAX_SAMPLE: u32 = 60_000_000;
+/// Extra round trip from which on nothing more is added.
+const GROWTH_QUEUE_DELAY: u64 = 10_000;
+/// Extra round trip from which on less is sent.
+const SHRINK_QUEUE_DELAY: u64 = 40_000;
+/// However long the way is, words are late by no more.
+const MAX_URGENT_DELAY: u64 = 80_000;
+const MIN_REVIEW_INTERVAL: u64 = 20_000;
+const MIN_LOSS_SAMPLE: u32 = 8 * 512;
+const MIN_WINDOW_DATAGRAMS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T-63: the least round trip rises only as far as a sample can be, however long there is none.
+    #[test]
+    fn min_rtt_drift_is_bounded() {
+        let mut trip = RttEstimator::default();
+        trip.add_sample(50_000);
+        for _ in 0..100_000 {
+            trip.drift_min();
+        }
+        assert_eq!((trip.min(), trip.smoothed()), (MAX_SAMPLE, Some(50_000)));
+        trip.add_sample(40_000);
+        assert_eq!(trip.min(), 40_000);
+    }
+}

@@ -1,0 +1,228 @@
+//! What becomes of what was sent: it is acknowledged, or taken for lost.
+
+use super::stream::{OutboxSegment, SegmentState, StreamEntryMut};
+use super::{Outbox, Transmission};
+use crate::congestion::RttEstimator;
+use crate::time::Time;
+use crate::wire::{Channel, MessageId, Seq};
+
+/// What an ACK did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AckEffect {
+    /// Nothing waited for it.
+    Useless,
+    /// A plain ACK for a part: counted, nothing settled yet.
+    Counted,
+    /// `bytes` arrived; the round trip, if it can be told, and the most it can have been if it was sent again.
+    Delivered { bytes: usize, rtt: Option<u64>, max_rtt: Option<u64> },
+}
+
+/// When something is sent again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetransmitPolicy {
+    /// In microseconds after it was sent.
+    pub(crate) rto: u64,
+    /// From this many sends of one message on, it waits longer.
+    pub(crate) backoff_after_sends: u8,
+}
+
+impl Outbox {
+    /// T-60, T-65: an ACK arrived. After the last of a datagram comes [`trim`](Self::trim).
+    #[inline(always)]
+    pub(crate) fn on_ack(&mut self, id: MessageId, rtt: &RttEstimator, now: Time) -> AckEffect {
+        let (segment, flown) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
+            (Some(StreamEntryMut::Whole(segment)), None) => (*segment, segment.mark_acked()),
+            (Some(StreamEntryMut::Split(split)), Some(part)) => {
+                let Some(segment) = split.segments.get_mut(usize::from(part)) else {
+                    return AckEffect::Useless;
+                };
+                let (copy, flown) = (*segment, segment.mark_acked());
+                split.unacked -= u8::from(flown.is_some());
+                split.deferred -= u8::from(copy.state == SegmentState::Deferred);
+                // T-65: it may have been the last that the others waited for.
+                if flown.is_some() && split.all_deferred() {
+                    self.retransmit_deferred(id.channel, id.seq, now);
+                }
+                (copy, flown)
+            }
+            (Some(StreamEntryMut::Split(_)), None) => return self.on_plain_ack(id.channel, id.seq, now),
+            (Some(StreamEntryMut::Whole(_)), Some(_)) | (None, _) => return AckEffect::Useless,
+        };
+        let Some(flown) = flown else { return AckEffect::Useless };
+        self.in_flight -= flown;
+        self.queued -= 1;
+        self.queued_bytes -= segment.len();
+        if segment.sends == 1 {
+            self.note_acked_datagram(segment.datagram);
+            let trip = Some(now.micros_since(segment.first_sent));
+            return AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: None };
+        }
+        let (is_early, max_trip) = self.on_ack_of_retransmission(segment, rtt, now);
+        let answers_first = is_early && segment.sends == 2;
+        // T-61: without a sign that the way is longer, the guess is a careful one.
+        let careful = rtt
+            .smoothed()
+            .filter(|_| !is_early)
+            .map_or(u64::MAX, |trip| (2 * u64::from(trip)).max(CONSERVATIVE_RTT));
+        let trip = answers_first.then_some(max_trip);
+        AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: Some(max_trip.min(careful)) }
+    }
+
+    /// A message that was sent more than once was acknowledged: whether the ACK comes too soon to answer the last send,
+    /// and how long ago the first was.
+    #[cold]
+    #[inline(never)]
+    fn on_ack_of_retransmission(
+        &mut self,
+        segment: OutboxSegment,
+        rtt: &RttEstimator,
+        now: Time,
+    ) -> (bool, u64) {
+        let since_last = now.micros_since(segment.last_sent);
+        // An ACK that comes much sooner after a repeat than a round trip takes answers an earlier send. It must not make
+        // others seem overtaken if it may, and is measured only if it does.
+        let answers_last = |trip: u32| since_last >= u64::from(trip - trip / 4);
+        if answers_last(rtt.smoothed().unwrap_or(0)) {
+            self.note_acked_datagram(segment.datagram);
+        }
+        (!answers_last(rtt.min()), now.micros_since(segment.first_sent))
+    }
+
+    /// Something of this datagram was acknowledged.
+    #[inline]
+    const fn note_acked_datagram(&mut self, datagram: u32) {
+        if self.newest_acked_datagram.wrapping_sub(datagram).cast_signed() < 0 {
+            self.newest_acked_datagram = datagram;
+        }
+    }
+
+    /// Drops what was settled, and the oldest transmissions if nothing of them is left.
+    pub(crate) fn release_acked(&mut self) {
+        for stream in [&mut self.control, &mut self.game] {
+            if !stream.is_empty() {
+                stream.release_acked();
+            }
+        }
+        while let Some(&sent) = self.transmissions.front() {
+            let last = Seq(sent.seq.0.wrapping_add(u16::from(sent.count) - 1));
+            if self.stream(sent.channel).contains(last) {
+                break;
+            }
+            self.transmissions.drop_front(1);
+        }
+    }
+
+    /// T-62: finds what was lost: timed out, or overtaken by the ACKs of later datagrams. Returns how many bytes.
+    pub(crate) fn detect_loss(&mut self, policy: RetransmitPolicy, now: Time) -> usize {
+        let mut bytes = 0;
+        while let Some(&sent) = self.transmissions.front() {
+            let Some(waiting) = self.skip_acked(sent) else {
+                self.transmissions.drop_front(1);
+                continue;
+            };
+            let overtaken =
+                self.newest_acked_datagram.wrapping_sub(sent.datagram).cast_signed() >= REORDER_THRESHOLD;
+            // T-62: once it waits longer than a timeout, nothing hurries it.
+            let segment = self.segment(waiting.channel, waiting.seq, waiting.fragment);
+            let patient = segment.is_some_and(|segment| {
+                segment.skipped_timeouts > 0 || policy.extra_timeouts(segment.sends) > 0
+            });
+            let due = overtaken && !patient || sent.sent_at.plus(policy.rto) <= now;
+            let rest = if due { waiting.after_first() } else { waiting };
+            match self.transmissions.front_mut() {
+                Some(front) if rest.count > 0 => *front = rest,
+                _ => self.transmissions.drop_front(1),
+            }
+            if !due {
+                break;
+            }
+            bytes += self.on_transmission_lost(waiting, policy, now);
+        }
+        bytes
+    }
+
+    /// Returns what is left of a transmission after what was acknowledged, or sent again, at its beginning.
+    #[inline]
+    fn skip_acked(&mut self, mut sent: Transmission) -> Option<Transmission> {
+        let stream = self.stream(sent.channel);
+        while sent.count > 0 {
+            let done = match stream.segment(sent.seq, sent.fragment) {
+                Some(segment) if segment.is_unacked_since(sent.datagram, sent.sent_at) => return Some(sent),
+                Some(_) => 1,
+                // Nothing of what is behind the first that is still here waits.
+                None => u8::try_from(stream.seqs_behind(sent.seq)).unwrap_or(u8::MAX).max(1),
+            };
+            sent.seq = Seq(sent.seq.0.wrapping_add(done.into()));
+            sent.count = sent.count.saturating_sub(done);
+        }
+        None
+    }
+
+    /// A transmission was lost: its first segment is sent again, or waits a little longer. Returns how many bytes were
+    /// lost.
+    fn on_transmission_lost(&mut self, sent: Transmission, policy: RetransmitPolicy, now: Time) -> usize {
+        let Transmission { seq, fragment: part, channel, .. } = sent;
+        let segment = match self.stream(channel).find_mut(seq) {
+            Some(StreamEntryMut::Whole(segment)) => segment,
+            Some(StreamEntryMut::Split(split)) if split.gets_plain_acks => {
+                return self.on_fragment_timeout(sent, policy, now);
+            }
+            Some(StreamEntryMut::Split(split)) => match split.segments.get_mut(usize::from(part)) {
+                Some(segment) => segment,
+                None => return 0,
+            },
+            None => return 0,
+        };
+        if segment.skipped_timeouts < policy.extra_timeouts(segment.sends) {
+            segment.skipped_timeouts += 1;
+            segment.last_sent = now;
+            self.transmissions.push(Transmission { sent_at: now, count: 1, ..sent });
+            return 0;
+        }
+        (segment.skipped_timeouts, segment.state) = (0, SegmentState::Lost);
+        let len = segment.len();
+        self.insert_lost(channel, seq, part);
+        self.in_flight -= len;
+        len
+    }
+
+    /// T-66: what was lost is sent again in the order of queueing. A peer that can hold no more still has room for what
+    /// it waits for, so that must come first.
+    pub(super) fn insert_lost(&mut self, channel: Channel, seq: Seq, fragment: u8) {
+        let (control, game) = (self.control.base_seq(), self.game.base_seq());
+        let key = |(channel, seq, part): (Channel, Seq, u8)| match channel {
+            Channel::Control => (channel, seq.distance_from(control), part),
+            Channel::Game => (channel, seq.distance_from(game), part),
+        };
+        let new = (channel, seq, fragment);
+        let place = match self.lost.back() {
+            Some(last) if key(*last) > key(new) => self.lost.partition_point(|other| key(*other) <= key(new)),
+            _ => self.lost.len(),
+        };
+        self.lost.insert(place, new);
+    }
+}
+
+impl Transmission {
+    /// Without its first message.
+    const fn after_first(self) -> Self {
+        Self { seq: self.seq.next(), count: self.count - 1, ..self }
+    }
+}
+
+impl RetransmitPolicy {
+    /// T-62: returns how many timeouts a message waits beyond the first. One that stays unanswered after many sends is
+    /// repeated ever more seldom: it is not the link that is bad then.
+    pub(crate) fn extra_timeouts(self, sends: u8) -> u8 {
+        let extra = sends.saturating_sub(self.backoff_after_sends).min(6);
+        let max = (MAX_RETRANSMIT_INTERVAL / self.rto.max(1)).saturating_sub(1);
+        u8::try_from(max).unwrap_or(u8::MAX).min((1 << extra) - 1)
+    }
+}
+
+/// In microseconds; a longer timeout is waited for once.
+const MAX_RETRANSMIT_INTERVAL: u64 = 5_000_000;
+/// In microseconds: a guess at the round trip that is never too bold.
+const CONSERVATIVE_RTT: u64 = 100_000;
+/// T-62: as many later datagrams were acknowledged.
+const REORDER_THRESHOLD: i32 = 3;

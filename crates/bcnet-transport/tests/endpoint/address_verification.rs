@@ -1,0 +1,418 @@
+//! T-75 to T-77: newcomers prove that they hear us before they are peers.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bcnet_transport::wire::{BootReason, Channel, Datagram, Delivery, Message, PeerId, Seq, Text};
+use bcnet_transport::{Config, Endpoint, Engine, Event, IdPolicy, ProofPolicy, Time};
+
+use crate::net::{
+    START, TestEndpoint, TestNet, TestRng, ack, address, before, connect, disconnect, from_peer, identity,
+    ms, reliable, unencrypted, utf16,
+};
+
+/// What a newcomer was told: its id and its cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OfferedId(pub(crate) PeerId, pub(crate) u16);
+
+/// The `n`th address asks and is challenged. `None` if it is not answered.
+pub(crate) fn request_offer(host: &mut TestEndpoint, n: u16, nonce: u32, now: Time) -> Option<OfferedId> {
+    request_offer_at(host, address(n), nonce, now)
+}
+
+/// The same for any address.
+pub(crate) fn request_offer_at(
+    host: &mut TestEndpoint,
+    from: SocketAddrV4,
+    nonce: u32,
+    now: Time,
+) -> Option<OfferedId> {
+    host.receive_from(from, &connect(nonce), now);
+    host.endpoint.challenge(from, now).ok()?;
+    let packet = host.flush(now).into_iter().find(|packet| packet.to == from)?;
+    assert_eq!(packet.bytes.len(), 17, "{:?}", packet.message_texts());
+    assert_eq!(packet.message_texts()[0], "ack control seq=0");
+    let datagram = Datagram::parse(&packet.bytes, None).expect("a well-formed datagram");
+    let id = host.endpoint.challenge(from, now);
+    assert!(id.is_err(), "once is enough");
+    let (Delivery::Reliable(Seq(number)), payload) = packet.data()[0].clone() else { panic!("a cookie") };
+    assert_eq!((payload.len(), datagram.count()), (0, 3));
+    let assigned =
+        packet.message_texts()[1].rsplit(' ').next().and_then(|id| id.parse().ok()).expect("an id");
+    Some(OfferedId(PeerId(assigned), number))
+}
+
+/// The cookie that an address is sent alone now, if it is.
+pub(crate) fn take_second_cookie(host: &mut TestEndpoint, to: SocketAddrV4, now: Time) -> Option<u16> {
+    let packet = host.flush(now).into_iter().find(|packet| packet.to == to)?;
+    let (Delivery::Reliable(Seq(number)), _) = packet.data()[0].clone() else { panic!("a cookie") };
+    assert_eq!(packet.bytes.len(), 7, "{:?}", packet.message_texts());
+    Some(number)
+}
+
+/// What a client says first: that it has heard id and cookie.
+pub(crate) fn acknowledge_offer(OfferedId(id, number): OfferedId) -> Vec<u8> {
+    from_peer(id.0, &[ack(Channel::Control, 0), ack(Channel::Game, number)])
+}
+
+pub(crate) fn joined_peers(host: &mut TestEndpoint) -> Vec<PeerId> {
+    let joined = host.events().into_iter().filter_map(|(event, _)| match event {
+        Event::Joined { peer } => Some(peer),
+        _ => None,
+    });
+    joined.collect()
+}
+
+pub(crate) fn ack_proof_config() -> Config {
+    Config { proof_policy: ProofPolicy::Ack, ..unencrypted() }
+}
+
+/// T-52, T-75: who acknowledges its cookie is a peer, and is told names then, not before.
+#[test]
+fn acknowledging_the_cookie_joins() {
+    let mut net = TestNet::joined(&ack_proof_config(), 1);
+    let name = utf16("Ann");
+    net.clients[0]
+        .endpoint
+        .announce_name(Text::new(&name).expect("UTF-16LE"), net.now)
+        .expect("a peer hears");
+    net.deliver_all();
+    let host = &mut net.host;
+    let offer = request_offer(host, 9, 5, START).expect("an answer");
+    assert_eq!(host.timeline(START, ms(4999)), [""; 0], "nothing is said unasked");
+    assert_eq!((joined_peers(host), host.endpoint.address(offer.0)), (vec![], None));
+    host.receive_from(address(9), &acknowledge_offer(offer), ms(4999));
+    assert_eq!(joined_peers(host), [offer.0]);
+    assert_eq!(host.endpoint.address(offer.0), Some(address(9)));
+    assert_eq!(host.sent_texts(ms(4999)), ["identity seq=1: peer 2 at 10.20.0.1 is \"Ann\""]);
+    host.receive_from(address(9), &from_peer(offer.0.0, &[identity(1, offer.0.0, &name)]), ms(5000));
+    assert!(host.sent_texts(ms(5000)).contains(&"ack control seq=1".to_owned()), "the request was number 0");
+}
+
+/// T-76: bcnet's own client acknowledges its cookie, and nothing of it stays anywhere.
+#[test]
+fn own_client_acknowledges_and_drops_the_cookie() {
+    for secret in 0..200 {
+        let endpoint =
+            Endpoint::host(Config { id_policy: IdPolicy::Random, ..ack_proof_config() }).with_secret(secret);
+        let mut net = TestNet::joined(&ack_proof_config(), 0);
+        net.host.endpoint = endpoint;
+        net.clients.push(TestEndpoint::client(ack_proof_config(), 1, START));
+        let request = net.clients[0].flush(START);
+        net.deliver(&request[0]);
+        net.host.events();
+        let id = net.host.endpoint.challenge(address(1), START).expect("a free id");
+        net.deliver_all();
+        assert_eq!(joined_peers(&mut net.host), [id]);
+        assert_eq!(net.clients[0].endpoint.id(), id);
+        assert_eq!(net.clients[0].counters(PeerId::HOST).rejected.total(), 0, "it is no fault");
+        net.host.send(id, b"first", START);
+        net.clients[0].send(PeerId::HOST, b"too", START);
+        net.run(ms(1000));
+        assert_eq!(
+            (net.host.received(), net.clients[0].received()),
+            (vec![b"too".to_vec()], vec![b"first".to_vec()])
+        );
+        for (end, peer) in [(&net.host, id), (&net.clients[0], PeerId::HOST)] {
+            let snapshot = end.snapshot(peer, ms(1000));
+            assert_eq!(
+                (snapshot.unacknowledged.len(), snapshot.pending_acks.len(), snapshot.queued_bytes),
+                (0, 0, 0)
+            );
+            assert!(snapshot.inboxes.iter().all(|receiving| receiving.out_of_order == 0));
+        }
+    }
+}
+
+/// T-75: whatever is sent in the name of an address that has proved nothing, it gets no more bytes than that.
+#[test]
+fn unverified_address_gets_no_more_bytes_than_it_sent() {
+    let mut net = TestNet::joined(&ack_proof_config(), 3);
+    let name = utf16(&"x".repeat(100));
+    for client in &mut net.clients {
+        client.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), START).expect("a peer hears");
+    }
+    net.deliver_all();
+    let host = &mut net.host;
+    let guess = |id: u8, number: u16| from_peer(id, &[ack(Channel::Control, 0), ack(Channel::Game, number)]);
+    let mut dice = TestRng(5);
+    for step in 0..4000_u64 {
+        let now = ms(10 * step);
+        let stranger = address(100 + u16::try_from(step % 3).expect("small"));
+        let bytes = match dice.below(8) {
+            0..=2 => connect(u32::try_from(dice.below(3)).expect("small")),
+            3 => from_peer(0xFF, &[disconnect(1, 0xFF)]),
+            4 => from_peer(5 + u8::try_from(dice.below(9)).expect("small"), &[Message::Keepalive]),
+            5 => from_peer(5, &[identity(1, 5, &name)]),
+            6 => from_peer(7, &[reliable(0, b"data")]),
+            _ => guess(
+                5 + u8::try_from(dice.below(9)).expect("small"),
+                0x4000 + u16::try_from(step).expect("small"),
+            ),
+        };
+        let (sent, mut got) = (bytes.len(), 0);
+        host.receive_from(stranger, &bytes, now);
+        if dice.below(2) == 0 {
+            let _ = host.endpoint.challenge(stranger, now);
+        } else {
+            let _ = host.endpoint.refuse(stranger, BootReason::FULL, now);
+        }
+        for packet in host.flush(now).iter().filter(|packet| packet.to == stranger) {
+            got += packet.bytes.len();
+        }
+        assert!(got <= sent, "{got} bytes for {sent}");
+    }
+    assert_eq!(joined_peers(host), [], "nor does anybody join");
+    assert_eq!(host.endpoint.peers().count(), 3);
+}
+
+/// T-75: an address is told the same again, but not more than five times a second.
+#[test]
+fn repeated_request_gets_the_same_offer() {
+    let mut host = TestEndpoint::host(ack_proof_config());
+    let first = request_offer(&mut host, 1, 7, START).expect("an answer");
+    assert_eq!(request_offer(&mut host, 1, 7, before(ms(200))), None);
+    assert_eq!(request_offer(&mut host, 1, 7, ms(200)), Some(first));
+    assert_eq!(request_offer(&mut host, 1, 8, ms(1200)), Some(first), "under another nonce, too");
+    assert_ne!(
+        request_offer(&mut host, 2, 7, ms(1200)).map(|offer| offer.0),
+        Some(first.0),
+        "another address, another id"
+    );
+    // Whoever takes longer than a second to hear the first answer has asked twice.
+    host.receive_from(address(1), &acknowledge_offer(first), ms(2500));
+    assert_eq!(joined_peers(&mut host), [first.0]);
+}
+
+/// T-50: ids are drawn from all that are free, and those who come together get different ones.
+#[test]
+fn random_ids_are_drawn_from_free_ids() {
+    let mut seen = [0_u32; 128];
+    for secret in 0..300 {
+        let endpoint =
+            Endpoint::host(Config { id_policy: IdPolicy::Random, ..ack_proof_config() }).with_secret(secret);
+        let mut host = TestEndpoint::host(ack_proof_config());
+        host.endpoint = endpoint;
+        let mut ids: Vec<PeerId> =
+            (1..=20).filter_map(|n| request_offer(&mut host, n, 1, START)).map(|offer| offer.0).collect();
+        ids.iter().for_each(|id| seen[usize::from(id.0)] += 1);
+        assert!(ids.iter().all(|id| id.is_assignable()));
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 20);
+    }
+    let counts: Vec<u32> = (2..=126).filter(|id| *id != 0x5C).map(|id| seen[id]).collect();
+    assert_eq!(counts.iter().sum::<u32>(), 6000);
+    assert!(counts.iter().all(|count| (15..100).contains(count)), "{counts:?}");
+}
+
+/// T-76: a flood washes offers away, and who has heard one is let in all the same, after a second cookie.
+#[test]
+fn flood_does_not_block_honest_clients() {
+    for ids in [IdPolicy::Sequential, IdPolicy::Random] {
+        let mut host = TestEndpoint::host(ack_proof_config());
+        host.endpoint = Endpoint::host(Config { id_policy: ids, ..ack_proof_config() }).with_secret(1701);
+        let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
+        for n in 0..5000 {
+            assert!(request_offer(&mut host, 1000 + n, 1, ms(100)).is_some(), "everyone is answered");
+        }
+        host.receive_from(address(1), &acknowledge_offer(offer), ms(300));
+        assert_eq!(joined_peers(&mut host), []);
+        let lost = take_second_cookie(&mut host, address(1), ms(300)).expect("an answer");
+        // What the client repeats asks for it again.
+        host.receive_from(address(1), &acknowledge_offer(offer), ms(960));
+        assert_eq!(take_second_cookie(&mut host, address(1), ms(960)), Some(lost));
+        host.receive_from(address(1), &acknowledge_offer(OfferedId(offer.0, lost)), ms(1100));
+        assert_eq!(joined_peers(&mut host), [offer.0], "{ids:?}");
+    }
+}
+
+/// T-76: a number that was never sent ends an offer that was kept, so that it cannot be found by trying.
+#[test]
+fn wrong_cookie_withdraws_a_stored_offer() {
+    let mut host = TestEndpoint::host(ack_proof_config());
+    let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
+    assert!((0..100).all(|n| request_offer(&mut host, 1000 + n, 1, ms(100)).is_some()));
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(300));
+    let number = take_second_cookie(&mut host, address(1), ms(300)).expect("an answer");
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(offer.0, number ^ 1)), ms(400));
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(offer.0, number)), ms(500));
+    assert_eq!(joined_peers(&mut host), []);
+}
+
+/// T-76: who speaks under its id but acknowledges no cookie is let in after a second, if nothing speaks against it; or at
+/// once, or never, as the host is told.
+#[test]
+fn proof_policy_decides_whether_id_alone_admits() {
+    let speak = |host: &mut TestEndpoint, offer: OfferedId, now| {
+        let name = utf16("Ann");
+        let words = [ack(Channel::Control, 0), identity(1, offer.0.0, &name)];
+        host.receive_from(address(1), &from_peer(offer.0.0, &words), now);
+        joined_peers(host)
+    };
+    for (prove, at_once, later) in
+        [(ProofPolicy::Auto, 0, 1), (ProofPolicy::Ack, 0, 0), (ProofPolicy::Id, 1, 0)]
+    {
+        let mut host = TestEndpoint::host(Config { proof_policy: prove, ..unencrypted() });
+        let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
+        assert_eq!(speak(&mut host, offer, before(ms(1000))).len(), at_once, "{prove:?}");
+        assert_eq!(speak(&mut host, offer, ms(1000)).len(), later, "{prove:?}");
+    }
+    // A forger has shown itself within the last ten minutes.
+    for (forged, let_in) in [(590, 0), (601, 1)] {
+        let mut host = TestEndpoint::host(unencrypted());
+        let other = request_offer(&mut host, 2, 7, START).expect("an answer");
+        host.receive_from(address(2), &from_peer(other.0.0 + 1, &[Message::Keepalive]), START);
+        let offer = request_offer(&mut host, 1, 7, ms(1000 * forged)).expect("an answer");
+        assert_eq!(speak(&mut host, offer, ms(1000 * forged + 1000)).len(), let_in, "{forged} s later");
+    }
+}
+
+/// T-75: who lost the ACK of its cookie on the way says something else under its id, and gets the cookie again.
+#[test]
+fn cookie_is_resent_to_client_without_ack() {
+    let mut host = TestEndpoint::host(ack_proof_config());
+    let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
+    host.receive_from(address(1), &from_peer(offer.0.0, &[identity(1, offer.0.0, &utf16("Ann"))]), ms(1000));
+    assert_eq!(host.sent_texts(ms(1000)), [format!("data seq={} 0 bytes", offer.1)]);
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(1100));
+    assert_eq!(joined_peers(&mut host), [offer.0]);
+}
+
+/// A host that has answered a hundred addresses lately that have not proved themselves.
+pub(crate) fn host_under_attack(config: &Config) -> TestEndpoint {
+    let mut host = TestEndpoint::host(config.clone());
+    host.endpoint =
+        Endpoint::host(Config { id_policy: IdPolicy::Random, ..config.clone() }).with_secret(1701);
+    flood(&mut host, 0, START);
+    host
+}
+
+/// A hundred and fifty forged addresses ask: more than there are ids.
+pub(crate) fn flood(host: &mut TestEndpoint, round: u16, now: Time) {
+    for n in 0..150 {
+        let from = SocketAddrV4::new(Ipv4Addr::new(11, n, 0, 1), 1024 + round);
+        assert!(request_offer_at(host, from, 1, now).is_some(), "everyone is answered");
+    }
+}
+
+/// T-50, T-76: one machine with many sockets proves itself once for each id, never twice, and again before anybody else may
+/// have the id. Newcomers, with a round trip of 50 ms, join all the same.
+#[test]
+fn one_machine_cannot_reserve_all_ids() {
+    let mut host = host_under_attack(&ack_proof_config());
+    let (mut held, mut arrived) = (Vec::new(), 0);
+    let mut attack = |host: &mut TestEndpoint, step: u16| {
+        let now = ms(50 * u64::from(step));
+        if step.is_multiple_of(20) {
+            flood(host, 1 + step, now);
+        }
+        if step < 250 {
+            let from = SocketAddrV4::new(Ipv4Addr::new(12, 0, 0, 1), 1000 + step);
+            held.extend(request_offer_at(host, from, 1, now).map(|offer| (from, offer)));
+        }
+        for (from, offer) in &held {
+            host.receive_from(*from, &acknowledge_offer(*offer), now);
+        }
+        host.flush(now);
+        now
+    };
+    for step in 0..250 {
+        attack(&mut host, step);
+    }
+    for n in 0..50_u8 {
+        let from = SocketAddrV4::new(Ipv4Addr::new(81, n, 7, 1), 22101);
+        let step = 250 + 3 * u16::from(n);
+        let now = attack(&mut host, step);
+        let OfferedId(id, first) = request_offer_at(&mut host, from, 7, now).expect("an answer");
+        let now = attack(&mut host, step + 1);
+        host.receive_from(from, &acknowledge_offer(OfferedId(id, first)), now);
+        let number = take_second_cookie(&mut host, from, now);
+        let now = attack(&mut host, step + 2);
+        if let Some(number) = number {
+            host.receive_from(from, &acknowledge_offer(OfferedId(id, number)), now);
+        }
+        for id in joined_peers(&mut host) {
+            arrived += 1;
+            host.receive_from(from, &from_peer(id.0, &[disconnect(1, id.0)]), now);
+        }
+        host.flush(now);
+    }
+    assert!(arrived >= 48, "{arrived} of 50 at the first try");
+}
+
+/// T-76: when all ids are held the next newcomer gets one of them: nobody hears that the host is full.
+#[test]
+fn exhausted_offers_do_not_refuse_newcomers() {
+    let mut host = host_under_attack(&ack_proof_config());
+    for n in 0..250 {
+        let from = SocketAddrV4::new(Ipv4Addr::new(12, n, 0, 1), 1000);
+        let offer = request_offer_at(&mut host, from, 1, ms(10)).expect("an answer");
+        host.receive_from(from, &acknowledge_offer(offer), ms(10));
+        assert!(take_second_cookie(&mut host, from, ms(10)).is_some(), "the {n}th");
+    }
+}
+
+/// T-76: a cookie can be found by trying, and then says that its address was answered. That it was not refused it does not
+/// say, so where some are, it is not enough.
+#[test]
+fn guessed_cookie_fails_with_selective_admission() {
+    for (selective, answered) in [(true, 0), (false, 1)] {
+        let mut host = host_under_attack(&Config { selective_admission: selective, ..ack_proof_config() });
+        let (from, mut answers) = (SocketAddrV4::new(Ipv4Addr::new(12, 0, 0, 1), 1000), 0);
+        for number in 0x4000..0xC000 {
+            host.receive_from(from, &acknowledge_offer(OfferedId(PeerId(9), number)), ms(100));
+            answers += host.flush(ms(100)).len();
+        }
+        assert_eq!(answers.min(1), answered, "{selective}");
+    }
+}
+
+/// T-76: offers that were made before the caller changed its mind are worth nothing.
+#[test]
+fn offers_can_be_withdrawn() {
+    for (withdrawn, count) in [(false, 1), (true, 0)] {
+        let mut host = TestEndpoint::host(Config { selective_admission: true, ..ack_proof_config() });
+        let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
+        if withdrawn {
+            host.endpoint.withdraw_offers();
+        }
+        host.receive_from(address(1), &acknowledge_offer(offer), ms(100));
+        assert_eq!(joined_peers(&mut host).len(), count);
+    }
+}
+
+/// T-75, T-76: who has lost the ACK of its cookie, and whose offer was washed away, gets the cookie again when it speaks, for
+/// no more bytes than it said.
+#[test]
+fn client_with_evicted_offer_gets_its_cookie_again() {
+    let mut host = host_under_attack(&ack_proof_config());
+    let offer = request_offer(&mut host, 1, 7, ms(100)).expect("an answer");
+    flood(&mut host, 1, ms(100));
+    flood(&mut host, 2, ms(100));
+    host.receive_from(address(1), &from_peer(offer.0.0, &[Message::Keepalive]), ms(1000));
+    assert_eq!(host.flush(ms(1000)), [], "three bytes are too few");
+    host.receive_from(address(1), &from_peer(offer.0.0, &[identity(1, offer.0.0, &utf16("Ann"))]), ms(1000));
+    assert_eq!(take_second_cookie(&mut host, address(1), ms(1000)), Some(offer.1));
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(1100));
+    let number = take_second_cookie(&mut host, address(1), ms(1100)).expect("an answer");
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(offer.0, number)), ms(1200));
+    assert_eq!(joined_peers(&mut host), [offer.0]);
+}
+
+/// T-76: who was offered two ids, because the first offer was washed away, has one when it has joined.
+#[test]
+fn joining_withdraws_other_offers_to_the_address() {
+    let mut host = host_under_attack(&ack_proof_config());
+    let first = request_offer(&mut host, 1, 7, ms(100)).expect("an answer");
+    flood(&mut host, 1, ms(100));
+    flood(&mut host, 2, ms(100));
+    let other = request_offer(&mut host, 1, 7, ms(1100)).expect("an answer");
+    assert_ne!(first.0, other.0);
+    host.receive_from(address(1), &acknowledge_offer(first), ms(1200));
+    let number = take_second_cookie(&mut host, address(1), ms(1200)).expect("an answer");
+    host.receive_from(address(1), &acknowledge_offer(OfferedId(first.0, number)), ms(1300));
+    assert_eq!(joined_peers(&mut host), [first.0]);
+    host.flush(ms(1300));
+    host.receive_from(address(1), &acknowledge_offer(other), ms(1400));
+    assert_eq!((host.flush(ms(1400)), host.left_peers()), (vec![], vec![]));
+}

@@ -1,0 +1,87 @@
+//! How often each side sent its ACKs, and how long it kept them: are they ever dropped?
+
+use bcnet_observe::{AckLifetimes, Conversation};
+use serde_json::{Value, json};
+
+use crate::number_format::group_digits;
+
+/// The ACKs of two sides: those that they have dropped, and those that they had not at the end.
+#[derive(Clone, Copy)]
+pub(super) struct AckLifetimePair {
+    pub(super) dropped: [AckLifetimes; 2],
+    pub(super) pending: [AckLifetimes; 2],
+}
+
+impl AckLifetimePair {
+    pub(super) fn of(conversation: &Conversation<'_>) -> Self {
+        let sides = conversation.client_and_host();
+        Self {
+            dropped: sides.map(|side| *conversation.dropped_ack_lifetimes(side)),
+            pending: sides.map(|side| conversation.pending_ack_lifetimes(side)),
+        }
+    }
+}
+
+/// Returns rows for two sides: a title and a cell for each.
+pub(super) fn rows(
+    AckLifetimePair { dropped: gone, pending: kept }: AckLifetimePair,
+) -> Vec<(String, [String; 2])> {
+    if gone.iter().chain(&kept).all(|lives| lives.count() == 0) {
+        return Vec::new();
+    }
+    let mut rows = vec![("ACKs dropped from the outbox".into(), gone.map(|lives| count_text(lives.count())))];
+    for place in 0..gone[0].by_send_count.len() {
+        let counts = gone.map(|lives| lives.by_send_count[place]);
+        if counts != [0, 0] {
+            rows.push((row_title(place), counts.map(count_text)));
+        }
+    }
+    rows.push(("  most sends of one".into(), gone.map(|lives| count_text(lives.max_sends.into()))));
+    rows.push(("  longest in the outbox".into(), gone.map(|lives| longest_text(&lives))));
+    rows.push(("  on average".into(), gone.map(|lives| average_text(&lives))));
+    rows.push(("ACKs in it at the end".into(), kept.map(|lives| count_text(lives.count()))));
+    if kept.iter().any(|lives| lives.count() > 0) {
+        rows.push(("  most sends of one".into(), kept.map(|lives| count_text(lives.max_sends.into()))));
+        rows.push(("  for the longest time".into(), kept.map(|lives| longest_text(&lives))));
+    }
+    rows
+}
+
+/// Returns the same for programs: how many were sent so many times (the last place has all that were sent more often), the
+/// most sends of one, and how long they were kept in seconds.
+pub(super) fn to_json(lives: &AckLifetimes) -> Value {
+    let count = lives.count();
+    let average = (count > 0).then(|| lives.total_lifetime.as_secs_f64() / count as f64);
+    json!({
+        "count": count, "sends": lives.by_send_count, "most_sends": lives.max_sends,
+        "longest": lives.max_lifetime.as_secs_f64(), "average": average,
+    })
+}
+
+fn row_title(sends: usize) -> String {
+    match sends {
+        0 => "  never seen to be sent".into(),
+        1 => "  sent once".into(),
+        MAX_SENDS => format!("  sent {MAX_SENDS} times or more"),
+        _ => format!("  sent {sends} times"),
+    }
+}
+
+fn count_text(number: u64) -> String {
+    if number == 0 { "\u{2013}".into() } else { group_digits(number) }
+}
+
+fn longest_text(lives: &AckLifetimes) -> String {
+    if lives.count() == 0 { "\u{2013}".into() } else { format!("{:.1} s", lives.max_lifetime.as_secs_f64()) }
+}
+
+fn average_text(lives: &AckLifetimes) -> String {
+    let count = lives.count();
+    if count == 0 {
+        return "\u{2013}".into();
+    }
+    format!("{:.1} s", lives.total_lifetime.as_secs_f64() / count as f64)
+}
+
+/// The last place of the histogram.
+const MAX_SENDS: usize = 19;

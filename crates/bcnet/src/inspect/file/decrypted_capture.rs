@@ -1,0 +1,81 @@
+//! Datagrams of the game as they pass an interface, deciphered, for other programs.
+//!
+//! Nothing waits: what is found later about a datagram that was written is remarked at the next one, with the number that it has
+//! in what is written.
+
+use std::io;
+use std::time::Duration;
+
+use bcnet_observe::{MessageBuffer, NO_MARK, Observed, Observer, ObserverLimits};
+
+use super::is_gamespy;
+use super::live_capture::LiveCapture;
+use super::source::{PacketBatch, ReadCounters, ReadStep};
+use crate::capture::{CaptureWriter, CapturedDatagram, add_comment};
+
+/// Captures from an interface and writes every datagram of the game deciphered, with what is found in it, until the user stops it
+/// or nobody reads any more.
+pub(crate) fn write_decrypted(
+    interface: &str,
+    filter: Option<&str>,
+    out: &mut CaptureWriter,
+) -> anyhow::Result<()> {
+    let (live, source) = LiveCapture::start(interface, filter, None)?;
+    let copied = source.and_then(|mut source| {
+        let (mut observer, mut batch) = (Observer::new(ObserverLimits::default()), PacketBatch::default());
+        let (mut counts, mut written) = (ReadCounters::default(), 0);
+        loop {
+            batch.clear();
+            let is_over = match source.read(&mut batch, &mut counts) {
+                Ok(ReadStep::More) => false,
+                Ok(ReadStep::End | ReadStep::Damaged(_)) => true,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => continue,
+                Err(error) => return Err(error.into()),
+            };
+            batch.decrypt();
+            written = write_batch(&batch, &mut observer, out, written)?;
+            if is_over {
+                return Ok(());
+            }
+        }
+    });
+    let is_stopped = live.is_stopped();
+    let complaint = if copied.is_err() { None } else { live.stop() };
+    match complaint {
+        Some(complaint) => Err(anyhow::anyhow!("{interface}: {complaint}")),
+        None if is_stopped => Ok(()),
+        None => copied,
+    }
+}
+
+/// Writes the datagrams of the game, behind so many that are written. Returns how many are then.
+fn write_batch(
+    batch: &PacketBatch,
+    observer: &mut Observer,
+    out: &mut CaptureWriter,
+    mut written: u64,
+) -> anyhow::Result<u64> {
+    let mut messages = MessageBuffer::default();
+    for (packet, bytes) in batch.iter().filter(|(packet, _)| !packet.is_truncated) {
+        let content = messages.read(bytes, None);
+        match observer.observe(written + 1, packet.time, packet.from, packet.to, &content) {
+            Observed::Foreign(_) => continue,
+            Observed::GameSpy(text) if !is_gamespy(text) => continue,
+            Observed::GameSpy(_) | Observed::Datagram(..) | Observed::Malformed(..) => {}
+        }
+        written += 1;
+        let mut remark = String::new();
+        while let Some(finding) = observer.poll_finding() {
+            let text = match finding.mark {
+                mark if mark == written => finding.kind.to_string(),
+                NO_MARK => format!("{}: {}", finding.by, finding.kind),
+                mark => format!("packet {mark}, {}: {}", finding.by, finding.kind),
+            };
+            add_comment(&mut remark, &text);
+        }
+        let (from, to, time) = (packet.from, packet.to, Duration::from_micros(packet.time.as_micros()));
+        out.write(&CapturedDatagram { from, to, time, bytes, comment: Some(&remark) })?;
+    }
+    out.flush()?;
+    Ok(written)
+}

@@ -1,0 +1,262 @@
+//! Datagrams that wait until all is known that was found in them.
+//!
+//! Why something was sent again often shows only when its ACK comes, or does not. Whoever shows datagrams one by one gets each
+//! with all that was found in it, in the order of the capture: a datagram about which something is open waits, and those
+//! behind it do too. That costs memory, and so there is a bound to it: what waits for longer than [`MAX_WAIT`], or is more
+//! than [`MAX_BYTES`], is decided as it looks then. While nothing is open nothing is copied.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::time::Duration;
+
+use bcnet_observe::{
+    Content, ConversationId, Finding, MessageBuffer, NO_MARK, Observed, Observer, ParsedDatagram, Side,
+};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{PeerId, WireError};
+
+use super::{AnalyzedDatagram, CaptureEnd, PacketInfo, PacketLocation, Sink};
+
+/// A datagram with all that was found in it.
+pub(super) struct DatagramWithFindings<'a> {
+    pub(super) packet: &'a PacketInfo,
+    pub(super) content: DatagramContent<'a>,
+    pub(super) findings: &'a [Finding],
+}
+
+/// What a datagram that is shown is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DatagramContent<'a> {
+    /// One of a conversation, with its bytes.
+    Datagram(&'a ParsedDatagram<'a>, ConversationRef),
+    GameSpy(&'a [u8]),
+    Malformed(WireError, &'a [u8]),
+}
+
+/// Where in a conversation a datagram belongs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConversationRef {
+    pub(super) id: ConversationId,
+    /// Who has sent it.
+    pub(super) side: Side,
+    /// The id of whoever it goes to, as far as it was known then.
+    pub(super) receiver: Option<PeerId>,
+}
+
+/// A finding that stands at no datagram.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DetachedFinding {
+    pub(super) finding: Finding,
+    /// Where the datagram was that it is about.
+    pub(super) location: Option<PacketLocation>,
+    /// The ids of the two sides, as far as they were known then.
+    pub(super) peer_ids: [Option<PeerId>; 2],
+}
+
+/// Whoever shows datagrams one by one.
+pub(super) trait DatagramOutput {
+    fn show(&mut self, shown: &DatagramWithFindings<'_>) -> io::Result<()>;
+    /// Something that no datagram shows, or that is about one that was shown before.
+    fn show_finding(&mut self, loose: &DetachedFinding) -> io::Result<()>;
+    /// Nothing more comes.
+    fn finish(&mut self, end: &CaptureEnd<'_>) -> io::Result<()>;
+}
+
+/// Holds back what is not decided, for whoever shows it.
+pub(super) struct DelayedOutput<S> {
+    output: S,
+    /// Whether nothing waits: what is known later is told later.
+    is_immediate: bool,
+    delayed: VecDeque<DelayedItem>,
+    /// The bytes of all that is held, one after the other, behind so many of what was shown.
+    bytes: Vec<u8>,
+    shown_bytes: usize,
+    messages: MessageBuffer<'static>,
+    /// Whether something was told since the first that is held was looked at.
+    has_new_findings: bool,
+}
+
+enum DelayedItem {
+    Datagram { packet: PacketInfo, len: usize, conversation: Option<ConversationRef>, findings: Vec<Finding> },
+    Finding(DetachedFinding),
+}
+
+impl<S: DatagramOutput> DelayedOutput<S> {
+    pub(super) fn new(shows: S, at_once: bool) -> Self {
+        Self {
+            output: shows,
+            is_immediate: at_once,
+            delayed: VecDeque::new(),
+            bytes: Vec::new(),
+            shown_bytes: 0,
+            messages: MessageBuffer::default(),
+            has_new_findings: false,
+        }
+    }
+
+    fn delay(&mut self, analyzed: &AnalyzedDatagram<'_>, conversation: Option<ConversationRef>) {
+        self.bytes.extend_from_slice(analyzed.bytes);
+        self.delayed.push_back(DelayedItem::Datagram {
+            packet: analyzed.packet.clone(),
+            len: analyzed.bytes.len(),
+            conversation,
+            findings: analyzed.findings.to_vec(),
+        });
+    }
+
+    /// Returns whether what is held first may be decided now that this was seen: only its own conversation, time or what was
+    /// told can do that.
+    fn may_release(&self, analyzed: &AnalyzedDatagram<'_>, conversation: Option<ConversationRef>) -> bool {
+        let Some(DelayedItem::Datagram { conversation: Some(first), .. }) = self.delayed.front() else {
+            return true;
+        };
+        self.has_new_findings
+            || conversation.is_some_and(|talk| talk.id == first.id)
+            || self.is_late(analyzed.packet.time)
+    }
+
+    /// Shows what is decided, up to the first that is not.
+    fn release(&mut self, is_decided: impl Fn(ConversationId, u64) -> bool) -> io::Result<()> {
+        self.has_new_findings = false;
+        while let Some(first) = self.delayed.front() {
+            if let DelayedItem::Datagram { packet, conversation: Some(talk), .. } = first
+                && !is_decided(talk.id, packet.number)
+            {
+                break;
+            }
+            match self.delayed.pop_front() {
+                Some(DelayedItem::Datagram { packet, len, conversation: talk, findings }) => {
+                    self.show_delayed(&packet, len, talk, &findings)?;
+                }
+                Some(DelayedItem::Finding(loose)) => self.output.show_finding(&loose)?,
+                None => {}
+            }
+        }
+        // What is left moves to the front when it is no more than what was shown.
+        if self.shown_bytes * 2 >= self.bytes.len() {
+            self.bytes.drain(..self.shown_bytes);
+            self.shown_bytes = 0;
+        }
+        Ok(())
+    }
+
+    fn show_delayed(
+        &mut self,
+        packet: &PacketInfo,
+        len: usize,
+        conversation: Option<ConversationRef>,
+        findings: &[Finding],
+    ) -> io::Result<()> {
+        let bytes = self.bytes.get(self.shown_bytes..self.shown_bytes + len).unwrap_or_default();
+        self.shown_bytes += len;
+        let mut buffer = mem::take(&mut self.messages).reuse();
+        let content = buffer.read(bytes, None);
+        let what = match (&content, conversation) {
+            (Content::Datagram(datagram), Some(conversation)) => {
+                Some(DatagramContent::Datagram(datagram, conversation))
+            }
+            (Content::GameSpy(text), _) => Some(DatagramContent::GameSpy(text)),
+            (Content::Malformed(error), _) => Some(DatagramContent::Malformed(*error, bytes)),
+            (Content::Datagram(_), None) => None,
+        };
+        let done = what.map_or(Ok(()), |what| {
+            self.output.show(&DatagramWithFindings { packet, content: what, findings })
+        });
+        self.messages = buffer.reuse();
+        done
+    }
+
+    /// Returns where what is about an earlier datagram belongs.
+    fn delayed_findings(&mut self, mark: u64) -> Option<&mut Vec<Finding>> {
+        if mark == NO_MARK {
+            return None;
+        }
+        let is_it = |held: &&mut DelayedItem| matches!(held, DelayedItem::Datagram { packet, .. } if packet.number == mark);
+        match self.delayed.iter_mut().rev().find(is_it) {
+            Some(DelayedItem::Datagram { findings, .. }) => Some(findings),
+            Some(DelayedItem::Finding(_)) | None => None,
+        }
+    }
+
+    /// Returns whether the first that is held has waited for too long, or too much waits.
+    fn is_late(&self, now: Time) -> bool {
+        let Some(DelayedItem::Datagram { packet, .. }) = self.delayed.front() else { return false };
+        let waits = self.bytes.len() - self.shown_bytes + self.delayed.len() * size_of::<DelayedItem>();
+        now.since(packet.time) > MAX_DELAY || waits > MAX_BYTES
+    }
+}
+
+impl<S: DatagramOutput> Sink for DelayedOutput<S> {
+    fn on_datagram(&mut self, analyzed: &AnalyzedDatagram<'_>) -> io::Result<()> {
+        let AnalyzedDatagram { packet, content: what, bytes, findings, observer } = analyzed;
+        let of = |id: ConversationId, side: Side| {
+            let conversation = observer.conversation(id);
+            let receiver = conversation.and_then(|conversation| conversation.peer(side.other()));
+            (ConversationRef { id, side, receiver }, conversation)
+        };
+        let (talk, conversation, what) = match what {
+            Observed::Datagram(datagram, id, side) => {
+                let (talk, conversation) = of(*id, *side);
+                (Some(talk), conversation, DatagramContent::Datagram(datagram, talk))
+            }
+            Observed::Malformed(error, id, side) => {
+                let (talk, conversation) = of(*id, *side);
+                (Some(talk), conversation, DatagramContent::Malformed(*error, bytes))
+            }
+            Observed::GameSpy(text) => (None, None, DatagramContent::GameSpy(text)),
+            Observed::Foreign(_) => return Ok(()),
+        };
+        let is_decided =
+            || conversation.is_none_or(|conversation| conversation.are_findings_final(packet.number));
+        if self.is_immediate || self.delayed.is_empty() && is_decided() {
+            return self.output.show(&DatagramWithFindings { packet, content: what, findings });
+        }
+        self.delay(analyzed, talk);
+        if self.may_release(analyzed, talk) {
+            self.release(|id, mark| observer.are_findings_final(id, mark))?;
+        }
+        Ok(())
+    }
+
+    fn on_finding(
+        &mut self,
+        finding: &Finding,
+        place: Option<PacketLocation>,
+        observer: &Observer,
+    ) -> io::Result<()> {
+        self.has_new_findings = true;
+        if let Some(findings) = self.delayed_findings(finding.mark) {
+            findings.push(*finding);
+            return Ok(());
+        }
+        let conversation = observer.conversation(finding.conversation);
+        let peers = [Side::First, Side::Second].map(|side| conversation.and_then(|talk| talk.peer(side)));
+        let detached = DetachedFinding { finding: *finding, location: place, peer_ids: peers };
+        if self.delayed.is_empty() {
+            return self.output.show_finding(&detached);
+        }
+        self.delayed.push_back(DelayedItem::Finding(detached));
+        Ok(())
+    }
+
+    fn overdue_datagram(&self, now: Time, observer: &Observer) -> Option<(ConversationId, u64)> {
+        let Some(DelayedItem::Datagram { packet, conversation: Some(talk), .. }) = self.delayed.front()
+        else {
+            return None;
+        };
+        let is_late = self.is_late(now);
+        (is_late && !observer.are_findings_final(talk.id, packet.number)).then_some((talk.id, packet.number))
+    }
+
+    fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
+        self.release(|_, _| true)?;
+        self.output.finish(end)
+    }
+}
+
+/// For so long what a datagram has left open is waited for, as the capture's clock goes: a number that is not sent for 28
+/// seconds is missing.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// So much may wait.
+const MAX_BYTES: usize = 2 << 20;

@@ -1,0 +1,333 @@
+//! A dump log beside a capture: are the queues those that the capture shows?
+//!
+//! A stamp has milliseconds, so a dump may have been taken at any moment of its own: it is equal if one of them is. If
+//! none is, those around are looked at, for the two clocks may differ.
+
+mod difference;
+mod output;
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+use bcnet_observe::{ConversationId, HandledAck, Observer, Side};
+use bcnet_transport::Time;
+use bcnet_transport::wire::{PeerId, Role};
+
+use self::difference::QueueDifference;
+use super::super::{AnalyzedDatagram, CaptureEnd, Sink};
+use super::dump_log::{DumpAuthor, DumpContent, DumpLog, DumpLogRecord};
+use super::{CaptureSpan, DetailContext, check_peer};
+
+pub(super) struct DumpComparison<W> {
+    context: DetailContext<W>,
+    name: String,
+    log: DumpLog,
+    /// What the capture's clock shows more than the log's.
+    clock_offset: i64,
+    span: CaptureSpan,
+    /// The number of the last packet.
+    last_packet: u64,
+    /// The records that are still to be compared, in the order of time.
+    due: VecDeque<(u64, usize)>,
+    /// Those that are being compared.
+    pending: Vec<PendingComparison>,
+    results: Vec<(usize, DumpVerdict)>,
+    /// When the handled ACKs of the log were, in the order of time.
+    logged_ack_times: Vec<u64>,
+    /// The handled ACKs of the capture near those of the log.
+    handled_acks: Vec<HandledAck>,
+    has_differences: bool,
+}
+
+/// A dump whose time has come.
+struct PendingComparison {
+    record: usize,
+    /// The beginning of its millisecond, on the capture's clock.
+    at: u64,
+    /// The smallest difference in its millisecond, and the packet after which it was.
+    best: Option<(QueueDifference, u64)>,
+    /// By how much earlier or later there was none.
+    equal_at_offset: Option<i64>,
+}
+
+/// How a record stands to the capture.
+#[derive(Debug)]
+enum DumpVerdict {
+    Equal,
+    /// Equal by so many microseconds later.
+    Shifted(i64),
+    /// Different after this packet.
+    Different(QueueDifference, u64),
+    /// Not comparable, for this reason.
+    NotComparable(&'static str),
+}
+
+impl<W: Write> DumpComparison<W> {
+    pub(super) fn new(stage: DetailContext<W>, name: String, log: DumpLog, shift: i64) -> Self {
+        Self {
+            context: stage,
+            name,
+            log,
+            clock_offset: shift,
+            span: CaptureSpan::default(),
+            last_packet: 0,
+            due: VecDeque::new(),
+            pending: Vec::new(),
+            results: Vec::new(),
+            logged_ack_times: Vec::new(),
+            handled_acks: Vec::new(),
+            has_differences: false,
+        }
+    }
+
+    /// The capture begins: now it is known when each record was written.
+    fn schedule(&mut self, start: u64) {
+        let times = self.log.records.iter().enumerate();
+        let mut times: Vec<_> =
+            times.map(|(place, record)| (self.capture_time(start, record), place)).collect();
+        times.sort_unstable();
+        let is_hook =
+            |place: usize| matches!(self.log.records[place].content, DumpContent::HandledAck { .. });
+        self.logged_ack_times =
+            times.iter().filter(|(_, place)| is_hook(*place)).map(|(at, _)| *at).collect();
+        self.due = times.into();
+    }
+
+    /// Returns when a record was written, on the clock of a capture that begins at `start`.
+    fn capture_time(&self, start: u64, record: &DumpLogRecord) -> u64 {
+        let today = (start - start % MICROS_PER_DAY + record.micros).saturating_add_signed(self.clock_offset);
+        // A time long before the start is meant to be of the next day.
+        if today + MICROS_PER_DAY / 2 < start { today + MICROS_PER_DAY } else { today }
+    }
+
+    /// The state of the observer stands from the last packet until `until`: compares what was written meanwhile.
+    fn compare(&mut self, until: u64, observer: &Observer) {
+        let since = self.span.end;
+        while let Some((at, record)) =
+            self.due.pop_front_if(|(at, _)| at.saturating_sub(SEARCH_WINDOW) < until)
+        {
+            if matches!(self.log.records[record].content, DumpContent::Dump { .. }) {
+                self.pending.push(PendingComparison { record, at, best: None, equal_at_offset: None });
+            }
+        }
+        for open in &mut self.pending {
+            let millisecond = (open.at, open.at + MILLISECOND);
+            let is_here = since < millisecond.1 && until > open.at;
+            let near = until > open.at.saturating_sub(SEARCH_WINDOW) && since < millisecond.1 + SEARCH_WINDOW;
+            if !near || open.best.as_ref().is_some_and(|(difference, _)| difference.is_empty()) {
+                continue;
+            }
+            let record = &self.log.records[open.record];
+            let Ok((conversation, side)) = find_author(&self.log, record, &self.context.filter, observer)
+            else {
+                continue;
+            };
+            let at = open.at.clamp(since, until.saturating_sub(1).max(since));
+            let Some(queues) = observer.queues(conversation, side, Time::from_micros(at)) else { continue };
+            let difference = QueueDifference::of(&record.content, &queues);
+            if is_here && open.best.as_ref().is_none_or(|(known, _)| difference.len() < known.len()) {
+                open.best = Some((difference, self.last_packet));
+            } else if !is_here && difference.is_empty() {
+                let by = at.cast_signed() - open.at.cast_signed();
+                if open.equal_at_offset.is_none_or(|known| by.abs() < known.abs()) {
+                    open.equal_at_offset = Some(by);
+                }
+            }
+        }
+        self.decide_finished(until, observer);
+    }
+
+    /// Decides on what no later state can change.
+    fn decide_finished(&mut self, until: u64, observer: &Observer) {
+        let Self { pending: open, results, log, span, context: stage, .. } = self;
+        open.retain_mut(|open| {
+            if until < open.at + MILLISECOND + SEARCH_WINDOW {
+                return true;
+            }
+            let record = &log.records[open.record];
+            let is_outside =
+                span.start.is_none_or(|start| open.at + MILLISECOND <= start) || open.at > span.end;
+            let verdict = match (open.best.take(), open.equal_at_offset) {
+                (Some((difference, _)), _) if difference.is_empty() => DumpVerdict::Equal,
+                (_, Some(by)) => DumpVerdict::Shifted(by),
+                _ if is_outside => DumpVerdict::NotComparable(OUTSIDE_CAPTURE),
+                (Some((difference, packet)), None) => DumpVerdict::Different(difference, packet),
+                (None, None) => {
+                    let found = find_author(log, record, &stage.filter, observer);
+                    DumpVerdict::NotComparable(found.err().unwrap_or("nothing was seen of it by then"))
+                }
+            };
+            results.push((open.record, verdict));
+            false
+        });
+    }
+
+    /// Compares the handled ACKs: each with the nearest one of the capture that is about the same message.
+    fn compare_handled(&mut self, observer: &Observer) {
+        let mut taken = vec![false; self.handled_acks.len()];
+        self.handled_acks.sort_by_key(|handled| handled.at);
+        let start = self.span.start.unwrap_or(0);
+        for (place, record) in self.log.records.iter().enumerate() {
+            let DumpContent::HandledAck { ack, retx } = &record.content else { continue };
+            let at = self.capture_time(start, record);
+            if at + MILLISECOND + SEARCH_WINDOW < start || at > self.span.end + SEARCH_WINDOW {
+                self.results.push((place, DumpVerdict::NotComparable(OUTSIDE_CAPTURE)));
+                continue;
+            }
+            let is_by = |handled: &HandledAck| may_be_author(record.author, handled, observer);
+            let time = |handled: &HandledAck| handled.at.as_micros();
+            let from = self.handled_acks.partition_point(|handled| time(handled) + SEARCH_WINDOW < at);
+            let near = self.handled_acks.iter().enumerate().skip(from);
+            let near = near.take_while(|(_, handled)| time(handled) <= at + SEARCH_WINDOW);
+            let candidates = near.filter(|(place, handled)| {
+                !taken[*place] && difference::acknowledges(ack, handled.id) && is_by(handled)
+            });
+            let nearest = candidates.min_by_key(|(place, handled)| {
+                let difference = QueueDifference::of_retransmit_queue(retx, &handled.retransmit_queue);
+                (difference.len(), handled.at.as_micros().abs_diff(at), *place)
+            });
+            let verdict = match nearest {
+                None => DumpVerdict::Different(QueueDifference::missing_ack(), self.last_packet),
+                Some((found, handled)) => {
+                    taken[found] = true;
+                    let difference = QueueDifference::of_retransmit_queue(retx, &handled.retransmit_queue);
+                    if difference.is_empty() {
+                        DumpVerdict::Equal
+                    } else {
+                        DumpVerdict::Different(difference, handled.mark)
+                    }
+                }
+            };
+            self.results.push((place, verdict));
+        }
+    }
+
+    /// Returns whether an ACK was handled near one that the log tells of.
+    fn is_near_logged_ack(&self, at: u64) -> bool {
+        let next = self.logged_ack_times.partition_point(|hooked| hooked + SEARCH_WINDOW < at);
+        self.logged_ack_times.get(next).is_some_and(|hooked| *hooked <= at + SEARCH_WINDOW)
+    }
+}
+
+impl<W: Write> Sink for DumpComparison<W> {
+    fn wants_handled_acks(&self) -> bool {
+        self.log.records.iter().any(|record| matches!(record.content, DumpContent::HandledAck { .. }))
+    }
+
+    fn before_datagram(&mut self, next: Time, observer: &Observer) -> io::Result<()> {
+        let next = next.as_micros();
+        if self.span.start.is_none() {
+            self.schedule(next);
+        } else {
+            self.compare(next, observer);
+        }
+        self.span.extend(next);
+        Ok(())
+    }
+
+    fn on_datagram(&mut self, analyzed: &AnalyzedDatagram<'_>) -> io::Result<()> {
+        self.last_packet = analyzed.packet.number;
+        Ok(())
+    }
+
+    fn on_handled_ack(&mut self, handled: &HandledAck, observer: &Observer) -> io::Result<()> {
+        let conversation = observer.conversation(handled.conversation);
+        let wanted = conversation.is_some_and(|talk| self.context.filter.wants_conversation(&talk));
+        if wanted && self.handled_acks.len() < MAX_HANDLED && self.is_near_logged_ack(handled.at.as_micros())
+        {
+            self.handled_acks.push(handled.clone());
+        }
+        Ok(())
+    }
+
+    fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
+        check_peer(&self.context.filter, end.observer)?;
+        let last = self.span.end;
+        self.compare(last + MILLISECOND, end.observer);
+        self.compare(u64::MAX / 2, end.observer);
+        self.compare_handled(end.observer);
+        if self
+            .results
+            .iter()
+            .all(|(_, verdict)| matches!(verdict, DumpVerdict::NotComparable(OUTSIDE_CAPTURE)))
+        {
+            let stamps = [self.log.records.first(), self.log.records.last()];
+            let [first, last] =
+                stamps.map(|record| output::format_time(record.map_or(0, |record| record.micros)));
+            let what = format!("--dump-log {}, from {first} to {last},", self.name);
+            let error = self.span.outside_error(&what);
+            return Err(io::Error::other(format!("{error}; --dump-offset SECONDS brings them together")));
+        }
+        self.results.sort_by_key(|(record, _)| *record);
+        let bad = |verdict: &DumpVerdict| matches!(verdict, DumpVerdict::Different(..));
+        self.has_differences =
+            !self.log.errors.is_empty() || self.results.iter().any(|(_, verdict)| bad(verdict));
+        let compared = output::ComparisonReport { name: &self.name, log: &self.log, results: &self.results };
+        compared.write(&mut self.context.out, end.name, self.context.json)?;
+        self.context.out.flush()
+    }
+
+    fn has_differences(&self) -> bool {
+        self.has_differences
+    }
+}
+
+/// Returns the side that has written a record, or why that is not known.
+fn find_author(
+    log: &DumpLog,
+    record: &DumpLogRecord,
+    filter: &super::Filter,
+    observer: &Observer,
+) -> Result<(ConversationId, Side), &'static str> {
+    let DumpContent::Dump { peer, .. } = record.content else { return Err("not a dump") };
+    let is_hosts = |record: &DumpLogRecord| match record.content {
+        DumpContent::Dump { peer, .. } => peer != PeerId::HOST.0 && record.author == DumpAuthor::Unknown,
+        DumpContent::HandledAck { .. } => false,
+    };
+    let by_host = match record.author {
+        DumpAuthor::Role(role) => role == Role::Host,
+        DumpAuthor::Unknown => peer != PeerId::HOST.0 || log.records.iter().any(is_hosts),
+        DumpAuthor::Addresses { .. } => false,
+    };
+    if by_host && peer == PeerId::HOST.0 {
+        return Err("the host's entry for itself is not on the wire");
+    }
+    let mut found = None;
+    for conversation in observer.conversations().filter(|talk| filter.wants_conversation(talk)) {
+        for side in [Side::First, Side::Second] {
+            let is_it = match record.author {
+                DumpAuthor::Addresses { own, other } => {
+                    (conversation.address(side), conversation.address(side.other())) == (own, other)
+                }
+                DumpAuthor::Role(_) | DumpAuthor::Unknown => {
+                    let role = if by_host { Role::Host } else { Role::Client };
+                    conversation.peer(side.other()) == Some(PeerId(peer))
+                        && conversation.role(side) == Some(role)
+                }
+            };
+            if is_it && found.replace((conversation.id(), side)).is_some() {
+                return Err("several players can have written it; choose one with --peer");
+            }
+        }
+    }
+    found.ok_or("no such peer in the capture")
+}
+
+/// Returns whether an ACK may have been handled by the one who wrote the log.
+fn may_be_author(node: DumpAuthor, handled: &HandledAck, observer: &Observer) -> bool {
+    let Some(conversation) = observer.conversation(handled.conversation) else { return false };
+    match node {
+        DumpAuthor::Unknown => true,
+        DumpAuthor::Role(role) => conversation.role(handled.side) == Some(role),
+        DumpAuthor::Addresses { own, other } => {
+            (conversation.address(handled.side), conversation.address(handled.side.other())) == (own, other)
+        }
+    }
+}
+
+const OUTSIDE_CAPTURE: &str = "outside of the capture";
+const MILLISECOND: u64 = 1_000;
+/// So far from its own time a dump is looked for.
+const SEARCH_WINDOW: u64 = 250_000;
+const MICROS_PER_DAY: u64 = 86_400 * 1_000_000;
+const MAX_HANDLED: usize = 1 << 20;

@@ -1,0 +1,124 @@
+//! Datagrams on their way to the capture: each waits until what it left open is decided, so that it carries all remarks.
+//!
+//! That costs memory for as long as something is open, half a minute of traffic at most and no more than [`MAX_BYTES`]; what
+//! waits when the program is killed is not in the capture.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bcnet_observe::{ConversationId, Finding, NO_MARK, Observer};
+use bcnet_transport::Time;
+
+use crate::capture::add_comment;
+use crate::recorder::Recorder;
+
+/// A datagram that waits.
+pub(super) struct PendingDatagram {
+    /// Its mark.
+    pub(super) mark: u64,
+    pub(super) conversation: Option<ConversationId>,
+    pub(super) from: SocketAddrV4,
+    pub(super) to: SocketAddrV4,
+    pub(super) at: Time,
+    /// Since 1970.
+    pub(super) wall: Duration,
+    pub(super) bytes: Vec<u8>,
+    pub(super) comment: String,
+}
+
+pub(super) struct AnnotatedRecorder {
+    recorder: Recorder,
+    pending: VecDeque<PendingDatagram>,
+    bytes: usize,
+    /// What no datagram shows, for the next.
+    unattached_comment: String,
+    /// Memory for the bytes of the next.
+    spare_buffers: Vec<Vec<u8>>,
+}
+
+impl AnnotatedRecorder {
+    pub(super) const fn new(recorder: Recorder) -> Self {
+        Self {
+            recorder,
+            pending: VecDeque::new(),
+            bytes: 0,
+            unattached_comment: String::new(),
+            spare_buffers: Vec::new(),
+        }
+    }
+
+    /// Returns whether something waits.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Returns a copy of some bytes, in memory that was used before if there is any.
+    pub(super) fn copy_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut copy = self.spare_buffers.pop().unwrap_or_default();
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
+    pub(super) fn push(&mut self, held: PendingDatagram) {
+        self.bytes += held.bytes.len() + size_of::<PendingDatagram>();
+        self.pending.push_back(PendingDatagram { comment: mem::take(&mut self.unattached_comment), ..held });
+    }
+
+    /// Remarks something on the datagram that it is about, which waits.
+    pub(super) fn add_comment(&mut self, finding: &Finding) {
+        if finding.mark == NO_MARK {
+            add_comment(&mut self.unattached_comment, &format!("{}: {}", finding.by, finding.kind));
+            return;
+        }
+        let place = self.pending.binary_search_by_key(&finding.mark, |held| held.mark);
+        if let Some(held) = place.ok().and_then(|place| self.pending.get_mut(place)) {
+            add_comment(&mut held.comment, &finding.kind.to_string());
+        }
+    }
+
+    /// Records what is decided, up to the first that is not. Returns what has waited for too long to be decided.
+    pub(super) fn record_final(&mut self, observer: &Observer, now: Time) -> Option<(ConversationId, u64)> {
+        while let Some(first) = self.pending.front() {
+            if let Some(conversation) = first.conversation
+                && !observer.are_findings_final(conversation, first.mark)
+            {
+                let is_late = now.since(first.at) > MAX_WAIT || self.bytes > MAX_BYTES;
+                return is_late.then_some((conversation, first.mark));
+            }
+            self.record_front();
+        }
+        None
+    }
+
+    fn record_front(&mut self) {
+        let Some(PendingDatagram { from, to, wall, mut bytes, comment: remark, .. }) =
+            self.pending.pop_front()
+        else {
+            return;
+        };
+        self.bytes -= bytes.len() + size_of::<PendingDatagram>();
+        let remark = Some(remark.as_str()).filter(|remark| !remark.is_empty());
+        self.recorder.record_with_comment(from, to, wall, &bytes, remark);
+        if self.spare_buffers.len() < MAX_SPARE_BUFFERS {
+            bytes.clear();
+            self.spare_buffers.push(bytes);
+        }
+    }
+}
+
+impl Drop for AnnotatedRecorder {
+    /// What waits at the end is recorded as it is.
+    fn drop(&mut self) {
+        while !self.pending.is_empty() {
+            self.record_front();
+        }
+    }
+}
+
+/// For so long what a datagram has left open is waited for.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// So much may wait, with what it takes besides its bytes.
+const MAX_BYTES: usize = 4 << 20;
+const MAX_SPARE_BUFFERS: usize = 64;

@@ -1,0 +1,102 @@
+//! What players say, byte by byte: from the recorded sizes and layouts, and on purpose without the table of messages,
+//! which a check that shares it could not find fault with.
+
+use bcnet_lab::Rng;
+
+/// Returns an event: what happens to one of a player's things.
+pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &[u8]) -> Vec<u8> {
+    let mut payload = vec![opcode];
+    for word in [factory, 0x0080_0000 + event, 0, related] {
+        payload.extend(word.to_le_bytes());
+    }
+    payload.extend(extra);
+    payload
+}
+
+/// Returns a Sovereign: 113 bytes for a name of five letters.
+pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> Vec<u8> {
+    let mut payload = vec![0x03, slot, peer];
+    payload.extend(0x8008_u32.to_le_bytes());
+    payload.extend(object.to_le_bytes());
+    payload.push(5);
+    for number in [number as f32, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0] {
+        payload.extend(number.to_le_bytes());
+    }
+    payload.extend([0; 3]);
+    for text in [name, "Multi1"] {
+        let text: Vec<u8> = text.bytes().take(60).collect();
+        payload.push(text.len() as u8);
+        payload.extend(text);
+    }
+    payload.extend([0x64; 53]);
+    payload
+}
+
+/// Returns what the host says when a ship destroys itself: the answer to 0x13.
+pub(super) fn exploding(ship: u32) -> Vec<u8> {
+    event(0x06, 0x8129, 0x4E, ship, &[0, 0, 0, 0, 0, 0, 0x18, 0x41])
+}
+
+pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
+    let mut payload = vec![0x2C, peer, 0, 0, 0];
+    payload.extend((text.len() as u16).to_le_bytes());
+    payload.extend(text.bytes());
+    payload
+}
+
+/// Returns where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
+pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
+    let mut rng = Rng::new(u64::from(ship) << 32 | u64::from(number));
+    let share = rng.below(100);
+    let (flags, size) =
+        STATE_KINDS.iter().find(|(below, ..)| share < *below).map_or((0x86, 28), |it| (it.1, it.2));
+    let mut payload = vec![0x1C];
+    payload.extend(ship.to_le_bytes());
+    payload.extend((number as f32 / 10.0).to_le_bytes());
+    payload.push(flags);
+    let head = payload.len();
+    payload.resize(size, 0);
+    rng.fill(payload.get_mut(head..).unwrap_or_default());
+    if let Some(bits) = payload.get_mut(HASH_FLAG_OFFSET).filter(|_| flags & 1 != 0) {
+        *bits = HAS_HASH;
+    }
+    payload
+}
+
+/// Returns the copy of a state that others get: what a host leaves out is left out.
+pub(super) fn relayed_state(mut state: Vec<u8>) -> Vec<u8> {
+    if state.get(9).is_some_and(|flags| flags & 1 != 0) {
+        state.get_mut(HASH_FLAG_OFFSET).into_iter().for_each(|bits| *bits &= !HAS_HASH);
+        state.drain(HASH_FLAG_OFFSET + 1..HASH_FLAG_OFFSET + 3);
+    }
+    state
+}
+
+pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
+    payload.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+/// Returns the first object of a slot.
+pub(super) fn first_object(slot: u8) -> u32 {
+    FIRST_OBJECT + u32::from(slot) * OBJECTS_PER_SLOT
+}
+
+/// How many objects a player can have.
+const OBJECTS_PER_SLOT: u32 = 0x40000;
+const FIRST_OBJECT: u32 = 0x3FFF_FFFF;
+const HASH_FLAG_OFFSET: usize = 22;
+const HAS_HASH: u8 = 1;
+/// Shares, added up, of the kinds of states: their flags and sizes.
+const STATE_KINDS: [(u64, u8, usize); 5] =
+    [(58, 0x9E, 29), (74, 0x96, 26), (83, 0x92, 23), (91, 0x9D, 39), (93, 0x8E, 27)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_have_the_recorded_sizes() {
+        assert_eq!(ship(0, 2, 0x3FFF_FFFF, "Cady2", 0).len(), 113);
+        assert_eq!(exploding(0x3FFF_FFFF).len(), 25);
+    }
+}

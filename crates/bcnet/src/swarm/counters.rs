@@ -1,0 +1,122 @@
+//! What a run counts.
+
+use serde_json::{Value, json};
+
+use super::DelayHistogram;
+use super::delay::{JoinTimes, RelayDelays};
+
+/// Counts of all players together.
+#[derive(Debug, Default)]
+pub(super) struct SwarmCounters {
+    /// Copies that were heard as they were said.
+    pub(super) delivered: u64,
+    pub(super) delays: RelayDelays,
+    pub(super) joins: JoinTimes,
+    /// Copies that were never heard.
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) reordered: u64,
+    /// Copies with bytes that nobody has said.
+    pub(super) changed: u64,
+    /// Copies that came back to their sender, or that the host should have kept.
+    pub(super) echoed: u64,
+    /// Players that were thrown out, or lost their server.
+    pub(super) dropped: u64,
+    /// Players that never got into the game.
+    pub(super) absent: u64,
+    /// Orders and states that were said, and how many copies of states should be and were heard.
+    pub(super) messages_sent: u64,
+    pub(super) states_sent: u64,
+    pub(super) states_expected: u64,
+    pub(super) states_received: u64,
+    /// What the host said itself.
+    pub(super) host_messages: u64,
+    pub(super) joined: u64,
+    pub(super) left: u64,
+    pub(super) vanished: u64,
+    pub(super) refused: u64,
+    /// Frames, and how many came more than a frame too late because the machine had no time for them.
+    pub(super) frames: u64,
+    pub(super) late_frames: u64,
+    /// How late frames came. Much of that is a sign that the players themselves are the limit.
+    pub(super) lateness: DelayHistogram,
+    pub(super) datagrams_sent: DatagramCounters,
+    pub(super) datagrams_received: DatagramCounters,
+}
+
+/// Datagrams by size.
+#[derive(Debug, Clone)]
+pub(super) struct DatagramCounters {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+    pub(super) by_size: Vec<u64>,
+}
+
+impl Default for DatagramCounters {
+    fn default() -> Self {
+        Self { count: 0, bytes: 0, by_size: vec![0; bcnet_udp::BUFFER_SIZE + 1] }
+    }
+}
+
+impl DatagramCounters {
+    pub(super) fn add(&mut self, len: usize) {
+        self.count += 1;
+        self.bytes += len as u64;
+        self.by_size.get_mut(len).into_iter().for_each(|count| *count += 1);
+    }
+}
+
+impl SwarmCounters {
+    /// Returns all datagrams, of both directions.
+    pub(super) fn all_datagrams(&self) -> DatagramCounters {
+        let sizes = self
+            .datagrams_sent
+            .by_size
+            .iter()
+            .zip(&self.datagrams_received.by_size)
+            .map(|(sent, received)| sent + received);
+        DatagramCounters {
+            count: self.datagrams_sent.count + self.datagrams_received.count,
+            bytes: self.datagrams_sent.bytes + self.datagrams_received.bytes,
+            by_size: sizes.collect(),
+        }
+    }
+
+    /// Returns how many things went wrong.
+    pub(super) const fn findings(&self) -> u64 {
+        self.lost + self.duplicated + self.reordered + self.changed + self.echoed + self.dropped + self.absent
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "said": self.messages_sent,
+            "delivered": self.delivered,
+            "lost": self.lost,
+            "doubled": self.duplicated,
+            "reordered": self.reordered,
+            "changed": self.changed,
+            "echoed": self.echoed,
+            "delay_us": self.delays.json(),
+            "joins_us": self.joins.json(),
+            "states": { "said": self.states_sent, "due": self.states_expected, "heard": self.states_received },
+            "host_said": self.host_messages,
+            "joined": self.joined,
+            "left": self.left,
+            "vanished": self.vanished,
+            "refused": self.refused,
+            "dropped": self.dropped,
+            "absent": self.absent,
+            "frames": {
+                "all": self.frames,
+                "late": self.late_frames,
+                "lateness_us": self.lateness.json(),
+            },
+            "datagrams": {
+                "sent": self.datagrams_sent.count,
+                "received": self.datagrams_received.count,
+                "bytes_sent": self.datagrams_sent.bytes,
+                "bytes_received": self.datagrams_received.bytes,
+            },
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! The two connections to a server: one asks, the other hears the log.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use bcnet_control::{ControlResponse, Envelope, Request};
+use bcnet_udp::Clock;
+use serde_json::Value;
+
+use super::TopEvent;
+use super::snapshot::{TopSnapshot, find_port};
+use crate::control::ControlStream;
+use crate::ctl;
+use crate::server_info::{SampleList, ServerInfo, parse, parse_list};
+
+/// What the asking thread is asked.
+pub(super) enum ServerRequest {
+    /// To look at the session with this port from now on, and to tell the last hour of it or of all.
+    Select { port: u16, is_all_sessions: bool },
+    /// To have something done.
+    Execute(Envelope),
+}
+
+/// A connection.
+pub(super) struct ControlConnection {
+    path: PathBuf,
+    stream: ControlStream,
+}
+
+impl ControlConnection {
+    pub(super) fn open(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let (path, stream) = ctl::connect(paths)?;
+        Ok(Self { path: path.to_owned(), stream })
+    }
+
+    /// Asks again and again how the server is doing, in a thread of its own.
+    pub(super) fn spawn_poller(
+        self,
+        session: Option<String>,
+        requests: Receiver<ServerRequest>,
+        tell: SyncSender<TopEvent>,
+    ) -> anyhow::Result<()> {
+        spawn_thread("asking", tell, move |tell| {
+            let answers = BufReader::new(&self.stream);
+            let mut asker = Poller {
+                path: &self.path,
+                stream: &self.stream,
+                answers,
+                initial_session: session,
+                port: None,
+                is_all_sessions: true,
+                last_sample_time: None,
+            };
+            asker.run(&requests, tell)
+        })
+    }
+
+    /// Tells the log as it is written, in a thread of its own.
+    pub(super) fn spawn_log_follower(self, tell: SyncSender<TopEvent>) -> anyhow::Result<()> {
+        spawn_thread("following", tell, move |tell| {
+            let mut answers = BufReader::new(&self.stream);
+            let request = Request::Events { count: INITIAL_LOG_LINES, follow: true };
+            let envelope = Envelope { session: None, by: None, request };
+            let ControlResponse::Ok(former) =
+                ctl::send_request(&self.path, &self.stream, &mut answers, &envelope)?
+            else {
+                bail!("{}: the server does not tell its log", self.path.display());
+            };
+            let former = former.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
+            if tell.send(TopEvent::LogEvents(former)).is_err() {
+                return Ok(());
+            }
+            let mut line = String::new();
+            loop {
+                line.clear();
+                if answers.read_line(&mut line).map_err(|error| ctl::read_error(&self.path, error))? == 0 {
+                    bail!("{}: the server has ended, or closed the connection", self.path.display());
+                }
+                // Empty lines are signs of life.
+                if let Ok(event) = serde_json::from_str(&line)
+                    && tell.send(TopEvent::LogEvents(vec![event])).is_err()
+                {
+                    return Ok(());
+                }
+            }
+        })
+    }
+}
+
+/// Starts a thread whose end is told, however it comes.
+fn spawn_thread(
+    name: &str,
+    tell: SyncSender<TopEvent>,
+    run: impl FnOnce(&SyncSender<TopEvent>) -> anyhow::Result<()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let talk = move || {
+        let end_notice = NotifyOnDrop(tell);
+        if let Err(error) = run(&end_notice.0) {
+            drop(end_notice.0.send(TopEvent::ConnectionLost(format!("{error:#}"))));
+        }
+    };
+    thread::Builder::new().name(name.into()).spawn(talk)?;
+    Ok(())
+}
+
+/// Tells that a thread is over, also if it has panicked.
+struct NotifyOnDrop(SyncSender<TopEvent>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        drop(self.0.send(TopEvent::ConnectionLost("the connection is over".into())));
+    }
+}
+
+/// Asks one thing after the other.
+struct Poller<'a> {
+    path: &'a Path,
+    stream: &'a ControlStream,
+    answers: BufReader<&'a ControlStream>,
+    /// The session to begin with.
+    initial_session: Option<String>,
+    /// The session that is looked at.
+    port: Option<u16>,
+    /// The last hour of all sessions is wanted, not of that one.
+    is_all_sessions: bool,
+    /// The time of the last sample.
+    last_sample_time: Option<u64>,
+}
+
+impl Poller<'_> {
+    fn run(&mut self, requests: &Receiver<ServerRequest>, tell: &SyncSender<TopEvent>) -> anyhow::Result<()> {
+        let clock = Clock::start();
+        loop {
+            let started = clock.now();
+            if tell.send(TopEvent::Snapshot(Box::new(self.fetch_snapshot()?))).is_err() {
+                return Ok(());
+            }
+            // Whoever looks on takes a small part of the time, however many sessions there are.
+            let pause = (clock.now().since(started) * PAUSE_FACTOR).max(MIN_POLL_INTERVAL);
+            let first = match requests.recv_timeout(pause) {
+                Ok(wish) => wish,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            for wish in std::iter::once(first).chain(requests.try_iter()) {
+                match wish {
+                    ServerRequest::Select { port, is_all_sessions: is_whole } => {
+                        if is_whole != self.is_all_sessions || (!is_whole && Some(port) != self.port) {
+                            self.last_sample_time = None;
+                        }
+                        (self.port, self.is_all_sessions) = (Some(port), is_whole);
+                    }
+                    ServerRequest::Execute(envelope) => {
+                        if tell.send(TopEvent::RequestDone(self.execute(&envelope)?)).is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self, envelope: &Envelope) -> anyhow::Result<Result<String, String>> {
+        Ok(match ctl::send_request(self.path, self.stream, &mut self.answers, envelope)? {
+            ControlResponse::Ok(answer) => Ok(bcnet_control::render_answer(&answer).trim_end().to_owned()),
+            ControlResponse::Error(reason) => Err(reason),
+        })
+    }
+
+    /// Asks for everything that is shown.
+    fn fetch_snapshot(&mut self) -> anyhow::Result<TopSnapshot> {
+        let told = |problem: String| anyhow!(problem);
+        let status: ServerInfo = parse(self.query(None, Request::Status)?).map_err(told)?;
+        let port = match (self.port, self.initial_session.take()) {
+            (Some(port), _) => port,
+            (None, wanted) => find_port(&status.sessions, wanted.as_deref()).map_err(told)?,
+        };
+        self.port = Some(port);
+        let session = Some(port.to_string());
+        let players = parse_list(self.query(session.clone(), Request::Players)?, "players").map_err(told)?;
+        let queues = self.query(session.clone(), Request::Queues { player: None })?;
+        let queues = parse_list(queues, "queues").map_err(told)?;
+        let (is_new, session) = (self.last_sample_time.is_none(), session.filter(|_| !self.is_all_sessions));
+        let samples: SampleList =
+            parse(self.query(session, Request::Samples { since: self.last_sample_time })?).map_err(told)?;
+        let snapshot = TopSnapshot::new(status, port, players, queues).with_samples(samples, is_new);
+        self.last_sample_time = snapshot.samples.last().map(|sample| sample.time).or(self.last_sample_time);
+        Ok(snapshot)
+    }
+
+    /// Asks for something that the server has no reason to refuse.
+    fn query(&mut self, session: Option<String>, request: Request) -> anyhow::Result<Value> {
+        let envelope = Envelope { session, by: None, request };
+        match ctl::send_request(self.path, self.stream, &mut self.answers, &envelope)? {
+            ControlResponse::Ok(answer) => Ok(answer),
+            ControlResponse::Error(reason) => bail!("{}: {reason}", self.path.display()),
+        }
+    }
+}
+
+/// How often the server is asked, and how many times as long as the asking took it is left alone.
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const PAUSE_FACTOR: u32 = 20;
+/// Lines of the log from before.
+const INITIAL_LOG_LINES: usize = 200;

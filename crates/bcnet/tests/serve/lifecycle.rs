@@ -1,0 +1,288 @@
+//! A server's life: players come, talk and go, and it ends as told.
+
+use bcnet_session::client::DisconnectReason;
+use bcnet_transport::wire::BootReason;
+
+use crate::player::{LoopbackPlayer, join_two, run_both_until};
+use crate::server::{ServerProcess, TestDirectory};
+
+/// Both ways to the system carry a whole game.
+fn play_full_game(args: &[&str]) {
+    let server = ServerProcess::start(args);
+    let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
+    server.wait_for_log(&["event=\"joined\"", "player=\"Alice\"", "slot=0", "peer=2"]);
+    server.wait_for_log(&["event=\"in_game\"", "player=\"Bob\"", "peer=3"]);
+
+    // Chat goes to everyone, the sender included, with the sender's id.
+    let line = alice.chat_payload("hello, world");
+    alice.chat("hello, world");
+    alice.run_until(|alice| alice.has_received(&line));
+    bob.run_until(|bob| bob.has_received(&line));
+    server.wait_for_log(&["event=\"chat\"", "player=\"Alice\"", "text=\"hello, world\""]);
+
+    let players = server.ctl_json(&["players"]);
+    let names: Vec<_> =
+        players["players"].as_array().expect("a list").iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["Alice", "Bob"]);
+
+    server.stop();
+    for player in [&mut alice, &mut bob] {
+        assert_eq!(player.run_until_end(), DisconnectReason::HostLeft);
+    }
+    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"the server ends\""]);
+    let (status, directory) = server.wait_for_exit();
+    assert_eq!(status.code(), Some(0));
+    assert!(!directory.path("bcnet.sock").exists());
+}
+
+#[test]
+fn players_join_chat_and_get_the_disconnect_notice() {
+    play_full_game(&[]);
+}
+
+#[test]
+fn players_join_and_chat_with_portable_sockets() {
+    play_full_game(&["--portable-io"]);
+}
+
+/// Nobody acknowledges the goodbye, and still it ends; a second signal does not wait that long.
+#[test]
+fn second_signal_ends_the_server_at_once() {
+    let server = ServerProcess::start(&[]);
+    let _silent = LoopbackPlayer::join(server.address(), "Silent");
+    server.signal("INT");
+    server.wait_for_log(&["event=\"stopping\""]);
+    server.signal("INT");
+    let (status, _) = server.wait_for_exit();
+    assert_eq!(status.code(), Some(130));
+
+    let server = ServerProcess::start(&[]);
+    let _silent = LoopbackPlayer::join(server.address(), "Silent");
+    server.signal("INT");
+    let (status, _) = server.wait_for_exit();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn explicit_port_is_never_changed() {
+    let server = ServerProcess::start(&[]);
+    let port = server.ports[0].to_string();
+    let directory = TestDirectory::new();
+    let second = directory.bcnet(&["serve", "--bind", "127.0.0.1", "--port", &port]).output().expect("runs");
+    assert_eq!(second.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(
+        error,
+        format!("bcnet: UDP port {port} is in use; stop the other program, or pass another --port\n")
+    );
+    assert!(second.stdout.is_empty());
+}
+
+#[test]
+fn default_port_falls_back_to_the_next_free_one() {
+    let first = ServerProcess::start(&[]);
+    let second = ServerProcess::start(&[]);
+    assert_ne!(first.ports, second.ports);
+    assert!((22101..=22201).contains(&second.ports[0]));
+    second.wait_for_log(&["event=\"port_moved\"", &format!("port={}", second.ports[0])]);
+}
+
+#[test]
+fn ipv6_bind_address_is_refused_with_a_reason() {
+    let directory = TestDirectory::new();
+    for address in ["::", "::1", "[::1]"] {
+        let output = directory.bcnet(&["serve", "--bind", address]).output().expect("runs");
+        assert_eq!(output.status.code(), Some(2));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("IPv6") && error.contains("carries IPv4 addresses only"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn one_process_hosts_many_sessions() {
+    let directory = TestDirectory::new();
+    let text = "[[session]]\nname = \"one\"\n[[session]]\nname = \"two\"\nplayer_limit = 1\n";
+    std::fs::write(directory.path("bcnet.toml"), text).expect("written");
+    let server = ServerProcess::start_in(directory, &[], 2);
+    let [one, two] = [0, 1].map(|n| std::net::SocketAddrV4::new(*server.address().ip(), server.ports[n]));
+    let mut alice = LoopbackPlayer::join(one, "Alice");
+    let mut bob = LoopbackPlayer::join(two, "Bob");
+    let mut late = LoopbackPlayer::connect(two, "Late");
+    assert_eq!(late.run_until_end(), DisconnectReason::Booted(BootReason::FULL));
+
+    // Each only hears its own session.
+    let done = server.ctl_json(&["--session", "two", "say", "for", "two"]);
+    assert_eq!(done["done"], "said in 1 session");
+    bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(b"for two")));
+    let done = server.ctl_json(&["say", "for all"]);
+    assert_eq!(done["done"], "said in 2 sessions");
+    alice.run_until(|alice| alice.received.iter().any(|payload| payload.ends_with(b"for all")));
+    assert!(alice.received.iter().all(|payload| !payload.ends_with(b"for two")));
+    let status = server.ctl_json(&["status"]);
+    let sessions = status["sessions"].as_array().expect("a list");
+    assert_eq!(sessions.iter().map(|one| &one["players"]).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(server.ctl_json(&["restart"])["done"], "2 sessions begin the next round");
+}
+
+#[test]
+fn console_shows_one_server_for_many_threads() {
+    for threads in ["1", "2", "3"] {
+        let directory = TestDirectory::new();
+        let text: String =
+            ["one", "two", "three"].map(|name| format!("[[session]]\nname = \"{name}\"\n")).concat();
+        std::fs::write(directory.path("bcnet.toml"), text).expect("written");
+        let threads_set = format!("server.threads={threads}");
+        let server =
+            ServerProcess::start_in(directory, &["--set", &threads_set, "--write", "game.pcapng"], 3);
+        server.wait_for_log(&["event=\"started\"", "sessions=3", &format!("threads={threads}")]);
+        let at = |n: usize| std::net::SocketAddrV4::new(*server.address().ip(), server.ports[n]);
+        let _alice = LoopbackPlayer::join(at(0), "Alice");
+        let mut bob = LoopbackPlayer::join(at(1), "Bob");
+        let _carol = LoopbackPlayer::join(at(2), "Carol");
+        let players = server.ctl_json(&["players"]);
+        let names = |key: &str| -> Vec<String> {
+            let players = players["players"].as_array().expect("a list");
+            players.iter().map(|one| one[key].as_str().expect("text").to_owned()).collect()
+        };
+        assert_eq!(
+            (names("session"), names("name")),
+            (
+                ["one", "two", "three"].map(Into::into).to_vec(),
+                ["Alice", "Bob", "Carol"].map(Into::into).to_vec(),
+            )
+        );
+        // All have the peer id 2, whichever thread they are in; a name means one.
+        let output = server.directory.ctl(&["kick", "2"]);
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(["Alice", "Bob", "Carol"].iter().all(|name| error.contains(name)), "{error}");
+        assert_eq!(server.ctl_json(&["kick", "bob"])["done"], "Bob is out");
+        assert_eq!(bob.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
+        // A ban counts in every thread.
+        assert_eq!(server.directory.ctl(&["ban", "127.0.0.0/8"]).status.code(), Some(0));
+        for n in 0..3 {
+            assert_eq!(
+                LoopbackPlayer::connect(at(n), "Late").run_until_end(),
+                DisconnectReason::Booted(BootReason::BANNED),
+                "{n}"
+            );
+        }
+        assert_eq!(server.ctl_json(&["players"])["players"].as_array().map(Vec::len), Some(0));
+        server.stop();
+        let ports = server.ports.clone();
+        let (status, directory) = server.wait_for_exit();
+        assert_eq!(status.code(), Some(0));
+        // What all threads have seen is in one capture.
+        let capture = directory.bcnet(&["inspect", "game.pcapng", "--json"]).output().expect("it runs");
+        let capture = String::from_utf8_lossy(&capture.stdout).into_owned();
+        assert!(ports.iter().all(|port| capture.contains(&format!(":{port}\""))), "{ports:?}");
+    }
+}
+
+#[test]
+fn reload_applies_settings_and_drops_no_player() {
+    let directory = TestDirectory::new();
+    let file = directory.path("bcnet.toml");
+    std::fs::write(&file, "[[session]]\nname = \"before\"\n").expect("written");
+    let server = ServerProcess::start_in(directory, &[], 1);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+
+    std::fs::write(&file, "[[session]]\nname = \"after\"\nwelcome = \"be nice\"\n").expect("written");
+    server.reload();
+    server.wait_for_log(&["event=\"reloaded\""]);
+    assert_eq!(server.ctl_json(&["status"])["sessions"][0]["name"], "after");
+    let mut bob = LoopbackPlayer::connect(server.address(), "Bob");
+    run_both_until(&mut alice, &mut bob, |bob| {
+        bob.received.iter().any(|payload| payload.ends_with(b"be nice"))
+    });
+    alice.chat("still here");
+    let line = alice.chat_payload("still here");
+    alice.run_until(|alice| alice.has_received(&line));
+    bob.run_until(|bob| bob.has_received(&line));
+
+    // What is wrong changes nothing, and says where.
+    std::fs::write(&file, "[[session]]\nname = \"worse\"\nplayer_limits = 3\n").expect("written");
+    let output = server.directory.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("line 3") && error.contains("player_limit") && error.contains("nothing was changed"),
+        "{error}"
+    );
+    server.wait_for_log(&["event=\"reload_failed\"", "line 3"]);
+    server.reload();
+    server.wait_for_log(&["event=\"reload_failed\"", "line 3"]);
+    assert_eq!(server.ctl_json(&["status"])["sessions"][0]["name"], "after");
+    // What a running server does not take over is named.
+    std::fs::write(
+        &file,
+        "[log]\nlevel = \"debug\"\n[[session]]\nsilence_timeout = \"30s\"\nkeepalive = \"4s\"\n",
+    )
+    .expect("written");
+    let done = server.ctl_json(&["reload"]);
+    let restart = ["session.1.keepalive", "session.1.silence_timeout"];
+    assert_eq!(done["needs_restart"], serde_json::json!(restart));
+    // A second time too, for nothing of it has changed, and no more when it is taken back.
+    assert_eq!(server.ctl_json(&["reload"])["needs_restart"], serde_json::json!(restart));
+    std::fs::write(&file, "[[session]]\n").expect("written");
+    assert_eq!(server.ctl_json(&["reload"])["needs_restart"], serde_json::json!([]));
+    std::fs::write(&file, "[[session]]\n[[session]]\n").expect("written");
+    let output = server.directory.ctl(&["reload"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));
+    assert_eq!(alice.end, None);
+}
+
+/// A pipe into which nobody writes is a file that cannot be read to its end.
+#[cfg(unix)]
+#[test]
+fn blocked_reload_does_not_block_shutdown() {
+    let directory = TestDirectory::new();
+    let file = directory.path("bcnet.toml");
+    std::fs::write(&file, "").expect("written");
+    let server = ServerProcess::start_in(directory, &[], 1);
+    std::fs::remove_file(&file).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("mkfifo");
+    assert!(made.success());
+    for _ in 0..3 {
+        server.signal("HUP");
+    }
+    // The server has begun to read when somebody can write.
+    let _writer = std::fs::OpenOptions::new().write(true).open(&file).expect("a reader");
+    server.stop();
+    assert_eq!(server.wait_for_exit().0.code(), Some(0));
+}
+
+#[test]
+fn manual_bans_apply_after_a_reload() {
+    let server = ServerProcess::start(&[]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    std::fs::write(server.directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n")
+        .expect("written");
+    server.reload();
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "banned"]);
+}
+
+#[test]
+fn restart_begins_the_next_round_for_all_players() {
+    let server =
+        ServerProcess::start(&["--set", "session.rotation=Albirea, Multi3", "--set", "session.time_limit=5"]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    assert_eq!(server.ctl_json(&["status"])["sessions"][0]["round"], 1);
+    server.ctl_json(&["restart"]);
+    alice.run_until(|alice| alice.has_received(&[0x39]));
+    let status = &server.ctl_json(&["status"])["sessions"][0];
+    assert_eq!((&status["round"], &status["system"]), (&2.into(), &"Albirea".into()));
+    assert!(status["time_left_s"].as_u64().is_some_and(|left| (200..=300).contains(&left)), "{status}");
+    let summary =
+        server.wait_for_log(&["event=\"round_ended\"", "round=1", "system=Multi1", "reason=\"restart"]);
+    let alice = r#"players=[{"name":"Alice","points":0,"kills":0,"deaths":0,"seconds":"#;
+    assert!(summary.contains(alice), "{summary}");
+    let events = server.ctl_json(&["events"]);
+    let ended =
+        events["events"].as_array().and_then(|events| events.iter().find(|it| it["event"] == "round_ended"));
+    assert_eq!(ended.expect("told")["players"][0]["name"], "Alice", "{events}");
+    server.wait_for_log(&["event=\"round_started\"", "round=2", "system=Albirea"]);
+    assert_eq!(server.ctl_json(&["restart"])["done"], "1 session begins the next round");
+}
