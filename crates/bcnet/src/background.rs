@@ -1,23 +1,25 @@
-//! Threads for what may wait for disks and name servers, which no event loop may.
+//! Background threads for work that may block on disks and name servers. An event loop must not block.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 use std::{io, thread};
 
-/// A task for a thread of its own.
+/// A task that runs in a separate thread each time its trigger fires.
 #[derive(Debug)]
 pub(crate) struct BackgroundTask {
     triggers: Receiver<()>,
 }
 
-/// Has a background task done once more.
+/// Starts another run of a background task.
 #[derive(Debug, Clone)]
 pub(crate) struct Trigger(SyncSender<()>);
 
 impl Trigger {
-    /// Has the task done soon. If it is under way, it is done again, for what it has read may have changed since.
+    /// Requests a run of the task.
+    ///
+    /// If the task is running, it runs once more: its input may have changed since the run began.
     pub(crate) fn fire(&self) {
-        // One wish that is not heard yet stands for all.
+        // A full channel is fine: one pending request covers all later ones.
         let _ = self.0.try_send(());
     }
 }
@@ -28,8 +30,9 @@ impl BackgroundTask {
         (Trigger(sender), Self { triggers })
     }
 
-    /// Starts the thread, which does `task` whenever its trigger is fired and, if the task says so, again after the time
-    /// that it returns.
+    /// Starts the thread, which runs `task` each time the trigger fires.
+    ///
+    /// If `task` returns a duration, it runs again after that time, even without a trigger.
     pub(crate) fn start(
         self,
         name: &str,
@@ -44,7 +47,7 @@ impl BackgroundTask {
         thread::Builder::new().name(name.into()).spawn(run).map(drop)
     }
 
-    /// Waits for the next time. Returns `false` if there is none.
+    /// Waits for the next run. Returns `false` if there will be none.
     fn wait_until_due(&self, next_run: Option<Duration>) -> bool {
         match next_run.map(|again| (again, self.triggers.recv_timeout(again))) {
             None => self.triggers.recv().is_ok(),
@@ -72,10 +75,10 @@ mod tests {
         background.start("test", task).expect("a thread");
         trigger.fire();
         for _ in 0..3 {
-            times.recv_timeout(Duration::from_secs(5)).expect("asked once");
+            times.recv_timeout(Duration::from_secs(5)).expect("one run for the trigger, then repeated runs");
         }
         drop(trigger);
-        times.recv_timeout(Duration::from_secs(5)).expect("although nobody can ask");
+        times.recv_timeout(Duration::from_secs(5)).expect("the task still repeats after the trigger is dropped");
     }
 
     #[test]
@@ -89,10 +92,10 @@ mod tests {
         };
         background.start("test", task).expect("a thread");
         trigger.fire();
-        times.recv_timeout(Duration::from_secs(5)).expect("when asked");
+        times.recv_timeout(Duration::from_secs(5)).expect("the first run");
         (0..10).for_each(|_| trigger.fire());
-        (0..3).for_each(|_| go.send(()).expect("waiting"));
-        times.recv_timeout(Duration::from_secs(5)).expect("once more");
-        assert!(times.recv_timeout(Duration::from_millis(50)).is_err(), "and no more than once");
+        (0..3).for_each(|_| go.send(()).expect("the task waits at the gate"));
+        times.recv_timeout(Duration::from_secs(5)).expect("one more run for all triggers");
+        assert!(times.recv_timeout(Duration::from_millis(50)).is_err(), "ten triggers cause only one more run");
     }
 }

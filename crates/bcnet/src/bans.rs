@@ -1,7 +1,7 @@
-//! Who may not play: addresses and networks, until when and why, and the file that keeps them.
+//! Bans of addresses and networks, with end time and reason, and the file that stores them.
 //!
-//! [`Bans`] knows no file and no clock: times are Unix seconds, given by the caller. [`load`] and [`save`] are the only
-//! file access; a crash at any moment leaves the old file or the new one, never half of one.
+//! [`Bans`] uses neither files nor clocks: callers pass the time in Unix seconds. Only [`load`] and [`save`]
+//! access files. A crash at any moment leaves either the old file or the new one, never a partial file.
 
 mod timestamp;
 
@@ -21,23 +21,23 @@ pub(crate) use timestamp::Timestamp;
 table! {
     /// An address or a network that may not play.
     Ban {
-        /// Who may not play.
+        /// The banned address or network.
         address: Network = Network::containing(Ipv4Addr::UNSPECIFIED, 32),
-        /// The name of the player who was meant, if it was one.
+        /// The name of the banned player, if a player was banned by name.
         player: Latin1Line<64> = Latin1Line(String::new()),
-        /// Until when.
+        /// The end of the ban.
         expires: Option<Timestamp> = None,
-        /// Why.
+        /// The reason.
         reason: Latin1Line<200> = Latin1Line(String::new()),
-        /// Who decided it.
+        /// The person who set the ban.
         by: Latin1Line<64> = Latin1Line(String::new()),
-        /// Since when.
+        /// The start of the ban.
         since: Timestamp = Timestamp(0),
     }
 }
 
 impl Ban {
-    /// Returns whether it still counts.
+    /// Returns whether the ban is still in force at `now`.
     pub(crate) fn is_in_force(&self, now: u64) -> bool {
         self.expires.is_none_or(|Timestamp(end)| now < end)
     }
@@ -71,14 +71,14 @@ impl ConfigValue for Network {
     fn from_text(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
         let address = Ipv4Addr::from_text(address)?;
-        // A ban of /0 is everyone: that is a password's job, and most likely a slip.
+        // A ban of /0 would exclude everyone. It is most likely a mistake; a password closes a server.
         let prefix: Option<u8> = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix));
         let network =
             Self::containing(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);
         if network.first() == address {
             Ok(network)
         } else {
-            Err(format!("{text} is no network; did you mean {network}?"))
+            Err(format!("{text} is not a network address; did you mean {network}?"))
         }
     }
 
@@ -92,7 +92,7 @@ impl ConfigValue for Network {
 pub(crate) struct Bans(BTreeMap<Network, Ban>);
 
 impl Bans {
-    /// Adds a ban in place of any of the same network. Returns `false` if there is no room for more.
+    /// Adds a ban, or replaces the ban of the same network. Returns `false` if the list is full.
     #[must_use]
     pub(crate) fn add(&mut self, ban: Ban) -> bool {
         let room = self.0.len() < MAX_BANS || self.0.contains_key(&ban.address);
@@ -102,13 +102,14 @@ impl Bans {
         room
     }
 
-    /// Takes a ban back. Returns `None` if there was none of exactly this network.
+    /// Removes a ban. Returns `None` if exactly this network is not banned.
     pub(crate) fn remove(&mut self, network: Network) -> Option<Ban> {
         self.0.remove(&network)
     }
 
-    /// Returns the bans with `text` in address, player, reason or author, and those that an address `text` falls under; all if it
-    /// is empty.
+    /// Returns the bans with `text` in their address, player, reason or author.
+    ///
+    /// If `text` is an address, bans of networks that contain it match too. An empty `text` matches all bans.
     pub(crate) fn search<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a Ban> {
         let address: Option<Ipv4Addr> = text.parse().ok();
         let lower = text.to_lowercase();
@@ -125,27 +126,27 @@ impl Bans {
         self.0.keys().copied().collect()
     }
 
-    /// Returns when the next one ends, if one does.
+    /// Returns the earliest end time of all bans, if one has an end.
     pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
         self.0.values().filter_map(|ban| ban.expires).min()
     }
 
-    /// Forgets what has ended, and returns it.
+    /// Removes and returns the bans that have expired.
     pub(crate) fn expire(&mut self, now: u64) -> Vec<Ban> {
         let ended = self.0.extract_if(.., |_, ban| !ban.is_in_force(now));
         ended.map(|(_, ban)| ban).collect()
     }
 }
 
-/// As many as surely fit a file that [`load`] reads.
+/// The maximum number of bans. A file with so many stays below the size limit of [`load`].
 const MAX_BANS: usize = 10_000;
 
-/// Returns the bans of a file that are still in force; none if there is no file.
+/// Reads the bans of a file that are still in force. If the file does not exist, there are none.
 pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
     if !path.try_exists().with_context(|| path.display().to_string())? {
         ensure!(
             parent_directory(path).is_dir(),
-            "{}: there is no such directory to keep bans in",
+            "{}: the directory for the bans file does not exist; create it",
             path.display()
         );
         return Ok(Bans::default());
@@ -153,10 +154,12 @@ pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
     load_existing(path, now)
 }
 
-/// As [`load`], but there must be a file: who reads the bans of another is not to run without them by a slip.
+/// Like [`load`], but fails if the file does not exist.
+///
+/// A server that reads the bans of another server must not run without them by mistake.
 pub(crate) fn load_existing(path: &Path, now: u64) -> anyhow::Result<Bans> {
     let exists = path.try_exists().with_context(|| path.display().to_string())?;
-    ensure!(exists, "{}: there is no such file; an empty one bans nobody", path.display());
+    ensure!(exists, "{}: the bans file does not exist; create an empty file if nobody is banned", path.display());
     let mut bans = parse(path, &read_text(path)?)?;
     bans.expire(now);
     Ok(bans)
@@ -170,7 +173,7 @@ fn parse(path: &Path, text: &str) -> Result<Bans, Problems> {
             document.add_problem(
                 Some(key.span()),
                 Some(escape_key(key.get_ref())),
-                "expected only `[[ban]]`".into(),
+                "unknown table; a bans file has only `[[ban]]` tables".into(),
             );
             continue;
         }
@@ -185,7 +188,7 @@ fn parse(path: &Path, text: &str) -> Result<Bans, Problems> {
                     "`address` is missing".into(),
                 );
             } else if !bans.add(ban) {
-                let text = format!("more than {MAX_BANS} bans; join addresses to networks");
+                let text = format!("more than {MAX_BANS} bans; replace single addresses by networks");
                 document.add_problem(Some(value.span()), Some(format!("ban.{n}")), text);
             }
         }
@@ -196,7 +199,7 @@ fn parse(path: &Path, text: &str) -> Result<Bans, Problems> {
 
 fn serialize(bans: &Bans) -> String {
     let mut text = String::from(
-        "# Bans of `bcnet serve`, which writes this file. After editing it: `bcnet ctl reload`.\n",
+        "# Bans. `bcnet serve` writes this file. After you edit it, run `bcnet ctl reload`.\n",
     );
     for ban in bans.0.values() {
         text.push_str("\n[[ban]]\n");
@@ -207,15 +210,15 @@ fn serialize(bans: &Bans) -> String {
     text
 }
 
-/// Returns why the file cannot be written, if so, without touching it.
+/// Checks whether the file can be written, without changing it.
 pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
-    check_replaceable(path).with_context(|| format!("{}: bans cannot be kept", path.display()))
+    check_replaceable(path).with_context(|| format!("{}: bans cannot be saved here", path.display()))
 }
 
-/// Writes the file anew, so that a crash leaves either the old one or the new one.
+/// Replaces the file. A crash leaves either the old file or the new one.
 pub(crate) fn save(path: &Path, bans: &Bans) -> anyhow::Result<()> {
     replace(path, serialize(bans).as_bytes())
-        .with_context(|| format!("{}: cannot keep the bans", path.display()))
+        .with_context(|| format!("{}: cannot save the bans", path.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! TCP servers that answer one short question per connection: lists of servers, and metrics.
+//! TCP servers that answer one short request per connection: the list server and the metrics server.
 //!
-//! Each connection has a thread, a deadline and a limit of what is read. There is always room for one more: if there are
-//! too many connections, or too many of an address or a network, the oldest of those gives way.
+//! Each connection has a thread, a deadline and a limit of bytes read. A new connection is always accepted.
+//! If there are too many connections, or too many from one address or network, the oldest of those is closed.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use bcnet_udp::Clock;
 
 use crate::log::LogRateLimiter;
 
-/// Has `answer` answer connections for ever, each in a thread of its own.
+/// Accepts connections for ever and runs `answer` for each in a new thread.
 pub(crate) fn serve<A>(listener: &TcpListener, clock: Clock, answer: A)
 where
     A: Fn(TcpStream) + Clone + Send + 'static,
@@ -32,12 +32,13 @@ where
             Ok(stream) => stream,
             Err(error) => {
                 log_failure(&error);
-                // Most likely there are no file descriptors left; others must get time to give theirs back.
+                // Most likely the process has no file descriptors left. The pause lets other connections
+                // close theirs.
                 thread::sleep(Duration::from_millis(50));
                 continue;
             }
         };
-        // Those who gave way take a moment to end.
+        // The threads of evicted connections take a moment to end, so twice the limit is allowed.
         if threads.load(Ordering::Relaxed) >= 2 * MAX_CONNECTIONS {
             continue;
         }
@@ -53,7 +54,7 @@ where
     }
 }
 
-/// Reads until a client has asked, as `is_complete` says, or has had its time.
+/// Reads until `is_complete` accepts the request or the timeout has passed.
 pub(crate) fn read_request(
     stream: &mut TcpStream,
     clock: Clock,
@@ -65,7 +66,7 @@ pub(crate) fn read_request(
     while !is_complete(&request) {
         let left = deadline.since(clock.now());
         if request.len() > MAX_REQUEST {
-            return Err(io::Error::new(ErrorKind::InvalidData, "too much"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "the request is too long"));
         }
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
@@ -81,7 +82,7 @@ pub(crate) fn read_request(
     Ok(request)
 }
 
-/// The connections that are open, the oldest first.
+/// The open connections, the oldest first.
 #[derive(Debug)]
 pub(crate) struct OpenConnections<C> {
     connections: Vec<(u64, Ipv4Addr, C)>,
@@ -89,7 +90,7 @@ pub(crate) struct OpenConnections<C> {
     quotas: &'static [ConnectionQuota],
 }
 
-/// How many of a network with so many bits may be open.
+/// The prefix length of a network, and the maximum number of open connections from one.
 type ConnectionQuota = (u8, usize);
 
 impl<C> Default for OpenConnections<C> {
@@ -99,12 +100,12 @@ impl<C> Default for OpenConnections<C> {
 }
 
 impl<C> OpenConnections<C> {
-    /// Returns none yet, of which all may be of one address.
+    /// Returns an empty list without quotas: one address may have all connections.
     pub(crate) fn without_quotas() -> Self {
         Self { quotas: &[], ..Self::default() }
     }
 
-    /// Adds a connection and returns its number, and the connection that gives way to it, if one must.
+    /// Adds a connection. Returns its id, and the connection to close in exchange, if there is one.
     pub(crate) fn add(&mut self, address: IpAddr, connection: C) -> (u64, Option<C>) {
         let address = quota_key(address);
         let addresses: Vec<Ipv4Addr> = self.connections.iter().map(|(_, address, _)| *address).collect();
@@ -116,13 +117,15 @@ impl<C> OpenConnections<C> {
         (id, evicted)
     }
 
-    /// Forgets a connection that is closed.
+    /// Removes a connection that is closed.
     pub(crate) fn remove(&mut self, id: u64) {
         self.connections.retain(|(other, ..)| *other != id);
     }
 }
 
-/// Returns which of the addresses that are there, the oldest first, gives way to one more.
+/// Returns the index of the connection to close for a new one, if there is one.
+///
+/// `open` has the addresses of all connections, the oldest first.
 fn connection_to_evict(open: &[Ipv4Addr], newcomer: Ipv4Addr, quotas: &[ConnectionQuota]) -> Option<usize> {
     let count_in = |network: Network| open.iter().filter(|address| network.contains(**address)).count();
     let oldest = |network: Network| open.iter().position(|address| network.contains(*address));
@@ -139,7 +142,7 @@ fn connection_to_evict(open: &[Ipv4Addr], newcomer: Ipv4Addr, quotas: &[Connecti
     networks.max_by_key(|network| count_in(*network)).and_then(oldest)
 }
 
-/// Lets one client talk; given back when it is dropped.
+/// One open connection. Dropping the permit removes the connection from the list.
 struct ConnectionPermit {
     open: Arc<Mutex<OpenConnections<TcpStream>>>,
     threads: Arc<AtomicUsize>,
@@ -156,7 +159,7 @@ impl ConnectionPermit {
         let copy = stream.try_clone()?;
         let (id, evicted) = lock(open).add(address, copy);
         if let Some(stream) = evicted {
-            // Its thread notices and ends.
+            // The connection's thread sees the end of the stream and exits.
             drop(stream.shutdown(Shutdown::Both));
         }
         threads.fetch_add(1, Ordering::Relaxed);
@@ -175,7 +178,9 @@ fn lock<C>(open: &Mutex<OpenConnections<C>>) -> MutexGuard<'_, OpenConnections<C
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an address as shares are counted; of IPv6 its network, folded.
+/// Returns the address under which quotas are counted.
+///
+/// For IPv6 this is the /64 network, folded to 32 bits.
 fn quota_key(address: IpAddr) -> Ipv4Addr {
     match address.to_canonical() {
         IpAddr::V4(address) => address,
@@ -190,7 +195,7 @@ const MAX_CONNECTIONS: usize = 128;
 const MAX_PER_ADDRESS: usize = 16;
 const MAX_PER_NETWORK: usize = 32;
 const QUOTAS: &[ConnectionQuota] = &[(32, MAX_PER_ADDRESS), (24, MAX_PER_NETWORK)];
-/// What anybody has to ask has less than a few hundred bytes.
+/// The maximum size of a request. Every valid request is smaller than a few hundred bytes.
 const MAX_REQUEST: usize = 4096;
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -204,7 +209,7 @@ mod tests {
         let mut open = vec![address(0, 1)];
         assert_eq!(connection_to_evict(&open, address(0, 1), QUOTAS), None);
         open.extend([address(1, 7); MAX_PER_ADDRESS]);
-        assert_eq!(connection_to_evict(&open, address(1, 7), QUOTAS), Some(1), "the oldest of its own");
+        assert_eq!(connection_to_evict(&open, address(1, 7), QUOTAS), Some(1), "the oldest of its own address");
         assert_eq!(connection_to_evict(&open, address(1, 8), QUOTAS), None);
         open.extend((0..MAX_PER_NETWORK - MAX_PER_ADDRESS).map(|host| address(1, 100 + host)));
         assert_eq!(connection_to_evict(&open, address(1, 8), QUOTAS), Some(1), "the oldest of its network");
@@ -212,10 +217,10 @@ mod tests {
         assert_eq!(
             connection_to_evict(&open, address(250, 1), QUOTAS),
             Some(1),
-            "the oldest of the network that has most"
+            "the oldest of the network with the most connections"
         );
         let one = vec![address(1, 7); MAX_CONNECTIONS - 1];
-        assert_eq!(connection_to_evict(&one, address(1, 7), &[]), None, "without shares one may have all");
+        assert_eq!(connection_to_evict(&one, address(1, 7), &[]), None, "without quotas one address may have all connections");
         assert_eq!(connection_to_evict(&[address(1, 7); MAX_CONNECTIONS], address(1, 7), &[]), Some(0));
     }
 }

@@ -1,7 +1,7 @@
-//! Where and how `bcnet ctl` and a running server meet.
+//! The transport between `bcnet ctl` and a running server.
 //!
-//! They meet at a Unix socket, or at a named pipe of Windows. Both have the same interface: a [`Listener`] that accepts, and a
-//! [`Stream`] that is read and written with patience.
+//! It is a Unix socket, or a named pipe on Windows. Both have the same interface: a [`ControlListener`] that
+//! accepts clients, and a [`ControlStream`] that reads and writes with timeouts.
 
 #[cfg_attr(unix, path = "control/unix.rs")]
 #[cfg_attr(windows, path = "control/windows.rs")]
@@ -16,20 +16,22 @@ use crate::config::{Settings, is_bare_file_name};
 pub(crate) use system::SERVICE_DIRECTORY;
 pub(crate) use system::{ACCESS_HINT, ControlListener, ControlStream, is_trusted, remove, user_id};
 
-/// Another server listens at a place.
+/// The error for a control socket at which another server already listens.
 #[derive(Debug)]
 pub(crate) struct SocketInUse;
 
 impl fmt::Display for SocketInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("another server listens there; give this one its own `server.control`")
+        f.write_str("another server listens there; set a different `server.control` for this server")
     }
 }
 
 impl Error for SocketInUse {}
 
-/// Returns where the control socket may be, the usual place first; nowhere if the server has none. A name without a
-/// directory may be in each of the places for sockets; any other path is one place.
+/// Returns the possible paths of the control socket, the preferred one first.
+///
+/// A name without a directory is searched for in each runtime directory. Any other path stands for itself.
+/// The list is empty if the configuration disables the control socket.
 pub(crate) fn socket_paths(settings: &Settings) -> Vec<PathBuf> {
     match &settings.server.control {
         None => Vec::new(),

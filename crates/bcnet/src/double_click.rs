@@ -1,5 +1,6 @@
-//! Started by a double click: in a window of its own, which vanishes with the program, by somebody who may never have used a
-//! terminal.
+//! Start by a double click on Windows.
+//!
+//! The program has a separate window, which closes with the program. The user may never have used a terminal.
 
 use std::env;
 use std::fmt::Write as _;
@@ -13,7 +14,9 @@ use crate::control::SocketInUse;
 use crate::serve::{self, HostedGame, ReadyServer};
 use crate::signals::{self, Signal};
 
-/// Returns whether the program was started that way: without arguments, in a console that it shares with no other program.
+/// Returns whether the program was started by a double click.
+///
+/// That is a start without arguments, in a console that no other program uses.
 pub(crate) fn was_double_clicked() -> bool {
     #[cfg(windows)]
     return env::args_os().len() == 1 && crate::win32::console_process_count() == 1;
@@ -21,38 +24,39 @@ pub(crate) fn was_double_clicked() -> bool {
     false
 }
 
-/// Hosts a game with what bcnet.toml beside the program says, or with the defaults. If that fails, the window stays until its
-/// user has read why.
+/// Hosts a game with bcnet.toml from the program's directory, or with the defaults.
+///
+/// If that fails, the window stays open until the user has read the reason.
 pub(crate) fn run() -> ExitCode {
-    // *Run as administrator* starts programs in a directory of the system.
+    // *Run as administrator* starts programs in a system directory.
     if let Some(beside) = env::current_exe().ok().as_deref().and_then(Path::parent) {
         drop(env::set_current_dir(beside));
     }
     #[cfg(windows)]
-    // With something selected, Ctrl-C would copy it instead of ending the game.
+    // If text in the window were selected, Ctrl-C would copy it instead of ending the game.
     drop(crate::win32::disable_quick_edit());
-    let told = serve::host(ConfigFlags::default(), |open| {
-        // There may be no window any more.
+    let result = serve::host(ConfigFlags::default(), |open| {
+        // The write fails if the window is already closed.
         drop(io::stdout().write_all(welcome_text(open, local_address()).as_bytes()));
     });
-    let Err(error) = told else { return ExitCode::SUCCESS };
-    // What listened to Ctrl-C was to end a game, and there is none.
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    // The first Ctrl-C handler was for a running game, and no game runs.
     drop(signals::listen_to_each(&[Signal::Stop], |_, exit_code| process::exit(exit_code)));
     println!("\nThe game cannot be hosted: {}\n\nPress Enter to close this window.", failure_text(&error));
     drop(io::stdin().lock().read_line(&mut String::new()));
     ExitCode::from(2)
 }
 
-/// Returns why no game can be hosted, for somebody who knows of windows, not of sockets.
+/// Returns the reason why no game can be hosted, in words for people who do not know networks.
 fn failure_text(error: &anyhow::Error) -> String {
     if error.root_cause().is::<SocketInUse>() {
         return ALREADY_RUNNING.into();
     }
-    // Each line of an error begins as the first does in a terminal.
+    // In a terminal, each line of an error begins with `bcnet: `.
     format!("{error:#}").replace("\nbcnet: ", "\n")
 }
 
-/// Returns what a host has to know.
+/// Returns the text for the host: addresses to give to players, and how to stop.
 fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
     let mut text = String::new();
     for HostedGame { name, port } in &open.games {
@@ -71,14 +75,14 @@ fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
     if let Some(page) = &open.page_url {
         let _ = write!(
             text,
-            "\nFor your browser on this computer: {page}\n\
-             shows who plays, and lets you act: \"log in\" there asks for the token,\n\
-             which is in the file web-token.\n"
+            "\nOpen {page} in a browser on this computer\n\
+             to see the players and to act. To log in there, use the token\n\
+             in the file web-token.\n"
         );
     }
     text.push_str(
-        "\nWho joins and leaves is told below.\n\
-         To stop, press Ctrl-C or close this window: players are told.\n",
+        "\nPlayers who join and leave are listed below.\n\
+         To stop, press Ctrl-C or close this window: players are disconnected properly.\n",
     );
     let _ = match &open.config {
         Some(file) => write!(text, "Settings are read from this file, which you can change:\n{file}\n\n"),
@@ -91,8 +95,9 @@ fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
     text
 }
 
-/// Returns the address that this machine has in its network. Nothing is sent for that: the system is asked where it would send
-/// from.
+/// Returns the address of this machine in its network.
+///
+/// This sends nothing: the system only selects the address from which it would send.
 pub(crate) fn local_address() -> Option<Ipv4Addr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((DOCUMENTATION_ADDRESS, 9)).ok()?;
@@ -103,8 +108,8 @@ pub(crate) fn local_address() -> Option<Ipv4Addr> {
 }
 
 const ALREADY_RUNNING: &str =
-    "bcnet runs already. Close its other window first; if you find none, `bcnet ctl stop` ends it.";
-/// An address of documents, which nobody has.
+    "bcnet runs already. Close its other window first. If you find no window, run `bcnet ctl stop`.";
+/// An address reserved for documentation. No machine has it.
 const DOCUMENTATION_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 #[cfg(test)]
@@ -144,9 +149,9 @@ mod tests {
 
     #[test]
     fn second_start_asks_to_close_the_other_window() {
-        let told = |error: anyhow::Error| failure_text(&error.context("control socket bcnet.sock"));
+        let message = |error: anyhow::Error| failure_text(&error.context("control socket bcnet.sock"));
         assert_eq!(told(SocketInUse.into()), ALREADY_RUNNING);
-        assert_eq!(told(anyhow::anyhow!("no\nbcnet: room")), "control socket bcnet.sock: no\nroom");
+        assert_eq!(message(anyhow::anyhow!("no\nbcnet: room")), "control socket bcnet.sock: no\nroom");
         let page = include_str!("../../../docs/windows-host.md");
         assert!(page.contains(ALREADY_RUNNING.split_once('.').expect("two sentences").0));
     }

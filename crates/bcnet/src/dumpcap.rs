@@ -1,5 +1,7 @@
-//! `dumpcap`, the small program of Wireshark that captures. It has the rights for it, so that this one needs none, and it is
-//! there on every system that Wireshark runs on.
+//! Captures with `dumpcap`, the small capture program of Wireshark.
+//!
+//! `dumpcap` has the permission to capture, so this program needs none. It is available on every system on
+//! which Wireshark runs.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -8,10 +10,10 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, anyhow, bail};
 
-/// A capture that is under way.
+/// A running `dumpcap`.
 pub(crate) struct DumpcapProcess {
     child: Child,
-    /// What it says on standard error.
+    /// Collects its standard error.
     stderr: JoinHandle<String>,
 }
 
@@ -19,12 +21,12 @@ pub(crate) struct DumpcapProcess {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// What people call it, if that is something else.
+    /// The name for people, if it differs.
     pub(crate) display_name: Option<String>,
 }
 
 impl DumpcapProcess {
-    /// Begins to capture UDP, or what `filter` says, and gives what it writes: pcapng.
+    /// Starts a capture of UDP, or of `filter`. Returns the process and its output, which is pcapng.
     pub(crate) fn start(interface: &str, filter: Option<&str>) -> anyhow::Result<(Self, ChildStdout)> {
         let arguments = ["-q", "-i", interface, "-f", filter.unwrap_or("udp"), "-w", "-"];
         let mut child = spawn(&arguments)?;
@@ -37,7 +39,7 @@ impl DumpcapProcess {
         Ok((Self { child, stderr: said }, out))
     }
 
-    /// Ends it, if it has not ended by itself. Returns what it says was wrong.
+    /// Ends the process, if it still runs. Returns its error message, if it failed.
     pub(crate) fn stop(mut self, is_wanted: bool) -> Option<String> {
         if is_wanted {
             let _ = self.child.kill();
@@ -51,7 +53,7 @@ impl DumpcapProcess {
     }
 }
 
-/// Returns all interfaces that can be captured from.
+/// Returns all interfaces that `dumpcap` can capture from.
 pub(crate) fn interfaces() -> anyhow::Result<Vec<Interface>> {
     let output = spawn(&["-D"])?.wait_with_output()?;
     if !output.status.success() {
@@ -60,7 +62,7 @@ pub(crate) fn interfaces() -> anyhow::Result<Vec<Interface>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(parse_interface).collect())
 }
 
-/// Reads `3. lo (Loopback)`.
+/// Parses a line such as `3. lo (Loopback)`.
 fn parse_interface(line: &str) -> Option<Interface> {
     let (_, rest) = line.split_once(". ")?;
     let (name, title) = match rest.split_once(" (") {
@@ -78,15 +80,15 @@ fn spawn(arguments: &[&str]) -> anyhow::Result<Child> {
             Ok(child) => return Ok(child),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                bail!("{}: you may not run it; {PERMISSION_HINT}", program.display())
+                bail!("{}: no permission to run it; {PERMISSION_HINT}", program.display())
             }
             Err(error) => return Err(error).with_context(|| program.display().to_string()),
         }
     }
-    Err(anyhow!("dumpcap is not there; it comes with Wireshark (Debian: the package wireshark-common)"))
+    Err(anyhow!("dumpcap is not installed; install Wireshark (on Debian, the package wireshark-common)"))
 }
 
-/// Where it may be, if it is not among the programs.
+/// Returns the paths to try if `dumpcap` is not in the search path.
 fn candidate_paths() -> Vec<PathBuf> {
     let mut programs = vec![PathBuf::from("dumpcap")];
     if cfg!(windows) {
@@ -98,23 +100,23 @@ fn candidate_paths() -> Vec<PathBuf> {
     programs
 }
 
-/// Returns what dumpcap says was wrong, in one line.
-fn error_message(said: &str) -> String {
+/// Returns the error of `dumpcap` in one line.
+fn error_message(stderr: &str) -> String {
     let usual = ["Running as user", "Capturing on", "File: ", "Packets "];
-    let lines = said.lines().map(|line| line.trim().trim_start_matches("dumpcap: "));
+    let lines = stderr.lines().map(|line| line.trim().trim_start_matches("dumpcap: "));
     let lines = lines.filter(|line| !line.is_empty());
     let lines = lines.filter(|line| !usual.iter().any(|start| line.starts_with(start)));
-    // What follows is advice for one system, of which ours says enough.
+    // The rest is advice for one system. Our own hint covers it.
     let lines = lines.take_while(|line| !line.starts_with("On Debian"));
     let text: Vec<&str> = lines.take(MAX_ERROR_LINES).collect();
-    let is_right = said.contains("ermission") || said.contains("not permitted");
+    let is_right = stderr.contains("ermission") || stderr.contains("not permitted");
     let hint = if is_right { format!(" ({PERMISSION_HINT})") } else { String::new() };
     match text.join(" ") {
-        text if text.is_empty() => "dumpcap has failed without a word".into(),
+        text if text.is_empty() => "dumpcap failed without an error message".into(),
         text => format!("dumpcap: {text}{hint}"),
     }
 }
 
-const PERMISSION_HINT: &str = "who may capture is said when Wireshark is installed; on Debian: dpkg-reconfigure wireshark-common, and the group wireshark";
+const PERMISSION_HINT: &str = "the installation of Wireshark decides who may capture; on Debian, run dpkg-reconfigure wireshark-common and join the group wireshark";
 const MAX_STDERR: u64 = 1 << 16;
 const MAX_ERROR_LINES: usize = 4;

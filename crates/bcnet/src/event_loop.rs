@@ -1,8 +1,8 @@
-//! The event loop of a service: one wait for its sockets, for other threads and for the time.
+//! The event loop of a service: one wait for sockets, commands and deadlines.
 //!
-//! A [`Service`] is what happens in one thread, so nothing in it needs a lock. Whatever may wait for a disk, a name server
-//! or a person has a thread of its own and hands the loop commands, which it carries out between two looks at the
-//! sockets. Nothing here is shared by two loops: a program may have as many as it has threads for.
+//! A [`Service`] runs in one thread, so it needs no locks. Work that may block on a disk, a name server or a
+//! person runs in other threads. These threads send commands, which the loop runs between two polls of the
+//! sockets. Loops share nothing, so a program may run one in each thread.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use bcnet_udp::Clock;
 use mio::event::Source;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-/// What an event loop drives.
+/// The part of a program that an event loop runs.
 pub(crate) trait Service: Sized {
-    /// Returns when the next turn is due, whatever arrives.
+    /// Returns the time of the next turn, if nothing arrives before.
     fn next_timeout(&self) -> Option<Time>;
 
-    /// Something has arrived at a socket that was empty, or more at one that was not.
+    /// Marks a socket as readable: datagrams have arrived there.
     fn on_readable(&mut self, socket: u32);
 
-    /// Takes what has arrived, and does what is due.
+    /// Handles received datagrams, and everything that is due.
     fn turn(&mut self, now: Time);
 
-    /// Returns whether there is nothing more to do.
+    /// Returns whether the service has ended.
     fn is_finished(&self, now: Time) -> bool;
 }
 
-/// Waits for everything that a service reacts to.
+/// Waits for sockets, commands and deadlines, and runs a service.
 pub(crate) struct EventLoop<S> {
     poll: Poll,
     events: Events,
     clock: Clock,
     commands: Receiver<Command<S>>,
     sender: CommandSender<S>,
-    /// Commands may wait that there was no time for.
+    /// Whether commands are left from the last turn.
     has_commands: bool,
-    /// When the last turn was.
+    /// The time of the last turn.
     last_turn: Time,
-    /// When the clock was looked at last, by itself, and how much of its time does not count.
+    /// The last reading of the clock. `suspended` is the time that does not count.
     last_clock_read: Time,
     suspended: Duration,
 }
@@ -66,17 +66,17 @@ impl<S: Service> EventLoop<S> {
         })
     }
 
-    /// Hands commands to the service, from any thread.
+    /// Returns a handle that sends commands to the service from any thread.
     pub(crate) fn command_sender(&self) -> CommandSender<S> {
         self.sender.clone()
     }
 
-    /// Tells the loop which sockets to wait for, now and while it runs.
+    /// Returns a handle that adds and removes sockets, also while the loop runs.
     pub(crate) fn registrar(&self) -> io::Result<Registrar> {
         self.poll.registry().try_clone().map(Registrar)
     }
 
-    /// Drives `service` until it is over.
+    /// Runs `service` until it has ended.
     pub(crate) fn run(&mut self, service: &mut S) -> io::Result<()> {
         while !service.is_finished(self.last_turn) {
             self.turn(service)?;
@@ -84,7 +84,7 @@ impl<S: Service> EventLoop<S> {
         Ok(())
     }
 
-    /// Waits until something is to be done, and has it done.
+    /// Waits for the next event, command or deadline, then runs one turn.
     pub(crate) fn turn(&mut self, service: &mut S) -> io::Result<()> {
         let due = if self.has_commands { Some(Time::ZERO) } else { service.next_timeout() };
         let now = self.read_clock(Duration::ZERO);
@@ -105,8 +105,9 @@ impl<S: Service> EventLoop<S> {
         Ok(())
     }
 
-    /// Returns the time of the service after a wait of so long at the most. A signal that interrupts it has brought nothing, and
-    /// the time until then was waited all the same.
+    /// Returns the time of the service after a wait of at most `wait`.
+    ///
+    /// A signal that interrupts the wait is not an error; the time until then counts as waited.
     fn read_clock_after_wait(&mut self, waited: io::Result<()>, wait: Duration) -> io::Result<Time> {
         match waited {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
@@ -114,9 +115,10 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Returns the time of the service, if it should be `expected` after the last look at most. When it is much later, the
-    /// machine slept, or this process did: in that time nobody could be heard, so it does not count, and nobody is given up
-    /// for a silence that was not theirs.
+    /// Returns the time of the service, which should be at most `expected` after the last reading.
+    ///
+    /// A much later time means that the machine or this process was suspended. That time does not count: no
+    /// datagram could arrive, so no peer may time out because of it.
     fn read_clock(&mut self, expected: Duration) -> Time {
         let now = self.clock.now();
         let late = now.since(self.last_clock_read).saturating_sub(expected);
@@ -127,14 +129,13 @@ impl<S: Service> EventLoop<S> {
             tracing::warn!(
                 event = "slept",
                 seconds,
-                "the machine or this process stood still; it does not count"
+                "the machine or this process was suspended; timeouts do not count this time"
             );
         }
         Time::ZERO + now.since(Time::ZERO + self.suspended)
     }
 
-    /// Carries out what other threads have asked for, in order, until it has taken its share of the turn. Returns whether
-    /// there may be more.
+    /// Runs commands of other threads in order, up to a time limit. Returns whether there may be more.
     fn run_commands(&self, service: &mut S, now: Time) -> bool {
         let began = self.clock.now();
         while let Ok(command) = self.commands.try_recv() {
@@ -147,11 +148,12 @@ impl<S: Service> EventLoop<S> {
     }
 }
 
-/// Something that another thread wants done. It must not wait, and what takes long is given in pieces: datagrams are looked
-/// at in between.
+/// A command of another thread.
+///
+/// It must not block. Long work is split into several commands, so that datagrams are handled in between.
 type Command<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
 
-/// Hands commands to a service, from any thread.
+/// Sends commands to a service, from any thread.
 #[derive(Debug)]
 pub(crate) struct CommandSender<S> {
     sender: Sender<Command<S>>,
@@ -165,50 +167,50 @@ impl<S> Clone for CommandSender<S> {
 }
 
 impl<S> CommandSender<S> {
-    /// Has something done, unless the service is over.
+    /// Sends a command. It is dropped if the service has ended.
     pub(crate) fn send(&self, command: impl FnOnce(&mut S, Time) + Send + 'static) {
         if self.sender.send(Box::new(command)).is_ok() {
-            // A loop that is gone does not have to be woken.
+            // The waker fails only if the loop has ended.
             drop(self.waker.wake());
         }
     }
 
-    /// Has something done and waits for the result. Returns `None` if the service is over.
+    /// Sends a command and waits for its result. Returns `None` if the service has ended or does not answer.
     pub(crate) fn call<T: Send + 'static>(
         &self,
         command: impl FnOnce(&mut S, Time) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = mpsc::sync_channel(1);
-        // Whoever asked may be gone.
+        // The caller may have stopped waiting.
         self.send(move |service, now| drop(reply.try_send(command(service, now))));
         answer.recv_timeout(REPLY_TIMEOUT).ok()
     }
 }
 
-/// Tells an event loop which sockets to wait for.
+/// Adds and removes the sockets of an event loop.
 #[derive(Debug)]
 pub(crate) struct Registrar(Registry);
 
 impl Registrar {
-    /// Waits for `socket` from now on, under this number.
+    /// Starts to wait for `socket`, which is reported under this number.
     pub(crate) fn add(&self, socket: &mut impl Source, number: u32) -> io::Result<()> {
         self.0.register(socket, Token(number as usize), Interest::READABLE)
     }
 
-    /// Does not wait for `socket` any more.
+    /// Stops waiting for `socket`.
     pub(crate) fn remove(&self, socket: &mut impl Source) {
-        // It is closed next, which does the same.
+        // An error does no harm: the caller closes the socket next, which removes it too.
         drop(self.0.deregister(socket));
     }
 }
 
 const WAKE_TOKEN: Token = Token(usize::MAX);
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// A look at the clock that is later than expected by so much tells that the machine slept.
+/// A delay of this much beyond the expected time is treated as a suspend.
 const MIN_SUSPEND: Duration = Duration::from_secs(2);
-/// When commands have taken this long, datagrams have their turn before the next.
+/// After this much time in commands, datagrams are handled before the next command.
 const COMMAND_TIME_LIMIT: Duration = Duration::from_micros(50);
-/// How long a service may take to answer.
+/// The time limit for a service's answer.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -217,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts its turns.
+    /// A service that counts its turns.
     #[derive(Default)]
     struct TurnCounter {
         turns: u32,
@@ -252,7 +254,7 @@ mod tests {
         });
         let mut counter = TurnCounter::default();
         event_loop.run(&mut counter).expect("run");
-        assert_eq!(caller.join().expect("no panic"), Some(0), "commands come before the turn");
+        assert_eq!(caller.join().expect("no panic"), Some(0), "commands run before the turn");
         assert!(counter.turns >= 1);
     }
 
@@ -284,7 +286,7 @@ mod tests {
         let due = clock.now() + Duration::from_millis(30);
         let mut counter = TurnCounter { next: Some(due), ..TurnCounter::default() };
         event_loop.turn(&mut counter).expect("a turn");
-        // The system counts whole milliseconds.
+        // The system waits in whole milliseconds.
         assert!(clock.now() + Duration::from_millis(1) >= due);
         assert_eq!(counter.turns, 1);
     }

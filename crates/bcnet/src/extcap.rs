@@ -1,7 +1,8 @@
-//! `bcnet extcap`: lets Wireshark list an interface whose datagrams are deciphered.
+//! `bcnet extcap`: offers Wireshark an interface with deciphered datagrams.
 //!
-//! Wireshark asks each program in its extcap directories what it offers, and starts it to capture into a pipe. Called by the
-//! name `bcnet-extcap`, this program answers, so that a link of that name is all that has to be installed.
+//! Wireshark runs each program in its extcap directories to list interfaces, and to capture into a pipe. If
+//! this program is called as `bcnet-extcap`, it runs this command. So installing it takes only a link of that
+//! name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,38 +16,38 @@ use crate::{CommandStatus, dumpcap};
 /// The arguments of `bcnet extcap`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Wireshark calls this program. A link in its extcap directory is enough (Help, About Wireshark, Folders tells which that \
-is; with Wireshark 4.0 it is ~/.config/wireshark/extcap):
+Wireshark runs this command. To install it, put a link into Wireshark's extcap directory (see Help, About Wireshark, Folders; \
+with Wireshark 4.0 it is ~/.config/wireshark/extcap):
   mkdir -p ~/.config/wireshark/extcap
   ln -s \"$(command -v bcnet)\" ~/.config/wireshark/extcap/bcnet-extcap
 
-On Windows copy bcnet.exe into that directory as bcnet-extcap.exe.
+On Windows, copy bcnet.exe into that directory as bcnet-extcap.exe.
 
 Examples:
   tshark -i bcnet-deciphered -o extcap.bcnet_deciphered.from:lo
   bcnet extcap --capture --extcap-interface bcnet-deciphered --fifo F --from lo")]
 pub(crate) struct Args {
-    /// Tell which interfaces there are
+    /// List the interfaces
     #[arg(long)]
     extcap_interfaces: bool,
 
-    /// The version of Wireshark that asks
+    /// The version of Wireshark that runs the command
     #[arg(long, value_name = "VERSION", num_args = 0..=1)]
     extcap_version: Option<Option<String>>,
 
-    /// The interface that is asked about
+    /// The interface to describe or capture from
     #[arg(long, value_name = "NAME")]
     extcap_interface: Option<String>,
 
-    /// Tell which kinds of packets the interface gives
+    /// List the packet types of the interface
     #[arg(long)]
     extcap_dlts: bool,
 
-    /// Tell what can be chosen
+    /// List the options of the interface
     #[arg(long)]
     extcap_config: bool,
 
-    /// Only packets of this filter, in the words of libpcap
+    /// Capture only packets that match this libpcap filter
     #[arg(long, value_name = "FILTER")]
     extcap_capture_filter: Option<String>,
 
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "fifo")]
     capture: bool,
 
-    /// Where to write what is captured
+    /// The file or pipe to write the capture to
     #[arg(long, value_name = "FILE")]
     fifo: Option<PathBuf>,
 
@@ -63,7 +64,9 @@ pub(crate) struct Args {
     from: Option<String>,
 }
 
-/// Returns the arguments of the program; called by another name, it means a command.
+/// Returns the arguments of the program.
+///
+/// If it is called as `bcnet-extcap`, the command `extcap` is inserted.
 pub(crate) fn program_arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().and_then(|program| Path::new(program).file_stem());
@@ -75,7 +78,7 @@ pub(crate) fn program_arguments() -> Vec<OsString> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     if let Some(name) = &args.extcap_interface {
-        ensure!(name == DECRYPTED_INTERFACE, "{name}: there is only the interface {DECRYPTED_INTERFACE}");
+        ensure!(name == DECRYPTED_INTERFACE, "{name}: unknown interface; the only one is {DECRYPTED_INTERFACE}");
     }
     if args.extcap_interfaces {
         println!("extcap {{version={}}}{{display=Bridge Commander}}", env!("CARGO_PKG_VERSION"));
@@ -85,16 +88,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     } else if args.extcap_config {
         print_configuration();
     } else if args.capture {
-        let fifo = args.fifo.as_deref().context("--fifo says where to write")?;
+        let fifo = args.fifo.as_deref().context("--fifo is missing: it names the file to write to")?;
         let from = args
             .from
             .clone()
             .or_else(first_interface)
-            .context("--from names the interface to capture from")?;
+            .context("--from is missing: it names the interface to capture from")?;
         let mut out = CaptureWriter::for_pipe(fifo, DECRYPTED_INTERFACE)?;
         let filter = args.extcap_capture_filter.as_deref().filter(|filter| !filter.trim().is_empty());
         match write_decrypted(&from, filter, &mut out) {
-            // Wireshark has enough.
+            // Wireshark has stopped the capture.
             Err(error) if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_pipe_closed)) => {}
             done => done?,
         }
@@ -106,7 +109,7 @@ fn is_pipe_closed(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::BrokenPipe
 }
 
-/// Says what can be chosen: the interface, among those that there are.
+/// Prints the option of the interface: the network interface to capture from.
 fn print_configuration() {
     println!(
         "arg {{number=0}}{{call=--from}}{{display=Capture from}}{{tooltip=The network interface that the game's datagrams pass}}{{type=selector}}{{required=true}}"
@@ -118,7 +121,7 @@ fn print_configuration() {
                 println!("value {{arg=0}}{{value={name}}}{{display={title}}}{{default={}}}", place == 0);
             }
         }
-        // Wireshark shows it when somebody asks why nothing can be chosen.
+        // Wireshark shows this message when the user opens the options.
         Err(error) => eprintln!("bcnet: {error:#}"),
     }
 }

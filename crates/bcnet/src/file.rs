@@ -1,4 +1,4 @@
-//! Files that people write and that must not be lost: read with a limit, replaced in one step.
+//! Reading files with a size limit, and replacing files atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -6,29 +6,31 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-/// Reads a text file of a sane size. An error says which file.
+/// Reads a text file up to the size limit. An error names the file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_end(&mut bytes)).map_err(named)?;
     if bytes.len() as u64 > MAX_SIZE {
         return Err(named(io::Error::other(format!(
-            "larger than {} MiB, so it is no such file",
+            "larger than {} MiB; this is not a file for bcnet",
             MAX_SIZE >> 20
         ))));
     }
     decode(bytes).map_err(|problem| named(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
-/// Returns what an editor has saved as text. Notepad of Windows marks its files, and may save them in other encodings.
+/// Decodes the bytes of a text file as UTF-8.
+///
+/// Notepad on Windows may add a byte order mark, or save in another encoding.
 fn decode(bytes: Vec<u8>) -> Result<String, &'static str> {
     let is_utf_16 = [&[0xff, 0xfe], &[0xfe, 0xff]].iter().any(|mark| bytes.starts_with(*mark));
     if is_utf_16 || matches!(bytes[..], [first, second, ..] if (first == 0) != (second == 0)) {
-        return Err("saved as UTF-16, which Notepad once called Unicode; \
+        return Err("the file is saved as UTF-16 (called Unicode in old versions of Notepad); \
                     save it again with the encoding UTF-8 (File, Save as)");
     }
     let mut text = String::from_utf8(bytes).map_err(
-        |_| "some of its letters are not UTF-8; save it again with the encoding UTF-8 (Notepad: File, Save as)",
+        |_| "the file is not valid UTF-8; save it again with the encoding UTF-8 (Notepad: File, Save as)",
     )?;
     if text.starts_with('\u{feff}') {
         text.remove(0);
@@ -36,29 +38,30 @@ fn decode(bytes: Vec<u8>) -> Result<String, &'static str> {
     Ok(text)
 }
 
-/// No file of this program is larger.
+/// The size limit. Every file of this program is smaller.
 const MAX_SIZE: u64 = 8 << 20;
 
-/// Puts `bytes` in the place of a file in one step. Whoever may read it is the same as before. If that fails, the file is as
-/// it was.
+/// Replaces the content of a file atomically, and keeps its access rights.
+///
+/// If that fails, the old file is unchanged.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = temporary_path(path)?;
     let written = write(&new, bytes, path).and_then(|()| rename(&new, path));
     if written.is_err() {
-        // On a full disk, half a file would take the room that the next try needs.
+        // On a full disk, a partial file would take the space that the next attempt needs.
         drop(fs::remove_file(&new));
     }
     written?;
     sync_directory(parent_directory(path))
 }
 
-/// Waits until a new name is on disk.
+/// Waits until a new directory entry is on disk.
 #[cfg(unix)]
 fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// The system keeps a log of names by itself, and has no way to ask for more.
+/// Does nothing: Windows journals directory entries and has no call to wait for them.
 #[cfg(windows)]
 fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
@@ -69,8 +72,9 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Gives a file another's name in one step. Virus scanners and backups hold new files open for a moment, in which the system
-/// refuses it: a file that is refused is tried again.
+/// Renames a file, and retries if access is denied.
+///
+/// Virus scanners and backups hold new files open for a moment, and the system refuses to rename them then.
 #[cfg(windows)]
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     for _ in 0..MAX_RENAME_ATTEMPTS {
@@ -87,14 +91,14 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(windows)]
 const MAX_RENAME_ATTEMPTS: u32 = 10;
 
-/// Finds out whether [`replace`] could write at all, without changing the file.
+/// Checks whether [`replace`] could write, without changing the file.
 pub(crate) fn check_replaceable(path: &Path) -> io::Result<()> {
     let new = temporary_path(path)?;
     File::create(&new)?;
     fs::remove_file(&new)
 }
 
-/// Returns what a file is called until it is whole.
+/// Returns the name that a file has while it is written.
 fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(".new");
@@ -104,11 +108,11 @@ fn temporary_path(path: &Path) -> io::Result<PathBuf> {
 fn write(path: &Path, bytes: &[u8], old: &Path) -> io::Result<()> {
     let mut file = create_with_rights_of(path, old)?;
     file.write_all(bytes)?;
-    // Without it, a crash of the machine could find the new name with the content not yet on disk.
+    // Without this, a crash of the machine could leave the new name without the content.
     file.sync_all()
 }
 
-/// Creates a file that the same people may read as an old one, if there is one: it may have a password in it.
+/// Creates a file with the access rights of an old one, if it exists: it may contain a password.
 #[cfg(unix)]
 fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -116,36 +120,38 @@ fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only root may give files away; their group, also who belongs to it.
+        // Only root may change the owner. A member of a group may also set that group.
         drop(fchown(&file, Some(old.uid()), None));
         drop(fchown(&file, None, Some(old.gid())));
     }
     let is_of_group = file.metadata()?.gid() == old.gid();
     let mode = old.permissions().mode() & if is_of_group { 0o777 } else { 0o707 };
-    // What is no file, as a disk that is full, has no owner to mind.
+    // Special files such as `/dev/full` may refuse a change of mode.
     drop(file.set_permissions(fs::Permissions::from_mode(mode)));
     Ok(file)
 }
 
-/// Creates a file that the same people may read as an old one, if there is one: it may have a password in it. What is new is as
-/// the directory says.
+/// Creates a file with the access rights of an old one, if it exists: it may contain a password.
+///
+/// If there is no old file, the directory determines the rights.
 #[cfg(windows)]
 fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     if !old.try_exists()? {
         return File::create(path);
     }
-    // One that is left of a try before has the rights of another.
+    // A file left from an earlier attempt may have other rights.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let file = crate::win32::create_private_file(path)?;
-    // Where there are no such rights, nobody minds; else only its user and administrators may read it.
+    // Some file systems have no access rights. Without this call, only the user and administrators may read
+    // the file.
     drop(crate::win32::copy_permissions(old, &file));
     Ok(file)
 }
 
-/// Writes a new file that only its user may read.
+/// Creates a file that only its user may read, and writes `bytes` to it.
 pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = open_private(path)?;
     file.write_all(bytes)?;
@@ -163,7 +169,9 @@ fn open_private(path: &Path) -> io::Result<File> {
     crate::win32::create_private_file(path)
 }
 
-/// Returns whether a file is one that users besides its own and its group may read. On Windows the directory decides.
+/// Returns whether users other than the owner and the group may read a file.
+///
+/// On Windows the directory determines the rights, so the answer is `false`.
 pub(crate) fn is_world_accessible(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
@@ -174,32 +182,32 @@ pub(crate) fn is_world_accessible(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
-/// Returns whether every user of the machine can get at a file: directories above it may keep them away.
+/// Returns whether every user can read a file. The directories above it may prevent that.
 pub(crate) fn is_reachable_by_all_users(path: &Path) -> io::Result<bool> {
     let path = path.canonicalize()?;
     Ok(is_world_accessible(&path)?
         && path.ancestors().skip(1).all(|above| is_world_accessible(above).unwrap_or(true)))
 }
 
-/// Returns how many bytes this user can still write into a directory, if the system tells.
+/// Returns how many bytes this user can write to a directory, if the system reports it.
 #[cfg(unix)]
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
     let stats = rustix::fs::statvfs(directory).ok()?;
     stats.f_bavail.checked_mul(stats.f_frsize)
 }
 
-/// Returns how many bytes this user can still write into a directory, if the system tells.
+/// Returns how many bytes this user can write to a directory, if the system reports it.
 #[cfg(windows)]
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
     crate::win32::free_bytes(directory).ok()
 }
 
-/// Returns the directory that a file is in.
+/// Returns the directory of a file.
 pub(crate) fn parent_directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-/// Makes sure that an output is none of the inputs, which it would overwrite.
+/// Checks that an output file is not one of the inputs, which it would overwrite.
 pub(crate) fn ensure_not_input(out: &Path, inputs: &[PathBuf], option: &str) -> anyhow::Result<()> {
     let is_same_file =
         |input: &PathBuf| matches!((input.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
@@ -227,13 +235,13 @@ mod tests {
         let rights = |path: &Path| descriptor_text(path).expect("told");
         let before = [rights(&private), rights(&usual)];
         assert_ne!(before[0], before[1]);
-        // By number: as administrator, the same user is another owner.
+        // Compares the user by id: for an administrator, the owner of the file is another account.
         assert!(
             before[0].contains(&format!("(A;;FA;;;{})", current_user_sid().expect("told"))),
             "{}",
             before[0]
         );
-        // As a crash leaves it, for all who may read what is in the directory.
+        // A crash could leave this file, readable by everyone who may read the directory.
         fs::write(temporary_path(&private).expect("a name"), b"half").expect("written");
         for path in [&private, &usual] {
             replace(path, b"new").expect("replaced");

@@ -1,12 +1,12 @@
-//! How often which time was measured, in bounded memory.
+//! Log-linear latency histograms in bounded memory.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Counts of times: each power of two of microseconds has two to the power of `BITS` buckets of one width.
+/// Counts of durations. Each power of two of microseconds has `2^BITS` buckets of equal width.
 ///
-/// It takes as many as the longest time needs.
+/// The list of buckets grows with the longest duration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Histogram<const BITS: u32> {
     buckets: Vec<u64>,
@@ -16,7 +16,7 @@ pub(crate) struct Histogram<const BITS: u32> {
 }
 
 impl<const BITS: u32> Histogram<BITS> {
-    /// So many took so long.
+    /// Adds `count` measurements of `time`.
     pub(crate) fn add(&mut self, time: Duration, count: u64) {
         let place = bucket_index(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), BITS);
         if self.buckets.len() <= place {
@@ -28,7 +28,7 @@ impl<const BITS: u32> Histogram<BITS> {
         self.sum += time.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// Adds all that another has counted.
+    /// Adds all counts of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -41,8 +41,9 @@ impl<const BITS: u32> Histogram<BITS> {
         self.sum += other.sum;
     }
 
-    /// Returns what was counted since it was as `earlier`, of which it has all. The longest time is known to within the
-    /// width of a bucket.
+    /// Returns the counts since `earlier`, which is an older copy of this histogram.
+    ///
+    /// The maximum is exact to the width of a bucket.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();
         for (count, before) in since.buckets.iter_mut().zip(&earlier.buckets) {
@@ -57,7 +58,7 @@ impl<const BITS: u32> Histogram<BITS> {
         since
     }
 
-    /// Forgets all, and keeps its memory.
+    /// Sets all counts to zero, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.buckets.fill(0);
         (self.count, self.max, self.sum) = (0, Duration::ZERO, Duration::ZERO);
@@ -71,12 +72,12 @@ impl<const BITS: u32> Histogram<BITS> {
         self.max
     }
 
-    /// Returns all times together.
+    /// Returns the sum of all durations.
     pub(crate) const fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// Returns how many did not take longer, to within the width of a bucket.
+    /// Returns how many durations were at most `most`, exact to the width of a bucket.
     pub(crate) fn count_up_to(&self, most: Duration) -> u64 {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         let is_within = |place: &usize| bucket_upper_bound(*place, BITS) <= most;
@@ -88,7 +89,9 @@ impl<const BITS: u32> Histogram<BITS> {
             .sum()
     }
 
-    /// Returns the time that this share of all did not exceed, to within the width of a bucket; zero if there is none.
+    /// Returns the duration that this share of all did not exceed, or zero if there is none.
+    ///
+    /// It is exact to the width of a bucket.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -101,7 +104,7 @@ impl<const BITS: u32> Histogram<BITS> {
         })
     }
 
-    /// For scripts: microseconds.
+    /// Returns the histogram as JSON, in microseconds.
     pub(crate) fn json(&self) -> Value {
         let micros = |time: Duration| time.as_micros() as u64;
         json!({
@@ -114,7 +117,9 @@ impl<const BITS: u32> Histogram<BITS> {
     }
 }
 
-/// Returns the bucket of a number: itself if it is small, otherwise its length in bits and its leading ones.
+/// Returns the bucket of a number.
+///
+/// A small number is its own bucket; for others, the bit length and the leading bits determine the bucket.
 const fn bucket_index(micros: u64, bits: u32) -> usize {
     let shift = (u64::BITS - micros.leading_zeros()).saturating_sub(bits + 1);
     ((shift as u64) << bits) as usize + (micros >> shift) as usize

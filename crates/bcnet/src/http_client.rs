@@ -1,8 +1,8 @@
-//! A small HTTP client for what is told to others: hooks, and the keeper of a fleet.
+//! A small HTTP client for hooks and for the sidecar of a fleet.
 //!
-//! It sends JSON and looks at nothing of the answer but the status, unless it is asked for something. It follows no redirects,
-//! asks no proxies, and without encryption talks to this machine only, whatever a name means. What went wrong is told without
-//! a word of the address, which may be a secret.
+//! It sends JSON and reads only the status of the answer, except in [`HttpClient::fetch`]. It follows no
+//! redirects and uses no proxies. Unencrypted requests go only to loopback addresses, whatever the name
+//! resolves to. Errors never contain the address, which may be a secret.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _};
@@ -16,43 +16,43 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, AsSendBody, Body, Error};
 
-/// Sends requests. Copies share what they have.
+/// Sends HTTP requests. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(Agent);
 
-/// What is known of an answer.
+/// The parts of an answer that callers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
-    /// When to ask again, if it says so.
+    /// The time until a new attempt, if the answer has one.
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl ResponseHead {
-    /// Returns whether what was asked for is done.
+    /// Returns whether the status is a success (2xx).
     pub(crate) const fn is_success(self) -> bool {
         matches!(self.status, 200..300)
     }
 }
 
-/// Why there is no answer.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HttpError {
     Timeout(Duration),
-    /// The connection, in words of the system.
+    /// The connection failed, with the text of the system.
     Connection(String),
-    /// Who answers cannot show to be who was meant, or cannot encrypt.
+    /// The server's certificate is not trusted, or the encryption failed.
     Tls(String),
-    /// It would leave this machine, without encryption.
+    /// The request would leave this machine unencrypted.
     NotLocal,
-    /// What was asked for is not there, or not to be had.
+    /// The answer has an error status.
     ErrorStatus(u16),
-    /// What was answered is no HTTP, or more than can be read.
+    /// The answer is not HTTP, or is too long.
     InvalidResponse,
 }
 
 impl HttpError {
-    /// Returns whether it may be otherwise soon.
+    /// Returns whether a later attempt may succeed.
     pub(crate) const fn is_temporary(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Connection(_))
     }
@@ -63,12 +63,12 @@ impl fmt::Display for HttpError {
         match self {
             Self::Timeout(time) => write!(out, "no answer within {time:?}"),
             Self::Connection(problem) => out.write_str(problem),
-            Self::Tls(problem) => write!(out, "no safe connection: {problem}"),
+            Self::Tls(problem) => write!(out, "no secure connection: {problem}"),
             Self::NotLocal => {
-                out.write_str("without encryption only this machine is talked to, and the name is another's")
+                out.write_str("the name resolves to another machine, and unencrypted requests may only go to this machine; use https")
             }
-            Self::ErrorStatus(status) => write!(out, "it answered {status}"),
-            Self::InvalidResponse => out.write_str("what answers does not speak HTTP"),
+            Self::ErrorStatus(status) => write!(out, "the server answered with status {status}"),
+            Self::InvalidResponse => out.write_str("the answer is not valid HTTP"),
         }
     }
 }
@@ -78,7 +78,7 @@ impl HttpClient {
         Self::with_roots(RootCerts::WebPki)
     }
 
-    /// Trusts who is vouched for by one of these.
+    /// Creates a client that trusts certificates signed by `roots`.
     fn with_roots(roots: RootCerts) -> Self {
         let config = Config::builder()
             .http_status_as_error(false)
@@ -88,7 +88,7 @@ impl HttpClient {
             .user_agent(concat!("bcnet/", env!("CARGO_PKG_VERSION")))
             .max_response_header_size(MAX_HEADER_SIZE)
             .input_buffer_size(MAX_HEADER_SIZE)
-            // Nobody reads what stands in an answer, so a connection is of no use afterwards.
+            // The client does not read the body of an answer, so it cannot reuse the connection.
             .max_idle_connections(0)
             .build();
         Self(Agent::with_parts(
@@ -98,7 +98,7 @@ impl HttpClient {
         ))
     }
 
-    /// Sends JSON, and waits for the answer no longer than so long.
+    /// Sends JSON and waits up to `timeout` for the answer.
     pub(crate) fn send(
         &self,
         method: Method,
@@ -111,7 +111,7 @@ impl HttpClient {
         Ok(ResponseHead { status, retry_after })
     }
 
-    /// Asks for something, of which no more than so many bytes are read.
+    /// Requests a document, and reads at most `max_bytes` of it.
     pub(crate) fn fetch(&self, uri: &Uri, max_bytes: u64, timeout: Duration) -> Result<Vec<u8>, HttpError> {
         let answer = self.send_request(Method::GET, uri, (), timeout)?;
         if !answer.status().is_success() {
@@ -132,36 +132,36 @@ impl HttpClient {
     ) -> Result<Response<Body>, HttpError> {
         let request =
             Request::builder().method(method).uri(uri.clone()).header("content-type", "application/json");
-        // An address that was read is one that can be asked.
+        // The parser of addresses accepts only addresses that are valid in a request.
         let request = request.body(body).map_err(|_| HttpError::InvalidResponse)?;
         let request = self.0.configure_request(request).timeout_global(Some(timeout)).build();
         self.0.run(request).map_err(|error| to_http_error(error, timeout))
     }
 }
 
-/// Returns in how many seconds to come again; a date is not understood.
+/// Returns the time until a new attempt. Only seconds are understood, not a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Returns what to say of an error. None of its texts has anything of the address.
+/// Converts an error. None of the texts contains the address.
 fn to_http_error(error: Error, timeout: Duration) -> HttpError {
     match error {
         Error::Timeout(_) => HttpError::Timeout(timeout),
-        Error::HostNotFound => HttpError::Connection("nobody knows the name".into()),
-        // So does rustls tell what is wrong with a certificate.
+        Error::HostNotFound => HttpError::Connection("the host name is unknown".into()),
+        // rustls reports a bad certificate as this error.
         Error::Io(error) if error.kind() == ErrorKind::InvalidData => HttpError::Tls(error.to_string()),
         Error::Io(error) => HttpError::Connection(error.to_string()),
         Error::Rustls(error) => HttpError::Tls(error.to_string()),
         Error::Tls(problem) => HttpError::Tls(problem.into()),
-        Error::ConnectionFailed => HttpError::Connection("no connection".into()),
+        Error::ConnectionFailed => HttpError::Connection("the connection failed".into()),
         Error::Other(error) if error.is::<NotLocalError>() => HttpError::NotLocal,
         _ => HttpError::InvalidResponse,
     }
 }
 
-/// Looks names up, and has nothing unencrypted leave this machine.
+/// A resolver that refuses addresses of other machines for unencrypted requests.
 #[derive(Debug)]
 struct LoopbackResolver(DefaultResolver);
 
@@ -176,7 +176,7 @@ impl Resolver for LoopbackResolver {
         if uri.scheme_str() == Some("https") {
             return Ok(found);
         }
-        // Where nobody listens by IPv6, Windows takes a second or two to say so.
+        // IPv4 first: on Windows, a failed attempt by IPv6 takes one to two seconds.
         found.sort_by_key(SocketAddr::is_ipv6);
         if found.iter().all(|address| address.ip().is_loopback()) {
             Ok(found)
@@ -197,7 +197,7 @@ impl fmt::Display for NotLocalError {
     }
 }
 
-/// The longest head of an answer, and what is read at once.
+/// The maximum size of the head of an answer, and of the read buffer.
 const MAX_HEADER_SIZE: usize = 16 << 10;
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
         client.send(Method::POST, &address.parse().expect(address), "{}".into(), TIMEOUT)
     }
 
-    /// Answers once, with encryption, and returns where.
+    /// Answers one request with encryption. Returns the port.
     fn start_tls_server() -> u16 {
         let listener = TcpListener::bind("localhost:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -235,7 +235,7 @@ mod tests {
         thread::spawn(move || {
             let (socket, _) = listener.accept().expect("a client");
             let mut stream = StreamOwned::new(ServerConnection::new(config).expect("a connection"), socket);
-            // Who does not trust it says nothing.
+            // A client that does not trust the certificate sends nothing.
             if stream.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {
                 drop(stream.write_all(b"HTTP/1.1 204 No Content\r\nretry-after: 1.5\r\n\r\n"));
                 stream.conn.send_close_notify();
@@ -261,7 +261,7 @@ mod tests {
         for address in ["http://192.0.2.1/", "http://[2001:db8::1]/", "http://0.0.0.0:9/"] {
             assert_eq!(post(&HttpClient::new(), address), Err(HttpError::NotLocal), "{address}");
         }
-        // Nobody listens, but it is asked.
+        // No server listens at this port, but the client tries to connect.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);

@@ -1,4 +1,4 @@
-//! List servers have names.
+//! Resolves the names of list servers.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
@@ -6,24 +6,26 @@ use std::net::SocketAddrV4;
 use crate::config::ListServerAddress;
 use crate::lookup::{self, LookupError};
 
-/// What became of a look at the names.
+/// The result of resolving the names of all list servers.
 pub(crate) struct ResolvedListServers {
     addresses: BTreeSet<SocketAddrV4>,
-    /// Whether every name is known.
+    /// Whether every name could be resolved.
     is_complete: bool,
-    /// Those that have no address.
+    /// The hosts without an address.
     pub(crate) unknown: Vec<String>,
 }
 
 impl ResolvedListServers {
-    /// Returns the addresses to go on with. Nobody is given up because a name server is out of reach.
+    /// Returns the addresses to use from now on.
+    ///
+    /// If a name server is out of reach, the old addresses stay in use.
     pub(crate) fn merge_with(&self, old: &[SocketAddrV4]) -> Vec<SocketAddrV4> {
         let retained = old.iter().filter(|_| !self.is_complete);
         self.addresses.iter().chain(retained).copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
-/// Returns the IPv4 addresses of the masters that have any. One that nobody knows must not keep players from playing.
+/// Resolves the IPv4 addresses of all list servers. An unknown name is only logged: the game must go on.
 pub(crate) fn resolve(masters: &[ListServerAddress]) -> ResolvedListServers {
     let (mut addresses, mut is_complete, mut unknown) = (BTreeSet::new(), true, Vec::new());
     for master in masters {
@@ -34,7 +36,7 @@ pub(crate) fn resolve(masters: &[ListServerAddress]) -> ResolvedListServers {
             Err(error) => {
                 let host = &master.host;
                 unknown.push(host.clone());
-                tracing::warn!(event = "master_unknown", host, %error, "it is looked up again in a minute");
+                tracing::warn!(event = "master_unknown", host, %error, "the name cannot be resolved; the next attempt is in a minute");
             }
         }
     }

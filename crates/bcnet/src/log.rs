@@ -1,7 +1,7 @@
-//! The log: one line per thing that happened, each with a stable name in its field `event`.
+//! The log: one line for each event, with a stable name in the field `event`.
 //!
-//! Lines go to standard error and, if wanted, to a file that is begun anew every day. Threads of their own write
-//! them, and what they cannot keep up with is left out: a terminal that stands still must not stop the game.
+//! Lines go to standard error and, if configured, to a daily file. Separate threads write them. Lines that
+//! these threads cannot keep up with are dropped: a blocked terminal must not stop the game.
 
 mod feed;
 mod nested_json;
@@ -32,23 +32,23 @@ pub(crate) use feed::Feed;
 use nested_json::NestedJson;
 pub(crate) use rate_limit::LogRateLimiter;
 
-/// What the log shows, and where.
+/// The content and the outputs of the log.
 #[derive(Debug)]
 pub(crate) struct LogOptions<'a> {
     pub(crate) level: LevelFilter,
     pub(crate) json: bool,
-    /// A file, and how many of its days to keep.
+    /// The path of the log file, and the number of days to keep.
     pub(crate) file: Option<(&'a Path, usize)>,
 }
 
-/// Writes what is left when it is dropped.
+/// Writes the remaining lines when it is dropped.
 #[must_use]
 pub(crate) struct LogGuard {
     _writers: Vec<WorkerGuard>,
     pub(crate) controls: LogControls,
 }
 
-/// What can be done with the log while it is written.
+/// Changes the log while it runs, and reads its last lines.
 #[derive(Clone)]
 pub(crate) struct LogControls {
     level: reload::Handle<LevelFilter, Registry>,
@@ -56,9 +56,9 @@ pub(crate) struct LogControls {
 }
 
 impl LogControls {
-    /// Shows lines of this importance from now on.
+    /// Sets the lowest level of lines to write.
     pub(crate) fn set_level(&self, level: LevelFilter) {
-        // It fails only when there is no log any more.
+        // This fails only if the log has ended.
         drop(self.level.reload(level));
     }
 }
@@ -95,7 +95,7 @@ where
     }
 }
 
-/// Writes a field so that it is known where its value ends: in quotes, if it has a space.
+/// Writes a field, in quotes if the value has a space, so that a reader finds its end.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let (name, text) = (field.name(), format!("{value:?}"));
     let is_quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
@@ -106,11 +106,11 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std
     }
 }
 
-/// A file for each day, of which the last few are kept.
+/// A log with one file for each day. Only the newest files are kept.
 struct DailyFile {
     appender: RollingFileAppender,
     files: LogFiles,
-    /// The day of the file, counted from 1970, on which old files were deleted.
+    /// The day of the current file, in days since 1970. Old files were deleted on that day.
     day: u64,
 }
 
@@ -118,7 +118,7 @@ impl DailyFile {
     fn start(path: &Path, max_files: usize) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
         let files = LogFiles::new(path, max_files);
-        // The appender would complain on standard error, in words of its own.
+        // These calls give clear errors. The appender would print its own text on standard error.
         fs::create_dir_all(&files.directory)
             .and_then(|()| fs::read_dir(&files.directory))
             .with_context(name)?;
@@ -131,7 +131,8 @@ impl DailyFile {
 impl Write for DailyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let today = today();
-        // The appender goes on only; when the clock was set back it would stay in the file of a day to come.
+        // The appender only moves forward: after the clock was set back, it would stay in a future day's
+        // file.
         if today < self.day
             && let Ok(appender) = self.files.open()
         {
@@ -154,7 +155,7 @@ fn today() -> u64 {
     wall_now().as_secs() / 86_400
 }
 
-/// The files of a log, called STEM.YYYY-MM-DD.EXTENSION.
+/// The files of a log, named STEM.YYYY-MM-DD.EXTENSION.
 struct LogFiles {
     directory: PathBuf,
     stem: String,
@@ -169,14 +170,16 @@ impl LogFiles {
         Self { directory: parent_directory(path).to_owned(), stem, extension, max_files }
     }
 
-    /// Opens the file of today, and each day the next.
+    /// Opens an appender that writes to today's file, and to the next one each day.
     fn open(&self) -> anyhow::Result<RollingFileAppender> {
         let builder = RollingFileAppender::builder().rotation(Rotation::DAILY);
         Ok(builder.filename_prefix(&self.stem).filename_suffix(&self.extension).build(&self.directory)?)
     }
 
-    /// Deletes the oldest files. The appender could do it too, but takes everything for a log that begins with the stem
-    /// and ends with the extension. Files of days to come, of a clock that was set back since, do not count.
+    /// Deletes the oldest files.
+    ///
+    /// The appender could delete too, but it takes every file with the stem and the extension for a log.
+    /// Files of future days exist if the clock was set back; they do not count.
     fn prune(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -186,12 +189,12 @@ impl LogFiles {
         names.sort();
         names.truncate(names.len().saturating_sub(self.max_files));
         for name in names {
-            // What cannot be deleted stays, and is tried again the next day.
+            // A file that cannot be deleted stays. The next attempt is on the next day.
             drop(fs::remove_file(self.directory.join(name)));
         }
     }
 
-    /// Returns the day in the name of a file of the log.
+    /// Returns the date in the name of a log file.
     fn date_in_name<'a>(&self, name: &'a str) -> Option<&'a str> {
         let end = if self.extension.is_empty() { String::new() } else { format!(".{}", self.extension) };
         let day = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('.'));
@@ -199,7 +202,7 @@ impl LogFiles {
     }
 }
 
-/// Returns whether it is like 2002-02-19.
+/// Returns whether the text is a date such as 2002-02-19.
 fn is_date(text: &str) -> bool {
     let fits = |(letter, form): (u8, u8)| if form == b'-' { letter == form } else { letter.is_ascii_digit() };
     text.len() == 10 && text.bytes().zip(*b"0000-00-00").all(fits)
@@ -258,7 +261,7 @@ mod tests {
         let expected = ["server.toml", "server.1999-01-01.txt", "server.old.log", days[0], days[2]];
         let left = left(&path);
         drop(fs::remove_dir_all(&path));
-        assert_eq!(left, expected, "and the file of today");
+        assert_eq!(left, expected, "the newest files and the file of today");
     }
 
     #[test]
@@ -270,7 +273,7 @@ mod tests {
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
         };
         let today = files(&path).pop().expect("a file");
-        // As if the clock had been ahead when the log began.
+        // The log began while the clock was ahead.
         let ahead = path.join("server.9999-12-31.log");
         fs::rename(path.join(&today), &ahead).expect("renamed");
         log.day += 1;

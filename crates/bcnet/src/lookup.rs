@@ -1,4 +1,4 @@
-//! Hosts have names, and the game's protocol knows IPv4 addresses only.
+//! Resolves host names to IPv4 addresses: the game's protocol has no IPv6.
 
 use std::fmt;
 use std::io;
@@ -30,12 +30,12 @@ fn resolve_ipv4<const PORT: u16>(
     Ok(addresses.filter_map(v4))
 }
 
-/// Why a host has no address for us.
+/// The reason why a host has no IPv4 address.
 #[derive(Debug)]
 pub(crate) enum LookupError {
-    /// The name could not be looked up.
+    /// The name cannot be resolved.
     NotResolved(io::Error),
-    /// The name is known, but not by IPv4.
+    /// The host has only IPv6 addresses.
     Ipv6Only,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for LookupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotResolved(error) => write!(out, "unknown host: {error}"),
-            Self::Ipv6Only => out.write_str("it has IPv6 addresses only, and the game's protocol IPv4 only"),
+            Self::Ipv6Only => out.write_str("the host has only IPv6 addresses, and the game's protocol has only IPv4"),
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
         let [six, four] = ["::1", "192.0.2.1"].map(|host| HostPort::<1> { host: host.into(), port: 27900 });
         assert!(matches!(ipv4_addresses(&six), Err(LookupError::Ipv6Only)));
         let error = format!("{:#}", first_ipv4_address(&six).expect_err("an IPv6 address"));
-        assert_eq!(error, "::1: it has IPv6 addresses only, and the game's protocol IPv4 only");
+        assert_eq!(error, "::1: the host has only IPv6 addresses, and the game's protocol has only IPv4");
         let address = SocketAddrV4::new([192, 0, 2, 1].into(), 27900);
         assert_eq!(
             (ipv4_addresses(&four).expect("known"), first_ipv4_address(&four).expect("known")),

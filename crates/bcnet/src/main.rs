@@ -58,7 +58,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The version; where the build says so (as a release does), with the date and commit of what it was built from.
+/// The version. A release build adds the date and the commit that it was built from.
 const VERSION: &str = match option_env!("BCNET_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
@@ -73,46 +73,46 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print a script that lets a shell complete commands and options
+    /// Print a script that completes commands and options in a shell
     Completions(manual::CompletionsArgs),
     /// Print, check and explain the server's configuration
     Config(config::Args),
-    /// Talk to a running server: players, kicks, bans, chat
+    /// Control a running server: list players, kick, ban, chat
     Ctl(ctl::Args),
-    /// Tell what keeps players from joining, and what to do about it
+    /// Find out why players cannot join, and what to do about it
     Doctor(doctor::Args),
-    /// Let Wireshark list an interface whose datagrams are deciphered
+    /// Let Wireshark capture from an interface with deciphered datagrams
     Extcap(extcap::Args),
     /// Decode Bridge Commander datagrams, field by field
     Inspect(inspect::Args),
-    /// Join a game from a terminal: who is there, chat, and whether people can join at all
+    /// Join a game from a terminal: list the players, chat, or test whether players can join
     Join(join::Args),
-    /// Run experiments with the original engine and with bcnet on a virtual network
+    /// Run experiments with the stock engine and with bcnet on a virtual network
     Lab(lab::Args),
-    /// Print the manual page, or write one for every command
+    /// Print the manual page, or write one for each command
     Man(manual::ManArgs),
-    /// Learn and check manifests: which game files players must have
+    /// Record and check manifests: lists of the game files that players must have
     Manifest(manifest::Args),
-    /// List servers for games to find
+    /// Run a list server, where games find servers
     Master(master::Args),
-    /// Stand between players and a server, watch what passes and heal it
+    /// Forward datagrams between players and a server, observe them and heal the traffic
     Proxy(proxy::Args),
     /// Ask a server for its status, or the local network for servers
     Query(query::Args),
     /// Host games
     Serve(serve::Args),
-    /// Have Windows run the server as a service
+    /// Run the server as a Windows service
     #[cfg(windows)]
     Service(service::Args),
-    /// Show what a server has kept of its rounds: players, rounds, systems
+    /// Show the rounds that a server has stored: players, rounds, systems
     Stats(stats::Args),
-    /// Send simulated players to a server, and check what they hear of each other
+    /// Connect simulated players to a server and check that each receives what the others send
     Swarm(swarm::Args),
     /// Watch a running server in the terminal: players, queues, plots, log
     Top(top::Args),
 }
 
-/// What a command has to say when it could do its work.
+/// The result of a command that ran to its end. It becomes the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommandStatus {
     Clean,
@@ -155,7 +155,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether a reader has seen enough (`bcnet … | head`), which is no failure.
+/// Returns whether the reader of the output has closed it (`bcnet … | head`), which is not a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! `bcnet completions` and `bcnet man`: the same definitions as `--help`, for shells and for the manual.
+//! `bcnet completions` and `bcnet man`: shell completions and manual pages from the definitions of `--help`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ Examples:
   bcnet completions fish > ~/.config/fish/completions/bcnet.fish
   bcnet completions powershell >> $PROFILE")]
 pub(crate) struct CompletionsArgs {
-    /// The shell that the script is for
+    /// The shell to write the script for
     shell: Shell,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<CommandStatus> {
     Ok(CommandStatus::Clean)
 }
 
-/// Prints the manual page of the program, or writes one of each command.
+/// Prints the manual page of the program, or writes one page for each command.
 pub(crate) fn man(args: &ManArgs) -> Result<CommandStatus> {
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
@@ -53,12 +53,12 @@ pub(crate) fn man(args: &ManArgs) -> Result<CommandStatus> {
     Ok(CommandStatus::Clean)
 }
 
-/// Returns the page of a command, with the version at its foot.
+/// Returns the manual page of a command, with the version in its footer.
 fn man_page(command: Command) -> clap_mangen::Man {
     clap_mangen::Man::new(command).source(format!("bcnet {VERSION}"))
 }
 
-/// Writes the page of a command and of all below it.
+/// Writes the page of a command and of all its subcommands.
 fn write_pages(command: Command, dir: &Path) -> Result<()> {
     for inner in command.get_subcommands() {
         write_pages(inner.clone(), dir)?;
@@ -67,14 +67,14 @@ fn write_pages(command: Command, dir: &Path) -> Result<()> {
     let path = dir.join(man.get_filename());
     let mut page = Vec::new();
     man.render(&mut page)?;
-    std::fs::write(&path, page).with_context(|| format!("{}: cannot write the page", path.display()))
+    std::fs::write(&path, page).with_context(|| format!("{}: cannot write the manual page", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Calls `look` with every command, however deep.
+    /// Calls `visit` with the command and all its subcommands, at any depth.
     fn visit_commands(command: &Command, visit: &mut dyn FnMut(&Command)) {
         visit(command);
         for inner in command.get_subcommands() {
@@ -88,7 +88,7 @@ mod tests {
         command
     }
 
-    /// A line that is wrapped in the middle of a command is copied wrongly.
+    /// Users copy the examples, and a wrapped command is copied wrongly.
     #[test]
     fn help_examples_fit_80_columns() {
         let mut examples = 0;
@@ -107,7 +107,7 @@ mod tests {
         assert!(examples > 20, "{examples}");
     }
 
-    /// And the option names are all there, so that what is completed is what `--help` tells.
+    /// Checks the names of commands in the script of each shell.
     #[test]
     fn completions_cover_every_command_in_every_shell() {
         for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
@@ -124,7 +124,7 @@ mod tests {
     fn man_pages_list_all_options() {
         visit_commands(&built_command(), &mut |command| {
             let mut page = Vec::new();
-            super::man_page(command.clone()).render(&mut page).expect("memory");
+            man_page(command.clone()).render(&mut page).expect("memory");
             let page = String::from_utf8(page).expect("text");
             let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
             for option in shown.filter_map(|argument| argument.get_long()) {

@@ -1,7 +1,7 @@
-//! Figures for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! They live in the threads that play and are copied when they are asked for, so each answer has a registry of its own, filled
-//! by collectors: nothing is shared on the way of a datagram.
+//! The threads that run games own the counters and copy them on request. So each answer fills a new registry,
+//! and threads share nothing while they handle datagrams.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use prometheus_client::registry::Registry;
 use crate::histogram::Histogram;
 use crate::usage::ResourceUsage;
 
-/// What tells the figures of one family apart. The values must be few.
+/// The labels of a metric. They must have few different values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
-/// A page of figures, all with the same word before their names.
+/// A page of metrics with a common prefix of their names.
 #[derive(Debug)]
 pub(crate) struct MetricsPage {
     registry: Registry,
@@ -28,11 +28,11 @@ impl MetricsPage {
     pub(crate) fn new(prefix: &'static str) -> Self {
         let mut page = Self { registry: Registry::default(), prefix };
         let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        page.gauge("build_info", "What runs, in its labels", [(version, 1_u64)]);
+        page.gauge("build_info", "The running build, in its labels", [(version, 1_u64)]);
         page
     }
 
-    /// What only grows. Its name ends in `_total`, which is added.
+    /// Adds a counter. The suffix `_total` is added to its name.
     pub(crate) fn counter(
         &mut self,
         name: &str,
@@ -43,7 +43,7 @@ impl MetricsPage {
         self.add_family(name, help, MetricType::Counter, values);
     }
 
-    /// What may grow and shrink.
+    /// Adds a gauge.
     pub(crate) fn gauge<V: Into<MetricValue>>(
         &mut self,
         name: &str,
@@ -53,7 +53,7 @@ impl MetricsPage {
         self.add_family(format!("{}_{name}", self.prefix), help, MetricType::Gauge, values);
     }
 
-    /// How long things took. Its name ends in `_seconds`, which is added.
+    /// Adds a histogram of durations. The suffix `_seconds` is added to its name.
     pub(crate) fn histogram<const BITS: u32>(
         &mut self,
         name: &str,
@@ -82,28 +82,28 @@ impl MetricsPage {
         }));
     }
 
-    /// Returns the page as text, with what the process takes of the machine.
+    /// Returns the page as text, with processor time and memory of the process.
     pub(crate) fn finish(mut self) -> String {
         let ResourceUsage { cpu_time: processor, memory_bytes: memory } = ResourceUsage::now();
         let seconds = processor.map(|time| (Labels::new(), time.as_secs_f64()));
         let bytes = memory.map(|bytes| (Labels::new(), bytes));
-        // By these names every program tells it.
+        // These names are the convention for all programs.
         let [cpu, resident] = ["process_cpu_seconds_total", "process_resident_memory_bytes"];
         self.add_family(
             cpu.into(),
-            "Processor time that the process has taken",
+            "Processor time used by the process",
             MetricType::Counter,
             seconds,
         );
-        self.add_family(resident.into(), "Memory that the process has", MetricType::Gauge, bytes);
+        self.add_family(resident.into(), "Resident memory of the process", MetricType::Gauge, bytes);
         let mut page = String::new();
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = text::encode_registry(&mut page, &self.registry);
         page
     }
 }
 
-/// All figures of one name.
+/// All metrics of one name.
 #[derive(Debug)]
 struct MetricFamily {
     name: String,
@@ -126,7 +126,7 @@ impl Collector for MetricFamily {
     }
 }
 
-/// One figure.
+/// The value of one metric.
 #[derive(Debug)]
 pub(crate) enum MetricValue {
     Integer(u64),
@@ -135,8 +135,10 @@ pub(crate) enum MetricValue {
 }
 
 impl MetricValue {
-    /// A counter is written as a gauge is: its name has the `_total` already, because `promtool` wants to find the same name
-    /// in what describes it, which OpenMetrics does not.
+    /// Encodes a counter like a gauge, because its name already has the `_total`.
+    ///
+    /// `promtool` expects the same name in the lines HELP and TYPE. OpenMetrics would leave out the suffix
+    /// there.
     fn encode(&self, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
         match self {
             Self::Integer(value) => encoder.encode_gauge(value),
@@ -178,12 +180,12 @@ impl From<HistogramBuckets> for MetricValue {
     }
 }
 
-/// How often things took how long.
+/// Counts of durations in buckets.
 #[derive(Debug)]
 pub(crate) struct HistogramBuckets {
     sum: Duration,
     count: u64,
-    /// How many took up to so many seconds, and more than those before.
+    /// For each bucket: its upper bound in seconds, and the count of durations above the previous bound.
     buckets: Vec<(f64, u64)>,
 }
 
@@ -197,7 +199,7 @@ impl HistogramBuckets {
     }
 }
 
-/// What is told apart of times.
+/// The upper bounds of the buckets.
 const BUCKET_BOUNDS: [Duration; 10] = [
     Duration::from_micros(250),
     Duration::from_micros(500),

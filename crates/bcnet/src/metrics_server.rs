@@ -1,4 +1,4 @@
-//! A small HTTP server for what monitoring asks: figures for Prometheus, and whether the program is well.
+//! A small HTTP server for monitoring: Prometheus metrics and health checks.
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,19 +12,21 @@ use bcnet_udp::Clock;
 use crate::connections::{self, read_request};
 use crate::metrics::MetricsPage;
 
-/// What monitoring asks of a program. Each question is answered by what the event loop itself says.
+/// A program that can be monitored. Each answer comes from the program's event loops.
 pub(crate) trait Monitored: Clone + Send + 'static {
-    /// Returns all figures; `None` if nobody answers.
+    /// Returns all metrics, or `None` if a loop does not answer.
     fn metrics(&self) -> Option<MetricsPage>;
 
-    /// Returns whether every loop answers.
+    /// Returns whether every event loop answers.
     fn is_alive(&self) -> bool;
 
-    /// Returns whether those who come are served.
+    /// Returns whether the program serves new clients.
     fn is_ready(&self) -> bool;
 }
 
-/// Answers `GET /metrics`, `/livez` and `/readyz` for ever, in threads of its own. Returns where.
+/// Serves `GET /metrics`, `/livez` and `/readyz` for ever, in separate threads.
+///
+/// Returns the local address.
 pub(crate) fn start(
     listener: TcpListener,
     clock: Clock,
@@ -34,7 +36,7 @@ pub(crate) fn start(
     let latest = Arc::new(CachedMetrics::default());
     let serve = move || {
         connections::serve(&listener, clock, move |stream| {
-            // Whoever does not listen to the answer has none.
+            // Write errors are ignored: the client has gone.
             drop(respond(stream, &monitored, &latest, clock));
         });
     };
@@ -42,7 +44,7 @@ pub(crate) fn start(
     Ok(address)
 }
 
-/// What was given out last, and when it was asked for.
+/// The last metrics page, and its time.
 type CachedMetrics = Mutex<Option<(Time, String)>>;
 
 fn respond(
@@ -58,12 +60,12 @@ fn respond(
     let (status, body) = match request_path(&request) {
         Some(b"/metrics") => match cached_metrics(monitored, latest, clock.now()) {
             Some(page) => ("200 OK", page),
-            None => ("503 Service Unavailable", "nobody answers\n".into()),
+            None => ("503 Service Unavailable", "the event loops do not answer\n".into()),
         },
-        Some(b"/livez") => health(monitored.is_alive(), "a loop does not answer\n"),
-        Some(b"/readyz") => health(monitored.is_alive() && monitored.is_ready(), "nobody is served\n"),
-        Some(_) => ("404 Not Found", "only /metrics, /livez and /readyz are here\n".into()),
-        None => ("405 Method Not Allowed", "only GET is answered\n".into()),
+        Some(b"/livez") => health(monitored.is_alive(), "an event loop does not answer\n"),
+        Some(b"/readyz") => health(monitored.is_alive() && monitored.is_ready(), "no session accepts players\n"),
+        Some(_) => ("404 Not Found", "not found; use /metrics, /livez or /readyz\n".into()),
+        None => ("405 Method Not Allowed", "only GET is supported\n".into()),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -73,7 +75,7 @@ fn respond(
     stream.write_all(body.as_bytes())
 }
 
-/// Returns what is asked for, without what stands behind a question mark; `None` if it is not asked for but sent.
+/// Returns the path of a GET request without its query, or `None` for other methods.
 fn request_path(request: &[u8]) -> Option<&[u8]> {
     let rest = request.strip_prefix(b"GET ")?;
     rest.split(|byte| matches!(byte, b' ' | b'?' | b'\r' | b'\n')).next()
@@ -83,7 +85,9 @@ fn health(is_well: bool, problem: &str) -> (&'static str, String) {
     if is_well { ("200 OK", "ok\n".into()) } else { ("503 Service Unavailable", problem.into()) }
 }
 
-/// Returns the figures, for which no loop is asked more often than it has time for.
+/// Returns the metrics page, at most [`CACHE_TIME`] old.
+///
+/// So requests cannot slow down the event loops.
 fn cached_metrics(monitored: &impl Monitored, latest: &CachedMetrics, now: Time) -> Option<String> {
     let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, text)) = latest.as_ref().filter(|(at, _)| now.since(*at) < CACHE_TIME) {
@@ -94,9 +98,9 @@ fn cached_metrics(monitored: &impl Monitored, latest: &CachedMetrics, now: Time)
     Some(text)
 }
 
-/// How long a client may take.
+/// The time limit for a client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// For how long figures are good for others who ask.
+/// The time for which a page is reused for further requests.
 const CACHE_TIME: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Number formats for people.
 
-/// Returns a number with its thousands apart: `1,234,567`.
+/// Formats a number with a comma between thousands: `1,234,567`.
 pub(crate) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -13,7 +13,7 @@ pub(crate) fn group_digits(number: u64) -> String {
     text
 }
 
-/// Returns how many there are of what has this name: `1 player`, `2 players`.
+/// Formats a count with its noun: `1 player`, `2 players`.
 pub(crate) fn pluralize(count: impl TryInto<u64>, name: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
     let plural = if count == 1 { "" } else { "s" };

@@ -12,10 +12,10 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-/// A file that is being written. One that is not finished cannot be read.
+/// A file that is being written. It is readable only after [`ParquetFile::finish`].
 pub(crate) struct ParquetFile(SerializedFileWriter<File>);
 
-/// Rows that are written together.
+/// A group of rows that are written together.
 pub(crate) struct RowGroup<'a>(SerializedRowGroupWriter<'a, File>);
 
 impl ParquetFile {
@@ -25,7 +25,7 @@ impl ParquetFile {
         Ok(Self(SerializedFileWriter::new(File::create(path)?, schema, properties)?))
     }
 
-    /// Writes rows; `fill` has all columns, in the order of the schema.
+    /// Writes a group of rows. `fill` writes all columns, in the order of the schema.
     pub(crate) fn write_row_group(
         &mut self,
         fill: impl FnOnce(&mut RowGroup<'_>) -> Result<(), ParquetError>,
@@ -41,7 +41,9 @@ impl ParquetFile {
 }
 
 impl RowGroup<'_> {
-    /// Writes the next column. `there` tells for each row whether it has a value, if some have none.
+    /// Writes the next column.
+    ///
+    /// For an optional column, `there` states for each row whether it has a value.
     pub(crate) fn write_column<T: DataType>(
         &mut self,
         values: &[T::T],

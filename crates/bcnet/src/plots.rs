@@ -1,29 +1,29 @@
-//! What is drawn of the last hour. The page and `bcnet top` draw it each in its own way.
+//! The plots of the last hour, as drawn by the page and by `bcnet top`.
 
 use crate::server_info::ServerSample;
 
-/// One line or two.
+/// A plot with one or two series.
 pub(crate) struct Plot {
     pub(crate) name: &'static str,
-    /// The name where there is little room, with the unit.
+    /// The short name, with the unit.
     pub(crate) short_name: &'static str,
-    /// What it is called in a page.
+    /// The id in the page.
     pub(crate) id: &'static str,
     pub(crate) unit: Unit,
-    /// The name of each, and what it shows.
+    /// The name and the value of each series.
     pub(crate) series: &'static [(&'static str, PlotValue)],
 }
 
 pub(crate) type PlotValue = fn(&ServerSample) -> Option<f64>;
 
-/// What values are.
+/// The unit of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Number,
     Millis,
     Percent,
     Bytes,
-    /// Bytes, and always many.
+    /// Bytes, shown in a large unit.
     Memory,
 }
 

@@ -1,4 +1,6 @@
-//! The queues of a conversation, as far as the wire shows them, in the form of the dumps of the original engine.
+//! The queues of one side of a conversation, as far as the wire shows them.
+//!
+//! The text form is that of the stock engine's dumps.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,17 +10,19 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{Channel, MessageId};
 use serde_json::{Value, json};
 
-/// The queues of one side at one moment.
+/// The queues of one side at one time.
 pub(crate) struct QueueDump<'a> {
     pub(crate) conversation: Conversation<'a>,
     pub(crate) side: Side,
     pub(crate) queues: PeerQueues,
-    /// The parts that certainly wait for their first sending. What else does is not on the wire.
+    /// The fragments that certainly wait for their first transmission.
+    ///
+    /// Other unsent messages are not visible on the wire.
     pub(crate) unsent: Vec<MessageId>,
 }
 
 impl<'a> QueueDump<'a> {
-    /// Takes them as they are at `now`.
+    /// Takes the queues of a side at `now`.
     pub(crate) fn take(
         observer: &bcnet_observe::Observer,
         conversation: Conversation<'a>,
@@ -29,12 +33,12 @@ impl<'a> QueueDump<'a> {
         Some(Self { conversation, side, queues, unsent: conversation.unsent_fragments(side, now) })
     }
 
-    /// Adds the dump as text; `wall` is the time since 1970.
+    /// Appends the dump as text. `wall` is the time since 1970.
     pub(crate) fn write(&self, out: &mut String, wall: Duration) {
         let Self { conversation: talk, side, queues, unsent } = self;
         let _ = writeln!(out, "# {} to {}", talk.address(*side), talk.address(side.other()));
         if self.has_uncertain_acks() {
-            out.push_str("# not known yet whether it repeats its ACKs: those that were sent may be gone\n");
+            out.push_str("# unknown yet whether this side repeats its ACKs: those already sent may be gone\n");
         }
         let text = queues.to_string();
         let (head, entries) = text.split_once('\n').unwrap_or((&text, ""));
@@ -49,13 +53,13 @@ impl<'a> QueueDump<'a> {
         }
     }
 
-    /// Returns whether ACKs are shown that are there only if the side is a stock game.
+    /// Returns whether the dump shows ACKs that exist only in a stock engine.
     fn has_uncertain_acks(&self) -> bool {
         self.conversation.repeats_acks(self.side).is_none()
             && self.queues.acks.iter().any(|ack| ack.sends > 0)
     }
 
-    /// Returns the dump for programs, with its time in microseconds.
+    /// Returns the dump as JSON, with its time in microseconds.
     pub(crate) fn json(&self, micros: u64) -> Value {
         let Self { conversation: talk, side, queues, unsent } = self;
         let retransmit = queues.retransmit.iter().map(|message| {
@@ -82,7 +86,7 @@ impl<'a> QueueDump<'a> {
     }
 }
 
-/// Returns the line of an ACK that a node has looked at, and those of what waited then. `remark` stands behind the first.
+/// Formats the line of a handled ACK and the entries that waited then, with `remark` after the first line.
 pub(crate) fn handled_ack_line(handled: &HandledAck, wall: Duration, remark: &str) -> String {
     let text = handled.to_string();
     let (head, entries) = text.split_once('\n').unwrap_or((&text, ""));
@@ -90,7 +94,7 @@ pub(crate) fn handled_ack_line(handled: &HandledAck, wall: Duration, remark: &st
     format!("[{}] {head}   # {remark}{gap}{entries}", format_time_of_day(wall))
 }
 
-/// Returns what names a message.
+/// Returns the identification of a message as JSON.
 pub(crate) fn message_id_json(id: &MessageId) -> Value {
     let channel = match id.channel {
         Channel::Control => "control",
@@ -99,7 +103,7 @@ pub(crate) fn message_id_json(id: &MessageId) -> Value {
     json!({"channel": channel, "seq": id.seq.0, "part": id.fragment})
 }
 
-/// Returns in UTC, as dumps of the original engine write it.
+/// Formats a time of day in UTC, as dumps of the stock engine do.
 pub(crate) fn format_time_of_day(wall: Duration) -> String {
     let (seconds, millis) = (wall.as_secs(), wall.subsec_millis());
     format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)

@@ -1,8 +1,9 @@
-//! Which of our addresses each peer talks to.
+//! The local address that each remote address has used.
 //!
-//! A machine with several addresses must answer from the one that was asked; a client drops everything else. Players
-//! are remembered by name, so to speak: nobody else can push them out. Whoever only asks is remembered until somebody
-//! else takes its place, which is long enough for an answer.
+//! A machine with several addresses must answer from the address that received the request: a client drops
+//! answers from any other. Players have an entry of their own that no other sender can evict. Other senders
+//! share a small table, in which a newer one may replace an older one. An entry there lasts long enough for
+//! an answer.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -20,7 +21,7 @@ impl ReplyAddresses {
         Self { players: Vec::new(), recent: vec![None; RECENT_SLOTS].into(), hasher: RandomState::new() }
     }
 
-    /// `remote` has talked to `local`.
+    /// Records that `remote` has sent to `local`.
     pub(crate) fn record(&mut self, remote: SocketAddrV4, local: Ipv4Addr) {
         if let Some(player) = self.players.iter_mut().find(|(player, _)| *player == remote) {
             player.1 = local;
@@ -30,7 +31,7 @@ impl ReplyAddresses {
         self.recent[slot] = Some((remote, local));
     }
 
-    /// Returns the address that `remote` has talked to, if it is remembered.
+    /// Returns the local address that `remote` has used, if it is known.
     pub(crate) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
         let player = self.players.iter().find(|(player, _)| *player == remote);
         player
@@ -38,16 +39,16 @@ impl ReplyAddresses {
             .map(|(_, local)| *local)
     }
 
-    /// These are the players now.
+    /// Sets the list of players.
     pub(crate) fn set_players(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
         let known = players.filter_map(|player| Some((player, self.find(player)?))).collect();
-        // Whoever has just left may still be owed an answer.
+        // An answer to a player who has just left may still be pending.
         for (leaver, local) in std::mem::replace(&mut self.players, known) {
             self.record(leaver, local);
         }
     }
 
-    /// Places are hashed with a secret, so that nobody can aim at somebody else's.
+    /// Returns the slot of an address. A secret hash prevents attackers from choosing a slot.
     fn slot(&self, remote: SocketAddrV4) -> usize {
         self.hasher.hash_one(remote) as usize % RECENT_SLOTS
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use run::{ProcessOutput, bcnet, command};
 use serde_json::Value;
 
-/// A directory with a configuration.
+/// A directory with a configuration file, deleted at the end.
 struct DoctorDirectory(PathBuf);
 
 impl DoctorDirectory {
@@ -30,7 +30,7 @@ impl DoctorDirectory {
         self.0.join("bcnet.toml").display().to_string()
     }
 
-    /// Starts a server. Returns it and its port.
+    /// Starts a server. Returns the process and its port.
     fn serve(&self, more: &[&str]) -> (ChildGuard, String) {
         let config = self.config();
         let serve = [&["serve", "--config", &config][..], more].concat();
@@ -61,7 +61,7 @@ impl Drop for ChildGuard {
     }
 }
 
-/// The checks of this name, as state and text.
+/// Returns the checks with this name, as state and text.
 fn checks(run: &ProcessOutput, name: &str) -> Vec<(String, String)> {
     let value: Value = serde_json::from_str(&run.stdout).expect(&run.stdout);
     let word = |check: &Value, key: &str| check[key].as_str().expect("text").to_owned();
@@ -78,7 +78,7 @@ fn only_check(run: &ProcessOutput, name: &str) -> (String, String) {
 
 #[test]
 fn running_server_is_queried_and_joined() {
-    // Free a moment ago.
+    // The port was free a moment ago.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
     let metrics = free.expect("a port").to_string();
     let directory = DoctorDirectory::new(
@@ -91,15 +91,15 @@ fn running_server_is_queried_and_joined() {
     let (state, text) = only_check(&run, "port");
     assert_eq!(
         (state.as_str(), text),
-        ("ok", format!("UDP port {port} is the running server's: 0 of 8 players"))
+        ("ok", format!("the running server has UDP port {port}: 0 of 8 players"))
     );
     assert_eq!(only_check(&run, "metrics"), ("ok".into(), format!("TCP {metrics} answers")));
     let (state, text) = only_check(&run, "join");
     assert!(
-        state == "ok" && text.starts_with(&format!("127.0.0.1:{port}: players of this machine can join")),
+        state == "ok" && text.starts_with(&format!("127.0.0.1:{port}: players on this machine can join")),
         "{text}"
     );
-    // With the wrong password nobody gets in.
+    // A join with the wrong password fails.
     let run = directory.doctor(&["--set", "session.password=wrong"]);
     assert_eq!((run.code, only_check(&run, "join").0.as_str()), (1, "bad"), "{}", run.stdout);
 }
@@ -112,8 +112,8 @@ fn port_in_use_is_bad() {
     let run = directory.doctor(&["--port", &port]);
     let (state, text) = only_check(&run, "port");
     assert_eq!((run.code, state.as_str()), (1, "bad"), "{}", run.stdout);
-    assert!(text.contains(&port) && text.contains("choose another `port`"), "{text}");
-    assert_eq!(only_check(&run, "join").0, "ok", "nothing is started");
+    assert!(text.contains(&port) && text.contains("set another `port`"), "{text}");
+    assert_eq!(only_check(&run, "join").0, "ok", "doctor does not start a server");
     drop(other);
     let run = directory.doctor(&["--port", &port]);
     assert_eq!((run.code, only_check(&run, "port").0.as_str()), (0, "ok"), "{}", run.stdout);
@@ -126,7 +126,7 @@ fn unresponsive_server_is_bad() {
     let socket = std::os::unix::net::UnixListener::bind(directory.0.join("ctl.sock")).expect("a socket");
     let silent = std::thread::spawn(move || drop(socket.accept()));
     let (state, text) = only_check(&directory.doctor(&[]), "control");
-    silent.join().expect("somebody asked");
+    silent.join().expect("doctor connected");
     assert!(state == "bad" && text.contains("ctl.sock") && text.contains("restart it"), "{text}");
 }
 
@@ -151,7 +151,7 @@ fn metrics_and_page_ports_in_use_are_bad() {
     );
 }
 
-/// The server makes these itself.
+/// The server creates these directories itself.
 #[test]
 fn log_and_capture_directories_need_not_exist() {
     let directory = DoctorDirectory::new("directories", "");
@@ -164,12 +164,12 @@ fn log_and_capture_directories_need_not_exist() {
         "{}",
         run.stdout
     );
-    assert!(!directory.0.join("logs").exists(), "nothing is changed");
-    // More than any disk has.
+    assert!(!directory.0.join("logs").exists(), "doctor creates no directory");
+    // This is more than any disk has.
     let huge = ["--set", "capture.size=1000000GiB", "--set", "capture.files=1000"];
     let run = directory.doctor(&[&["--set", sets[1].as_str()], &huge[..]].concat());
     let (state, text) = only_check(&run, "capture");
-    assert!(state == "warn" && text.contains("make room"), "{text}");
+    assert!(state == "warn" && text.contains("free some space"), "{text}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn clock_set_back_is_reported() {
     let then = UNIX_EPOCH + Duration::from_secs(4_000_000_000);
     bans.set_modified(then).expect("set");
     let (state, text) = state();
-    assert!(state == "warn" && text.contains("ahead of it") && text.contains("set the clock"), "{text}");
+    assert!(state == "warn" && text.contains("ahead of the clock") && text.contains("set the clock"), "{text}");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn broken_configuration_is_reported_with_its_line() {
     assert!(shown.stdout.lines().any(|line| line.starts_with("bad   configuration  ")), "{}", shown.stdout);
 }
 
-/// Neither what is empty nor what a variable tells is in the file.
+/// An empty password, or one from a variable or flag, is not a secret in the file.
 #[cfg(unix)]
 #[test]
 fn world_readable_secrets_are_reported_with_a_remedy() {
@@ -222,7 +222,7 @@ fn world_readable_secrets_are_reported_with_a_remedy() {
     let set = |path: &str, mode| {
         fs::set_permissions(directory.0.join(path), fs::Permissions::from_mode(mode)).expect("set");
     };
-    // Nobody gets through to a directory of one's own; that for temporary files may be one.
+    // If the directory for temporary files is private, no other user can reach the file.
     let above = std::env::temp_dir().canonicalize().expect("a directory");
     if !above.ancestors().all(|above| fs::metadata(above).is_ok_and(|it| it.permissions().mode() & 7 != 0)) {
         return;
@@ -235,14 +235,14 @@ fn world_readable_secrets_are_reported_with_a_remedy() {
     let found = told([0o755, 0o644]);
     assert_eq!((found.len(), found[0].0.as_str()), (1, "warn"), "{found:?}");
     let text = &found[0].1;
-    let command = format!("it has `session.2.password`, `hook.1.url`; `chmod 640 {}`", directory.config());
+    let command = format!("contains `session.2.password`, `hook.1.url`; run `chmod 640 {}`", directory.config());
     assert!(text.contains(&command) && !text.contains("s3cret") && !text.contains("engage"), "{text}");
     assert!(told([0o755, 0o640]).is_empty() && told([0o750, 0o644]).is_empty());
-    // Without secrets everyone may read it.
+    // Without secrets, every user may read the file.
     let directory = DoctorDirectory::new("no-secrets", &format!("{sessions}\"\"\n"));
     fs::set_permissions(directory.config(), fs::Permissions::from_mode(0o644)).expect("set");
     assert!(checks(&directory.doctor(&["--set", "session.password=engage"]), "secrets").is_empty());
-    // With a token that everyone may read there is no server.
+    // The server does not start with a token that every user may read.
     let token = directory.0.join("web-token");
     fs::write(&token, "x".repeat(32)).expect("written");
     fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).expect("set");
@@ -251,7 +251,7 @@ fn world_readable_secrets_are_reported_with_a_remedy() {
     assert!(run.code == 1 && state == "bad" && text.contains("`chmod 600 "), "{text}");
 }
 
-/// Lists are at a fixed port, so the list server has a loopback address of its own.
+/// The port of lists is fixed, so the list server of this test has a separate loopback address.
 #[cfg(any(target_os = "linux", windows))]
 #[test]
 fn reachable_list_server_is_checked_for_own_entry() {
@@ -267,9 +267,9 @@ fn reachable_list_server_is_checked_for_own_entry() {
     let log = BufReader::new(master.0.stderr.take().expect("piped")).lines();
     assert!(log.map_while(Result::ok).any(|line| line.contains("event=\"listed\"")));
     let (state, text) = only_check(&directory.doctor(&[]), "list servers");
-    let listed = format!("{address} lists 127.0.0.1:{port}, which answers by our name");
+    let listed = format!("{address} lists 127.0.0.1:{port}, which answers with our name");
     assert_eq!((state.as_str(), text), ("ok", listed));
-    // Another server with the same port is told that it is not the one.
+    // A server with the same port and another name is not taken for ours.
     let other = DoctorDirectory::new("unlisted", "[[session]]\nname = \"Other\"\n");
     let flags = ["--bind", "127.0.0.2", "--port", &port];
     let _other = other.serve(&flags);
@@ -277,6 +277,6 @@ fn reachable_list_server_is_checked_for_own_entry() {
     let (state, text) =
         only_check(&other.doctor(&[&flags[..], &["--set", &masters]].concat()), "list servers");
     let unlisted =
-        format!("{address} answers and does not list us: whom it has at our port has another name");
+        format!("{address} answers but does not list us: the server that it lists with our port has another name");
     assert!(state == "warn" && text.starts_with(&unlisted), "{text}");
 }

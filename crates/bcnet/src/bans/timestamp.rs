@@ -1,4 +1,4 @@
-//! Unix seconds that people can read: `2026-11-16T12:00:00Z`.
+//! Unix seconds in a form that people can read: `2026-11-16T12:00:00Z`.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ impl ConfigValue for Timestamp {
     }
 }
 
-/// `None` without a full date, a time and an offset, or before 1970.
+/// Returns Unix seconds, or `None` if date, time or offset is missing or the time is before 1970.
 fn unix_seconds(time: Datetime) -> Option<u64> {
     let (date, clock) = (time.date?, time.time?);
     let offset = match time.offset? {
@@ -62,14 +62,16 @@ fn unix_seconds(time: Datetime) -> Option<u64> {
     u64::try_from(days * SECONDS_PER_DAY.cast_signed() + second - offset).ok()
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is last.
+/// Days from 1970-01-01 to a date of the Gregorian calendar.
+///
+/// The calculation starts years in March, so the leap day is the last day of a year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - DAYS_TO_1970
 }
 
-/// Returns the date that is so many days after 1970-01-01.
+/// Returns the date `days` days after 1970-01-01.
 fn calendar_date(days: u64) -> (u64, u64, u64) {
     let days = days + DAYS_TO_1970.cast_unsigned();
     let (era, of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);

@@ -1,4 +1,4 @@
-//! Unix sockets, in places that only one user may use.
+//! Unix sockets in directories that only one user can access.
 
 use std::env;
 use std::fs::{self, DirBuilder, Permissions};
@@ -12,30 +12,32 @@ use anyhow::bail;
 use super::SocketInUse;
 use crate::config::first_directory;
 
-/// Who may talk to a server, for those who may not.
-pub(crate) const ACCESS_HINT: &str = "only the user who runs the server, or root, may talk to it";
+/// The hint for users without access to the server.
+pub(crate) const ACCESS_HINT: &str = "only the user who runs the server, or root, may control it";
 
-/// One of two ends that talk.
+/// One end of a control connection.
 pub(crate) use std::os::unix::net::UnixStream as ControlStream;
 
-/// Where clients come to.
+/// The listening end of the control socket.
 #[derive(Debug)]
 pub(crate) struct ControlListener(UnixListener);
 
 impl ControlListener {
-    /// Listens at a place, for this user only. What the system does not allow is an [`io::Error`]; that somebody else is there
-    /// is another.
+    /// Creates the socket, with access for this user only.
+    ///
+    /// Fails with an [`io::Error`] if the system refuses, and with [`SocketInUse`] if another server listens
+    /// there.
     pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             create_directory(parent)?;
         }
         if fs::symlink_metadata(path).is_ok_and(|old| !old.file_type().is_socket()) {
-            bail!("there is a file of that name that is no socket; name another one with `server.control`");
+            bail!("a file with that name exists and is not a socket; set another path with `server.control`");
         }
         if ControlStream::connect(path).is_ok() {
             return Err(SocketInUse.into());
         }
-        // Nobody may use the socket between its creation and the change of its mode, so it gets its name only afterwards.
+        // The socket gets its final name only after its mode is set. So no other user can connect in between.
         let temporary = path.with_extension("new");
         drop(fs::remove_file(&temporary));
         let listener = UnixListener::bind(&temporary)?;
@@ -50,13 +52,15 @@ impl ControlListener {
     }
 }
 
-/// Nobody listens there any more.
+/// Deletes the socket.
 pub(crate) fn remove(path: &Path) {
     drop(fs::remove_file(path));
 }
 
-/// Returns where sockets belong: what the service manager says, the user's place, the place of system services, and
-/// for a user who has none of them one of its own.
+/// Returns the directories for sockets, the preferred one first.
+///
+/// These are the service manager's directory, the user's runtime directory, the directory of system services,
+/// and a private directory of this user.
 pub(super) fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let named = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
     named
@@ -65,17 +69,17 @@ pub(super) fn runtime_directories() -> impl Iterator<Item = PathBuf> {
         .chain(user_directory())
 }
 
-/// Returns a directory for the sockets of this user alone, if the system tells who that is.
+/// Returns a private directory for the sockets of this user, if the system reports the user id.
 fn user_directory() -> Option<PathBuf> {
     user_id().map(|user| format!("/tmp/bcnet-{user}").into())
 }
 
-/// Returns the number of the user who runs this process, if the system tells.
+/// Returns the id of the user who runs this process, if the system reports it.
 pub(crate) fn user_id() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|process| process.uid())
 }
 
-/// Makes the directory of a socket, if there is none.
+/// Creates the directory of a socket, if it does not exist.
 fn create_directory(directory: &Path) -> io::Result<()> {
     if user_directory().as_deref() == Some(directory) {
         create_private_directory(directory)
@@ -84,8 +88,9 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether a socket there is one that the user can trust: everyone may write to `/tmp`, and make a directory
-/// there that is called like another's.
+/// Returns whether the user can trust a socket at this path.
+///
+/// Every user may write to `/tmp`, and could create a directory there with the name of this user's directory.
 pub(crate) fn is_trusted(socket: &Path) -> bool {
     let directory = socket.parent();
     directory.is_none_or(|directory| {
@@ -101,7 +106,7 @@ fn create_private_directory(directory: &Path) -> io::Result<()> {
     if is_private_directory(directory) {
         Ok(())
     } else {
-        Err(io::Error::other("it is not this user's alone"))
+        Err(io::Error::other("other users can access this directory"))
     }
 }
 
@@ -120,9 +125,9 @@ mod tests {
         let base = env::temp_dir().join(format!("bcnet-control-{}", std::process::id()));
         fs::create_dir_all(&base).expect("a directory");
         let [own, open, link, file] = ["own", "open", "link", "file"].map(|name| base.join(name));
-        create_private_directory(&own).expect("made");
-        create_private_directory(&own).expect("it is there already");
-        fs::create_dir(&open).expect("made");
+        create_private_directory(&own).expect("created");
+        create_private_directory(&own).expect("an existing private directory is fine");
+        fs::create_dir(&open).expect("created");
         fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("changed");
         std::os::unix::fs::symlink(&own, &link).expect("linked");
         fs::write(&file, "").expect("written");

@@ -1,6 +1,6 @@
-//! Named pipes, which only one user and administrators may use.
+//! Named pipes that only one user and administrators can use.
 //!
-//! A pipe is no file, so of a path only the name of a pipe is made: each path has another.
+//! A pipe is not a file. Each path maps to a different pipe name.
 
 use std::cell::{Cell, RefCell};
 use std::env;
@@ -18,32 +18,35 @@ use super::SocketInUse;
 use crate::config::first_directory;
 use crate::win32;
 
-/// Who may talk to a server, for those who may not.
-pub(crate) const ACCESS_HINT: &str = "only the user who runs the server, or an administrator, may talk to it; \
+/// The hint for users without access to the server.
+pub(crate) const ACCESS_HINT: &str = "only the user who runs the server, or an administrator, may control it; \
                                   start the terminal with `Run as administrator`";
 
-/// Where clients come to.
+/// The listening end of the control pipe.
 #[derive(Debug)]
 pub(crate) struct ControlListener {
     name: String,
-    /// Where the next client comes to.
+    /// The pipe instance for the next client.
     next: RefCell<ControlStream>,
 }
 
 impl ControlListener {
-    /// Listens at a place, for this user and administrators only. What the system does not allow is an [`io::Error`]; that
-    /// somebody else is there is another.
+    /// Creates the pipe, with access for this user and administrators only.
+    ///
+    /// Fails with an [`io::Error`] if the system refuses, and with [`SocketInUse`] if another server listens
+    /// there.
     pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         let name = pipe_name(path)?;
         let is_taken = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
-        // Whoever answers is there; whoever comes in between is noticed by the flag of the first.
+        // A connection that succeeds shows that another server listens. The flag for the first instance
+        // detects a server that starts in between.
         let next = match ControlStream::connect(path) {
             Ok(_) => Err(ErrorKind::PermissionDenied.into()),
             Err(error) if is_taken(&error) => Err(error),
             Err(_) => ControlStream::create_listening(&name, true),
         };
         match next {
-            // The system says no more of a pipe that is there already.
+            // The system reports an existing pipe only as "permission denied".
             Err(error) if is_taken(&error) => Err(SocketInUse.into()),
             next => Ok(Self { next: RefCell::new(next?), name }),
         }
@@ -53,7 +56,8 @@ impl ControlListener {
     pub(crate) fn accept(&self) -> io::Result<ControlStream> {
         let mut next = self.next.borrow_mut();
         let connected = next.wait_for_client();
-        // Without a next one, nobody could come in any more, whatever became of this one.
+        // The next instance is needed even if this client failed: without it no client could connect any
+        // more.
         let following = loop {
             match ControlStream::create_listening(&self.name, false) {
                 Ok(after) => break after,
@@ -65,7 +69,7 @@ impl ControlListener {
     }
 }
 
-/// One of two ends that talk.
+/// One end of a control connection.
 #[derive(Debug)]
 pub(crate) struct ControlStream {
     pipe: NamedPipe,
@@ -75,7 +79,7 @@ pub(crate) struct ControlStream {
 }
 
 impl ControlStream {
-    /// Connects to the server at a place, if it is one that this user can trust.
+    /// Connects to the server at a path, if its pipe belongs to an owner that this user can trust.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let name = pipe_name(path)?;
         let mut tries = 0;
@@ -87,7 +91,7 @@ impl ControlStream {
                 .custom_flags(win32::OVERLAPPED)
                 .security_qos_flags(win32::IDENTIFICATION_ONLY);
             match options.open(&name) {
-                // Another client has just come in, and the next pipe is not made yet.
+                // Another client has just connected, and the server has not created the next instance yet.
                 Err(error) if win32::is_pipe_busy(&error) && tries < MAX_ATTEMPTS => {
                     tries += 1;
                     thread::sleep(RETRY_DELAY);
@@ -95,10 +99,10 @@ impl ControlStream {
                 file => break file?,
             }
         };
-        // Anybody may make a pipe of any name while there is none.
+        // Any user can create a pipe with a free name, so the client checks the owner.
         let owner = win32::pipe_owner_sid(&file)?;
         if owner != win32::current_user_sid()? && !is_system_account(&owner) {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("it belongs to {owner}")));
+            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("the pipe belongs to {owner}, not to you or to the system")));
         }
         Self::new(win32::pipe_from_file(file))
     }
@@ -126,20 +130,20 @@ impl ControlStream {
         }
     }
 
-    /// Waits until something about it has changed.
+    /// Waits until the state of the pipe changes.
     fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
         let (poll, events) = &mut *self.wait.borrow_mut();
         poll.poll(events, timeout)?;
         if events.is_empty() && timeout.is_some() { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
-    /// Limits how long it may take until something comes.
+    /// Sets how long a read may wait for data.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.read_timeout.set(timeout);
         Ok(())
     }
 
-    /// Limits how long it may take until something leaves.
+    /// Sets how long a write may wait for space.
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.write_timeout.set(timeout);
         Ok(())
@@ -147,8 +151,10 @@ impl ControlStream {
 }
 
 impl Drop for ControlStream {
-    /// What the other end has not read would keep this one open until it does, and nobody would close it then. It reads what is
-    /// there, and sees the end.
+    /// Disconnects the client.
+    ///
+    /// Data that the other end has not read would keep this end open. The other end can still read that data,
+    /// then sees the end of the stream.
     fn drop(&mut self) {
         win32::cancel_io(&self.pipe);
     }
@@ -182,13 +188,15 @@ impl Write for &ControlStream {
     }
 }
 
-/// Nobody listens there any more. A pipe is gone with the process.
+/// Does nothing: a pipe disappears with its process.
 pub(crate) const fn remove(_: &Path) {}
 
-/// Returns the name of the pipe for a path: each path has another, however it is written. What is the name of a pipe already
-/// is that.
+/// Returns the pipe name for a path.
+///
+/// Different paths have different names; the spelling of a path does not matter. A path that is already a
+/// pipe name is returned unchanged.
 fn pipe_name(path: &Path) -> io::Result<String> {
-    let unusable = || io::Error::new(ErrorKind::InvalidInput, "no name for a pipe");
+    let unusable = || io::Error::new(ErrorKind::InvalidInput, "the path cannot be made into a pipe name");
     let given = path.to_str().ok_or_else(unusable)?;
     if given.to_lowercase().starts_with(PIPE_PREFIX) {
         return Ok(given.to_owned());
@@ -198,42 +206,44 @@ fn pipe_name(path: &Path) -> io::Result<String> {
     Ok(format!("{PIPE_PREFIX}bcnet-{:016x}-{short}", hash(&whole)))
 }
 
-/// FNV-1a, which is the same in every build.
+/// FNV-1a, which gives the same value in every build.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Returns whether nobody but an administrator can have had a program run as this user: the system, administrators, services.
+/// Returns whether only an administrator can run programs as this user: system, administrators, services.
 fn is_system_account(owner: &str) -> bool {
     ["S-1-5-18", "S-1-5-19", "S-1-5-20", "S-1-5-32-544"].contains(&owner) || owner.starts_with("S-1-5-80-")
 }
 
-/// Returns where sockets belong: what the environment says, the user's place, the place of services.
+/// Returns the directories for sockets, the preferred one first.
+///
+/// These are the directories from the environment, the user's directory, and the directory of services.
 pub(super) fn runtime_directories() -> impl Iterator<Item = PathBuf> {
     let named = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
     let own = env::var_os("LOCALAPPDATA").map(|base| PathBuf::from(base).join("bcnet"));
     named.map(|directories| first_directory(&directories)).chain(own).chain([SERVICE_DIRECTORY.into()])
 }
 
-/// Where everyone looks for the service: among the pipes themselves, which does not depend on anybody's variables.
+/// The directory of the service's pipe. It is the same for every user and does not depend on variables.
 pub(crate) const SERVICE_DIRECTORY: &str = r"\\.\pipe";
 
-/// Users have no numbers here.
+/// Returns `None`: Windows has no numeric user ids.
 pub(crate) const fn user_id() -> Option<u32> {
     None
 }
 
-/// Returns whether a pipe there is one that the user can trust. Whoever connects finds out.
+/// Returns `true`: [`ControlStream::connect`] checks the owner of the pipe instead.
 pub(crate) const fn is_trusted(_: &Path) -> bool {
     true
 }
 
 const PIPE_PREFIX: &str = r"\\.\pipe\";
-/// The system takes 256 for all of a name.
+/// The maximum length of the readable part of a name. The system allows 256 characters for a whole name.
 const MAX_NAME: usize = 64;
 const RETRY_DELAY: Duration = Duration::from_millis(10);
-/// How often a client tries to get a pipe: for five seconds.
+/// The number of attempts to connect to a busy pipe. Together they take five seconds.
 const MAX_ATTEMPTS: u32 = 500;
 
 #[cfg(test)]
@@ -268,7 +278,7 @@ mod tests {
                 let stream = listener.accept().expect("a client");
                 let mut line = String::new();
                 BufReader::new(&stream).read_line(&mut line).expect("a line");
-                // The second server has only looked whether somebody is there.
+                // The second server connected only to find out whether another server listens.
                 if !line.is_empty() {
                     (&stream).write_all(line.to_uppercase().as_bytes()).expect("written");
                     answered += 1;
@@ -315,7 +325,7 @@ mod tests {
         };
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         drop(stream);
-        // Only who never sees it waits so long.
+        // The timeout is long: only a reader that never sees the end would wait so long.
         client.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         let mut read = Vec::new();
         (&client).read_to_end(&mut read).expect("the end");

@@ -1,4 +1,4 @@
-//! `bcnet ctl`: talks to a running server on the same machine.
+//! `bcnet ctl`: sends one request to a running server on the same machine and prints the answer.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::control::{self, ControlStream};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 done, 1 the server refused, 2 no server could be asked.
+Exit codes: 0 done, 1 the server refused the request, 2 no server could be reached.
 
 Examples:
   bcnet ctl players
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: ConnectArgs,
 
-    /// Only this session, by name or port; not for what concerns the whole server
+    /// Only this session, by name or port; not for requests about the whole server
     #[arg(long, value_name = "SESSION", global = true)]
     session: Option<String>,
 
@@ -37,24 +37,24 @@ pub(crate) struct Args {
     request: Request,
 }
 
-/// Which server is meant, and who talks to it.
+/// The server to connect to, and the name of the operator.
 #[derive(clap::Args)]
 pub(crate) struct ConnectArgs {
-    /// The server's control socket; else as the configuration says
+    /// The server's control socket; default: the one in the configuration
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
 
-    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
+    /// The configuration file; default: BCNET_CONFIG, else bcnet.toml if it exists
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 
-    /// Who decides, for the history; else who runs this command
+    /// The name of the operator, for the ban history; default: the current user
     #[arg(long, value_name = "NAME", global = true)]
     by: Option<String>,
 }
 
 impl ConnectArgs {
-    /// Returns where the server may listen.
+    /// Returns the paths at which the server may listen.
     pub(crate) fn socket_paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         match &self.socket {
             Some(path) => Ok(vec![path.clone()]),
@@ -62,7 +62,7 @@ impl ConnectArgs {
         }
     }
 
-    /// Returns who decides.
+    /// Returns the name of the operator.
     pub(crate) fn by(&self) -> Option<String> {
         self.by.clone().or_else(current_user)
     }
@@ -101,7 +101,7 @@ fn is_follow_request(request: &Request) -> bool {
     matches!(request, Request::Events { follow: true, .. })
 }
 
-/// Prints what happens until the server ends, or nobody reads it.
+/// Prints events until the server closes the connection or the output is closed.
 fn print_events(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
     let mut line = String::new();
     loop {
@@ -110,14 +110,16 @@ fn print_events(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Res
         if answers.read_line(&mut line)? == 0 {
             return Ok(());
         }
-        // Empty lines are signs of life.
+        // The server sends empty lines to keep the connection alive.
         if let Ok(event) = serde_json::from_str::<Value>(&line) {
             out.write_all(render_answer(&json!({ "events": [event] })).as_bytes())?;
         }
     }
 }
 
-/// Returns whether an answer tells which server gave it, because who asked may have meant another.
+/// Returns whether an answer is about the whole server.
+///
+/// Such answers show the socket path: the operator may have meant another server.
 fn identifies_server(answer: &Map<String, Value>) -> bool {
     answer.contains_key("server") || answer.contains_key("sessions")
 }
@@ -126,7 +128,7 @@ fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Asks the server at one of these places how it is doing.
+/// Requests the status of the first server that answers at one of these paths.
 pub(crate) fn query_status(places: &[PathBuf]) -> anyhow::Result<Value> {
     let (path, stream) = connect(places)?;
     let envelope = Envelope { session: None, by: None, request: Request::Status };
@@ -136,23 +138,23 @@ pub(crate) fn query_status(places: &[PathBuf]) -> anyhow::Result<Value> {
     }
 }
 
-/// Returns who runs this command.
+/// Returns the name of the user who runs this command.
 fn current_user() -> Option<String> {
     let names = ["SUDO_USER", "USER", "LOGNAME", "USERNAME"];
     let name = names.into_iter().find_map(|name| std::env::var(name).ok());
     name.or_else(|| control::user_id().map(|number| format!("user {number}")))
 }
 
-/// Returns where the server may listen.
+/// Returns the paths of the control socket, as the configuration has them.
 fn configured_sockets(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let loaded = config::load_control(&ConfigFlags { config, ..ConfigFlags::default() }, std::env::vars_os())
-        .context("which server is meant cannot be told, so name its --socket")?;
+        .context("the configuration does not tell which socket to use; name one with --socket")?;
     let places = control::socket_paths(&loaded.settings);
     ensure!(!places.is_empty(), "`server.control` is \"none\", so the server has no control socket");
     Ok(places)
 }
 
-/// Connects to the server at the first place where there is one that this user may talk to.
+/// Connects to the first server that this user may control.
 pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, ControlStream)> {
     let (mut forbidden, mut missing) = (None, None);
     for path in places.iter().filter(|path| control::is_trusted(path)) {
@@ -164,11 +166,11 @@ pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, ControlStrea
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 missing = missing.or_else(|| Some(connect_error(path, error)));
             }
-            // A server of this user was there. Those elsewhere are others.
+            // This server belongs to this user, so servers at the other paths are different ones.
             Err(error) => return Err(connect_error(path, error)),
         }
     }
-    Err(forbidden.or(missing).unwrap_or_else(|| anyhow!("no place for a control socket can be trusted")))
+    Err(forbidden.or(missing).unwrap_or_else(|| anyhow!("other users can write to every directory for control sockets; name a socket with --socket")))
 }
 
 /// Sends one request and waits for its answer.
@@ -193,10 +195,10 @@ pub(crate) fn send_request(
     }
 }
 
-/// Returns what to say of a server of which nothing was read.
+/// Returns the error for a server that did not answer.
 pub(crate) fn read_error(path: &Path, error: io::Error) -> anyhow::Error {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-        anyhow!("{}: the server does not answer", path.display())
+        anyhow!("{}: the server does not answer; see its log", path.display())
     } else {
         anyhow::Error::new(error).context(path.display().to_string())
     }
@@ -207,11 +209,11 @@ fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
     let hint = match error.kind() {
         ErrorKind::PermissionDenied => format!("{place}: {}", control::ACCESS_HINT),
         _ => {
-            format!("no server listens at {place}; start one with `bcnet serve`, or name its --socket")
+            format!("no server listens at {place}; start one with `bcnet serve`, or name its socket with --socket")
         }
     };
     anyhow::Error::new(error).context(hint)
 }
 
-/// How long a server may take.
+/// The time limit for a server's answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

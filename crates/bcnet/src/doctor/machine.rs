@@ -1,6 +1,7 @@
-//! What the computer is like.
+//! Checks of the computer: clock, addresses, firewall, files, limits.
 //!
-//! What is seen and what is made of it are apart, so that tests can show the second what no test could have a machine do.
+//! Each check reads the system in one function and judges the values in another. So tests can judge values
+//! that no test machine has.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -14,10 +15,12 @@ use crate::config::Settings;
 use crate::double_click::local_address;
 use crate::file;
 
-/// What was seen, and what to do if it is not right.
+/// The result of a check: its state, and a text with the observation and the remedy.
 type HealthResult = (CheckState, String);
 
-/// Looks at the clock, which bans, logs and certificates go by; `written` are files that the server has written.
+/// Checks the clock, on which bans, logs and certificates depend.
+///
+/// `written` are files that the server has written.
 pub(super) fn check_clock<'a>(written: impl IntoIterator<Item = &'a PathBuf>, report: &mut DoctorReport) {
     let since_1970 =
         |path: &PathBuf| fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok();
@@ -28,43 +31,43 @@ pub(super) fn check_clock<'a>(written: impl IntoIterator<Item = &'a PathBuf>, re
 fn judge_clock(now: Duration, newest: Option<Duration>, is_synchronized: Option<bool>) -> HealthResult {
     let ahead = newest.unwrap_or_default().saturating_sub(now);
     if now < YEAR_2025 {
-        let text = "it is before 2025: bans end at the wrong time and no certificate is valid; set the clock";
+        let text = "the clock shows a date before 2025: bans end at the wrong time and no certificate is valid; set the clock";
         (CheckState::Bad, text.into())
     } else if ahead >= HOUR {
         let hours = ahead.as_secs() / HOUR.as_secs();
         (
             CheckState::Warn,
             format!(
-                "files of the server are {hours} h ahead of it: it was set back, and bans end late; set the clock"
+                "files of the server are {hours} h ahead of the clock: it was set back, so bans end late; set the clock"
             ),
         )
     } else if is_synchronized == Some(false) {
         (
             CheckState::Warn,
-            "no time service keeps it right, says the system; `timedatectl set-ntp true` starts one on most"
+            "no time service adjusts the clock; on most systems, `timedatectl set-ntp true` starts one"
                 .into(),
         )
     } else if is_synchronized == Some(true) {
-        (CheckState::Ok, "a time service keeps it right".into())
+        (CheckState::Ok, "a time service adjusts the clock".into())
     } else {
-        (CheckState::Ok, "it has a sane date; whether it is right, this system does not tell".into())
+        (CheckState::Ok, "the date is plausible; this system does not report whether a time service adjusts the clock".into())
     }
 }
 
-/// Looks at the addresses that the machine has.
+/// Checks the addresses of the machine.
 pub(super) fn check_addresses(bind: Ipv4Addr, ports: &[u16], report: &mut DoctorReport) {
     if bind.is_loopback() {
         report
-            .warn("address", format!("`server.bind` is {bind}, so only this machine can join; use 0.0.0.0"));
+            .warn("address", format!("`server.bind` is {bind}, so only players on this machine can join; set it to 0.0.0.0"));
         return;
     }
     let address = if bind.is_unspecified() { local_address() } else { Some(bind) };
     match address {
-        None => report.warn("address", "no way out of this machine: only it can join; look at its network"),
+        None => report.warn("address", "the machine has no network connection: only players on it can join; check the network"),
         Some(address) if is_private(address) => report.warn(
             "address",
             format!(
-                "{address} is private: players elsewhere get in only if the router forwards {} to {address}",
+                "{address} is private: players on the internet can join only if the router forwards {} to {address}",
                 describe_ports(ports)
             ),
         ),
@@ -73,12 +76,12 @@ pub(super) fn check_addresses(bind: Ipv4Addr, ports: &[u16], report: &mut Doctor
     if bind.is_unspecified() {
         for other in own_addresses().into_iter().filter(|own| Some(*own) != address).take(MAX_EXTRA_ADDRESSES)
         {
-            report.ok("address", format!("{other} is this machine's too, for players in that network"));
+            report.ok("address", format!("{other} is an address of this machine too, for players in that network"));
         }
     }
 }
 
-/// Returns all addresses of the machine in networks.
+/// Returns all addresses that the machine has in networks.
 fn own_addresses() -> Vec<Ipv4Addr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let addresses = interfaces.iter().filter_map(|interface| match interface.ip() {
@@ -88,7 +91,7 @@ fn own_addresses() -> Vec<Ipv4Addr> {
     addresses.collect()
 }
 
-/// Returns whether an address means nothing outside of its network, those of providers' own translation among them.
+/// Returns whether an address is valid only inside a network, including carrier-grade NAT ranges.
 pub(super) fn is_private(address: Ipv4Addr) -> bool {
     let [a, b, ..] = address.octets();
     address.is_private() || address.is_link_local() || address.is_loopback() || (a == 100 && b & 0xC0 == 64)
@@ -98,7 +101,7 @@ fn describe_ports(ports: &[u16]) -> String {
     format!("UDP port {}", port_ranges(ports).join(", "))
 }
 
-/// Returns ports in their order, those in a row as `22101-22104`.
+/// Returns the ports in ascending order, with consecutive ports as `22101-22104`.
 fn port_ranges(ports: &[u16]) -> Vec<String> {
     let mut ports = ports.to_vec();
     ports.sort_unstable();
@@ -112,7 +115,9 @@ fn port_ranges(ports: &[u16]) -> Vec<String> {
     rows.map(name).collect()
 }
 
-/// Says how to open the firewall. Whether there is one, only the administrator may ask.
+/// Prints the command that opens the firewall.
+///
+/// Only an administrator may read the firewall's rules, so they are not checked.
 pub(super) fn check_firewall(ports: &[u16], report: &mut DoctorReport) {
     let has = |program: &str| {
         Path::new("/usr/sbin").join(program).exists() || Path::new("/usr/bin").join(program).exists()
@@ -128,11 +133,11 @@ pub(super) fn check_firewall(ports: &[u16], report: &mut DoctorReport) {
     };
     if !ports.is_empty() {
         let hint = kind.open_command(&port_ranges(ports));
-        report.ok("firewall", format!("not looked at; if nobody from outside gets in: {hint}"));
+        report.ok("firewall", format!("not checked; if players from outside cannot join, run: {hint}"));
     }
 }
 
-/// What may keep datagrams out.
+/// A firewall that may block datagrams.
 #[derive(Debug, Clone, Copy)]
 enum Firewall {
     Windows,
@@ -142,7 +147,7 @@ enum Firewall {
 }
 
 impl Firewall {
-    /// Returns what to type to let datagrams to these ports in.
+    /// Returns the command that opens these UDP ports.
     fn open_command(self, ports: &[String]) -> String {
         let each = |make: fn(&String) -> String| ports.iter().map(make).collect::<Vec<_>>().join("; ");
         match self {
@@ -162,7 +167,7 @@ impl Firewall {
     }
 }
 
-/// Looks at the places where the server writes.
+/// Checks the files and directories that the server writes.
 pub(super) fn check_files(settings: &Settings, report: &mut DoctorReport) {
     let capture = settings.capture.size.0.saturating_mul(u64::from(settings.capture.files.get()));
     let places = [
@@ -175,7 +180,7 @@ pub(super) fn check_files(settings: &Settings, report: &mut DoctorReport) {
     for (name, path, most) in places {
         let Some(path) = path else { continue };
         let place = path.display();
-        // The server makes directories for these two.
+        // The server creates the directories of these two files.
         let is_made = matches!(name, "log" | "capture");
         let directory = file::parent_directory(path);
         let parents = directory.ancestors().map(|parent| if parent == "" { Path::new(".") } else { parent });
@@ -183,7 +188,7 @@ pub(super) fn check_files(settings: &Settings, report: &mut DoctorReport) {
         match file::check_replaceable(&there.join(path.file_name().unwrap_or_default())) {
             Err(error) => report.bad(
                 name,
-                format!("{place}: cannot be written ({error}); give the server's user the directory, or name another"),
+                format!("{place}: cannot be written ({error}); let the server's user write to the directory, or set another path"),
             ),
             Ok(()) => {
                 let (state, text) = judge_free_space(file::free_bytes(there), most);
@@ -193,23 +198,23 @@ pub(super) fn check_files(settings: &Settings, report: &mut DoctorReport) {
     }
 }
 
-/// Judges how much room there is, where so much may be written.
+/// Judges whether the free space is enough for `needed` bytes.
 fn judge_free_space(free: Option<u64>, needed: u64) -> HealthResult {
     let mebibytes = |bytes: u64| bytes >> 20;
     match free {
         None => (CheckState::Ok, "can be written".into()),
         Some(free) if free < FULL_DISK_BYTES => {
-            (CheckState::Bad, "the disk is full, and nothing is kept; make room".into())
+            (CheckState::Bad, "the disk is full, so the server cannot save anything; free some space".into())
         }
         Some(free) if free < needed => {
             let (free, needed) = (mebibytes(free), mebibytes(needed));
-            (CheckState::Warn, format!("only {free} MiB are free, and it may take {needed}; make room"))
+            (CheckState::Warn, format!("only {free} MiB are free, but up to {needed} MiB may be needed; free some space"))
         }
         Some(free) => (CheckState::Ok, format!("can be written, {} MiB are free", mebibytes(free))),
     }
 }
 
-/// Looks at what the system lets a program have, where it tells.
+/// Checks the limits of the system, where it reports them.
 pub(super) fn check_limits(sessions: usize, report: &mut DoctorReport) {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let open = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -225,10 +230,10 @@ pub(super) fn check_limits(sessions: usize, report: &mut DoctorReport) {
 
 fn judge_open_files(open: usize, needed: usize) -> HealthResult {
     match open {
-        usize::MAX => (CheckState::Ok, "as many may be open as are needed".into()),
+        usize::MAX => (CheckState::Ok, "there is no limit".into()),
         _ if open < needed => {
             let text = format!(
-                "{open} may be open, {needed} are needed; raise `ulimit -n`, or `LimitNOFILE=` of a service"
+                "{open} may be open, but {needed} are needed; raise `ulimit -n`, or `LimitNOFILE=` of the service"
             );
             (CheckState::Bad, text)
         }
@@ -237,10 +242,10 @@ fn judge_open_files(open: usize, needed: usize) -> HealthResult {
 }
 
 fn judge_socket_buffer(bytes: u32) -> HealthResult {
-    let text = format!("a session's socket gets {} KiB", bytes / 1024);
+    let text = format!("the receive buffer of a session's socket has {} KiB", bytes / 1024);
     if bytes < WANTED_RECEIVE_BUFFER {
-        let help = format!("`sysctl -w net.core.rmem_max={WANTED_RECEIVE_BUFFER}` helps when many play");
-        (CheckState::Warn, format!("{text}, and bursts may be lost; {help}"))
+        let help = format!("`sysctl -w net.core.rmem_max={WANTED_RECEIVE_BUFFER}` enlarges it");
+        (CheckState::Warn, format!("{text}; bursts of datagrams may be lost when many play; {help}"))
     } else {
         (CheckState::Ok, text)
     }
@@ -248,15 +253,15 @@ fn judge_socket_buffer(bytes: u32) -> HealthResult {
 
 const YEAR_2025: Duration = Duration::from_secs(1_735_689_600);
 const HOUR: Duration = Duration::from_secs(3600);
-/// Less room than this is gone soon.
+/// Less free space than this gives a warning.
 const LOW_SPACE_BYTES: u64 = 64 << 20;
-/// With less nothing can be written.
+/// With less free space than this, nothing can be written.
 const FULL_DISK_BYTES: u64 = 1 << 20;
-/// Files besides the sockets of sessions: log, control, metrics and those who use them.
+/// The number of files besides the sockets of sessions: log, control, metrics, and their clients.
 const OTHER_FILES: usize = 64;
-/// What a session asks the system for.
+/// The receive buffer that a session requests from the system.
 const WANTED_RECEIVE_BUFFER: u32 = 4 << 20;
-/// How many more addresses are told. Where containers run there may be many.
+/// The maximum number of further addresses to print. A machine with containers may have many.
 const MAX_EXTRA_ADDRESSES: usize = 8;
 
 #[cfg(test)]
@@ -272,7 +277,7 @@ mod tests {
         assert_eq!(
             judge_clock(now, Some(now + HOUR / 2), Some(true)).0,
             CheckState::Ok,
-            "no file is that exact"
+            "a difference below an hour is fine"
         );
         assert_eq!(judge_clock(now, Some(now), Some(false)).0, CheckState::Warn);
         assert_eq!(judge_clock(now, None, None).0, CheckState::Ok);
@@ -288,7 +293,7 @@ mod tests {
     #[test]
     fn low_limits_are_reported_with_a_remedy() {
         let (state, text) = judge_open_files(100, 165);
-        assert!(state == CheckState::Bad && text.contains("100 may be open, 165 are needed"), "{text}");
+        assert!(state == CheckState::Bad && text.contains("100 may be open, but 165 are needed"), "{text}");
         assert_eq!([165, usize::MAX].map(|open| judge_open_files(open, 165).0), [CheckState::Ok; 2]);
         let (state, text) = judge_socket_buffer(212_992);
         assert!(

@@ -1,7 +1,8 @@
-//! `bcnet doctor`: looks at everything that keeps players from joining, and says what to do about it.
+//! `bcnet doctor`: checks everything that can keep players from joining, and names a remedy for each problem.
 //!
-//! [`machine`] looks at the computer, [`server`] at the configuration and the server itself. Nothing is sent but to this
-//! machine, to the list servers of the configuration and to those whom they have at our ports, and nothing is changed.
+//! [`machine`] checks the computer, [`server`] checks the configuration and the server. The command changes
+//! nothing. It sends datagrams only to this machine, to the list servers of the configuration, and to servers
+//! that they list with our ports.
 
 mod machine;
 mod server;
@@ -15,9 +16,9 @@ use crate::{CommandStatus, config};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Run it as the user who runs the server, with the same flags. If the server runs,
-it is joined for a moment by a player called bcnet.
+a test player called bcnet joins it for a moment.
 
-Exit codes: 0 nothing is bad, 1 something is, 2 it could not look.
+Exit codes: 0 no check is bad, 1 a check is bad, 2 the checks could not run.
 
 Examples:
   bcnet doctor
@@ -27,12 +28,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     flags: config::ConfigFlags,
 
-    /// Print one JSON object
+    /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// How something is.
+/// The state of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CheckState {
     Ok,
@@ -50,16 +51,16 @@ impl CheckState {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug)]
 struct HealthCheck {
     name: &'static str,
     state: CheckState,
-    /// What was seen, and what to do if it is not right.
+    /// The observation and, if it is not good, the remedy.
     text: String,
 }
 
-/// All that was looked at so far.
+/// The results of all checks so far.
 #[derive(Debug, Default)]
 struct DoctorReport(Vec<HealthCheck>);
 

@@ -1,4 +1,4 @@
-//! What the configuration and the server are like.
+//! Checks of the configuration and of the running server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -17,7 +17,7 @@ use crate::number_format::pluralize;
 use crate::query::{FIRST_PORT, LAST_PORT, LIST_PORT, fetch_list, query_names};
 use crate::{control, ctl, file, join, lookup, manifest};
 
-/// Reads the configuration.
+/// Loads the configuration, and reports problems in it.
 pub(super) fn load_configuration(flags: &ConfigFlags, report: &mut DoctorReport) -> Option<Loaded> {
     let loaded = match config::load(flags, env::vars_os()) {
         Ok(loaded) => loaded,
@@ -44,7 +44,7 @@ pub(super) fn load_configuration(flags: &ConfigFlags, report: &mut DoctorReport)
     Some(loaded)
 }
 
-/// Looks whether others on this machine can read what is for the server alone, as far as the system tells.
+/// Checks whether other users of this machine can read secrets, where the system reports it.
 pub(super) fn check_secrets(loaded: &Loaded, report: &mut DoctorReport) {
     let is_open = |path: &Path| file::is_reachable_by_all_users(path).unwrap_or(false);
     let (keys, web) = (loaded.secret_keys_in_file(), &loaded.settings.web);
@@ -53,8 +53,8 @@ pub(super) fn check_secrets(loaded: &Loaded, report: &mut DoctorReport) {
         report.warn(
             "secrets",
             format!(
-                "{path}: every user of this machine can read it, and it has {keys}; `chmod 640 {path}`, after a `chgrp` to \
-                 the group of the server's user if it belongs to another"
+                "{path}: every user of this machine can read the file, which contains {keys}; run `chmod 640 {path}`, after \
+                 `chgrp` to the group of the server's user if the file belongs to another group"
             ),
         );
     }
@@ -62,37 +62,37 @@ pub(super) fn check_secrets(loaded: &Loaded, report: &mut DoctorReport) {
         let key = key.display();
         report.warn(
             "secrets",
-            format!("{key}: every user of this machine can read the key of the page's certificate; `chmod 640 {key}`"),
+            format!("{key}: every user of this machine can read the key of the page's certificate; run `chmod 640 {key}`"),
         );
     }
-    // The server looks at the file alone.
+    // The server itself checks only the mode of the file, not of the directories above.
     if web.enabled && file::is_world_accessible(&web.token_file).unwrap_or(false) {
         let token = web.token_file.display();
         report.bad(
             "secrets",
-            format!("{token}: the server does not start while every user of this machine may read it; `chmod 600 {token}`"),
+            format!("{token}: every user of this machine may read the file, so the server does not start; run `chmod 600 {token}`"),
         );
     }
 }
 
-/// Names some keys.
+/// Formats a list of keys for a message.
 fn format_keys(keys: &[String]) -> String {
     let shown: Vec<String> = keys.iter().take(MAX_KEYS_SHOWN).map(|key| format!("`{key}`")).collect();
     let more = if keys.len() > MAX_KEYS_SHOWN { ", …" } else { "" };
     shown.join(", ") + more
 }
 
-/// Asks the server that runs with this configuration how it is, if one does.
+/// Requests the status of the server that runs with this configuration, if there is one.
 pub(super) fn query_running_server(settings: &Settings, report: &mut DoctorReport) -> Option<Value> {
     let places = control::socket_paths(settings);
     if places.is_empty() {
-        report.warn("control", "`server.control` is \"none\": whether the server runs cannot be told");
+        report.warn("control", "`server.control` is \"none\", so doctor cannot find out whether the server runs");
         return None;
     }
     match ctl::query_status(&places) {
         Ok(status) => {
             let (version, uptime) = (status["version"].as_str().unwrap_or("?"), &status["uptime_s"]);
-            report.ok("control", format!("the server runs since {uptime} s, bcnet {version}"));
+            report.ok("control", format!("the server has been running for {uptime} s, bcnet {version}"));
             Some(status)
         }
         Err(error) => {
@@ -102,10 +102,10 @@ pub(super) fn query_running_server(settings: &Settings, report: &mut DoctorRepor
                 }
                 Some(ErrorKind::PermissionDenied) => report.warn(
                     "control",
-                    format!("whether the server runs cannot be told: {error:#}; run this as its user"),
+                    format!("cannot find out whether the server runs: {error:#}; run doctor as the server's user"),
                 ),
-                // Somebody is there who says nothing, or nonsense.
-                _ => report.bad("control", format!("{error:#}; if its log tells nothing, restart it")),
+                // A process listens there but does not answer, or its answer is invalid.
+                _ => report.bad("control", format!("{error:#}; see the server's log, or restart it")),
             }
             None
         }
@@ -120,7 +120,7 @@ fn session_port(session: &Value) -> Option<u16> {
     session["port"].as_u64().and_then(|port| port.try_into().ok())
 }
 
-/// Looks at the ports of all sessions. Returns those that players use.
+/// Checks the UDP ports of all sessions. Returns those that players use.
 pub(super) fn check_ports(
     settings: &Settings,
     running: Option<&Value>,
@@ -131,7 +131,7 @@ pub(super) fn check_ports(
         for session in running_sessions(running) {
             let (port, players, limit) = (&session["port"], &session["players"], &session["limit"]);
             report
-                .ok("port", format!("UDP port {port} is the running server's: {players} of {limit} players"));
+                .ok("port", format!("the running server has UDP port {port}: {players} of {limit} players"));
         }
         return ports;
     }
@@ -142,11 +142,11 @@ pub(super) fn check_ports(
             let is_free = |port: &u16| !ports.contains(port) && UdpSocket::bind((bind, *port)).is_ok();
             match (FIRST_PORT..=LAST_PORT).find(is_free) {
                 Some(port) => {
-                    report.ok("port", format!("UDP port {port} is free, and will be taken"));
+                    report.ok("port", format!("UDP port {port} is free, and the server will take it"));
                     ports.push(port);
                 }
                 None => report
-                    .bad("port", format!("no UDP port of {FIRST_PORT} to {LAST_PORT} can be had at {bind}")),
+                    .bad("port", format!("no UDP port from {FIRST_PORT} to {LAST_PORT} is free at {bind}; stop another program or set `port`")),
             }
             continue;
         };
@@ -156,7 +156,7 @@ pub(super) fn check_ports(
             Err(error) => report.bad(
                 "port",
                 format!(
-                    "UDP port {port} cannot be had ({error}); end the other program, or choose another `port`"
+                    "UDP port {port} is not available ({error}); stop the other program, or set another `port`"
                 ),
             ),
         }
@@ -164,7 +164,9 @@ pub(super) fn check_ports(
     ports
 }
 
-/// Looks at the TCP ports of metrics and page: of a server that runs they answer, else they must be free.
+/// Checks the TCP ports of metrics and page.
+///
+/// With a running server they must answer, otherwise they must be free.
 pub(super) fn check_listeners(settings: &Settings, running: Option<&Value>, report: &mut DoctorReport) {
     let web = &settings.web;
     let page = web.enabled.then_some(web.bind);
@@ -177,7 +179,7 @@ pub(super) fn check_listeners(settings: &Settings, running: Option<&Value>, repo
                 Ok(_) => report.ok(name, format!("TCP {address} is free")),
                 Err(error) => report.bad(
                     name,
-                    format!("TCP {address} cannot be had ({error}), and the server does not start without; choose another `{key}`"),
+                    format!("TCP {address} is not available ({error}), so the server will not start; set another `{key}`"),
                 ),
             }
             continue;
@@ -186,22 +188,22 @@ pub(super) fn check_listeners(settings: &Settings, running: Option<&Value>, repo
             Ok(_) => report.ok(name, format!("TCP {address} answers")),
             Err(error) => report.bad(
                 name,
-                format!("TCP {address} does not answer ({error}); if `{key}` was changed since its start, restart the server"),
+                format!("TCP {address} does not answer ({error}); if you changed `{key}` after the server started, restart the server"),
             ),
         }
     }
 }
 
-/// Returns the address by which this machine reaches what is bound to one.
+/// Returns the address by which this machine reaches a socket that is bound to `bound`.
 fn connect_address(bound: SocketAddrV4) -> SocketAddrV4 {
     let is_any = bound.ip().is_unspecified();
     SocketAddrV4::new(if is_any { Ipv4Addr::LOCALHOST } else { *bound.ip() }, bound.port())
 }
 
-/// A server that a list server has, and its name.
+/// The servers of ours that a list server lists: address and name.
 pub(super) type ListedServers = BTreeMap<SocketAddrV4, String>;
 
-/// Looks at the list servers: do they answer, do they list us. Returns those of ours that they list.
+/// Checks whether the list servers answer and list our sessions. Returns our sessions that they list.
 pub(super) fn check_list_servers(
     settings: &Settings,
     running: Option<&Value>,
@@ -210,7 +212,7 @@ pub(super) fn check_list_servers(
 ) -> ListedServers {
     let mut ours = ListedServers::new();
     if settings.server.masters.is_empty() {
-        report.ok("list servers", "none in `server.masters`: players elsewhere must know the address");
+        report.ok("list servers", "none in `server.masters`: players must know the address");
     }
     for master in &settings.server.masters {
         let host = &master.host;
@@ -220,7 +222,7 @@ pub(super) fn check_list_servers(
             Err(error) => {
                 report.bad(
                     "list servers",
-                    format!("{error:#}; mend `server.masters`, or look at the name server"),
+                    format!("{error:#}; correct `server.masters`, or check the name server"),
                 );
                 continue;
             }
@@ -228,14 +230,14 @@ pub(super) fn check_list_servers(
         match fetch_list(address, NETWORK_TIMEOUT) {
             Err(why) => report.warn(
                 "list servers",
-                format!("{host}: {why}; who looks there does not find us: ask who runs it, or take it out of `server.masters`"),
+                format!("{host}: {why}; players cannot find the server there: ask its operator, or remove it from `server.masters`"),
             ),
             Ok(listed) if running.is_none() => {
                 report
                     .ok("list servers", format!("{host} answers, with {}", pluralize(listed.len(), "server")));
             }
             Ok(listed) => {
-                // Which address it has for the list server, a server behind a router does not know.
+                // A server behind a router does not know the address under which a list server lists it.
                 let advertised =
                     settings.sessions.iter().filter_map(|session| session.advertise_port.fixed());
                 let own_ports: Vec<u16> = advertised.chain(ports.iter().copied()).collect();
@@ -247,7 +249,7 @@ pub(super) fn check_list_servers(
     ours
 }
 
-/// Tells which of the servers that a list server has at our ports are ours: they have the names of our sessions.
+/// Finds our sessions among the listed servers with our ports: they have the names of our sessions.
 fn find_own_servers(
     host: &str,
     candidates: &BTreeSet<SocketAddrV4>,
@@ -257,7 +259,7 @@ fn find_own_servers(
     let Some(first) = candidates.first() else {
         report.warn(
             "list servers",
-            format!("{host} answers and does not list us: it must reach our port from outside; see address and firewall"),
+            format!("{host} answers but does not list us: it must reach our port from outside; see address and firewall"),
         );
         return ListedServers::new();
     };
@@ -268,67 +270,69 @@ fn find_own_servers(
     let missing: Vec<&str> =
         running_sessions(running).filter_map(|one| one["name"].as_str()).filter(is_missing).collect();
     if let Some((address, _)) = ours.first_key_value() {
-        report.ok("list servers", format!("{host} lists {address}, which answers by our name"));
-        // Of those who do not answer, and of more than are asked, nothing is known.
+        report.ok("list servers", format!("{host} lists {address}, which answers with our name"));
+        // Servers that do not answer, and servers beyond the limit of queries, may be ours.
         if let (Some(name), true) = (missing.first(), all_answered && candidates.len() < MAX_QUERIED) {
             report.warn(
                 "list servers",
-                format!("{host} does not list {name}: each port must be reached from outside; see address and firewall"),
+                format!("{host} does not list {name}: each port must be reachable from outside; see address and firewall"),
             );
         }
     } else if all_answered {
         report.warn(
             "list servers",
-            format!("{host} answers and does not list us: whom it has at our port has another name; see address and firewall"),
+            format!("{host} answers but does not list us: the server that it lists with our port has another name; see address and firewall"),
         );
     } else {
         report.warn(
             "list servers",
             format!(
-                "{host} lists {first}, which has our port and does not answer from here; \
-                     if that is our address outside, a friend elsewhere can tell: `bcnet query {first}`"
+                "{host} lists {first}, which has our port but does not answer from here; \
+                     if that is our public address, ask a friend on the internet to run `bcnet query {first}`"
             ),
         );
     }
     ours
 }
 
-/// Joins every session of the running server for a moment.
+/// Joins each session of the running server for a moment.
 pub(super) fn check_joins(settings: &Settings, running: Option<&Value>, report: &mut DoctorReport) {
     if running.is_none() {
-        report.ok("join", "not tried, for no server runs; start it, and run this again");
+        report.ok("join", "not tried: no server is running; start it and run doctor again");
     }
     for (session, set) in running_sessions(running).zip(&settings.sessions) {
         let Some(port) = session_port(session) else { continue };
         let bind = settings.server.bind;
-        // By its address in the network it is as far away as this machine can be.
+        // The machine's network address is the farthest address from which this machine can test.
         let own = if bind.is_unspecified() { local_address() } else { Some(bind) };
         let address = SocketAddrV4::new(own.unwrap_or(Ipv4Addr::LOCALHOST), port);
         let state = session["state"].as_str().unwrap_or_default();
         if state != "open" {
             report.warn(
                 "join",
-                format!("{address}: the session is {state}; `bcnet ctl --session {port} start` opens it"),
+                format!("{address}: the session is {state}; open it with `bcnet ctl --session {port} start`"),
             );
             continue;
         }
         if session["players"] == session["limit"] {
-            report.warn("join", format!("{address}: not tried, for it is full"));
+            report.warn("join", format!("{address}: not tried: the session is full"));
             continue;
         }
         let manifest = set.manifests.first().cloned();
         match join::try_join(address, set.password.get().unwrap_or_default(), manifest) {
             Ok(took) => report.ok(
                 "join",
-                format!("{address}: players of this machine can join, in {} ms", took.as_millis()),
+                format!("{address}: players on this machine can join, in {} ms", took.as_millis()),
             ),
-            Err(error) => report.bad("join", format!("{address}: {error:#}; the server's log tells more")),
+            Err(error) => report.bad("join", format!("{address}: {error:#}; see the server's log")),
         }
     }
 }
 
-/// Joins a session by the address that list servers tell players, if that is not one of this network: as far as a way out and
-/// back in goes, that is how players come.
+/// Joins a session at the public address that list servers give to players.
+///
+/// The test goes out through the router and back in, which is as close to a player's way as this machine can
+/// get.
 pub(super) fn check_public_join(
     settings: &Settings,
     running: Option<&Value>,
@@ -341,20 +345,20 @@ pub(super) fn check_public_join(
         .find(|(session, _)| session["name"] == name.as_str());
     let Some((_, set)) = named else { return };
     match join::try_join(*address, set.password.get().unwrap_or_default(), set.manifests.first().cloned()) {
-        Ok(_) => report.ok("join outside", format!("{address}, as list servers have it: players can join")),
+        Ok(_) => report.ok("join outside", format!("{address}, the address on list servers: players can join")),
         Err(error) => report.warn(
             "join outside",
             format!(
-                "{address}, as list servers have it: {error:#}. Many routers do not lead back in; \
-                 a friend elsewhere can tell: `bcnet join {address} --check`"
+                "{address}, the address on list servers: {error:#}. Many routers do not forward from inside; \
+                 ask a friend on the internet to run `bcnet join {address} --check`"
             ),
         ),
     }
 }
 
-/// How many keys a line names.
+/// The maximum number of keys in a message.
 const MAX_KEYS_SHOWN: usize = 4;
-/// How many servers at our port are asked for their names. A list may have any number.
+/// The maximum number of servers to query for their names. A list may have any number.
 const MAX_QUERIED: usize = 16;
-/// How long a list server, or those whom it lists, may take.
+/// The time limit for a list server, and for the servers that it lists.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The last lines of the log, for whoever looks on: consoles and pages.
+//! The last lines of the log in memory, for consoles and pages.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The last lines of the log, each a JSON object. Whoever is too slow misses some, and the log does not wait.
+/// The last lines of the log, each a JSON object.
+///
+/// The log does not wait for readers: a slow reader misses lines.
 #[derive(Clone, Default)]
 pub(crate) struct Feed(Arc<FeedShared>);
 
@@ -20,28 +22,28 @@ struct FeedShared {
 #[derive(Default)]
 struct LineBuffer {
     recent: VecDeque<Arc<str>>,
-    /// How many there were before those that are kept.
+    /// The number of lines that were dropped before those in the buffer.
     evicted: u64,
 }
 
-/// Some lines, and where the next one will be.
+/// Some lines of the log, and the number of the next one.
 #[derive(Debug)]
 pub(crate) struct FeedBatch {
     pub(crate) lines: Vec<Arc<str>>,
-    /// How many are missing before these.
+    /// The number of lines that are missing before these.
     pub(crate) missed: u64,
     pub(crate) next: u64,
 }
 
 impl Feed {
-    /// Returns the last lines.
+    /// Returns the last `count` lines.
     pub(crate) fn last(&self, count: usize) -> FeedBatch {
         let lines = self.lines();
         let next = lines.evicted + lines.recent.len() as u64;
         lines.since(next.saturating_sub(count as u64).max(lines.evicted))
     }
 
-    /// Waits until there are lines from `next` on, but not for ever.
+    /// Waits up to `timeout` for lines from number `next` on.
     pub(crate) fn wait(&self, next: u64, timeout: Duration) -> FeedBatch {
         let is_none = |lines: &mut LineBuffer| lines.evicted + lines.recent.len() as u64 <= next;
         let waited = self.0.arrived.wait_timeout_while(self.lines(), timeout, is_none);
@@ -63,7 +65,7 @@ impl LineBuffer {
     }
 }
 
-/// Gets each line whole.
+/// The log writes each line with one call.
 impl Write for &Feed {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
@@ -91,7 +93,7 @@ impl<'a> MakeWriter<'a> for Feed {
     }
 }
 
-/// Lines that are kept.
+/// The number of lines in the buffer.
 const MAX_LINES: usize = 1_000;
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Lists in lines of JSON: a field of a log line is a number or a text, so a list comes as a text and is unpacked here.
+//! Lists in JSON log lines.
+//!
+//! A field of a log line is a number or a text. So a list is logged as a text and unpacked here.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -6,7 +8,7 @@ use std::io::{self, Write};
 use serde_json::{Deserializer, Value};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Writes lines of JSON whose lists are lists.
+/// Writes JSON lines and converts lists in texts to JSON lists.
 pub(super) struct NestedJson<W>(pub(super) W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for NestedJson<W> {
@@ -17,7 +19,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for NestedJson<W> {
     }
 }
 
-/// Gets each line whole.
+/// The log writes each line with one call.
 impl<W: Write> Write for NestedJson<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.write_all(&unpack_list(line))?;
@@ -29,8 +31,9 @@ impl<W: Write> Write for NestedJson<W> {
     }
 }
 
-/// Returns the line with its list unpacked, if it has one. What a player says cannot look like a key: quotes within a text
-/// have a backslash before them.
+/// Returns the line with its list unpacked, if it has one.
+///
+/// Chat cannot fake the key: quotes within a text have a backslash before them.
 fn unpack_list(line: &[u8]) -> Cow<'_, [u8]> {
     let found = line
         .windows(LIST_KEY.len() + 2)
@@ -45,7 +48,7 @@ fn unpack_list(line: &[u8]) -> Cow<'_, [u8]> {
     if is_list { [head, text.as_bytes(), tail].concat().into() } else { line.into() }
 }
 
-/// The only field that is a list.
+/// The only field with a list.
 const LIST_KEY: &[u8] = b"\"players\":";
 
 #[cfg(test)]

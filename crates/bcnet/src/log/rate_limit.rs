@@ -1,4 +1,4 @@
-//! How often a thing may be logged: floods are counted, not written.
+//! Rate limits for log lines: lines of a flood are counted instead of written.
 
 use std::mem;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use bcnet_session::{Rate, TokenBucket};
 use bcnet_transport::Time;
 
-/// Lets a few lines through at once, and then one at a time.
+/// Allows a burst of lines, then one line per interval.
 #[derive(Debug)]
 pub(crate) struct LogRateLimiter {
     rate: Rate,
@@ -15,13 +15,13 @@ pub(crate) struct LogRateLimiter {
 }
 
 impl LogRateLimiter {
-    /// `burst` at once, and then one in this time.
+    /// Allows `burst` lines at once, then one per interval.
     pub(crate) const fn new(burst: u32, every: Duration) -> Self {
         let rate = Rate::every(every, burst);
         Self { rate, bucket: TokenBucket::new(rate, Time::ZERO), held_back: 0 }
     }
 
-    /// Returns how many were held back before this one, or `None` if it is held back too.
+    /// Returns how many lines were suppressed before this one, or `None` to suppress this one too.
     pub(crate) fn allow(&mut self, now: Time) -> Option<u64> {
         if self.bucket.take(1, self.rate, now) {
             return Some(mem::take(&mut self.held_back));
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(limit.allow(at(1009)), None);
         assert_eq!(limit.allow(at(1010)), Some(8));
         assert_eq!(limit.allow(at(1011)), None);
-        // After a long quiet time no more than the burst.
+        // A long quiet time does not allow more than one burst.
         let passed = (0..10).filter_map(|_| limit.allow(at(1_000_000))).count();
         assert_eq!(passed, 3);
     }

@@ -1,4 +1,6 @@
-//! `bcnet manifest`: which game files players must have, learned from a player whose files are good.
+//! `bcnet manifest`: records and checks the game files that players must have.
+//!
+//! A manifest is learned from a player whose files are good.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -23,36 +25,37 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Wait for a player whose game files are good, and write down what they are
+    /// Record the game files of a player as a manifest
     ///
-    /// It hosts a game called `bcnet manifest`; join it with the installation that everyone should have. The file is for
-    /// `checksums = "strict"` with `manifests = ["FILE"]`.
+    /// This hosts a game called `bcnet manifest`. Join it with the installation that all players should have.
+    /// Use the file with `checksums = "strict"` and `manifests = ["FILE"]` in the server's configuration.
     Learn {
-        /// The file to write; it must not exist yet
+        /// The file to write; it must not exist
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
 
-        /// What to call the manifest; the name of the file if none is given
+        /// The name of the manifest; default: the name of the file
         #[arg(long)]
         name: Option<String>,
 
-        /// The UDP port; 0 for any
+        /// The UDP port; 0 selects any free port
         #[arg(long, default_value_t = 22101)]
         port: u16,
 
-        /// The local address; all of them if none is given
+        /// The local address to listen at; default: all addresses
         #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
         bind: Ipv4Addr,
     },
-    /// Read manifests and print what is in them
+    /// Check manifests and print a summary of each
     ///
-    /// Exit codes: 0 all are good, 1 one is not, or lacks rounds, 2 a file could not be read.
+    /// Exit codes: 0 all manifests are good, 1 a manifest is invalid or lacks rounds, 2 a file could not be
+    /// read.
     Check {
-        /// The manifests
+        /// The manifests to check
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
 
-        /// Print all that is in them
+        /// Print the whole content of each manifest
         #[arg(long)]
         all: bool,
     },
@@ -85,19 +88,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// Returns the manifest in a file, for players to fit.
+/// Reads a manifest that players are checked against. It must be complete.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::parse(&read_text(path)?).with_context(|| path.display().to_string())?;
     ensure!(manifest.is_complete(), "{}: {}", path.display(), describe_missing_rounds(&manifest));
     Ok(manifest)
 }
 
-/// Returns what is wrong with a manifest that lacks rounds.
+/// Describes the rounds that a manifest lacks.
 fn describe_missing_rounds(manifest: &Manifest) -> String {
     let missing: Vec<String> = manifest.missing_rounds().map(|round| round.to_string()).collect();
     let rounds = if missing.len() == 1 { "round" } else { "rounds" };
     format!(
-        "{rounds} {} missing, so no player fits; make it anew with `bcnet manifest learn`",
+        "{rounds} {} missing, so no player can match; record it again with `bcnet manifest learn`",
         missing.join(", ")
     )
 }
@@ -125,16 +128,16 @@ fn check(path: &Path, all: bool, out: &mut impl Write) -> anyhow::Result<Command
     Ok(CommandStatus::Findings)
 }
 
-/// Finds out whether a new file can be written, before anybody has to join for it.
+/// Checks whether a new file can be written, before a player has to join for it.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     let tried = File::create_new(path);
     let exists = tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-    ensure!(!exists, "it exists already; choose another name or delete it");
+    ensure!(!exists, "the file exists already; choose another name or delete it");
     tried?;
     Ok(fs::remove_file(path)?)
 }
 
-/// Hosts a game until a player has told all about its files.
+/// Hosts a game until a player has sent the checksums of all its files.
 fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
     let clock = Clock::start();
     let config = Config { name: "bcnet manifest".into(), learn_manifests: true, ..Config::default() };
@@ -156,7 +159,7 @@ fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
             }
         }
         if session.is_closed() || end.is_some_and(|end| clock.now() >= end) {
-            return learned.context("the game ended before anybody joined");
+            return learned.context("the game ended before a player joined");
         }
         transmit(socket, &mut session, &clock);
         receive(socket, &mut session, &clock)?;
@@ -166,7 +169,7 @@ fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
 fn transmit(socket: &UdpSocket, session: &mut Session, clock: &Clock) {
     let mut buffer = [0; 2048];
     while let Some(transmit) = session.poll_transmit(&mut buffer, clock.now()) {
-        // What cannot be sent is as good as lost on the way, and is sent again.
+        // A send error counts as a lost datagram: the transport sends it again.
         drop(socket.send_to(buffer.get(..transmit.len).unwrap_or_default(), transmit.to));
     }
 }
@@ -191,6 +194,6 @@ fn receive(socket: &UdpSocket, session: &mut Session, clock: &Clock) -> anyhow::
     Ok(())
 }
 
-/// How long goodbyes are repeated.
+/// The time during which disconnect messages are repeated at the end.
 const LINGER: Duration = Duration::from_secs(2);
 const MAX_POLL_WAIT: Duration = Duration::from_secs(1);

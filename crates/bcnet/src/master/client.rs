@@ -1,4 +1,4 @@
-//! The TCP side: a player's game asks for the list.
+//! The TCP side of the list server: games request the list.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use super::server::ListServerCommands;
 use crate::connections::{self, read_request};
 use crate::random::random_u64;
 
-/// Serves lists for ever.
+/// Accepts connections and serves lists for ever.
 pub(super) fn run(listener: &TcpListener, commands: &ListServerCommands, clock: Clock) {
     let commands = commands.clone();
     connections::serve(listener, clock, move |stream| match serve_client(stream, &commands, clock) {
@@ -20,7 +20,7 @@ pub(super) fn run(listener: &TcpListener, commands: &ListServerCommands, clock: 
     });
 }
 
-/// One conversation: challenge, answer, question, list. Tells how many servers were listed.
+/// Serves one client: challenge, response, request, list. Returns the number of listed servers.
 fn serve_client(mut stream: TcpStream, commands: &ListServerCommands, clock: Clock) -> io::Result<usize> {
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let challenge = Challenge::new(random_u64());
@@ -33,5 +33,5 @@ fn serve_client(mut stream: TcpStream, commands: &ListServerCommands, clock: Clo
     Ok(servers.len())
 }
 
-/// How long a client may take.
+/// The time limit for a client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
-//! `bcnet master`: a small list server, for local networks and friends. Servers announce themselves by UDP ([`server`]),
-//! games ask for the list by TCP ([`client`]).
+//! `bcnet master`: a small list server for local networks and friends.
+//!
+//! Servers announce themselves by UDP ([`server`]); games request the list by TCP ([`client`]).
 
 mod client;
 mod server;
@@ -31,23 +32,23 @@ and gone after three questions without an answer, or when it says goodbye.
 
 Exit codes: 0 ended as told, 2 could not run."))]
 pub(crate) struct Args {
-    /// The local address; all of them if none is given
+    /// The local address to listen at; default: all addresses
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = Ipv4Addr::from_text)]
     bind: Ipv4Addr,
 
-    /// The port for heartbeats of servers; 0 for any
+    /// The UDP port for heartbeats of servers; 0 selects any free port
     #[arg(long, value_name = "PORT", default_value_t = 27900)]
     udp: u16,
 
-    /// The port for lists; 0 for any
+    /// The TCP port for lists; 0 selects any free port
     #[arg(long, value_name = "PORT", default_value_t = 28900)]
     tcp: u16,
 
-    /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics, health at /livez and /readyz
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics, and health at /livez and /readyz
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
 
-    /// Log as JSON
+    /// Write the log as JSON lines
     #[arg(long)]
     json: bool,
 }
@@ -77,9 +78,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
         ready.push_str(&format!(" metrics={address}"));
     }
     ready.push('\n');
-    // Whoever started it may not be interested in its output.
+    // A failure is ignored: the parent process may have closed the output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
-    event_loop.run(&mut server).context("waiting for datagrams")?;
+    event_loop.run(&mut server).context("cannot wait for datagrams")?;
     tracing::info!(event = "stopped");
     Ok(CommandStatus::Clean)
 }

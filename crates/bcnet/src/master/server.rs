@@ -1,4 +1,4 @@
-//! The UDP side: servers announce themselves.
+//! The UDP side of the list server: servers announce themselves.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -14,22 +14,22 @@ use crate::metrics::{Labels, MetricsPage};
 use crate::metrics_server::Monitored;
 use crate::random::random_u64;
 
-/// The list of servers, and the socket at which they announce themselves.
+/// The list of servers, and the socket for their announcements.
 pub(super) struct ListServer {
     pub(super) list: ServerList,
     socket: Socket,
-    /// Something has arrived at the socket.
+    /// Whether datagrams have arrived at the socket.
     is_readable: bool,
     inbound: Batch,
     outbound: Batch,
     log_limit: LogRateLimiter,
     counters: ListServerCounters,
-    /// When the list is looked through next.
+    /// The time of the next check of the list for expired servers.
     next_housekeeping: Time,
     is_over: bool,
 }
 
-/// Hands commands to the list server, from any thread.
+/// Sends commands to the list server, from any thread.
 pub(super) type ListServerCommands = CommandSender<ListServer>;
 
 impl Service for ListServer {
@@ -82,16 +82,16 @@ impl ListServer {
         })
     }
 
-    /// Ends the list server.
+    /// Stops the list server.
     pub(super) const fn stop(&mut self) {
         self.is_over = true;
     }
 
-    /// Takes a batch of what has arrived, and writes the answers.
+    /// Receives a batch of datagrams and queues the answers.
     fn receive(&mut self, now: Time) {
         match self.socket.receive(&mut self.inbound, 0, usize::MAX) {
             Ok(received) => self.is_readable = received == ReceiveStatus::More,
-            // The network complains of something sent earlier; behind that, there may be datagrams.
+            // The error belongs to an earlier datagram that we sent. Received datagrams may follow.
             Err(error) => tracing::debug!(event = "receive_failed", %error),
         }
         let mut inbound = std::mem::take(&mut self.inbound);
@@ -105,7 +105,7 @@ impl ListServer {
         self.inbound = inbound;
     }
 
-    /// Adds a datagram to what is to leave.
+    /// Queues a datagram to send.
     fn queue_datagram(&mut self, (to, text): OutgoingDatagram, local: Option<Ipv4Addr>) {
         if self.outbound.is_nearly_full() {
             self.send();
@@ -126,7 +126,7 @@ impl ListServer {
     }
 }
 
-/// What has happened so far.
+/// Counters of the list server.
 #[derive(Debug, Default)]
 struct ListServerCounters {
     received: u64,
@@ -150,14 +150,14 @@ impl Monitored for ListServerCommands {
     fn metrics(&self) -> Option<MetricsPage> {
         self.call(|server, _| {
             let mut page = MetricsPage::new("bcnet_master");
-            page.gauge("servers", "Servers that are listed", [(Labels::new(), server.list.listed().len())]);
+            page.gauge("servers", "Servers on the list", [(Labels::new(), server.list.listed().len())]);
             let counters = &server.counters;
             for (name, help, value) in [
-                ("received_datagrams", "Datagrams that came", counters.received),
-                ("sent_datagrams", "Datagrams that left", counters.sent),
-                ("listed_servers", "Servers that were put on the list", counters.listed),
-                ("dropped_servers", "Servers that left the list", counters.dropped),
-                ("refused_servers", "Servers that were not put on the list", counters.refused),
+                ("received_datagrams", "Datagrams received", counters.received),
+                ("sent_datagrams", "Datagrams sent", counters.sent),
+                ("listed_servers", "Servers added to the list", counters.listed),
+                ("dropped_servers", "Servers removed from the list", counters.dropped),
+                ("refused_servers", "Servers refused", counters.refused),
             ] {
                 page.counter(name, help, [(Labels::new(), value)]);
             }
@@ -185,5 +185,5 @@ fn log_note(note: ListEvent, held_back: u64) {
     }
 }
 
-/// How often the list is looked through.
+/// The interval between two checks of the list.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
