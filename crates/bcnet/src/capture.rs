@@ -1,4 +1,4 @@
-//! Capture files: datagrams inside IPv4 and UDP, as pcapng.
+//! Writes capture files: datagrams with IPv4 and UDP headers, as pcapng.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,12 +14,12 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 
-/// A datagram as it was on the wire.
+/// A datagram with its addresses and its time, as it was on the wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CapturedDatagram<'a> {
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
-    /// Since 1970.
+    /// Time since the Unix epoch (1970).
     pub(crate) time: Duration,
     pub(crate) bytes: &'a [u8],
     pub(crate) comment: Option<&'a str>,
@@ -29,23 +29,23 @@ pub(crate) struct CapturedDatagram<'a> {
 pub(crate) struct CaptureWriter {
     path: PathBuf,
     file: File,
-    /// What is not in the file yet.
+    /// Encoded blocks that are not in the file yet.
     out: PcapNgWriter<Vec<u8>>,
     packet: Vec<u8>,
-    /// How many bytes the file has.
+    /// The size of the file in bytes.
     written: u64,
 }
 
 impl CaptureWriter {
-    /// Begins a new file; an old one of that name is gone.
+    /// Creates a file. An existing file of that name is overwritten.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         Self::begin(path, File::create(path), None)
     }
 
-    /// Begins to write into a pipe that is there; the packets are those of an interface of this name.
+    /// Opens an existing pipe for writing. The interface of all packets gets the name `interface`.
     pub(crate) fn for_pipe(path: &Path, interface: &str) -> anyhow::Result<Self> {
         let mut writer = Self::begin(path, File::options().write(true).open(path), Some(interface))?;
-        // Whoever reads waits for the head.
+        // The reader of the pipe waits for the file header.
         writer.flush()?;
         Ok(writer)
     }
@@ -53,7 +53,7 @@ impl CaptureWriter {
     fn begin(path: &Path, file: io::Result<File>, interface: Option<&str>) -> anyhow::Result<Self> {
         let start = || -> anyhow::Result<_> {
             let mut out = PcapNgWriter::new(Vec::new())?;
-            // Times are written in nanoseconds; without this readers take them for microseconds.
+            // Timestamps are in nanoseconds; without this option readers take them for microseconds.
             let mut options = vec![InterfaceDescriptionOption::IfTsResol(9)];
             options.extend(interface.map(|name| InterfaceDescriptionOption::IfName(name.into())));
             out.write_pcapng_block(InterfaceDescriptionBlock {
@@ -67,7 +67,7 @@ impl CaptureWriter {
         Ok(Self { path: path.to_owned(), file, out, packet: Vec::new(), written: 0 })
     }
 
-    /// Writes one datagram. Returns `false` if no UDP datagram can hold it.
+    /// Writes one datagram. Returns `false` if it is too large for UDP.
     pub(crate) fn write(&mut self, packet: &CapturedDatagram<'_>) -> anyhow::Result<bool> {
         if packet.bytes.len() > MAX_UDP_PAYLOAD {
             return Ok(false);
@@ -90,19 +90,21 @@ impl CaptureWriter {
         Ok(true)
     }
 
-    /// Returns how many bytes the file has, or will have.
+    /// Returns the size of the file in bytes, including blocks that are not written yet.
     pub(crate) fn size(&self) -> u64 {
         self.written + self.out.get_ref().len() as u64
     }
 
-    /// Lets readers see everything that was written. What does not fit on the disk is forgotten: the file has whole
-    /// datagrams only, and can be written on.
+    /// Writes all pending blocks, so that readers see them.
+    ///
+    /// If writing fails, for example on a full disk, the pending blocks are dropped. The file then ends with a whole
+    /// datagram, and later writes may follow.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
         let pending = self.out.get_mut();
         let done = self.file.write_all(pending);
         match done {
             Ok(()) => self.written += pending.len() as u64,
-            // Pipes and devices cannot go back, nor need they.
+            // Pipes and devices cannot be truncated. They need not be: only a file keeps a partial block.
             Err(_) => drop(self.file.set_len(self.written).and_then(|()| self.file.seek(SeekFrom::End(0)))),
         }
         pending.clear();
@@ -110,24 +112,25 @@ impl CaptureWriter {
     }
 }
 
-/// Adds a text to a remark on a datagram, as far as the format has room.
-pub(crate) fn add_comment(remark: &mut String, text: &str) {
-    let gap = if remark.is_empty() || text.is_empty() { "" } else { "; " };
-    let room = MAX_COMMENT.saturating_sub(remark.len() + gap.len());
+/// Appends a text to the comment of a datagram, up to the size limit of the format.
+pub(crate) fn add_comment(comment: &mut String, text: &str) {
+    let gap = if comment.is_empty() || text.is_empty() { "" } else { "; " };
+    let room = MAX_COMMENT.saturating_sub(comment.len() + gap.len());
     if text.len() <= room {
-        remark.push_str(gap);
-        remark.push_str(text);
-    } else if !remark.ends_with(ELLIPSIS) {
-        remark.push_str(ELLIPSIS);
+        comment.push_str(gap);
+        comment.push_str(text);
+    } else if !comment.ends_with(ELLIPSIS) {
+        comment.push_str(ELLIPSIS);
     }
 }
 
-/// Adds what IPv4 and UDP put in front of a datagram, which is no longer than [`MAX_UDP_PAYLOAD`].
+/// Appends the IPv4 and UDP headers of a datagram of at most [`MAX_UDP_PAYLOAD`] bytes.
 fn add_headers(out: &mut Vec<u8>, packet: &CapturedDatagram<'_>) {
     let udp_length = UDP_HEADER_LEN + packet.bytes.len() as u16;
     let [a, b] = (IPV4_HEADER_LEN + udp_length).to_be_bytes();
     let start = out.len();
-    // Version and size, service, length, no number, not to be split, lifetime, protocol, checksum.
+    // Version and header length, type of service, total length, identification, flags (do not fragment), TTL, protocol,
+    // checksum.
     out.extend_from_slice(&[0x45, 0, a, b, 0, 0, 0x40, 0, TTL, IP_PROTOCOL_UDP, 0, 0]);
     out.extend_from_slice(&packet.from.ip().octets());
     out.extend_from_slice(&packet.to.ip().octets());
@@ -137,7 +140,7 @@ fn add_headers(out: &mut Vec<u8>, packet: &CapturedDatagram<'_>) {
     let addresses = sum_words(&out[start + 12..]);
     let parts =
         addresses + u64::from(IP_PROTOCOL_UDP) + u64::from(udp_length) + sum_words(ports.as_flattened());
-    // A checksum of zero would say that there is none.
+    // In UDP a checksum of zero means "no checksum".
     let checksum = match !fold_checksum(parts + sum_words(packet.bytes)) {
         0 => u16::MAX,
         checksum => checksum,
@@ -146,14 +149,14 @@ fn add_headers(out: &mut Vec<u8>, packet: &CapturedDatagram<'_>) {
     out.extend_from_slice(&checksum.to_be_bytes());
 }
 
-/// Returns the sum of 16-bit numbers; a last odd byte is the high one of its own.
+/// Returns the sum of big-endian 16-bit words. An odd last byte is the high byte of its word.
 fn sum_words(bytes: &[u8]) -> u64 {
     let (pairs, rest) = bytes.as_chunks();
     let last = rest.first().map_or(0, |byte| u64::from(*byte) << 8);
     pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum::<u64>() + last
 }
 
-/// Returns a sum in ones' complement.
+/// Folds a sum into 16 bits in ones' complement.
 const fn fold_checksum(mut sum: u64) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
@@ -161,14 +164,14 @@ const fn fold_checksum(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// What waits for the disk is written when it is this much.
+/// Pending blocks are written once they have this many bytes.
 const FLUSH_THRESHOLD: usize = 1 << 16;
-/// What a remark may take of the 65,535 bytes that the format has for it.
+/// The longest comment. The format allows 65,535 bytes for it.
 const MAX_COMMENT: usize = 60_000;
-/// Stands for what has no room in a remark.
+/// Marks a comment that was cut off.
 const ELLIPSIS: &str = " ...";
 const TTL: u8 = 64;
-/// The protocol's number.
+/// The protocol number of UDP.
 const IP_PROTOCOL_UDP: u8 = 17;
 const IPV4_HEADER_LEN: u16 = 20;
 const UDP_HEADER_LEN: u16 = 8;
@@ -178,10 +181,10 @@ const MAX_UDP_PAYLOAD: usize = 65_507;
 mod tests {
     use super::*;
 
-    /// Another implementation makes the same bytes.
+    /// Compares with the headers that the `etherparse` crate makes.
     #[test]
     fn headers_have_the_lengths_and_checksums_of_ipv4_and_udp() {
-        let address = |text: &str| text.parse::<SocketAddrV4>().expect("an address");
+        let address = |text: &str| text.parse::<SocketAddrV4>().expect("a valid address");
         let pairs = [("10.0.0.1:22101", "10.0.0.2:4711"), ("255.255.255.255:65535", "255.255.254.7:0")];
         for (from, to) in pairs.map(|(from, to)| (address(from), address(to))) {
             for len in [0, 1, 2, 511, 512, MAX_UDP_PAYLOAD] {
@@ -196,7 +199,7 @@ mod tests {
                     etherparse::PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), TTL)
                         .udp(from.port(), to.port())
                         .write(&mut theirs, &bytes)
-                        .expect("it fits");
+                        .expect("the payload fits");
                     assert!(ours == theirs, "{from} to {to}, {len} bytes of {fill}");
                 }
             }

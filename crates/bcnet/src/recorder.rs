@@ -1,7 +1,7 @@
-//! The capture of a running server: a ring of files, written by a thread of its own.
+//! Captures the traffic of a running server into a ring of files, written by a separate thread.
 //!
-//! The disk must not hold up the game: what the thread cannot keep up with is left out and counted. Nor must the thread
-//! itself: it is not woken for each datagram, but takes what has come every so often, in one piece.
+//! The disk must not delay the game. If the thread cannot keep up, datagrams are left out and counted. The thread is
+//! not woken for each datagram either: at intervals it takes everything that has come, in one piece.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -18,20 +18,20 @@ use anyhow::Context;
 use crate::capture::{CaptureWriter, CapturedDatagram};
 use crate::file;
 
-/// How much disk a capture may take.
+/// The files of a capture, and how much disk space they may take.
 #[derive(Debug, Clone)]
 pub(crate) struct CaptureRing {
-    /// The newest file. Older ones have a number before the extension: `FILE.1.pcapng` is the one before.
+    /// The newest file. Older files have a number before the extension: `FILE.1.pcapng` is the previous file.
     pub(crate) path: PathBuf,
-    /// When a file has this size, the next is begun.
+    /// The next file is started when the current one has this size.
     pub(crate) file_size: u64,
-    /// How many files to keep.
+    /// The number of files to keep.
     pub(crate) file_count: u32,
 }
 
-/// Takes datagrams for the capture. Every thread has one of its own.
+/// Takes datagrams for the capture. Each thread has its own recorder.
 pub(crate) struct Recorder {
-    /// Shared with the thread that writes, which only ever swaps it with an empty one.
+    /// Shared with the writer thread, which only swaps it with an empty buffer.
     buffer: Arc<Mutex<RecordBuffer>>,
     shared: Arc<RecorderShared>,
     /// Dropped last.
@@ -44,7 +44,7 @@ impl Clone for Recorder {
     }
 }
 
-/// Datagrams that wait to be written, of one thread.
+/// The datagrams of one thread that wait to be written.
 #[derive(Default)]
 struct RecordBuffer {
     entries: Vec<RecordedDatagram>,
@@ -55,22 +55,23 @@ struct RecordedDatagram {
     from: SocketAddrV4,
     to: SocketAddrV4,
     time: Duration,
-    /// Where its bytes are.
+    /// The position of the bytes in [`RecordBuffer::bytes`].
     byte_range: Range<usize>,
     comment: Option<Box<str>>,
 }
 
-/// What recorders and the thread that writes have in common.
+/// The state that recorders and the writer thread share.
 #[derive(Default)]
 struct RecorderShared {
     buffers: Mutex<Vec<Arc<Mutex<RecordBuffer>>>>,
     left_out: LeftOutCounter,
-    /// The last recorder is gone.
+    /// Set when the last recorder is dropped.
     is_stopping: AtomicBool,
 }
 
-/// How many datagrams are not in the capture because the disk was too slow, or full, or because there were too many of
-/// strangers.
+/// The number of datagrams that are missing from the capture.
+///
+/// Reasons: the disk was too slow or full, or too many datagrams came from unknown addresses.
 #[derive(Clone, Default)]
 pub(crate) struct LeftOutCounter(Arc<AtomicU64>);
 
@@ -84,7 +85,7 @@ impl LeftOutCounter {
     }
 }
 
-/// Tells when everything is written. Nobody ever waits for the lock.
+/// Waits, when dropped, until everything is written. The lock is never contended.
 struct WriterGuard {
     shared: Arc<RecorderShared>,
     writer: Thread,
@@ -92,7 +93,7 @@ struct WriterGuard {
 }
 
 impl Drop for WriterGuard {
-    /// When the last recorder is gone, everything that was recorded is in the file, unless the disk has stopped.
+    /// Waits until all recorded datagrams are in the file, but not longer than [`FINISH_TIMEOUT`].
     fn drop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.writer.unpark();
@@ -102,9 +103,9 @@ impl Drop for WriterGuard {
 }
 
 impl Recorder {
-    /// Begins a capture. One that is there becomes the one before.
+    /// Starts a capture. An existing capture file is renamed to the previous one.
     pub(crate) fn start(ring: CaptureRing) -> anyhow::Result<Self> {
-        // As the log does.
+        // The directory is created if it is missing, as for the log.
         let name = || ring.path.display().to_string();
         fs::create_dir_all(file::parent_directory(&ring.path)).with_context(name)?;
         let file = create_file(&ring)?;
@@ -133,7 +134,7 @@ impl Recorder {
         self.record_with_comment(from, to, time, bytes, None);
     }
 
-    /// Records a datagram with a remark.
+    /// Records a datagram with a comment.
     pub(crate) fn record_with_comment(
         &self,
         from: SocketAddrV4,
@@ -167,18 +168,18 @@ impl Recorder {
         self.shared.left_out.add(1);
     }
 
-    /// Returns the count of what is not in the capture.
+    /// Returns the counter of datagrams that are missing from the capture.
     pub(crate) fn left_out(&self) -> LeftOutCounter {
         self.shared.left_out.clone()
     }
 }
 
-/// Nothing is left half done by whoever panics with the lock.
+/// Locks a mutex, ignoring poison: a panic cannot leave the data in an inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes what all recorders have, until they are gone.
+/// Writes the datagrams of all recorders until the last recorder is dropped.
 fn run_writer(mut ring_writer: RingWriter, shared: &RecorderShared) {
     let mut batch: Vec<RecordBuffer> = Vec::new();
     loop {
@@ -187,14 +188,14 @@ fn run_writer(mut ring_writer: RingWriter, shared: &RecorderShared) {
         {
             let buffers = lock(&shared.buffers);
             batch.resize_with(buffers.len(), RecordBuffer::default);
-            for (page, empty) in buffers.iter().zip(&mut batch) {
-                std::mem::swap(&mut *lock(page), empty);
+            for (buffer, empty) in buffers.iter().zip(&mut batch) {
+                std::mem::swap(&mut *lock(buffer), empty);
             }
         }
         ring_writer.write(&batch);
-        for page in &mut batch {
-            page.entries.clear();
-            page.bytes.clear();
+        for buffer in &mut batch {
+            buffer.entries.clear();
+            buffer.bytes.clear();
         }
         if is_over {
             return;
@@ -202,18 +203,19 @@ fn run_writer(mut ring_writer: RingWriter, shared: &RecorderShared) {
     }
 }
 
-/// The files, and how it goes with them.
+/// Writes the files of the ring, and remembers whether writing fails.
 struct RingWriter {
     ring: CaptureRing,
-    /// The newest; none while it cannot be begun.
+    /// The newest file; `None` while it cannot be created.
     file: Option<CaptureWriter>,
     is_failing: bool,
     left_out: LeftOutCounter,
 }
 
 impl RingWriter {
-    /// Writes all datagrams in the order of their times. If the disk fails, they are left out, and the next ones are tried
-    /// again later.
+    /// Writes all datagrams in the order of their times.
+    ///
+    /// If the disk fails, these datagrams are left out and counted. The next call tries again.
     fn write(&mut self, buffers: &[RecordBuffer]) {
         let mut entries: Vec<(&RecordedDatagram, &[u8])> = Vec::new();
         for RecordBuffer { entries: more, bytes } in buffers {
@@ -230,7 +232,7 @@ impl RingWriter {
                 tracing::info!(
                     event = "capture_resumed",
                     left_out,
-                    "what came meanwhile is not in the capture"
+                    "the capture is being written again; the datagrams that came meanwhile are missing from it"
                 );
             }
             Ok(()) => {}
@@ -238,7 +240,7 @@ impl RingWriter {
                 self.left_out.add(entries.len());
                 if !self.is_failing {
                     let error = format!("{error:#}");
-                    tracing::error!(event = "capture_failed", error, "it is tried again and again");
+                    tracing::error!(event = "capture_failed", error, "cannot write the capture; datagrams are left out until writing works again");
                 }
                 self.is_failing = true;
             }
@@ -263,7 +265,7 @@ impl RingWriter {
         self.current_file()?.flush()
     }
 
-    /// Returns the newest file, which is begun if there is none.
+    /// Returns the newest file, and creates it if there is none.
     fn current_file(&mut self) -> anyhow::Result<&mut CaptureWriter> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -273,9 +275,10 @@ impl RingWriter {
     }
 }
 
-/// Begins a new file. One that is there becomes the one before.
+/// Creates the newest file. An existing file is renamed to the previous one.
 fn create_file(ring: &CaptureRing) -> anyhow::Result<CaptureWriter> {
-    // Devices and pipes stay where they are, and what cannot start again and again must not push out what is recorded.
+    // Devices and pipes are not renamed. Nor are captures without datagrams: a server that fails at each start must not
+    // rotate the recorded files away.
     if fs::metadata(&ring.path).is_ok_and(|old| old.is_file() && old.len() > EMPTY_FILE_SIZE) {
         rotate(ring)?;
     }
@@ -284,7 +287,7 @@ fn create_file(ring: &CaptureRing) -> anyhow::Result<CaptureWriter> {
     Ok(writer)
 }
 
-/// Makes room for a new file: each gets the next number and the oldest is gone.
+/// Renames each file to the next number. The oldest file is overwritten.
 fn rotate(ring: &CaptureRing) -> anyhow::Result<()> {
     for number in (0..ring.file_count.saturating_sub(1)).rev() {
         let (from, to) = (numbered_path(&ring.path, number), numbered_path(&ring.path, number + 1));
@@ -303,15 +306,15 @@ fn numbered_path(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("{number}.{extension}"))
 }
 
-/// The size of a capture without datagrams.
+/// The size in bytes of a capture without datagrams.
 const EMPTY_FILE_SIZE: u64 = 60;
-/// How long the disk may take at the end. Tests do not ask how busy the machine is.
+/// The longest wait for the disk when the recorder stops. Tests wait longer, because their machine may be busy.
 const FINISH_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(500) };
-/// How often what was recorded is written, and how often it is tried while the disk fails.
+/// The interval of writing, and the interval of attempts while the disk fails.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// What waits for the disk, of one thread: bytes and datagrams.
+/// The most bytes and datagrams of one thread that wait to be written.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_ENTRIES: usize = 1 << 15;
 
@@ -321,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what the files of a ring have: the last byte of each datagram.
+    /// Returns the last byte of each datagram in a file of the ring.
     fn last_bytes_in(directory: &Path, name: &str) -> Vec<u8> {
         let file = fs::File::open(directory.join(name)).expect(name);
         let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect(name);
@@ -345,7 +348,7 @@ mod tests {
             let recorder = Recorder::start(ring.clone()).expect("a capture");
             recorder.record(address, address, Duration::ZERO, &[run; 10]);
             drop(recorder);
-            // Who starts and records nothing pushes nothing out.
+            // Starts that record nothing rotate no file away.
             for _ in 0..5 {
                 drop(Recorder::start(ring.clone()).expect("a capture"));
                 assert_eq!(fs::metadata(&ring.path).expect("a file").len(), EMPTY_FILE_SIZE);
@@ -353,7 +356,7 @@ mod tests {
         }
         assert_eq!(last_bytes_in(&directory, "game.1.pcapng"), [4]);
         assert_eq!(last_bytes_in(&directory, "game.2.pcapng"), [3]);
-        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3, "no more than the ring has");
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 3, "the ring keeps 3 files");
         fs::remove_dir_all(&directory).expect("removed");
     }
 
@@ -366,7 +369,7 @@ mod tests {
         let recorder = Recorder::start(ring).expect("a capture");
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 22101);
         let record = |number| recorder.record(address, address, Duration::ZERO, &[number; 500]);
-        // The file that is open can be written to its end, but none can be begun.
+        // The open file can be written to its end, but no new file can be created.
         fs::rename(&directory, &away).expect("moved");
         let left_out = recorder.left_out();
         for _ in 0..100 {
@@ -376,11 +379,11 @@ mod tests {
                 break;
             }
         }
-        assert!(left_out.count() > 0, "it has failed");
+        assert!(left_out.count() > 0, "no datagram was left out");
         fs::rename(&away, &directory).expect("moved back");
         record(2);
         drop(recorder);
-        // Some of those before may still have waited.
+        // Some datagrams from before may still have been pending.
         assert_eq!(last_bytes_in(&directory, "game.pcapng").last(), Some(&2));
         assert!(last_bytes_in(&directory, "game.1.pcapng").iter().all(|number| *number == 1));
         fs::remove_dir_all(&directory).expect("removed");

@@ -1,4 +1,4 @@
-//! Each field of a datagram with its place, its value and the rule in PROTOCOL.md that it follows.
+//! Lists each field of a datagram with its position, its value and its rule in PROTOCOL.md.
 
 use bcnet_transport::wire::{Ack, Body, Control, Data, Datagram, Field, Fragment, Message, Text};
 
@@ -11,7 +11,7 @@ pub(super) struct FieldRow {
     pub(super) rule: &'static str,
 }
 
-/// Sender and count.
+/// Returns the fields of the datagram header: sender and count.
 pub(super) fn datagram(datagram: &Datagram<'_>) -> Vec<FieldRow> {
     let mut rows = FieldRows { at: 0, rows: Vec::new() };
     rows.add(1, Field::Sender, format!("0x{:02X} {}", datagram.sender().0, datagram.sender()), "T-02");
@@ -19,7 +19,7 @@ pub(super) fn datagram(datagram: &Datagram<'_>) -> Vec<FieldRow> {
     rows.rows
 }
 
-/// Returns the fields of a message that begins at byte `at`.
+/// Returns the fields of a message that starts at byte `at`.
 pub(super) fn message(message: &Message<'_>, at: usize) -> Vec<FieldRow> {
     let mut rows = FieldRows { at, rows: Vec::new() };
     let kind = message.kind();
@@ -109,5 +109,5 @@ impl FieldRows {
     }
 }
 
-/// Sender and count, in front of the messages.
+/// The length of sender and count, before the first message.
 pub(super) const DATAGRAM_HEADER_LEN: usize = 2;

@@ -1,4 +1,4 @@
-//! Lines of hex: `C> 02 01 32 07 …  # a comment`, or dumps with offsets.
+//! Reads lines of hex, such as `C> 02 01 32 07 …  # a comment`, and dumps with offsets.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,14 +9,14 @@ use bcnet_transport::wire::{PeerId, Role};
 
 use super::hex_dump::{BadDump, DumpAssembler, FedLine, HexDump};
 
-/// One line that holds something, or a dump of several.
+/// One line with content, or a dump of several lines.
 pub(super) struct HexLine {
-    /// Counted from 1, over all lines of the input.
+    /// Counted from 1 over all lines of the input.
     pub(super) number: u64,
     pub(super) sent_by: Option<Role>,
     pub(super) bytes: Result<Vec<u8>, BadHex>,
     pub(super) comment: Option<String>,
-    /// Whether it was a dump, which may be of a whole packet.
+    /// Whether this is a dump, which may contain a whole packet with its headers.
     pub(super) is_dump: bool,
 }
 
@@ -28,7 +28,7 @@ impl From<HexDump> for HexLine {
     }
 }
 
-/// Why a line is no hex, and at which byte of the line.
+/// The reason why a line is not hex, and the position in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BadHex {
     pub(super) at: usize,
@@ -47,23 +47,23 @@ impl fmt::Display for BadHex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
             BadHexCause::NotHexDigit(byte) => write!(f, "'{}' is not a hex digit", byte.escape_ascii())?,
-            BadHexCause::HalfByte => f.write_str("half a byte")?,
-            BadHexCause::TooLong => write!(f, "longer than {MAX_LINE} characters")?,
+            BadHexCause::HalfByte => f.write_str("a byte has only one hex digit")?,
+            BadHexCause::TooLong => write!(f, "the line is longer than {MAX_LINE} characters")?,
             BadHexCause::Dump(bad) => return bad.fmt(f),
         }
         write!(f, " at column {}", self.at + 1)
     }
 }
 
-/// Reads lines and dumps, skipping lines that are empty or only a comment.
+/// Reads lines and dumps. Skips empty lines and lines with only a comment.
 pub(super) struct HexLineReader<R> {
     input: R,
     number: u64,
-    /// How many bytes were read.
+    /// The number of bytes read so far.
     at: u64,
     buffer: Vec<u8>,
     dumps: DumpAssembler,
-    /// Lines that are no hex, unless they stand in front of a dump and tell of it.
+    /// Lines that are not hex. They are dropped if a dump follows: then they are its title.
     possible_titles: VecDeque<HexLine>,
     ready: VecDeque<HexLine>,
 }
@@ -112,7 +112,7 @@ impl<R: BufRead> HexLineReader<R> {
         }
     }
 
-    /// Sees what the line in the buffer is.
+    /// Decides whether the line in the buffer belongs to a dump, is hex, or may be a title.
     fn classify_line(&mut self, at: u64) {
         match self.dumps.feed(&self.buffer, self.number, at) {
             FedLine::DumpLine(done) => {
@@ -135,7 +135,7 @@ impl<R: BufRead> HexLineReader<R> {
     }
 }
 
-/// Returns whether a line that is no hex is hardly meant to be.
+/// Returns whether a line that is not valid hex looks like text rather than like bytes.
 fn may_be_title(line: &[u8]) -> bool {
     let is_byte = |word: &[u8]| word.len() == 2 && word.iter().all(u8::is_ascii_hexdigit);
     let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -156,7 +156,7 @@ fn parse_line(line: &[u8], number: u64) -> Option<HexLine> {
     Some(HexLine { number, sent_by, bytes: parse_hex_digits(content, start), comment, is_dump: false })
 }
 
-/// Returns the bytes that the hex digits of `line` from `start` on stand for.
+/// Parses the hex digits of `line` from `start` on.
 fn parse_hex_digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     let mut bytes = Vec::with_capacity(line.len() / 2);
     let mut high = None;
@@ -181,7 +181,7 @@ fn parse_hex_digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     }
 }
 
-/// Hex carries no addresses: the host and each client id get one.
+/// Returns the addresses of the sender and the receiver for a line of hex, which has none.
 pub(super) fn synthetic_addresses(sent_by: Option<Role>, datagram: &[u8]) -> [SocketAddrV4; 2] {
     let sender = datagram.first().map_or(PeerId::UNASSIGNED, |byte| PeerId(*byte));
     let role = sent_by.unwrap_or(if sender == PeerId::HOST { Role::Host } else { Role::Client });
@@ -196,9 +196,9 @@ pub(super) fn synthetic_addresses(sent_by: Option<Role>, datagram: &[u8]) -> [So
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 22101;
-/// What some editors put in front of a text.
+/// The UTF-8 byte order mark, which some editors write at the start of a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// As many lines in front of a dump are taken for what tells of it.
+/// The most lines before a dump that are taken for its title.
 const MAX_TITLES: usize = 8;
-/// More than the hex of the largest UDP datagram, with spaces and a comment.
+/// More characters than the hex of the largest UDP datagram with spaces and a comment.
 const MAX_LINE: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Writes the lines of an input as a capture file.
+//! Writes the datagrams of hex lines into a capture file.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct HexCapture {
 impl HexCapture {
     pub(super) fn create(path: &Path, input: &Path) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
-            bail!("--write needs the name of a file: standard output has the decoded datagrams");
+            bail!("--write needs the name of a file, because the decoded datagrams go to standard output");
         }
         if let (Ok(input), Ok(output)) = (input.canonicalize(), path.canonicalize())
             && input == output
@@ -29,7 +29,7 @@ impl HexCapture {
         Ok(Self { out: CaptureWriter::create(path)?, written: 0 })
     }
 
-    /// Writes one datagram, which is still ciphered unless `plain`. `false` if no UDP datagram can hold it.
+    /// Writes one datagram, which is ciphered unless `plain` is set. Returns `false` if it is too large for UDP.
     pub(super) fn write(&mut self, line: &HexLine, datagram: &[u8], plain: bool) -> anyhow::Result<bool> {
         let mut wire = Cow::Borrowed(datagram);
         if plain && datagram.first() != Some(&PeerId::GAMESPY.0) {

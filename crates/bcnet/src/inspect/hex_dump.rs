@@ -1,36 +1,37 @@
-//! Dumps of bytes over several lines, each with its offset: `xxd`, `hexdump -C`, `od -tx1`, `tcpdump -x`, Wireshark, text2pcap.
+//! Reads hex dumps of several lines, each line with its offset.
 //!
 //! ```text
 //! 0000  01 d7 33 68 c3 bf 76 db 10 11 12 13 14 15 16 17   ..3h..v.........
 //! 0010  18 19                                             ..
 //! ```
 //!
-//! An offset of zero begins the next dump. What stands beside the bytes is told from them by the gap in front of it, and
-//! by the offset of the next line.
+//! The formats are those of `xxd`, `hexdump -C`, `od -tx1`, `tcpdump -x`, Wireshark and text2pcap. An offset of zero
+//! starts the next dump. The text column beside the bytes is recognised by the gap before it and by the offset of the
+//! next line.
 
 use std::{fmt, mem};
 
-/// A dump that is complete.
+/// A complete dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HexDump {
-    /// The number of its first line, and where that begins.
+    /// The number of the first line; `offset` is where that line starts in the input.
     pub(super) line: u64,
     pub(super) offset: u64,
-    /// The line in front of it, which may tell when the packet was.
+    /// The line before the dump, which may contain the time of the packet.
     pub(super) preceding_line: String,
     pub(super) bytes: Result<Vec<u8>, BadDump>,
 }
 
-/// What is wrong with a dump.
+/// The reason why a dump cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadDump {
-    /// A line has another offset than it should.
+    /// The offset of a line is not the expected one.
     Offset {
         line: u64,
         found: usize,
         expected: usize,
     },
-    /// Words of two bytes in the order of the machine, which nobody knows.
+    /// Two-byte words in the byte order of the machine that wrote them, which is unknown.
     Words,
     TooLong,
 }
@@ -39,51 +40,51 @@ impl fmt::Display for BadDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Offset { line, found, expected } => {
-                write!(f, "line {line} of the dump has offset 0x{found:X} where 0x{expected:X} should be")
+                write!(f, "line {line} of the dump has offset 0x{found:X}, expected 0x{expected:X}")
             }
-            Self::Words => f.write_str("words of two bytes in unknown order; use hexdump -C"),
-            Self::TooLong => write!(f, "a dump of more than {MAX_BYTES} bytes"),
+            Self::Words => f.write_str("two-byte words in unknown byte order; use hexdump -C"),
+            Self::TooLong => write!(f, "the dump has more than {MAX_BYTES} bytes"),
         }
     }
 }
 
-/// Puts dumps together, line by line.
+/// Assembles dumps line by line.
 #[derive(Debug, Default)]
 pub(super) struct DumpAssembler {
     current: Option<OpenDump>,
     preceding_line: String,
     title: Option<String>,
-    /// Whether the dumps have titles, as those of Wireshark do if it shows a packet in several ways.
+    /// Whether the dumps have titles. Wireshark writes them if it shows a packet in several forms.
     has_titles: bool,
 }
 
-/// A dump whose end was not seen.
+/// A dump whose end is not reached yet.
 #[derive(Debug)]
 struct OpenDump {
     dump: HexDump,
     bytes: Vec<u8>,
-    /// Where the last line begins.
+    /// The offset of the last line.
     last_row_offset: usize,
-    /// How many bytes a line has.
+    /// The number of bytes on each line.
     stride: Option<usize>,
     radix: Option<u32>,
-    /// Whether lines were left out because they equal the one before.
+    /// Whether lines were left out (`*`) because they equal the previous line.
     has_repeated_lines: bool,
-    /// Whether it shows something else than the packet.
+    /// Whether the dump shows something other than the packet.
     is_not_packet: bool,
 }
 
-/// What a line was taken for.
+/// The kind of a line, with a dump that it completes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FedLine {
-    /// A line of a dump, and the dump before it if this one begins another.
+    /// A line of a dump, with the previous dump if this line starts a new one.
     DumpLine(Option<HexDump>),
-    /// Something else, which ends a dump.
+    /// Another line, which ends a dump.
     OtherLine(Option<HexDump>),
 }
 
 impl DumpAssembler {
-    /// Looks at a line with its number and its place in the file.
+    /// Processes a line with its number and its position in the input.
     pub(super) fn feed(&mut self, line: &[u8], number: u64, at: u64) -> FedLine {
         if line.trim_ascii() == b"*" && self.current.is_some() {
             self.current.iter_mut().for_each(|current| current.has_repeated_lines = true);
@@ -121,10 +122,10 @@ impl DumpAssembler {
         FedLine::DumpLine(done)
     }
 
-    /// Nothing more comes. Returns the last dump.
+    /// Ends the input. Returns the last dump.
     pub(super) fn finish(&mut self) -> Option<HexDump> {
         let mut current = self.current.take().filter(|current| !current.is_not_packet)?;
-        // Letters beside the last line may look like bytes.
+        // The text column of the last line may look like bytes.
         if let Some(stride) = current.stride {
             current.bytes.truncate(current.last_row_offset + stride);
         }
@@ -144,7 +145,7 @@ impl DumpAssembler {
 }
 
 impl OpenDump {
-    /// Adds a line, if it goes on with this dump or contradicts it. `false` if it begins another.
+    /// Adds a line that continues this dump or contradicts it. Returns `false` if the line starts another dump.
     fn append_row(&mut self, row: &DumpRow<'_>, number: u64) -> bool {
         if row.is_zero() {
             return false;
@@ -174,7 +175,7 @@ impl OpenDump {
         true
     }
 
-    /// Returns where a line belongs, if it follows the last one.
+    /// Returns the offset of a line if it follows the last one.
     fn row_offset(&mut self, row: &DumpRow<'_>, full: usize) -> Option<usize> {
         let is_possible = |radix: &u32| self.radix.is_none_or(|known| known == *radix);
         let mut radixes = [16, 8, 10].into_iter().filter(is_possible);
@@ -194,13 +195,13 @@ struct DumpRow<'a> {
     digits: &'a str,
     /// Whether a colon follows the offset.
     has_colon: bool,
-    /// How many digits stand together.
+    /// The number of digits in the first group.
     group: usize,
     bytes: Vec<u8>,
 }
 
 impl<'a> DumpRow<'a> {
-    /// Reads a line that begins with what may be an offset.
+    /// Parses a line that starts with a possible offset.
     fn read(line: &'a [u8]) -> Option<Self> {
         let line = line.trim_ascii();
         let (line, is_marked) = line.strip_prefix(b"0x").map_or((line, false), |rest| (rest, true));
@@ -215,7 +216,7 @@ impl<'a> DumpRow<'a> {
         }
         let digits = std::str::from_utf8(digits).ok()?;
         let (bytes, group) = parse_bytes(rest);
-        // Without a colon, hex in groups of four is as good as an offset and what follows.
+        // Without a colon, groups of four hex digits cannot be told from an offset and its bytes.
         let is_clear = has_colon || group == 2 || rest.is_empty() || count >= MIN_WORD_DIGITS;
         (is_clear && (rest.trim_ascii().is_empty() || !bytes.is_empty())).then_some(Self {
             digits,
@@ -237,13 +238,13 @@ impl<'a> DumpRow<'a> {
         self.is_zero() && !self.bytes.is_empty()
     }
 
-    /// Returns whether it is as `hexdump` writes without `-C`.
+    /// Returns whether the line is in the format of `hexdump` without `-C`.
     fn is_words(&self) -> bool {
         !self.has_colon && self.group == 4
     }
 }
 
-/// Returns the bytes of a line behind its offset, and how many digits the first group has.
+/// Returns the bytes of a line after its offset, and the number of digits in the first group.
 fn parse_bytes(text: &[u8]) -> (Vec<u8>, usize) {
     let text = text.split(|byte| *byte == b'|').next().unwrap_or_default().trim_ascii_start();
     let (mut bytes, mut first, mut rest) = (Vec::with_capacity(16), 0, text);
@@ -255,7 +256,7 @@ fn parse_bytes(text: &[u8]) -> (Vec<u8>, usize) {
         bytes.extend(pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()));
         rest = &rest[group.len()..];
         let gap = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        // Some leave a gap in the middle of sixteen.
+        // Some tools leave a wider gap in the middle of sixteen bytes.
         let is_middle = gap == 2 && bytes.len() == 8 && first == 2;
         if gap != 1 && !is_middle || bytes.len() > MAX_ROW_BYTES {
             break;
@@ -265,27 +266,27 @@ fn parse_bytes(text: &[u8]) -> (Vec<u8>, usize) {
     (bytes, first)
 }
 
-/// Returns the pairs of hex digits up to the next space, if there is nothing else.
+/// Returns the hex digits up to the next space, if they are whole bytes and nothing else.
 fn next_hex_group(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
     let group = &text[..end];
     (end > 0 && end.is_multiple_of(2) && group.iter().all(u8::is_ascii_hexdigit)).then_some(group)
 }
 
-/// Returns `Frame` of `Frame (60 bytes):`.
+/// Returns `Frame` for `Frame (60 bytes):`.
 fn parse_title(head: &str) -> Option<&str> {
     let (title, size) = head.strip_suffix(" bytes):")?.rsplit_once(" (")?;
     size.bytes().all(|byte| byte.is_ascii_digit()).then_some(title)
 }
 
 const PACKET_TITLE: &str = "Frame";
-/// An offset has at least as many digits, and more if no colon tells it from bytes; whoever writes words has seven.
+/// The least number of digits in an offset: more without a colon, and seven in formats with two-byte words.
 const MIN_DIGITS: usize = 3;
 const MIN_BARE_DIGITS: usize = 4;
 const MIN_WORD_DIGITS: usize = 7;
 const MAX_DIGITS: usize = 16;
-/// No tool puts more bytes on a line.
+/// More bytes than any tool puts on a line.
 const MAX_ROW_BYTES: usize = 256;
 const MAX_PRECEDING_LINE: usize = 512;
-/// More than any packet has.
+/// More bytes than any packet has.
 const MAX_BYTES: usize = 262_144;

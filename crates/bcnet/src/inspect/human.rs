@@ -1,4 +1,4 @@
-//! Text for a person: a line per datagram, a line per message below it.
+//! Writes text for people: a line for each datagram, and below it a line for each message.
 
 use std::io::{self, Write};
 
@@ -53,7 +53,7 @@ pub(super) fn write_entry(out: &mut impl Write, entry: &DecodedEntry<'_>, explai
                 printable(&latin1_to_string(text))
             )
         }
-        // A line that is no hex may be no text either, and its comment none.
+        // The comment is left out: a line that is not hex may be binary data.
         Decoded::BadHex(error) => writeln!(out, "error: {error}"),
         Decoded::Malformed(error) => writeln!(out, "error: {error}{comment}"),
     }
@@ -61,7 +61,7 @@ pub(super) fn write_entry(out: &mut impl Write, entry: &DecodedEntry<'_>, explai
 
 pub(super) fn message_text(message: &Message<'_>) -> String {
     let shown = match message {
-        // Only the beginning of a payload holds an opcode.
+        // Only the first fragment of a payload contains an opcode.
         Message::Data(data) if data.delivery.fragment().is_some_and(|part| part.index() > 0) => {
             hex_preview(data.payload)
         }
@@ -71,7 +71,7 @@ pub(super) fn message_text(message: &Message<'_>) -> String {
     format!("{message}{shown}{}", non_stock_note(NonStock::of(message)))
 }
 
-/// The fields of a message that begins at byte `at`, if they are asked for.
+/// Writes the fields of a message that starts at byte `at`, if `explain` is set.
 pub(super) fn write_fields(
     out: &mut impl Write,
     message: &Message<'_>,
@@ -93,7 +93,7 @@ pub(super) fn write_fields(
     }
 }
 
-/// The fields of a payload that begins at byte `at`, and its bytes.
+/// Writes the fields and the bytes of a payload that starts at byte `at`.
 fn write_game_fields(out: &mut impl Write, payload: &[u8], at: usize) -> io::Result<()> {
     for field in describe(payload).fields {
         let (start, len) = (at + field.range.start, field.range.len());
@@ -109,7 +109,7 @@ fn write_rows(out: &mut impl Write, rows: Vec<FieldRow>) -> io::Result<()> {
     Ok(())
 }
 
-/// All bytes, sixteen to a line, with their characters.
+/// Writes all bytes, sixteen on a line, with their characters.
 fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for (row, chunk) in bytes.chunks(16).enumerate() {
         let hex: Vec<String> = chunk.iter().map(|byte| format!("{byte:02X}")).collect();
@@ -121,13 +121,13 @@ fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the opcode with its name, and what the payload says.
+/// Returns the opcode with its name, and the values of the payload.
 pub(super) fn payload_text(bytes: &[u8]) -> String {
     let Some(first) = bytes.first() else { return String::new() };
-    let said = describe(bytes).to_string();
-    let shown = said.char_indices().nth(MAX_DESCRIPTION_CHARS).and_then(|(end, _)| said.get(..end));
+    let description = describe(bytes).to_string();
+    let shown = description.char_indices().nth(MAX_DESCRIPTION_CHARS).and_then(|(end, _)| description.get(..end));
     let more = if shown.is_some() { " …" } else { "" };
-    format!("  0x{first:02X} {}{more}", shown.unwrap_or(&said))
+    format!("  0x{first:02X} {}{more}", shown.unwrap_or(&description))
 }
 
 fn hex_preview(bytes: &[u8]) -> String {
@@ -137,7 +137,7 @@ fn hex_preview(bytes: &[u8]) -> String {
     format!("  [{}{more}]", hex.join(" "))
 }
 
-/// Text that cannot move the cursor of a terminal.
+/// Replaces characters that could move the cursor of a terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if is_printable(c) { c } else { '·' }).collect()
 }
@@ -150,9 +150,9 @@ pub(super) fn non_stock_note(non_stock: NonStock) -> String {
     if non_stock.is_empty() { String::new() } else { format!("  (not stock: {non_stock})") }
 }
 
-/// Below the line number and the mark.
+/// The width of the line number and the direction mark.
 const INDENT: &str = "        ";
-/// How much of a payload fits a line.
+/// The number of payload bytes that fit on a line.
 const PREVIEW_BYTES: usize = 24;
-/// How much of what a payload says fits a line.
+/// The number of characters of a payload's description that fit on a line.
 const MAX_DESCRIPTION_CHARS: usize = 240;

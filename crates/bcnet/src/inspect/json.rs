@@ -1,7 +1,7 @@
-//! One JSON object per datagram.
+//! Writes one JSON object for each datagram.
 //!
-//! It is written as it is read, without a tree of values in between: captures have millions of messages. [`text`] has the
-//! grammar, here is what a datagram looks like in it.
+//! The objects are written directly, without a tree of values in between, because captures have millions of messages.
+//! [`writer`] implements JSON; this module defines the members of the objects.
 
 mod address_cache;
 mod float_cache;
@@ -18,7 +18,7 @@ use super::hex::BadHex;
 use super::{Decoded, DecodedEntry, InputPosition, latin1_to_string};
 pub(super) use writer::{Json, UnescapedStr};
 
-/// Adds the line of an entry; of its messages only those that `wanted` wants.
+/// Adds the line of an entry, with those of its messages for which `wanted` is true.
 pub(super) fn add_entry(
     json: &mut Json,
     entry: &DecodedEntry<'_>,
@@ -96,7 +96,7 @@ impl Json {
         }
     }
 
-    /// Payloads whose last missing part is in this datagram.
+    /// Adds payloads whose last missing fragment is in this datagram.
     fn reassembled(&mut self, joined: &[ReassembledPayload]) {
         self.name("joined");
         self.array(joined, |json, ReassembledPayload { seq, fragments: parts, payload }| {
@@ -121,7 +121,7 @@ impl Json {
         });
     }
 
-    /// One message that begins at byte `at`.
+    /// Adds one message that starts at byte `at`.
     fn message(&mut self, message: &Message<'_>, explain: bool, at: usize) {
         self.object(|json| {
             json.member("type", message.kind().0);
@@ -154,7 +154,7 @@ impl Json {
         self.member("total", part.and_then(|part| part.total()).map(NonZeroU8::get));
         self.name("payload");
         self.hex(payload);
-        // Only the beginning of a payload holds an opcode.
+        // Only the first fragment of a payload contains an opcode.
         if part.is_none_or(|part| part.index() == 0) {
             self.name("game");
             self.object(|json| json.game(&describe(payload)));
@@ -198,27 +198,28 @@ impl Json {
         self.member("name", payload.opcode.and_then(game::Opcode::name).map(UnescapedStr));
         self.name("values");
         self.object(|json| {
-            // Which of the first fields stand in a list that is written already: most payloads have no more.
-            let mut told = 0_u128;
+            // A bit for each of the first 128 fields: whether a list already contains it. Most payloads have no more
+            // fields.
+            let mut listed = 0_u128;
             for (place, field) in payload.fields.iter().enumerate() {
                 if !field.repeated {
                     json.name(field.name);
                     json.field(&field.value);
                     continue;
                 }
-                // Nearly always the name is the very same text, which needs no look at its letters.
+                // Nearly always both names are the same static text, so the pointers are compared first.
                 let same = |other: &game::PayloadField<'_>| {
                     std::ptr::eq(other.name, field.name) || other.name == field.name
                 };
-                let is_told = match 1_u128.checked_shl(place as u32) {
-                    Some(bit) => told & bit != 0,
+                let is_listed = match 1_u128.checked_shl(place as u32) {
+                    Some(bit) => listed & bit != 0,
                     None => payload.fields.iter().take(place).any(same),
                 };
-                if !is_told {
+                if !is_listed {
                     json.name(field.name);
                     let list = payload.fields.iter().enumerate().skip(place).filter(|(_, it)| same(it));
                     json.array(list, |json, (place, field)| {
-                        told |= 1_u128.checked_shl(place as u32).unwrap_or(0);
+                        listed |= 1_u128.checked_shl(place as u32).unwrap_or(0);
                         json.field(&field.value);
                     });
                 }

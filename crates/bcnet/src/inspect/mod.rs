@@ -1,8 +1,8 @@
-//! `bcnet inspect`: decodes what it is given and shows it to a person or a program.
+//! `bcnet inspect`: decodes captures, packet logs, dumps and hex lines, and shows them to people or programs.
 //!
-//! [`hex`] reads lines, [`decode`] turns one line's bytes into a [`Decoded`], and [`human`] and [`json`] each write it in
-//! their form; [`capture`] writes the bytes as they are. One bad line never stops the run. [`mod@file`] does the same with
-//! captures, and tells what goes wrong in them.
+//! [`hex`] reads hex lines, and [`decode`] turns the bytes of a line into a [`Decoded`]. [`human`] writes it as text,
+//! [`json`] as JSON, and [`hex_capture`] writes the bytes into a capture file. A line that cannot be decoded is
+//! reported and does not stop the run. [`mod@file`] does the same for captures, and reports the faults in them.
 
 mod explain;
 mod file;
@@ -60,18 +60,19 @@ Examples:
   echo 01 D7 33 68 C3 BF 76 DB | bcnet inspect --hex - --explain
   bcnet inspect --hex captures/join.hex --json | jq \".messages[]?.kind\"")]
 pub(crate) struct Args {
-    /// Captures, packet logs or dumps, packed or not, or a directory; `-` is standard input. Two are joined, more are read as one
+    /// Captures, packet logs or dumps, compressed or not, or a directory; `-` is standard input. Two files are joined,
+    /// more are read as one
     #[arg(value_name = "FILE", num_args = 1.., required_unless_present_any = ["hex", "interface"], conflicts_with = "hex")]
     files: Vec<PathBuf>,
 
-    /// Read hex lines from FILE, or from standard input if it is `-`
+    /// Read hex lines from FILE; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = file::CAPTURE_ONLY_OPTIONS)]
     hex: Option<PathBuf>,
 
-    /// Capture from this network interface until Ctrl-C, through dumpcap, which comes with Wireshark
+    /// Capture from this network interface until Ctrl-C; needs dumpcap, which comes with Wireshark
     ///
-    /// A terminal shows counters, conversations and faults as they come; other outputs get lines, or what is asked for. At
-    /// the end comes a summary.
+    /// A terminal shows counters, conversations and faults while they come. Any other output gets lines, or the format
+    /// that you choose. A summary follows at the end.
     #[arg(short, long, value_name = "NAME", conflicts_with_all = LIVE_CONFLICTS)]
     interface: Option<String>,
 
@@ -87,24 +88,26 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["files", "plain", "write"])]
     payload: bool,
 
-    /// Name each field with its place and its rule in PROTOCOL.md
+    /// Name each field, with its position and its rule in PROTOCOL.md
     #[arg(long, conflicts_with_all = ["summary", "csv", "parquet", "report", "story"])]
     explain: bool,
 
-    /// Print one JSON object per datagram
+    /// Print one JSON object for each datagram
     #[arg(long)]
     json: bool,
 
     /// Write the datagrams to a capture file for Wireshark
     ///
-    /// Those of a capture get remarks of what was found in them (`frame.comment`), and lines are printed only if they are asked
-    /// for. What is captured from an interface is kept as it came. Hex lines are printed all the same; they carry no
-    /// addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2, client N becomes 10.0.0.N (2 if
-    /// it has no id), all on port 22101, a millisecond apart. Comments become packet comments.
+    /// Each datagram of a capture gets the findings about it as a packet comment (`frame.comment`). Lines are printed
+    /// only if another option asks for them. Datagrams from an interface are written as they came.
+    ///
+    /// Hex lines are always printed. They have no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2. Client
+    /// N becomes 10.0.0.N, and a client without an id 10.0.0.2. All use port 22101, one millisecond apart. Comments
+    /// become packet comments.
     #[arg(long, value_name = "OUT.pcapng", conflicts_with = "story")]
     write: Option<PathBuf>,
 
-    /// Colours: `auto` has them on a terminal, unless NO_COLOR is set
+    /// Colours: `auto` uses them on a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     color: file::Color,
 
@@ -113,16 +116,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns whether each datagram is to be seen as it comes.
+    /// Returns whether each datagram is written at once, not when a buffer is full.
     fn flushes_each_datagram(&self) -> bool {
         self.file.is_following() || self.interface.is_some()
     }
 }
 
-/// What has no meaning for an interface.
+/// Options that cannot be used with an interface.
 const LIVE_CONFLICTS: [&str; 8] = ["files", "hex", "plain", "message", "payload", "merge", "follow", "story"];
 
-/// What a line of input turned out to be.
+/// The decoded form of an input line or packet.
 enum Decoded<'a> {
     Datagram(ParsedDatagram<'a>),
     Message(Message<'a>),
@@ -142,21 +145,21 @@ impl<'a> From<Content<'a>> for Decoded<'a> {
     }
 }
 
-/// Where in the input something is.
+/// A position in the input.
 enum InputPosition<'a> {
-    /// In this line of hex.
+    /// This line of a hex input.
     Line(u64),
-    /// In this packet of a capture.
+    /// This packet of a capture.
     Packet(&'a file::PacketInfo),
 }
 
-/// A datagram with what it turned out to be.
+/// A datagram with its decoded form and its position.
 struct DecodedEntry<'a> {
     position: InputPosition<'a>,
     sent_by: Option<Role>,
     comment: Option<String>,
     decoded: Decoded<'a>,
-    /// What was in parts, and is whole with this datagram.
+    /// Payloads whose last missing fragment is in this datagram.
     reassembled: &'a [ReassembledPayload],
 }
 
@@ -202,10 +205,10 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<CommandStatus> {
         capture.finish()?;
     }
     if total == 0 {
-        eprintln!("bcnet: {name}: no datagrams in it");
+        eprintln!("bcnet: {name}: contains no datagrams");
     }
     if left_out > 0 {
-        eprintln!("bcnet: {name}: {left_out} of {total} lines are too long for UDP and not in the capture");
+        eprintln!("bcnet: {name}: {left_out} of {total} lines are too long for UDP and are missing from the capture");
     }
     if bad > 0 {
         eprintln!("bcnet: {name}: {bad} of {total} lines could not be decoded");
@@ -217,7 +220,7 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<CommandStatus> {
     Ok(if bad + left_out == 0 && damage.is_none() { CommandStatus::Clean } else { CommandStatus::Findings })
 }
 
-/// Standard output. If its reader has seen enough, that ends the run, unless there is a file to finish.
+/// Standard output. A closed pipe ends the run, unless a file must be finished.
 struct StdoutWriter<W> {
     stdout: Option<W>,
     ignore_broken_pipe: bool,
@@ -244,7 +247,7 @@ impl<W: Write> Write for StdoutWriter<W> {
     }
 }
 
-/// Decodes and prints one line. `false` if it could not be decoded.
+/// Decodes and prints one line. Returns `false` if it cannot be decoded.
 fn print_line(args: &Args, mut line: HexLine, json: &mut Json, out: &mut impl Write) -> io::Result<bool> {
     let mut messages = MessageBuffer::default();
     let decoded = match &mut line.bytes {
@@ -289,12 +292,12 @@ fn open_input(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if is_stdin(path) {
         return Ok(Box::new(io::stdin().lock()));
     }
-    // Windows does not open one.
+    // Windows does not open a directory at all, so the error would be another.
     ensure!(!path.is_dir(), "is a directory; name a file with one datagram per line");
     Ok(Box::new(File::open(path)?))
 }
 
-/// Returns how an input is called in messages.
+/// Returns the name of an input for messages.
 fn input_name(path: &Path) -> String {
     if is_stdin(path) { "standard input".into() } else { path.display().to_string() }
 }
@@ -303,7 +306,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// GameSpy text as characters: one byte is one character, as stock names are written.
+/// Converts GameSpy text: one byte is one character, as in the names of the stock game.
 fn latin1_to_string(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }

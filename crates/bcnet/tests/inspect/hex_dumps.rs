@@ -131,7 +131,7 @@ fn inconsistent_dump_is_reported() {
     let dump = "0000: 01 01 02 03\n0010: 05 06\n0000: 02 01 02\n";
     let run = bcnet(&["inspect", "--hex", "-", "--plain"], dump);
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("line 2 of the dump has offset 0x10 where 0x4 should be"), "{}", run.stdout);
+    assert!(run.stdout.contains("line 2 of the dump has offset 0x10, expected 0x4"), "{}", run.stdout);
     assert!(run.stdout.contains("keepalive"), "{}", run.stdout);
     let run = inspect(dump.as_bytes(), &["--json"]);
     assert!(run.stderr.contains("1 packets cut short"), "{}", run.stderr);

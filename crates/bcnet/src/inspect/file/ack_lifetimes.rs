@@ -1,11 +1,11 @@
-//! How often each side sent its ACKs, and how long it kept them: are they ever dropped?
+//! Counts how often each side sent its ACKs, and how long it kept them: does it ever drop them?
 
 use bcnet_observe::{AckLifetimes, Conversation};
 use serde_json::{Value, json};
 
 use crate::number_format::group_digits;
 
-/// The ACKs of two sides: those that they have dropped, and those that they had not at the end.
+/// The ACKs of both sides: those dropped, and those still pending at the end of the capture.
 #[derive(Clone, Copy)]
 pub(super) struct AckLifetimePair {
     pub(super) dropped: [AckLifetimes; 2],
@@ -22,7 +22,7 @@ impl AckLifetimePair {
     }
 }
 
-/// Returns rows for two sides: a title and a cell for each.
+/// Returns table rows: a title, and a cell for each side.
 pub(super) fn rows(
     AckLifetimePair { dropped: gone, pending: kept }: AckLifetimePair,
 ) -> Vec<(String, [String; 2])> {
@@ -36,19 +36,21 @@ pub(super) fn rows(
             rows.push((row_title(place), counts.map(count_text)));
         }
     }
-    rows.push(("  most sends of one".into(), gone.map(|lives| count_text(lives.max_sends.into()))));
+    rows.push(("  most sends of one ACK".into(), gone.map(|lives| count_text(lives.max_sends.into()))));
     rows.push(("  longest in the outbox".into(), gone.map(|lives| longest_text(&lives))));
     rows.push(("  on average".into(), gone.map(|lives| average_text(&lives))));
-    rows.push(("ACKs in it at the end".into(), kept.map(|lives| count_text(lives.count()))));
+    rows.push(("ACKs in the outbox at the end".into(), kept.map(|lives| count_text(lives.count()))));
     if kept.iter().any(|lives| lives.count() > 0) {
-        rows.push(("  most sends of one".into(), kept.map(|lives| count_text(lives.max_sends.into()))));
-        rows.push(("  for the longest time".into(), kept.map(|lives| longest_text(&lives))));
+        rows.push(("  most sends of one ACK".into(), kept.map(|lives| count_text(lives.max_sends.into()))));
+        rows.push(("  longest in the outbox".into(), kept.map(|lives| longest_text(&lives))));
     }
     rows
 }
 
-/// Returns the same for programs: how many were sent so many times (the last place has all that were sent more often), the
-/// most sends of one, and how long they were kept in seconds.
+/// Returns the same data as JSON.
+///
+/// `sends` is a histogram of the number of sends; its last entry counts all ACKs that were sent more often. Lifetimes
+/// are in seconds.
 pub(super) fn to_json(lives: &AckLifetimes) -> Value {
     let count = lives.count();
     let average = (count > 0).then(|| lives.total_lifetime.as_secs_f64() / count as f64);
@@ -60,7 +62,7 @@ pub(super) fn to_json(lives: &AckLifetimes) -> Value {
 
 fn row_title(sends: usize) -> String {
     match sends {
-        0 => "  never seen to be sent".into(),
+        0 => "  never sent in the capture".into(),
         1 => "  sent once".into(),
         MAX_SENDS => format!("  sent {MAX_SENDS} times or more"),
         _ => format!("  sent {sends} times"),
@@ -83,5 +85,5 @@ fn average_text(lives: &AckLifetimes) -> String {
     format!("{:.1} s", lives.total_lifetime.as_secs_f64() / count as f64)
 }
 
-/// The last place of the histogram.
+/// The last index of the histogram.
 const MAX_SENDS: usize = 19;

@@ -1,7 +1,7 @@
-//! The datagrams of a capture in a new one, with remarks at those that something was found in.
+//! Writes the datagrams of a capture into a new capture, with the findings as packet comments.
 //!
-//! They are written as they were on the wire, as the proxy writes its captures, so that every reader takes them for what they
-//! were. What no datagram shows is remarked at the one before it.
+//! The datagrams are written as they were on the wire, like in the captures of the proxy, so that every reader
+//! understands them. A finding without a datagram becomes a comment on the datagram before it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::file::ensure_not_input;
 pub(super) struct AnnotatedCapture {
     out: CaptureWriter,
     filter: Filter,
-    /// Whether each datagram is to be seen at once.
+    /// Whether each datagram is written at once.
     flush_each: bool,
     start: Option<u64>,
-    /// The latest datagram waits for what no datagram shows.
+    /// The latest datagram, held back for findings that belong to no datagram.
     pending: Option<PacketInfo>,
     pending_bytes: Vec<u8>,
     pending_comment: String,
@@ -38,7 +38,7 @@ impl AnnotatedCapture {
         at_once: bool,
     ) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
-            bail!("--write needs the name of a file: standard output is for text");
+            bail!("--write needs the name of a file, because text goes to standard output");
         }
         ensure_not_input(path, inputs, "--write")?;
         let out = CaptureWriter::create(path)?;
@@ -53,7 +53,7 @@ impl AnnotatedCapture {
         })
     }
 
-    /// Writes the datagram that waits.
+    /// Writes the datagram that is held back.
     fn write_pending(&mut self) -> io::Result<()> {
         let Some(packet) = self.pending.take() else { return Ok(()) };
         let written = self.out.write(&capture::CapturedDatagram {
@@ -87,12 +87,12 @@ impl DatagramOutput for AnnotatedCapture {
         if bytes.first() != Some(&PeerId::GAMESPY.0) {
             cipher::encrypt(&mut self.pending_bytes);
         }
-        // What was remarked before is not said twice.
+        // A comment that the input already has is not repeated.
         let before = packet.comment.as_deref().unwrap_or_default();
         add_comment(&mut self.pending_comment, before);
         let wanted = findings.iter().filter(|finding| self.filter.wants_finding(finding));
         for text in wanted.map(|finding| finding.kind.to_string()) {
-            if !before.split("; ").any(|remark| remark == text) {
+            if !before.split("; ").any(|comment| comment == text) {
                 add_comment(&mut self.pending_comment, &text);
             }
         }
@@ -115,7 +115,7 @@ impl DatagramOutput for AnnotatedCapture {
     }
 
     fn finish(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
-        let skipped = (!end.skipped.is_empty()).then(|| format!("not looked at: {}", end.skipped));
+        let skipped = (!end.skipped.is_empty()).then(|| format!("skipped: {}", end.skipped));
         for text in skipped.into_iter().chain(end.omissions()) {
             add_comment(&mut self.pending_comment, &text);
         }

@@ -1,10 +1,12 @@
-//! Two captures of the same traffic, taken at its two ends: what was lost on the way, and how long the way is.
+//! Joins two captures of the same traffic, taken at its two ends: finds lost messages and one-way delays.
 //!
-//! Messages are known again by what they are, not by the datagram they came in, so that a proxy between the two places
-//! does not matter. First both files are read to see which conversations are in both ([`pairs`]): a server's capture has
-//! those of all players, a player's only its own. Only these are joined. The two clocks need not agree: their difference is that which makes the fastest way there as long
-//! as the fastest way back. Both files are read side by side, so memory holds only what is under way. They need not begin
-//! or end together: what the other capture could not have seen is not counted as lost.
+//! Messages are matched by their content, not by their datagram, so a proxy between the two ends does not matter. A
+//! first pass over both files finds the conversations that are in both ([`interval_pairs`]): a server's capture has the
+//! conversations of all players, a player's capture only one. Only these conversations are joined.
+//!
+//! The two clocks may differ. Their offset is chosen so that the fastest message takes equally long in both directions.
+//! Both files are read side by side, so memory holds only messages without a match. The captures may start and end at
+//! different times: messages that the other capture could not have seen do not count as lost.
 
 mod interval_pairs;
 mod join_report;
@@ -28,12 +30,12 @@ use super::source::{PacketBatch, PacketSource, ReadCounters, ReadStep};
 use crate::CommandStatus;
 use crate::inspect::{input_name, is_stdin};
 
-/// What tells a message from every other: who sends it, and its bytes.
+/// A hash that identifies a message: its sender and its bytes.
 type MessageHash = u64;
-/// A message of some conversations, which are those of one group.
+/// A message hash, and the group of conversations in which it is matched.
 type MatchKey = (MessageHash, u32);
 
-/// One capture, message by message.
+/// One capture, read message by message.
 struct CaptureStream {
     name: String,
     source: PacketSource,
@@ -41,10 +43,10 @@ struct CaptureStream {
     datagrams: u64,
     batch: PacketBatch,
     intervals: PlayerIntervals,
-    /// Read and not taken.
+    /// Messages that were read and not yet used.
     lookahead: VecDeque<SeenMessage>,
     end: Option<ReadStep>,
-    /// Whether messages were taken that the join has not seen.
+    /// Whether messages were discarded, so that the file must be read again.
     has_discarded: bool,
 }
 
@@ -54,12 +56,12 @@ struct SeenMessage {
     micros: i64,
     interval: IntervalId,
     from: Role,
-    /// Whether it is one of the first of its stay.
+    /// Whether it is one of the first messages of its interval.
     is_early: bool,
     label: MessageLabel,
 }
 
-/// What a message is, for people.
+/// A description of a message for the report.
 #[derive(Debug, Clone, Copy)]
 struct MessageLabel {
     id: Option<MessageId>,
@@ -84,7 +86,7 @@ impl CaptureStream {
         })
     }
 
-    /// Makes sure that `count` messages are there to be looked at, if the file has them.
+    /// Reads until `count` messages are in the lookahead, or the file ends.
     fn fill(&mut self, count: usize) -> anyhow::Result<()> {
         while self.lookahead.len() < count && self.end.is_none() {
             self.batch.clear();
@@ -98,41 +100,41 @@ impl CaptureStream {
             for (packet, bytes) in self.batch.iter().filter(|(packet, _)| !packet.is_truncated) {
                 let Ok(datagram) = messages.parse(bytes, None) else { continue };
                 self.datagrams += 1;
-                let Some(stay) = self.intervals.interval_of(packet.from, packet.to, &datagram) else {
+                let Some(interval) = self.intervals.interval_of(packet.from, packet.to, &datagram) else {
                     continue;
                 };
                 let micros = i64::try_from(packet.time.as_micros()).unwrap_or(i64::MAX);
                 let sender = datagram.sender();
-                let stays = &mut self.intervals;
-                let sightings = datagram.messages().iter().filter_map(|message| {
-                    let identity = message_hash(sender, message)?;
-                    let is_early = stays.count_message(stay) < EARLY_MESSAGES;
-                    let what = MessageLabel {
+                let intervals = &mut self.intervals;
+                let seen_messages = datagram.messages().iter().filter_map(|message| {
+                    let hash = message_hash(sender, message)?;
+                    let is_early = intervals.count_message(interval) < EARLY_MESSAGES;
+                    let label = MessageLabel {
                         id: message.id(),
                         kind: message.kind(),
                         opcode: bcnet_observe::opcode(message),
                     };
                     Some(SeenMessage {
-                        hash: identity,
+                        hash,
                         micros,
-                        interval: stay,
+                        interval,
                         from: sender_role(sender),
                         is_early,
-                        label: what,
+                        label,
                     })
                 });
-                self.lookahead.extend(sightings);
+                self.lookahead.extend(seen_messages);
             }
         }
         Ok(())
     }
 
-    /// Returns whether nothing more can be read.
+    /// Returns whether the whole file was read.
     fn is_over(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Says what is wrong with it, and what was not looked at. Whether something is wrong.
+    /// Prints the damage of the file and the skipped packets. Returns whether the file is damaged.
     fn report_problems(&self) -> bool {
         let (name, skipped) = (&self.name, &self.counts.skipped);
         let is_damaged = if let Some(ReadStep::Damaged(damage)) = &self.end {
@@ -142,13 +144,13 @@ impl CaptureStream {
             false
         };
         if !skipped.is_empty() {
-            eprintln!("bcnet: {name}: not looked at: {skipped}");
+            eprintln!("bcnet: {name}: skipped: {skipped}");
         }
         report_unreadable(name, self.datagrams, skipped) || is_damaged
     }
 }
 
-/// Only what carries something can be told from its repeats: ACKs and keepalives are all alike.
+/// Returns the hash of a message that carries data. ACKs and keepalives are all alike and cannot be matched.
 fn message_hash(sender: PeerId, message: &Message<'_>) -> Option<MessageHash> {
     let mut hasher = DefaultHasher::new();
     (sender.0, message.kind().0).hash(&mut hasher);
@@ -165,27 +167,27 @@ fn message_hash(sender: PeerId, message: &Message<'_>) -> Option<MessageHash> {
     Some(hasher.finish())
 }
 
-/// What is known of one direction.
+/// The statistics of one direction.
 #[derive(Debug, Default)]
 struct DirectionStats {
     matched: u64,
-    /// Seen in the first capture only, and in the second only.
+    /// Messages seen in the first capture only, and in the second only.
     unmatched: [u64; 2],
-    /// The first of those, with their times.
+    /// The first of the unmatched messages, with their times.
     unmatched_messages: [Vec<(i64, MessageLabel)>; 2],
-    /// Seen in one capture before the other began or after it ended.
+    /// Messages seen in one capture before the other began or after it ended.
     outside: u64,
-    /// Of how many the time is known.
+    /// The number of messages with a known delay.
     timed_count: u64,
-    /// How often each time from the first capture to the second was seen, in steps of 100 µs.
+    /// How often each delay from the first capture to the second occurred, in steps of 100 µs.
     delay_counts: BTreeMap<i64, u64>,
-    /// The median of all but the latest times, once there are enough.
+    /// The median delay, updated now and then, once there are enough messages.
     typical_delay: Option<i64>,
 }
 
 /// A message that is in both captures.
 struct MatchedMessage {
-    /// Its time from the first capture to the second. Of several that are alike it is not certain which one it is.
+    /// The delay from the first capture to the second. It is unknown if several messages are identical.
     delay: Option<i64>,
 }
 
@@ -204,13 +206,13 @@ impl DirectionStats {
         {
             *self.delay_counts.entry(micros / DELAY_STEP).or_default() += 1;
         }
-        // To look it up each time would cost more than it is worth.
+        // Computing the median for each message would be too slow, so it is done at powers of two.
         if self.timed_count >= MIN_TIMED_MESSAGES && self.timed_count.is_power_of_two() {
             self.typical_delay = self.median();
         }
     }
 
-    /// Returns the time below which this share of all times lies.
+    /// Returns the delay below which this share of all delays lies.
     fn quantile(&self, share: f64) -> Option<i64> {
         let total: u64 = self.delay_counts.values().sum();
         let rank = (total as f64 * share) as u64;
@@ -235,16 +237,16 @@ impl DirectionStats {
 }
 
 struct CaptureJoin {
-    /// Seen in one capture and not yet in the other.
+    /// Messages seen in one capture and not yet in the other.
     unmatched: [HashMap<MatchKey, VecDeque<SeenMessage>>; 2],
-    /// In the order of time, to be given up.
+    /// The same messages in the order of time, for expiry.
     expiry_order: [VecDeque<(i64, MatchKey)>; 2],
-    /// How each stay of each capture stands to the other.
+    /// For each interval of each capture: its relation to the other capture.
     match_statuses: [Vec<Option<MatchStatus>>; 2],
     directions: [DirectionStats; 2],
-    /// How long each way takes from the first clock to the second, roughly.
+    /// The approximate delay of each direction from the first clock to the second.
     rough_delays: [i64; 2],
-    /// The first and the last message of each capture, the last once it is known.
+    /// The times of the first and the last message of each capture. The last is `None` until it is known.
     spans: [(i64, Option<i64>); 2],
 }
 
@@ -252,7 +254,7 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
     let [mut a, mut b] = [CaptureStream::open(paths[0])?, CaptureStream::open(paths[1])?];
     let Some(pairs) = interval_pairs::pair_intervals(&mut a, &mut b)? else {
         eprintln!(
-            "bcnet: {} and {} have no conversation in common; are they of the same traffic?",
+            "bcnet: {} and {} have no conversation in common; check that both captured the same traffic",
             a.name, b.name
         );
         for stream in [&a, &b] {
@@ -264,7 +266,7 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
         // Only long captures are read twice.
         if stream.has_discarded {
             let can_be_read_again = !is_stdin(path) && path.is_file();
-            ensure!(can_be_read_again, "{}: is too long to be joined from a pipe; name a file", stream.name);
+            ensure!(can_be_read_again, "{}: too long to join from a pipe; save it as a file and name the file", stream.name);
             *stream = CaptureStream::open(path)?;
         }
     }
@@ -275,7 +277,7 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
     for (stream, left_out) in [&a, &b].into_iter().zip(pairs.omitted_datagrams) {
         if left_out > 0 {
             eprintln!(
-                "bcnet: {}: has more than {MAX_INTERVALS} conversations; {left_out} datagrams of later ones were not looked at",
+                "bcnet: {}: more than {MAX_INTERVALS} conversations; skipped {left_out} datagrams of the later ones",
                 stream.name
             );
         }
@@ -286,7 +288,7 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
     Ok(verdict)
 }
 
-/// Takes all messages of both captures in the order of time.
+/// Processes the messages of both captures in the order of time.
 fn join_by_time(
     a: &mut CaptureStream,
     b: &mut CaptureStream,
@@ -305,14 +307,14 @@ fn join_by_time(
         a.fill(1)?;
         b.fill(1)?;
         let times =
-            [a.lookahead.front(), b.lookahead.front()].map(|front| front.map(|sighting| sighting.micros));
-        for place in [0, 1] {
-            match (times[place], last[place]) {
-                (Some(time), None) => join.spans[place].0 = time,
-                (None, ended) => join.spans[place].1 = ended,
+            [a.lookahead.front(), b.lookahead.front()].map(|front| front.map(|message| message.micros));
+        for capture in [0, 1] {
+            match (times[capture], last[capture]) {
+                (Some(time), None) => join.spans[capture].0 = time,
+                (None, ended) => join.spans[capture].1 = ended,
                 _ => {}
             }
-            last[place] = times[place].or(last[place]);
+            last[capture] = times[capture].or(last[capture]);
         }
         let first = match times {
             [None, None] => break,
@@ -321,8 +323,8 @@ fn join_by_time(
             [Some(one), Some(other)] => one.saturating_add(join.clock_offset()) <= other,
         };
         let taken = if first { a.lookahead.pop_front() } else { b.lookahead.pop_front() };
-        if let Some(sighting) = taken {
-            join.process_message(usize::from(!first), sighting);
+        if let Some(message) = taken {
+            join.process_message(usize::from(!first), message);
         }
     }
     join.expire(i64::MAX);
@@ -330,106 +332,108 @@ fn join_by_time(
 }
 
 impl CaptureJoin {
-    fn process_message(&mut self, place: usize, sighting: SeenMessage) {
-        let SeenMessage { hash: identity, from, micros, .. } = sighting;
-        if let Some(standing) = self.match_status(place, sighting.interval) {
-            let key = (identity, standing.group);
-            match self.take_match(place, key, &sighting) {
+    fn process_message(&mut self, capture: usize, message: SeenMessage) {
+        let SeenMessage { hash, from, micros, .. } = message;
+        if let Some(status) = self.match_status(capture, message.interval) {
+            let key = (hash, status.group);
+            match self.take_match(capture, key, &message) {
                 Some(other) => self.directions[direction_index(from)].add_match(other),
-                None => self.enqueue(place, key, sighting),
+                None => self.enqueue(capture, key, message),
             }
         }
-        let now = if place == 0 { micros.saturating_add(self.clock_offset()) } else { micros };
+        let now = if capture == 0 { micros.saturating_add(self.clock_offset()) } else { micros };
         self.expire(now);
     }
 
-    fn match_status(&self, place: usize, stay: IntervalId) -> Option<MatchStatus> {
-        self.match_statuses[place].get(stay as usize).copied().flatten()
+    fn match_status(&self, capture: usize, interval: IntervalId) -> Option<MatchStatus> {
+        self.match_statuses[capture].get(interval as usize).copied().flatten()
     }
 
-    /// Takes the message of the other capture that this one is, if it waits: one of the same conversation if there is.
-    fn take_match(&mut self, place: usize, key: MatchKey, sighting: &SeenMessage) -> Option<MatchedMessage> {
-        let usual = self.typical_delay(direction_index(sighting.from));
+    /// Removes and returns the same message of the other capture, if it is waiting.
+    ///
+    /// A message of the same conversation is preferred.
+    fn take_match(&mut self, capture: usize, key: MatchKey, message: &SeenMessage) -> Option<MatchedMessage> {
+        let typical = self.typical_delay(direction_index(message.from));
         let time = |other: &SeenMessage| {
-            let time = other.micros.saturating_sub(sighting.micros);
-            if place == 0 { time } else { -time }
+            let time = other.micros.saturating_sub(message.micros);
+            if capture == 0 { time } else { -time }
         };
-        let pair = self.match_status(place, sighting.interval)?.pair;
-        let pairs = &self.match_statuses[1 - place];
-        let is_strange = |other: &SeenMessage| {
-            let standing = pairs.get(other.interval as usize).copied().flatten();
-            pair.is_none() || standing.is_none_or(|standing| standing.pair != pair)
+        let pair = self.match_status(capture, message.interval)?.pair;
+        let pairs = &self.match_statuses[1 - capture];
+        let is_other_pair = |other: &SeenMessage| {
+            let status = pairs.get(other.interval as usize).copied().flatten();
+            pair.is_none() || status.is_none_or(|status| status.pair != pair)
         };
-        let others = self.unmatched[1 - place].get_mut(&key)?;
-        let near = |other: &SeenMessage| time(other).saturating_sub(usual).saturating_abs();
+        let others = self.unmatched[1 - capture].get_mut(&key)?;
+        let near = |other: &SeenMessage| time(other).saturating_sub(typical).saturating_abs();
         let possible = others.iter().enumerate().filter(|(_, other)| near(other) <= MAX_DELAY);
-        let (nearest, _) = possible.min_by_key(|(_, other)| (is_strange(other), near(other)))?;
+        let (nearest, _) = possible.min_by_key(|(_, other)| (is_other_pair(other), near(other)))?;
         let other = others.remove(nearest)?;
-        let is_alone = others.iter().all(|left| is_strange(left) && !is_strange(&other));
+        let is_alone = others.iter().all(|left| is_other_pair(left) && !is_other_pair(&other));
         if others.is_empty() {
-            self.unmatched[1 - place].remove(&key);
+            self.unmatched[1 - capture].remove(&key);
         }
         Some(MatchedMessage { delay: is_alone.then(|| time(&other)) })
     }
 
-    /// Returns the time from the first clock to the second that most messages of a way take.
-    fn typical_delay(&self, way: usize) -> i64 {
-        self.directions[way].typical_delay.unwrap_or(self.rough_delays[way])
+    /// Returns the typical delay of a direction, from the first clock to the second.
+    fn typical_delay(&self, direction: usize) -> i64 {
+        self.directions[direction].typical_delay.unwrap_or(self.rough_delays[direction])
     }
 
-    /// Returns what the second clock shows more than the first, roughly.
+    /// Returns the approximate lead of the second clock over the first.
     fn clock_offset(&self) -> i64 {
         i64::midpoint(self.rough_delays[0], self.rough_delays[1])
     }
 
-    fn enqueue(&mut self, place: usize, key: MatchKey, sighting: SeenMessage) {
-        let alike = self.unmatched[place].entry(key).or_default();
+    fn enqueue(&mut self, capture: usize, key: MatchKey, message: SeenMessage) {
+        let alike = self.unmatched[capture].entry(key).or_default();
         let oldest = if alike.len() < MAX_IDENTICAL { None } else { alike.pop_front() };
-        alike.push_back(sighting);
-        self.expiry_order[place].push_back((sighting.micros, key));
+        alike.push_back(message);
+        self.expiry_order[capture].push_back((message.micros, key));
         if let Some(oldest) = oldest {
-            self.on_unmatched(place, &oldest);
+            self.on_unmatched(capture, &oldest);
         }
     }
 
-    /// A message is in one capture only.
-    fn on_unmatched(&mut self, place: usize, sighting: &SeenMessage) {
-        let way = direction_index(sighting.from);
-        let (micros, usual) = (sighting.micros, self.typical_delay(way));
-        let expected = if place == 0 { micros.saturating_add(usual) } else { micros.saturating_sub(usual) };
-        let (first, last) = self.spans[1 - place];
-        if self.match_status(place, sighting.interval).is_none_or(|standing| standing.pair.is_none()) {
+    /// Counts a message that is in one capture only.
+    fn on_unmatched(&mut self, capture: usize, message: &SeenMessage) {
+        let direction = direction_index(message.from);
+        let (micros, typical) = (message.micros, self.typical_delay(direction));
+        let expected = if capture == 0 { micros.saturating_add(typical) } else { micros.saturating_sub(typical) };
+        let (first, last) = self.spans[1 - capture];
+        if self.match_status(capture, message.interval).is_none_or(|status| status.pair.is_none()) {
             return;
         }
         if expected >= first && last.is_none_or(|last| expected <= last) {
-            self.directions[way].unmatched[place] += 1;
-            let listed = &mut self.directions[way].unmatched_messages[place];
+            self.directions[direction].unmatched[capture] += 1;
+            let listed = &mut self.directions[direction].unmatched_messages[capture];
             if listed.len() < MAX_LISTED_MESSAGES {
-                listed.push((micros, sighting.label));
+                listed.push((micros, message.label));
             }
         } else {
-            self.directions[way].outside += 1;
+            self.directions[direction].outside += 1;
         }
     }
 
-    /// What has waited too long at `now`, on the second clock, is not in the other capture.
+    /// Gives up messages that have waited too long at the time `now` of the second clock.
     fn expire(&mut self, now: i64) {
-        for place in [0, 1] {
-            while let Some((micros, key)) = self.expiry_order[place].front().copied() {
-                let seen = if place == 0 { micros.saturating_add(self.clock_offset()) } else { micros };
+        for capture in [0, 1] {
+            while let Some((micros, key)) = self.expiry_order[capture].front().copied() {
+                let seen = if capture == 0 { micros.saturating_add(self.clock_offset()) } else { micros };
                 let young = now != i64::MAX && seen.saturating_add(2 * MAX_DELAY) > now;
-                if young && self.expiry_order[place].len() <= MAX_UNMATCHED {
+                if young && self.expiry_order[capture].len() <= MAX_UNMATCHED {
                     break;
                 }
-                self.expiry_order[place].pop_front();
-                let Some(sightings) = self.unmatched[place].get_mut(&key) else { continue };
-                let at = sightings.iter().position(|sighting| sighting.micros == micros);
-                let given_up = at.and_then(|at| sightings.remove(at));
-                if sightings.is_empty() {
-                    self.unmatched[place].remove(&key);
+                self.expiry_order[capture].pop_front();
+                let Some(seen_messages) = self.unmatched[capture].get_mut(&key) else { continue };
+                let at = seen_messages.iter().position(|message| message.micros == micros);
+                let given_up = at.and_then(|at| seen_messages.remove(at));
+                if seen_messages.is_empty() {
+                    self.unmatched[capture].remove(&key);
                 }
                 if let Some(given_up) = given_up {
-                    self.on_unmatched(place, &given_up);
+                    self.on_unmatched(capture, &given_up);
                 }
             }
         }
@@ -442,13 +446,13 @@ fn direction_index(from: Role) -> usize {
 
 /// The precision of delays, in microseconds.
 const DELAY_STEP: i64 = 100;
-/// A message takes no longer than this from one place to the other.
+/// The longest delay of a message between the two ends, in microseconds.
 const MAX_DELAY: i64 = 20_000_000;
 const BATCH_SIZE: usize = 64;
 const MAX_DELAY_BUCKETS: usize = 1 << 16;
-/// As many messages are remembered that the other capture has not shown, and as many that are all the same.
+/// The most messages without a match that are remembered, and the most identical ones of these.
 const MAX_UNMATCHED: usize = 1 << 17;
 const MAX_IDENTICAL: usize = 64;
-/// As many lost messages of each way are listed.
+/// The most lost messages of each direction that are listed.
 const MAX_LISTED_MESSAGES: usize = 10_000;
 const MIN_TIMED_MESSAGES: u64 = 16;

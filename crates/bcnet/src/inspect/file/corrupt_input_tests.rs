@@ -1,4 +1,4 @@
-//! Whatever bytes a file holds, it is read to an end.
+//! Tests that every input is read to its end, whatever bytes it contains.
 
 use std::io::Write as _;
 
@@ -24,7 +24,7 @@ fn mutated_inputs_are_read_to_the_end() {
     }
 }
 
-/// What is left as it is must be understood, or nothing above is tried.
+/// The unchanged samples must be decoded, or the test above tests nothing.
 #[test]
 fn unmutated_samples_are_decoded() {
     for sample in sample_inputs() {
@@ -32,7 +32,7 @@ fn unmutated_samples_are_decoded() {
     }
 }
 
-/// One of each kind that can be read, and packed ones.
+/// Returns one sample of each format, and compressed ones.
 fn sample_inputs() -> [Vec<u8>; 6] {
     let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&pcap()).expect("memory");
@@ -40,7 +40,7 @@ fn sample_inputs() -> [Vec<u8>; 6] {
     [pcap(), pcapng(), LOG.as_bytes().to_vec(), hex_dumps(), gzip.finish().expect("memory"), zstd]
 }
 
-/// As `hexdump -C` and Wireshark write.
+/// Returns dumps in the formats of `hexdump -C` and Wireshark.
 fn hex_dumps() -> Vec<u8> {
     let mut text = String::new();
     for frame in ip_packets() {
@@ -53,34 +53,34 @@ fn hex_dumps() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Reads everything. How many datagrams were of the game.
+/// Reads everything. Returns the number of datagrams of the game.
 fn read_to_end(bytes: Vec<u8>, seed: u64) -> u64 {
     let length = bytes.len();
     let Ok(mut source) = PacketSource::open(Box::new(std::io::Cursor::new(bytes))) else { return 0 };
     let sinks: Vec<Box<dyn Sink>> = Vec::new();
     let (mut run, mut batch, mut counts) =
         (Analysis::new(sinks), PacketBatch::default(), ReadCounters::default());
-    // The smallest packet has some bytes, so there are fewer packets than bytes, of what it may be unpacked to.
+    // The smallest packet has some bytes, so there are fewer packets than decompressed bytes.
     for _ in 0..=length * MAX_COMPRESSION_RATIO {
         batch.clear();
-        // Looking at the time of a packet before it is read changes nothing.
+        // Asking for the time of the next packet changes nothing.
         source.next_time();
-        let step = source.read(&mut batch, &mut counts).expect("memory can be read");
+        let step = source.read(&mut batch, &mut counts).expect("reading from memory cannot fail");
         batch.decrypt();
         let mut messages = MessageBuffer::default();
         for (packet, bytes) in batch.iter() {
             run.analyze(packet, bytes, &messages.read(bytes, None), &mut counts.skipped)
-                .expect("nobody is told");
+                .expect("there are no outputs that could fail");
         }
         if step != ReadStep::More {
-            run.finish("memory", &[], &counts, source.offset()).expect("nobody is told");
+            run.finish("memory", &[], &counts, source.offset()).expect("there are no outputs that could fail");
             return run.datagrams;
         }
     }
     panic!("seed {seed}: {length} bytes do not end");
 }
 
-/// Changes something: a byte, a number, the order, the length.
+/// Mutates the input: a byte, a number, the order or the length.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Rng) {
     let at = random.index(bytes.len() + 1);
     match random.below(6) {
@@ -101,7 +101,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Rng) {
     }
 }
 
-/// Three datagrams over raw IPv4.
+/// Returns three datagrams over raw IPv4.
 fn ip_packets() -> [Vec<u8>; 3] {
     [&[1, 1, 2][..], &[2, 1, 0x32, 7, 0x80, 0, 0, 0x2A, 0x20], &[1, 1, 1, 0, 0, 0]].map(|plain| {
         let mut payload = plain.to_vec();
@@ -133,7 +133,7 @@ fn pcapng() -> Vec<u8> {
     pcapng_block(&mut bytes, 1, &[RAW, 65_535, 0x0001_0009, 9, 0], &[]);
     for (second, frame) in (0..).zip(ip_packets()) {
         let length = frame.len() as u32;
-        // With a comment.
+        // A packet comment.
         let mut rest = frame;
         rest.resize(rest.len().next_multiple_of(4), 0);
         rest.extend([1, 0, 2, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
@@ -152,5 +152,5 @@ fn pcapng_block(bytes: &mut Vec<u8>, kind: u32, head: &[u32], rest: &[u8]) {
 const LOG: &str = include_str!("../../../tests/packet-log.txt");
 const RAW: u32 = 101;
 const SEEDS: u64 = 20_000;
-/// What a byte of zstd can become, about: a block of four bytes 128 KiB.
+/// The approximate compression limit of zstd: a block of four bytes becomes 128 KiB.
 const MAX_COMPRESSION_RATIO: usize = 1 << 15;

@@ -1,4 +1,4 @@
-//! The datagrams of a capture, for who wants nothing else of it.
+//! Visits the datagrams of a capture, without any analysis.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -8,7 +8,7 @@ use bcnet_transport::Time;
 
 use super::source::{PacketBatch, ReadCounters, ReadStep};
 
-/// Shows every datagram of a capture or packet log, deciphered, with its time and addresses, in the order of the file.
+/// Calls `see` for every datagram of a capture or packet log, deciphered, in the order of the file.
 pub(crate) fn for_each_datagram(
     path: &Path,
     mut see: impl FnMut(Time, SocketAddrV4, SocketAddrV4, &[u8]),

@@ -1,7 +1,7 @@
-//! Inputs that are packed with gzip or zstd, known by their first bytes, not by their name.
+//! Decompresses gzip and zstd inputs, recognised by their first bytes, not by their name.
 //!
-//! They are unpacked as they are read, in bounded memory: what is packed can be a thousand times as large. Damage ends the
-//! input like its end, so that everything before it is looked at, and is told afterwards.
+//! Inputs are decompressed while they are read, in bounded memory: the content may be a thousand times as large. Damage
+//! ends the input early. Everything before the damage is read, and the damage is reported afterwards.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -12,27 +12,27 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::pcap::{Damage, InputBuffer};
 
-/// What is known of an input that is being unpacked.
+/// The state of an input that is being decompressed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DecompressionState {
-    /// How many bytes of the packed input were read.
+    /// The number of compressed bytes that were read.
     offset: Rc<Cell<u64>>,
     damage: Rc<RefCell<Option<Damage>>>,
 }
 
 impl DecompressionState {
-    /// Returns how many bytes of the packed input were read.
+    /// Returns the number of compressed bytes that were read.
     pub(super) fn offset(&self) -> u64 {
         self.offset.get()
     }
 
-    /// Returns where unpacking had to end, if it did before the end.
+    /// Returns where and why decompression stopped before the end, if it did.
     pub(super) fn damage(&self) -> Option<Damage> {
         self.damage.borrow().clone()
     }
 }
 
-/// Returns what an input holds: if it is packed, what it is unpacked to.
+/// Returns the content of an input: decompressed if it is compressed.
 pub(super) fn decompress(mut input: InputBuffer) -> io::Result<(InputBuffer, Option<DecompressionState>)> {
     input.fill_to(MAGIC_LEN)?;
     let decoder = match input.buffered() {
@@ -49,7 +49,7 @@ pub(super) fn decompress(mut input: InputBuffer) -> io::Result<(InputBuffer, Opt
     Ok((InputBuffer::new(Box::new(reader)), Some(unpacking)))
 }
 
-/// Returns the program that unpacks bytes which this one does not, if they are known.
+/// Returns the command that decompresses a known format which this program does not support.
 pub(super) fn unsupported_decompressor(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0xFD, b'7', b'z', b'X', b'Z', ..] => Some("xz -dc"),
@@ -65,7 +65,7 @@ enum Decoder {
     Zstd(Box<ZstdReader>),
 }
 
-/// The unpacked bytes of an input.
+/// Reads the decompressed bytes of an input.
 struct DecompressedReader {
     decoder: Decoder,
     decompressed_bytes: u64,
@@ -94,7 +94,7 @@ impl Read for DecompressedReader {
                     _ => error.to_string(),
                 };
                 let what =
-                    format!("{format}: {why}; it was unpacked to {} bytes before", self.decompressed_bytes);
+                    format!("{format}: {why}, after {} decompressed bytes", self.decompressed_bytes);
                 *self.state.damage.borrow_mut() =
                     Some(Damage { offset, is_in_decompressed: false, reason: what });
                 Ok(0)
@@ -103,12 +103,12 @@ impl Read for DecompressedReader {
     }
 }
 
-/// Several frames, one after the other, some of which may say nothing.
+/// Reads consecutive zstd frames, some of which may be empty.
 struct ZstdReader {
     input: InputBuffer,
     frame: FrameDecoder,
     in_frame: bool,
-    /// Told when everything before it was given out.
+    /// An error that is returned after everything before it was read.
     failure: Option<io::Error>,
 }
 
@@ -140,7 +140,7 @@ impl Read for ZstdReader {
 }
 
 impl ZstdReader {
-    /// Begins the next frame. `false` if there is none.
+    /// Starts the next frame. Returns `false` if there is none.
     fn start_frame(&mut self) -> io::Result<bool> {
         loop {
             if !self.input.fill_to(1)? {
@@ -152,7 +152,7 @@ impl ZstdReader {
                 break;
             }
             if !is_skippable_frame(rest) {
-                return Err(io::Error::other("there are other bytes behind the last frame"));
+                return Err(io::Error::other("unknown bytes follow the last frame"));
             }
             let length = rest.get(4..SKIPPABLE_HEADER_LEN).and_then(|bytes| bytes.try_into().ok());
             let length = length.map(|length| u32::from_le_bytes(length) as usize).ok_or(UNEXPECTED_EOF)?;
@@ -165,7 +165,9 @@ impl ZstdReader {
         Ok(true)
     }
 
-    /// Unpacks the next block, of which all must be there: of a part the decoder would make zeros.
+    /// Decompresses the next block.
+    ///
+    /// The whole block must be buffered: the decoder would replace missing bytes by zeros.
     fn decompress_block(&mut self) -> io::Result<()> {
         if !self.input.fill_to(BLOCK_HEADER_LEN)? {
             return Err(UNEXPECTED_EOF.into());
@@ -180,7 +182,7 @@ impl ZstdReader {
         done.map(drop).map_err(io::Error::other)
     }
 
-    /// Ends a damaged frame as if nothing more came, so that the decoder gives out what it keeps to look back at.
+    /// Ends a damaged frame with an empty last block, so that the decoder releases the bytes in its window.
     fn drain_damaged_frame(&mut self) {
         // A last block without bytes, and a checksum for frames that have one.
         let last: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
@@ -192,7 +194,7 @@ fn is_zstd_frame(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x28, 0xB5, 0x2F, 0xFD])
 }
 
-/// Returns whether a frame begins that holds what is no part of the input.
+/// Returns whether a skippable frame begins, which is not part of the content.
 fn is_skippable_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..])
 }
@@ -200,10 +202,10 @@ fn is_skippable_frame(bytes: &[u8]) -> bool {
 const MAGIC_LEN: usize = 4;
 const SKIPPABLE_HEADER_LEN: usize = 8;
 const BLOCK_HEADER_LEN: usize = 3;
-/// The kind of a block that says how often its only byte is repeated.
+/// The kind of a block that repeats a single byte.
 const RLE_BLOCK: u32 = 1;
 /// The largest block that the format allows.
 const MAX_BLOCK: usize = 128 * 1024;
-/// What a file may ask to be kept in memory: as much as the program `zstd` allows without being told.
+/// The largest window that a file may ask for. The `zstd` program has the same default.
 const MAX_ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
 const UNEXPECTED_EOF: io::ErrorKind = io::ErrorKind::UnexpectedEof;

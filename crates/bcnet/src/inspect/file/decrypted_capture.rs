@@ -1,7 +1,7 @@
-//! Datagrams of the game as they pass an interface, deciphered, for other programs.
+//! Writes datagrams of the game from an interface, deciphered, for other programs.
 //!
-//! Nothing waits: what is found later about a datagram that was written is remarked at the next one, with the number that it has
-//! in what is written.
+//! Datagrams are never held back. A finding about an earlier datagram becomes a comment on the next one, with the
+//! packet number of the earlier datagram in the output.
 
 use std::io;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use super::live_capture::LiveCapture;
 use super::source::{PacketBatch, ReadCounters, ReadStep};
 use crate::capture::{CaptureWriter, CapturedDatagram, add_comment};
 
-/// Captures from an interface and writes every datagram of the game deciphered, with what is found in it, until the user stops it
-/// or nobody reads any more.
+/// Captures from an interface and writes every datagram of the game, deciphered, with its findings.
+///
+/// It runs until the user stops it or the reader closes the pipe.
 pub(crate) fn write_decrypted(
     interface: &str,
     filter: Option<&str>,
@@ -48,7 +49,7 @@ pub(crate) fn write_decrypted(
     }
 }
 
-/// Writes the datagrams of the game, behind so many that are written. Returns how many are then.
+/// Writes the datagrams of the game. `written` is the number of packets so far; returns the new number.
 fn write_batch(
     batch: &PacketBatch,
     observer: &mut Observer,
@@ -64,17 +65,17 @@ fn write_batch(
             Observed::GameSpy(_) | Observed::Datagram(..) | Observed::Malformed(..) => {}
         }
         written += 1;
-        let mut remark = String::new();
+        let mut comment = String::new();
         while let Some(finding) = observer.poll_finding() {
             let text = match finding.mark {
                 mark if mark == written => finding.kind.to_string(),
                 NO_MARK => format!("{}: {}", finding.by, finding.kind),
                 mark => format!("packet {mark}, {}: {}", finding.by, finding.kind),
             };
-            add_comment(&mut remark, &text);
+            add_comment(&mut comment, &text);
         }
         let (from, to, time) = (packet.from, packet.to, Duration::from_micros(packet.time.as_micros()));
-        out.write(&CapturedDatagram { from, to, time, bytes, comment: Some(&remark) })?;
+        out.write(&CapturedDatagram { from, to, time, bytes, comment: Some(&comment) })?;
     }
     out.flush()?;
     Ok(written)

@@ -1,9 +1,11 @@
-//! Datagrams that wait until all is known that was found in them.
+//! Holds datagrams back until all findings about them are known.
 //!
-//! Why something was sent again often shows only when its ACK comes, or does not. Whoever shows datagrams one by one gets each
-//! with all that was found in it, in the order of the capture: a datagram about which something is open waits, and those
-//! behind it do too. That costs memory, and so there is a bound to it: what waits for longer than [`MAX_WAIT`], or is more
-//! than [`MAX_BYTES`], is decided as it looks then. While nothing is open nothing is copied.
+//! The cause of a retransmission is often known only when its ACK comes, or does not come. Outputs of single datagrams
+//! get each datagram with all its findings, in the order of the capture. A datagram with an open question is held back,
+//! and all datagrams after it too.
+//!
+//! Memory is bounded: the observer must decide after [`MAX_DELAY`], or when more than [`MAX_BYTES`] are held. While no
+//! question is open, nothing is copied.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,62 +20,62 @@ use bcnet_transport::wire::{PeerId, WireError};
 
 use super::{AnalyzedDatagram, CaptureEnd, PacketInfo, PacketLocation, Sink};
 
-/// A datagram with all that was found in it.
+/// A datagram with all its findings.
 pub(super) struct DatagramWithFindings<'a> {
     pub(super) packet: &'a PacketInfo,
     pub(super) content: DatagramContent<'a>,
     pub(super) findings: &'a [Finding],
 }
 
-/// What a datagram that is shown is.
+/// The content of a datagram that is shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DatagramContent<'a> {
-    /// One of a conversation, with its bytes.
+    /// A datagram of a conversation, with its bytes.
     Datagram(&'a ParsedDatagram<'a>, ConversationRef),
     GameSpy(&'a [u8]),
     Malformed(WireError, &'a [u8]),
 }
 
-/// Where in a conversation a datagram belongs.
+/// The position of a datagram in a conversation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConversationRef {
     pub(super) id: ConversationId,
-    /// Who has sent it.
+    /// The sender.
     pub(super) side: Side,
-    /// The id of whoever it goes to, as far as it was known then.
+    /// The peer id of the receiver, if it was known at that time.
     pub(super) receiver: Option<PeerId>,
 }
 
-/// A finding that stands at no datagram.
+/// A finding that belongs to no datagram, or to one that was shown already.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DetachedFinding {
     pub(super) finding: Finding,
-    /// Where the datagram was that it is about.
+    /// The position of the datagram that it is about.
     pub(super) location: Option<PacketLocation>,
-    /// The ids of the two sides, as far as they were known then.
+    /// The peer ids of the two sides, if they were known at that time.
     pub(super) peer_ids: [Option<PeerId>; 2],
 }
 
-/// Whoever shows datagrams one by one.
+/// An output that shows datagrams one by one.
 pub(super) trait DatagramOutput {
     fn show(&mut self, shown: &DatagramWithFindings<'_>) -> io::Result<()>;
-    /// Something that no datagram shows, or that is about one that was shown before.
+    /// Shows a finding that belongs to no datagram, or to one that was shown before.
     fn show_finding(&mut self, loose: &DetachedFinding) -> io::Result<()>;
-    /// Nothing more comes.
+    /// Ends the output.
     fn finish(&mut self, end: &CaptureEnd<'_>) -> io::Result<()>;
 }
 
-/// Holds back what is not decided, for whoever shows it.
+/// Holds datagrams back until their findings are final, then passes them to the output.
 pub(super) struct DelayedOutput<S> {
     output: S,
-    /// Whether nothing waits: what is known later is told later.
+    /// Whether datagrams are shown at once. Later findings are then shown separately.
     is_immediate: bool,
     delayed: VecDeque<DelayedItem>,
-    /// The bytes of all that is held, one after the other, behind so many of what was shown.
+    /// The bytes of all held datagrams, after `shown_bytes` bytes of datagrams that were already shown.
     bytes: Vec<u8>,
     shown_bytes: usize,
     messages: MessageBuffer<'static>,
-    /// Whether something was told since the first that is held was looked at.
+    /// Whether findings came since the last check of the first held datagram.
     has_new_findings: bool,
 }
 
@@ -105,8 +107,9 @@ impl<S: DatagramOutput> DelayedOutput<S> {
         });
     }
 
-    /// Returns whether what is held first may be decided now that this was seen: only its own conversation, time or what was
-    /// told can do that.
+    /// Returns whether the first held datagram may be final now.
+    ///
+    /// Only a datagram of its own conversation, the passing of time or a new finding can make it final.
     fn may_release(&self, analyzed: &AnalyzedDatagram<'_>, conversation: Option<ConversationRef>) -> bool {
         let Some(DelayedItem::Datagram { conversation: Some(first), .. }) = self.delayed.front() else {
             return true;
@@ -116,7 +119,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
             || self.is_late(analyzed.packet.time)
     }
 
-    /// Shows what is decided, up to the first that is not.
+    /// Shows held datagrams up to the first that is not final.
     fn release(&mut self, is_decided: impl Fn(ConversationId, u64) -> bool) -> io::Result<()> {
         self.has_new_findings = false;
         while let Some(first) = self.delayed.front() {
@@ -133,7 +136,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
                 None => {}
             }
         }
-        // What is left moves to the front when it is no more than what was shown.
+        // The remaining bytes move to the front once they are no more than the bytes already shown.
         if self.shown_bytes * 2 >= self.bytes.len() {
             self.bytes.drain(..self.shown_bytes);
             self.shown_bytes = 0;
@@ -167,7 +170,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
         done
     }
 
-    /// Returns where what is about an earlier datagram belongs.
+    /// Returns the findings of the held datagram with this number.
     fn delayed_findings(&mut self, mark: u64) -> Option<&mut Vec<Finding>> {
         if mark == NO_MARK {
             return None;
@@ -179,7 +182,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
         }
     }
 
-    /// Returns whether the first that is held has waited for too long, or too much waits.
+    /// Returns whether the first held datagram has waited for too long, or too much is held.
     fn is_late(&self, now: Time) -> bool {
         let Some(DelayedItem::Datagram { packet, .. }) = self.delayed.front() else { return false };
         let waits = self.bytes.len() - self.shown_bytes + self.delayed.len() * size_of::<DelayedItem>();
@@ -255,8 +258,9 @@ impl<S: DatagramOutput> Sink for DelayedOutput<S> {
     }
 }
 
-/// For so long what a datagram has left open is waited for, as the capture's clock goes: a number that is not sent for 28
-/// seconds is missing.
+/// The longest delay of a datagram, on the clock of the capture.
+///
+/// A sequence number that is not sent for 28 seconds counts as missing.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// So much may wait.
+/// The most bytes that are held back.
 const MAX_BYTES: usize = 2 << 20;

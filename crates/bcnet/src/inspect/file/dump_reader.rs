@@ -1,7 +1,7 @@
-//! Packets as dumps in a text: what `tcpdump -x`, `tshark -x` and others print.
+//! Reads packets from hex dumps in a text, as `tcpdump -x`, `tshark -x` and others print them.
 //!
-//! A dump is of a whole packet if there is a UDP datagram in it, whatever the link; otherwise of the datagram alone. Its time
-//! is in the line in front of it, if there is one.
+//! A dump that contains a UDP datagram is a whole packet, of any link type. Any other dump is the datagram alone. The
+//! time comes from the line before the dump, if it has one.
 
 use std::io;
 
@@ -21,12 +21,12 @@ pub(super) struct DumpReader {
     assembler: DumpAssembler,
     clock: TimeOfDayClock,
     last_micros: u64,
-    /// Whether the dumps are of whole packets, since one of them was.
+    /// Whether the dumps are whole packets. Set once one of them was.
     has_packet_headers: bool,
 }
 
 impl DumpReader {
-    /// Begins to read if the beginning looks like dumps. Otherwise gives the input back.
+    /// Starts to read if the input looks like dumps. Otherwise returns the input.
     pub(super) fn open(window: InputBuffer) -> io::Result<Result<Self, InputBuffer>> {
         let lines = LineReader::open(window, contains_dump)?;
         Ok(lines.map(|lines| Self {
@@ -53,7 +53,7 @@ impl DumpReader {
             let (at, line) = self.lines.next_line()?;
             let is_end = line.is_empty();
             self.line_count += 1;
-            // At the end the line is empty, which ends a dump.
+            // At the end of the input the line is empty, which ends a dump.
             let (FedLine::DumpLine(done) | FedLine::OtherLine(done)) =
                 self.assembler.feed(line, self.line_count, at);
             if let Some(dump) = done {
@@ -86,7 +86,7 @@ impl DumpReader {
         batch.push(logged_packet(counts.packets, dump.offset, time, from, to, false), payload);
     }
 
-    /// Returns the time that the line in front of a dump tells, in microseconds.
+    /// Returns the time in the line before a dump, in microseconds.
     fn parse_time(&mut self, head: &str) -> Option<u64> {
         head.split_whitespace().take(3).find_map(|word| match parse_time_of_day(word) {
             Some(time) => Some(self.clock.absolute(time)),
@@ -95,13 +95,15 @@ impl DumpReader {
     }
 }
 
-/// Returns the datagram in a packet of whatever link; [`Skip::Other`] if it does not look like a packet.
+/// Returns the datagram in a packet of any link type.
+///
+/// Returns [`SkipReason::NotUdp`] if the bytes do not look like a packet.
 pub(in crate::inspect) fn extract_udp_from_any_link(bytes: &[u8]) -> Result<UdpDatagram<'_>, SkipReason> {
     let mut why = SkipReason::NotUdp;
     for link in link_layer::RECOGNIZABLE_LINKS {
         match link_layer::extract_udp(link, bytes) {
             Ok(udp) => return Ok(udp),
-            // Lengths in the packet, or the place of its protocol, show that it is one.
+            // The lengths in the packet, or the position of its protocol, show that it is a packet.
             Err(skip @ (SkipReason::Ipv6 | SkipReason::IpFragment | SkipReason::Truncated(Some(_))))
                 if why == SkipReason::NotUdp =>
             {
@@ -113,12 +115,12 @@ pub(in crate::inspect) fn extract_udp_from_any_link(bytes: &[u8]) -> Result<UdpD
     Err(why)
 }
 
-/// Returns whether a dump begins in whole lines.
+/// Returns whether a dump begins in the complete lines.
 fn contains_dump(bytes: &[u8]) -> bool {
     let mut dumps = DumpAssembler::default();
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.into_iter().any(|line| matches!(dumps.feed(line, 0, 0), FedLine::DumpLine(_)))
 }
 
-/// Packets of which no time is told are so many microseconds apart.
+/// The interval between packets without a time, in microseconds.
 const UNTIMED_INTERVAL: u64 = 1000;

@@ -1,10 +1,10 @@
-//! Addresses: their text is made once, and remembered. Every line has two or three, and few are in use at a time.
+//! Caches the text of addresses: each line has two or three, and few are in use at a time.
 
 use std::net::SocketAddrV4;
 
 use super::writer::{Json, JsonValue};
 
-/// As it is shown.
+/// Written as `Display` shows it.
 impl JsonValue for SocketAddrV4 {
     fn add(self, json: &mut Json) {
         let CachedAddress { address, text, len } = *json.address_cache.slot(self);
@@ -24,7 +24,7 @@ impl JsonValue for SocketAddrV4 {
     }
 }
 
-/// An address as it is written, with its quotes and a comma.
+/// The text of an address, with its quotes and a comma.
 #[derive(Clone, Copy)]
 struct CachedAddress {
     address: Option<SocketAddrV4>,
@@ -33,11 +33,11 @@ struct CachedAddress {
 }
 
 impl CachedAddress {
-    /// As the longest takes.
+    /// The length of the longest address.
     const TEXT_LEN: usize = "\"255.255.255.255:65535\",".len();
 }
 
-/// The latest addresses.
+/// The most recent addresses.
 pub(super) struct AddressCache(Box<[CachedAddress; Self::SLOTS]>);
 
 impl AddressCache {

@@ -1,8 +1,8 @@
-//! Numbers with a fraction: their digits are found once, and remembered.
+//! Caches the text of numbers with a fraction.
 
 use super::writer::{Json, JsonValue};
 
-/// As a larger one, and remembered.
+/// Written like the same value as `f64`, from the cache if possible.
 impl JsonValue for f32 {
     fn add(self, json: &mut Json) {
         let CachedFloat { bits, text, len } = *json.float_cache.slot(self.to_bits());
@@ -23,7 +23,7 @@ impl JsonValue for f32 {
     }
 }
 
-/// A number as it is written, with its comma. A length of zero is none.
+/// The text of a number, with its comma. A length of zero marks an empty slot.
 #[derive(Clone, Copy)]
 struct CachedFloat {
     bits: u32,
@@ -32,11 +32,13 @@ struct CachedFloat {
 }
 
 impl CachedFloat {
-    /// More than the longest takes.
+    /// More than the length of the longest number.
     const TEXT_LEN: usize = 24;
 }
 
-/// The latest numbers. Packed vectors have few values, and to find the digits of one costs more than all else about it.
+/// The most recent numbers.
+///
+/// Compressed vectors take few different values, and formatting a number costs more than everything else about it.
 pub(super) struct FloatCache(Box<[CachedFloat; Self::SLOTS]>);
 
 impl FloatCache {

@@ -1,8 +1,8 @@
-//! JSON as text: objects, lists, members and values, each added to the end.
+//! Writes JSON as text: objects, lists, members and values, each appended to a buffer.
 //!
-//! A comma follows whatever is added; where an object or a list ends, its end takes the place of the last one. So nothing
-//! has to be asked in front of a member. All lines of an output share one buffer: captures have millions of them. Its
-//! room is asked for once for a name and once for a value, and filled in lengths that the compiler knows.
+//! Each value is followed by a comma. The end of an object or a list replaces the last comma, so no state is needed
+//! before a member. All lines of an output share one buffer, because captures have millions of lines. Space is reserved
+//! once for a name and once for a value, and is filled in lengths known to the compiler.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::float_cache::FloatCache;
 /// Lines of JSON that wait to be written.
 #[derive(Default)]
 pub(in crate::inspect) struct Json {
-    /// Written up to `len`; what is behind is room.
+    /// The buffer: filled up to `len`, free after it.
     text: Vec<u8>,
     len: usize,
     pub(super) float_cache: FloatCache,
@@ -23,13 +23,13 @@ pub(in crate::inspect) struct Json {
 }
 
 impl Json {
-    /// Adds an object on a line of its own.
+    /// Adds an object on its own line.
     pub(in crate::inspect) fn line(&mut self, fill: impl FnOnce(&mut Self)) {
         self.object(fill);
         self.close(b'\n');
     }
 
-    /// Writes all lines if they are many enough for it to be worth while.
+    /// Writes all lines once there are [`WRITE_THRESHOLD`] bytes.
     pub(in crate::inspect) fn write_if_full(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.len < WRITE_THRESHOLD { Ok(()) } else { self.write(out) }
     }
@@ -61,7 +61,7 @@ impl Json {
         self.put(b",");
     }
 
-    /// Ends what was begun: in place of the comma behind its last member, if it has any.
+    /// Ends an object or a list: replaces the comma after its last member, if it has any.
     fn close(&mut self, with: u8) {
         match self.text.get_mut(self.len.wrapping_sub(1)) {
             Some(last) if *last == b',' => *last = with,
@@ -69,14 +69,14 @@ impl Json {
         }
     }
 
-    /// The next bytes to fill; [`used`](Self::used) tells how many were.
+    /// Returns the next free bytes; [`commit`](Self::commit) tells how many of them were filled.
     #[inline(always)]
     pub(super) fn reserve<const N: usize>(&mut self) -> &mut [u8; N] {
         if self.text.len() - self.len < N {
             self.grow(N);
         }
         let room = self.text.get_mut(self.len..).and_then(|room| room.first_chunk_mut());
-        room.expect("it was made")
+        room.expect("the space was reserved above")
     }
 
     #[inline(always)]
@@ -84,12 +84,12 @@ impl Json {
         self.len += bytes;
     }
 
-    /// Returns how many bytes there are.
+    /// Returns the number of bytes in the buffer.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns what was added since there were `len` bytes.
+    /// Returns the bytes that were added after the first `len` bytes.
     pub(super) fn written_since(&self, len: usize) -> &[u8] {
         self.text.get(len..self.len).unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Json {
         self.text.resize((self.len + bytes).max(2 * WRITE_THRESHOLD), 0);
     }
 
-    /// Adds bytes as they are.
+    /// Adds bytes without change.
     #[inline(always)]
     pub(super) fn put(&mut self, bytes: &[u8]) {
         if self.text.len() - self.len < bytes.len() {
@@ -113,7 +113,9 @@ impl Json {
         self.len = end;
     }
 
-    /// A name that needs no escapes. Inlined, so that the length of nearly every name is known when it is copied.
+    /// Adds a name that needs no escapes.
+    ///
+    /// The function is inlined, so the length of nearly every name is known at compile time.
     #[inline(always)]
     pub(super) fn name(&mut self, name: &str) {
         let len = name.len();
@@ -138,12 +140,12 @@ impl Json {
         self.value(value);
     }
 
-    /// Text that a value is shown as.
+    /// Adds the `Display` text of a value.
     pub(in crate::inspect) fn display_member(&mut self, name: &str, value: impl Display) {
         self.name(name);
         self.put(b"\"");
         let start = self.len;
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = fmt::Write::write_fmt(&mut DisplayAdapter(self), format_args!("{value}"));
         let shown = self.text.get(start..self.len).unwrap_or_default();
         if needs_escapes(shown) {
@@ -167,7 +169,7 @@ impl Json {
         self.put(b"\",");
     }
 
-    /// Seconds, exactly.
+    /// Adds microseconds as exact seconds.
     pub(in crate::inspect) fn seconds(&mut self, name: &str, micros: u64) {
         self.member(name, micros / 1_000_000);
         self.replace_comma(b'.');
@@ -177,7 +179,7 @@ impl Json {
         self.put(&[a, b, c, d, e, f, b',']);
     }
 
-    /// What was added goes on instead of ending.
+    /// Replaces the comma after the last value, so that the value continues.
     #[inline(always)]
     fn replace_comma(&mut self, with: u8) {
         if let Some(last) = self.text.get_mut(self.len.wrapping_sub(1)) {
@@ -186,9 +188,9 @@ impl Json {
     }
 }
 
-/// What has a form in JSON.
+/// A value that has a form in JSON.
 pub(in crate::inspect) trait JsonValue {
-    /// Adds that form, and a comma.
+    /// Adds the value and a comma.
     fn add(self, json: &mut Json);
 }
 
@@ -214,10 +216,10 @@ impl JsonValue for i64 {
     }
 }
 
-/// In as few digits as tell it from every other; what is no number becomes null.
+/// Written with the fewest digits that identify the number. NaN and infinities become null.
 impl JsonValue for f64 {
     fn add(self, json: &mut Json) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut *json, &self);
         json.put(b",");
     }
@@ -242,7 +244,7 @@ impl JsonValue for &str {
     }
 }
 
-/// A word of the program's own, which needs no escapes.
+/// A static text that needs no escapes.
 pub(in crate::inspect) struct UnescapedStr(pub(in crate::inspect) &'static str);
 
 impl JsonValue for UnescapedStr {
@@ -254,7 +256,7 @@ impl JsonValue for UnescapedStr {
     }
 }
 
-/// Null.
+/// Written as null.
 impl JsonValue for () {
     #[inline(always)]
     fn add(self, json: &mut Json) {
@@ -272,7 +274,7 @@ impl<T: JsonValue> JsonValue for Option<T> {
     }
 }
 
-/// What serde makes of a value is added as it is.
+/// Adds the output of serde without change.
 impl Write for Json {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.put(bytes);
@@ -284,13 +286,16 @@ impl Write for Json {
     }
 }
 
-/// Looks at all bytes, whatever the first is: so several are looked at at once. What is not ASCII may need some.
+/// Returns whether a text needs escapes.
+///
+/// The loop checks all bytes without an early exit, so the compiler can vectorise it. Non-ASCII text always counts as
+/// needing escapes.
 fn needs_escapes(text: &[u8]) -> bool {
     let needs = |byte: u8| !(0x20..0x7F).contains(&byte) | (byte == b'"') | (byte == b'\\');
     text.iter().fold(false, |found, byte| found | needs(*byte))
 }
 
-/// Adds a text with escapes, also for what is not shown: a terminal may be what reads it.
+/// Adds a text with escapes. Characters that a terminal does not show are escaped too: the reader may be a terminal.
 #[inline(never)]
 fn escape(text: &str, json: &mut Json) {
     let quoted = serde_json::to_string(text).unwrap_or_default();
@@ -319,7 +324,7 @@ static HEX_DIGITS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Adds a number and a comma, in copies of a known length, which need no call.
+/// Adds a number and a comma. Copies have a constant length, so they need no function call.
 #[inline(always)]
 fn decimal(number: u64, json: &mut Json) {
     let Some((digits, count)) = usize::try_from(number).ok().and_then(|number| SMALL_NUMBERS.get(number))
@@ -342,7 +347,7 @@ fn many_digits(number: u64, json: &mut Json) {
     json.put(&[a, b, c, d, b',']);
 }
 
-/// The numbers below a thousand: their digits, filled up with commas, and how many they are.
+/// The digits of the numbers below 1000, padded with commas, and the number of digits.
 static SMALL_NUMBERS: [([u8; 4], u8); 1000] = {
     let mut numbers = [([b','; 4], 0); 1000];
     let mut number = 0;
@@ -359,7 +364,7 @@ static SMALL_NUMBERS: [([u8; 4], u8); 1000] = {
     numbers
 };
 
-/// The two digits of the numbers below a hundred.
+/// The two digits of the numbers below 100.
 static DIGIT_PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
@@ -370,7 +375,7 @@ static DIGIT_PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// What is shown is added as it is.
+/// Adds the output of `Display` without change.
 struct DisplayAdapter<'a>(&'a mut Json);
 
 impl fmt::Write for DisplayAdapter<'_> {
@@ -380,9 +385,10 @@ impl fmt::Write for DisplayAdapter<'_> {
     }
 }
 
-/// So many bytes are written at once: as many as the output's own buffer holds, which is then passed by.
+/// Lines are written once they have this many bytes. The output's own buffer has the same size, so such writes bypass
+/// it.
 const WRITE_THRESHOLD: usize = super::super::file::OUTPUT_BUFFER_SIZE;
-/// So many bytes become hex at once.
+/// The number of bytes that are converted to hex at once.
 const HEX_CHUNK: usize = 64;
 
 #[cfg(test)]
@@ -392,11 +398,11 @@ mod tests {
     fn line(fill: impl FnOnce(&mut Json)) -> String {
         let (mut json, mut out) = (Json::default(), Vec::new());
         json.line(fill);
-        json.write(&mut out).expect("memory can be written");
+        json.write(&mut out).expect("writing to memory cannot fail");
         String::from_utf8(out).expect("UTF-8")
     }
 
-    /// What serde makes of the same value is the same text.
+    /// The text equals the output of serde_json.
     #[test]
     fn values_match_serde_json() {
         fn same<T: JsonValue + serde::Serialize + Copy>(value: T) {
@@ -417,7 +423,7 @@ mod tests {
         for text in ["", "plain", "Žofie 🚀", "a\"b", "a\\b", "\u{1}\n"] {
             same(text);
         }
-        // What a terminal would not show has escapes, and is the same text.
+        // Characters that a terminal does not show are escaped and parse to the same text.
         let unseen = "\u{7f}\u{202e}";
         assert_eq!(line(|json| json.value(unseen)), "{\"\\u007f\\u202e\"}\n");
         same(f64::NAN);
@@ -454,7 +460,7 @@ mod tests {
 
     #[test]
     fn addresses_are_formatted_correctly() {
-        // The second time from memory; the last two share a place there.
+        // The second pass reads from the cache. The last two addresses share a slot there.
         let addresses = [
             "0.0.0.0:0",
             "255.255.255.255:65535",

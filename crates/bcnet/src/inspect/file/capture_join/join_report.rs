@@ -1,4 +1,4 @@
-//! What two captures tell together, for people and as JSON.
+//! Writes the result of joining two captures, for people and as JSON.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,15 +13,15 @@ use super::{DELAY_STEP, DirectionStats};
 use crate::inspect::json::Json;
 use crate::number_format::{group_digits, pluralize};
 
-/// The result, with the clocks set right.
+/// The result, with the clock offset applied.
 pub(super) struct JoinReport<'a> {
     names: [String; 2],
-    /// What the second clock shows more than the first.
+    /// The lead of the second clock over the first, in microseconds.
     clock_offset: i64,
     directions: [DirectionReport; 2],
-    /// The conversations of both captures.
+    /// The conversations that are in both captures.
     in_both: Vec<[&'a PlayerInterval; 2]>,
-    /// The conversations of one capture.
+    /// The conversations that are in one capture only.
     only_in_one: [Vec<&'a PlayerInterval>; 2],
 }
 
@@ -30,20 +30,21 @@ struct DirectionReport {
     sent: u64,
     arrived: u64,
     lost: u64,
-    /// Arrived, and not seen where it was sent.
+    /// Messages that arrived and are missing from the sender's capture.
     unseen_at_sender: u64,
-    /// Seen where the other capture had not begun or was over.
+    /// Messages from a time when the other capture had not begun or was over.
     outside: u64,
     late: u64,
-    /// One-way delay in microseconds: least, median, 99 of 100, most.
+    /// One-way delay in microseconds: minimum, median, 99th percentile, maximum.
     delay: Option<[i64; 4]>,
     lost_messages: LostMessages,
 }
 
 impl<'a> JoinReport<'a> {
-    pub(super) fn new(ways: [DirectionStats; 2], names: [String; 2], pairs: &'a IntervalPairs) -> Self {
-        let [from_client, from_host] = &ways;
-        // Sent at the first place: the shortest time counts; sent at the second: the longest, which is the least negative.
+    pub(super) fn new(directions: [DirectionStats; 2], names: [String; 2], pairs: &'a IntervalPairs) -> Self {
+        let [from_client, from_host] = &directions;
+        // In the direction from the first end, the shortest delay counts. In the other direction the delays are
+        // negative, so the longest one counts.
         let client_first = match (from_client.median(), from_host.median()) {
             (Some(client), Some(host)) => client >= host,
             _ => true,
@@ -54,11 +55,11 @@ impl<'a> JoinReport<'a> {
             (Some(time), None) | (None, Some(time)) => time,
             (None, None) => 0,
         };
-        let direction = |way: &DirectionStats, from: Role| {
+        let report = |direction: &DirectionStats, from: Role| {
             let at_first = (from == Role::Client) == client_first;
-            DirectionReport::new(way, from, at_first, offset)
+            DirectionReport::new(direction, from, at_first, offset)
         };
-        let ways = [direction(from_client, Role::Client), direction(from_host, Role::Host)];
+        let directions = [report(from_client, Role::Client), report(from_host, Role::Host)];
         let [a, b] = &pairs.intervals;
         let both = pairs
             .matched
@@ -67,9 +68,9 @@ impl<'a> JoinReport<'a> {
         Self {
             names,
             clock_offset: offset,
-            directions: ways,
+            directions,
             in_both: both.collect(),
-            only_in_one: [0, 1].map(|place| unmatched_intervals(pairs, place)),
+            only_in_one: [0, 1].map(|capture| unmatched_intervals(pairs, capture)),
         }
     }
 
@@ -78,7 +79,7 @@ impl<'a> JoinReport<'a> {
             return self.write_json(out);
         }
         let [a, b] = &self.names;
-        writeln!(out, "{a} and {b}: the clock of the second shows {:+.3} s", self.clock_offset as f64 / 1e6)?;
+        writeln!(out, "{a} and {b}: the clock of the second capture is {:+.3} s ahead", self.clock_offset as f64 / 1e6)?;
         self.write_conversations(&mut out)?;
         let delays = self.directions.each_ref().map(DirectionReport::delay_text);
         let title = "one-way delay, ms";
@@ -88,25 +89,25 @@ impl<'a> JoinReport<'a> {
             "\n  {:<16}{:>10}{:>10}{:>18}{:>10}  {title:>width$}",
             "from", "sent", "arrived", "lost", "late"
         )?;
-        for (way, delay) in self.directions.iter().zip(delays) {
-            let percent = way.lost as f64 * 100.0 / way.sent.max(1) as f64;
-            let lost = format!("{}, {percent:.2} %", group_digits(way.lost));
+        for (direction, delay) in self.directions.iter().zip(delays) {
+            let percent = direction.lost as f64 * 100.0 / direction.sent.max(1) as f64;
+            let lost = format!("{}, {percent:.2} %", group_digits(direction.lost));
             let (sent, arrived, late) =
-                (group_digits(way.sent), group_digits(way.arrived), group_digits(way.late));
+                (group_digits(direction.sent), group_digits(direction.arrived), group_digits(direction.late));
             writeln!(
                 out,
                 "  {:<16}{sent:>10}{arrived:>10}{lost:>18}{late:>10}  {delay:>width$}",
-                way.from.to_string()
+                direction.from.to_string()
             )?;
         }
-        for way in self.directions.iter().filter(|way| way.unseen_at_sender > 0) {
-            let (unseen, from) = (group_digits(way.unseen_at_sender), way.from);
+        for direction in self.directions.iter().filter(|direction| direction.unseen_at_sender > 0) {
+            let (unseen, from) = (group_digits(direction.unseen_at_sender), direction.from);
             writeln!(
                 out,
-                "  not in the capture: {unseen} messages of the {from} that arrived were not seen where it sent them"
+                "  not in the sender's capture: {unseen} messages from the {from} that arrived"
             )?;
         }
-        let outside: u64 = self.directions.iter().map(|way| way.outside).sum();
+        let outside: u64 = self.directions.iter().map(|direction| direction.outside).sum();
         if outside > 0 {
             let outside = group_digits(outside);
             writeln!(
@@ -116,9 +117,9 @@ impl<'a> JoinReport<'a> {
         }
         writeln!(
             out,
-            "\n  delay is least / median / 99 of 100 / most, if the fastest way there and back take the same time"
+            "\n  delay: minimum / median / 99th percentile / maximum, if the fastest message takes equally long both ways"
         )?;
-        self.directions.iter().try_for_each(|way| way.lost_messages.write(&mut out))?;
+        self.directions.iter().try_for_each(|direction| direction.lost_messages.write(&mut out))?;
         out.flush()
     }
 
@@ -129,8 +130,8 @@ impl<'a> JoinReport<'a> {
         });
         write_list(out, "in both", both)?;
         for (name, only) in self.names.iter().zip(&self.only_in_one) {
-            let messages = |stay: &&PlayerInterval| {
-                format!("{} with {}", PlayerLabel(stay), pluralize(stay.messages, "message"))
+            let messages = |interval: &&PlayerInterval| {
+                format!("{} with {}", PlayerLabel(interval), pluralize(interval.messages, "message"))
             };
             write_list(out, &format!("only in {name}"), only.iter().map(messages))?;
         }
@@ -139,47 +140,47 @@ impl<'a> JoinReport<'a> {
 
     fn write_json(&self, mut out: impl Write) -> io::Result<()> {
         let mut json = Json::default();
-        for way in &self.directions {
+        for direction in &self.directions {
             json.line(|json| {
-                json.display_member("from", way.from);
-                json.member("sent", way.sent);
-                json.member("arrived", way.arrived);
-                json.member("lost", way.lost);
-                json.member("late", way.late);
-                json.member("unseen", way.unseen_at_sender);
-                json.member("outside", way.outside);
+                json.display_member("from", direction.from);
+                json.member("sent", direction.sent);
+                json.member("arrived", direction.arrived);
+                json.member("lost", direction.lost);
+                json.member("late", direction.late);
+                json.member("unseen", direction.unseen_at_sender);
+                json.member("outside", direction.outside);
                 json.member("conversations", self.in_both.len());
                 json.member("clock_offset", self.clock_offset as f64 / 1e6);
-                for (place, name) in ["least", "median", "p99", "most"].into_iter().enumerate() {
-                    json.member(name, way.delay.map(|delay| delay[place] as f64 / 1e6));
+                for (index, name) in ["least", "median", "p99", "most"].into_iter().enumerate() {
+                    json.member(name, direction.delay.map(|delay| delay[index] as f64 / 1e6));
                 }
             });
         }
         for (name, only) in self.names.iter().zip(&self.only_in_one) {
-            for stay in only {
+            for interval in only {
                 json.line(|json| {
                     json.display_member("only_in", name);
-                    json.display_member("client", stay.client);
-                    json.member("peer", stay.peer.map(|peer| peer.0));
-                    json.member("messages", stay.messages);
+                    json.display_member("client", interval.client);
+                    json.member("peer", interval.peer.map(|peer| peer.0));
+                    json.member("messages", interval.messages);
                 });
             }
         }
-        self.directions.iter().for_each(|way| way.lost_messages.write_json(&mut json));
+        self.directions.iter().for_each(|direction| direction.lost_messages.write_json(&mut json));
         json.write(&mut out)?;
         out.flush()
     }
 }
 
-/// Returns the stays that only this capture has, without those that hold nothing to be joined.
-fn unmatched_intervals(pairs: &IntervalPairs, place: usize) -> Vec<&PlayerInterval> {
-    let same: HashSet<IntervalId> = pairs.matched.iter().map(|pair| pair[place]).collect();
+/// Returns the intervals that only this capture has and that contain messages to match.
+fn unmatched_intervals(pairs: &IntervalPairs, capture: usize) -> Vec<&PlayerInterval> {
+    let same: HashSet<IntervalId> = pairs.matched.iter().map(|pair| pair[capture]).collect();
     let others =
-        pairs.intervals[place].iter().zip(0..).filter(|(stay, id)| stay.messages > 0 && !same.contains(id));
-    others.map(|(stay, _)| stay).collect()
+        pairs.intervals[capture].iter().zip(0..).filter(|(interval, id)| interval.messages > 0 && !same.contains(id));
+    others.map(|(interval, _)| interval).collect()
 }
 
-/// A player of a stay.
+/// Shows the player of an interval.
 struct PlayerLabel<'a>(&'a PlayerInterval);
 
 impl fmt::Display for PlayerLabel<'_> {
@@ -189,7 +190,7 @@ impl fmt::Display for PlayerLabel<'_> {
     }
 }
 
-/// Writes a line for each, but not for too many.
+/// Writes a line for each text, up to [`MAX_LINES`].
 fn write_list(
     out: &mut impl Write,
     title: &str,
@@ -211,17 +212,17 @@ impl DirectionReport {
         format!("{least:.1} / {median:.1} / {slow:.1} / {most:.1}")
     }
 
-    fn new(way: &DirectionStats, from: Role, at_first: bool, offset: i64) -> Self {
+    fn new(direction: &DirectionStats, from: Role, at_first: bool, offset: i64) -> Self {
         let (lost, unseen) = if at_first {
-            (way.unmatched[0], way.unmatched[1])
+            (direction.unmatched[0], direction.unmatched[1])
         } else {
-            (way.unmatched[1], way.unmatched[0])
+            (direction.unmatched[1], direction.unmatched[0])
         };
-        // From the second place to the first the times count backwards.
+        // In the direction from the second end to the first, delays are negative.
         let delay_of = |time: i64| if at_first { time - offset } else { offset - time };
-        let at = |share: f64| way.quantile(if at_first { share } else { 1.0 - share }).map(delay_of);
+        let at = |share: f64| direction.quantile(if at_first { share } else { 1.0 - share }).map(delay_of);
         let ends =
-            if at_first { [way.min_delay(), way.max_delay()] } else { [way.max_delay(), way.min_delay()] };
+            if at_first { [direction.min_delay(), direction.max_delay()] } else { [direction.max_delay(), direction.min_delay()] };
         let delay = match (ends[0], at(0.5), at(0.99), ends[1]) {
             (Some(least), Some(median), Some(slow), Some(most)) => {
                 Some([delay_of(least), median, slow, delay_of(most)])
@@ -229,24 +230,24 @@ impl DirectionReport {
             _ => None,
         };
         let late_from = delay.map_or(i64::MAX, |[_, median, ..]| (2 * median).max(median + LATE_MARGIN));
-        let late = way.delay_counts.iter().filter(|(time, _)| delay_of(**time * DELAY_STEP) > late_from);
+        let late = direction.delay_counts.iter().filter(|(time, _)| delay_of(**time * DELAY_STEP) > late_from);
         let late = late.map(|(_, count)| count).sum();
-        let listed = way.unmatched_messages[usize::from(!at_first)].clone();
+        let listed = direction.unmatched_messages[usize::from(!at_first)].clone();
         Self {
             lost_messages: LostMessages { from, count: lost, listed },
             from,
-            sent: way.matched + lost,
-            arrived: way.matched + unseen,
+            sent: direction.matched + lost,
+            arrived: direction.matched + unseen,
             lost,
             unseen_at_sender: unseen,
-            outside: way.outside,
+            outside: direction.outside,
             late,
             delay,
         }
     }
 }
 
-/// So much more than usual is late, in microseconds.
+/// A message is late if it takes this much longer than the median, in microseconds.
 const LATE_MARGIN: i64 = 100_000;
-/// As many conversations of a kind are named.
+/// The most conversations that are listed under one title.
 const MAX_LINES: usize = 16;

@@ -1,7 +1,7 @@
-//! Which conversation a datagram belongs to, in one capture.
+//! Assigns each datagram of a capture to an interval: the time from a player's joining to its leaving.
 //!
-//! A stay of a player begins with a connect request of its own and has an id of its own. Addresses alone
-//! do not tell stays apart: a player comes back from the same port, and a proxy gives an address to one after the other.
+//! An interval begins with its own connect request and has its own peer id. Addresses alone do not identify it: a
+//! player may rejoin from the same port, and a proxy reuses an address for different players.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -11,25 +11,25 @@ use bcnet_transport::wire::{Body, Message, PeerId, Role};
 
 use super::super::sender_role;
 
-/// The place of a stay in the capture's list.
+/// The index of an interval in the list of the capture.
 pub(super) type IntervalId = u32;
-/// Two addresses that talk to each other, in the order in which they were seen.
+/// The number of two addresses that communicate, in the order of their appearance.
 pub(super) type AddressPairId = u32;
 
-/// One stay of a player, as far as a capture shows it.
+/// One player from joining to leaving, as far as a capture shows it.
 #[derive(Debug, Clone)]
 pub(super) struct PlayerInterval {
     pub(super) address_pair: AddressPairId,
     pub(super) client: SocketAddrV4,
     pub(super) peer: Option<PeerId>,
-    /// Nonce and address of its connect request.
+    /// Nonce and address of the connect request.
     pub(super) connect_request: Option<(u32, Ipv4Addr)>,
-    /// How many messages of it were seen that can be known again.
+    /// The number of messages that can be matched.
     pub(super) messages: u64,
 }
 
 impl PlayerInterval {
-    /// Returns whether both can be the same, seen at two places. What one of them does not show proves nothing.
+    /// Returns whether both may be the same interval, seen at two ends. Missing data does not exclude it.
     pub(super) fn may_equal(&self, other: &Self) -> bool {
         let peers = self.peer.zip(other.peer).is_none_or(|(one, other)| one == other);
         peers && self.connect_request.zip(other.connect_request).is_none_or(|(one, other)| one == other)
@@ -41,29 +41,31 @@ impl PlayerInterval {
     }
 }
 
-/// The stays of a capture.
+/// The intervals of a capture.
 #[derive(Debug, Default)]
 pub(super) struct PlayerIntervals {
     all: Vec<PlayerInterval>,
     address_pairs: HashMap<[SocketAddrV4; 2], AddressPair>,
     by_peer: HashMap<(AddressPairId, PeerId), IntervalId>,
-    /// Datagrams that found no place.
+    /// Datagrams that exceed the limit of intervals.
     pub(super) omitted_datagrams: u64,
 }
 
-/// For a while after a new request the host still talks to the stay before it.
+/// Two addresses that communicate.
+///
+/// For a while after a new connect request, the host still sends to the previous interval.
 #[derive(Debug, Clone, Copy)]
 struct AddressPair {
     id: AddressPairId,
     client: SocketAddrV4,
-    /// The stay of what the client sends, if its id does not tell.
+    /// The interval of datagrams from the client, unless their peer id names another.
     requesting: IntervalId,
-    /// The stay of what the host sends.
+    /// The interval of datagrams from the host.
     answered: IntervalId,
 }
 
 impl PlayerIntervals {
-    /// Returns the stay of a datagram. None if there are too many.
+    /// Returns the interval of a datagram. Returns `None` if there are too many.
     pub(super) fn interval_of(
         &mut self,
         from: SocketAddrV4,
@@ -72,23 +74,23 @@ impl PlayerIntervals {
     ) -> Option<IntervalId> {
         let sender = sender_role(datagram.sender());
         let addresses @ [client, _] = if sender == Role::Client { [from, to] } else { [to, from] };
-        let stay = self.address_pair(addresses, client).and_then(|mut link| {
-            let stay = match sender {
-                Role::Client => self.client_interval(&mut link, datagram),
-                Role::Host => self.host_interval(&mut link, datagram),
+        let interval = self.address_pair(addresses, client).and_then(|mut address_pair| {
+            let interval = match sender {
+                Role::Client => self.client_interval(&mut address_pair, datagram),
+                Role::Host => self.host_interval(&mut address_pair, datagram),
             };
-            self.address_pairs.insert(addresses, link);
-            stay
+            self.address_pairs.insert(addresses, address_pair);
+            interval
         });
-        self.omitted_datagrams += u64::from(stay.is_none());
-        stay
+        self.omitted_datagrams += u64::from(interval.is_none());
+        interval
     }
 
-    /// A message of a stay was seen: the number of those before it.
-    pub(super) fn count_message(&mut self, stay: IntervalId) -> u64 {
-        let Some(stay) = self.all.get_mut(stay as usize) else { return u64::MAX };
-        stay.messages += 1;
-        stay.messages - 1
+    /// Counts a message of an interval. Returns the number of messages before it.
+    pub(super) fn count_message(&mut self, interval: IntervalId) -> u64 {
+        let Some(interval) = self.all.get_mut(interval as usize) else { return u64::MAX };
+        interval.messages += 1;
+        interval.messages - 1
     }
 
     pub(super) fn into_all(self) -> Vec<PlayerInterval> {
@@ -96,20 +98,20 @@ impl PlayerIntervals {
     }
 
     fn address_pair(&mut self, addresses: [SocketAddrV4; 2], client: SocketAddrV4) -> Option<AddressPair> {
-        if let Some(link) = self.address_pairs.get(&addresses) {
-            return Some(*link);
+        if let Some(address_pair) = self.address_pairs.get(&addresses) {
+            return Some(*address_pair);
         }
         let id = AddressPairId::try_from(self.address_pairs.len()).ok()?;
-        let stay = self.start_interval(id, client)?;
-        Some(AddressPair { id, client, requesting: stay, answered: stay })
+        let interval = self.start_interval(id, client)?;
+        Some(AddressPair { id, client, requesting: interval, answered: interval })
     }
 
-    fn start_interval(&mut self, link: AddressPairId, client: SocketAddrV4) -> Option<IntervalId> {
+    fn start_interval(&mut self, address_pair: AddressPairId, client: SocketAddrV4) -> Option<IntervalId> {
         if self.all.len() >= MAX_INTERVALS {
             return None;
         }
         self.all.push(PlayerInterval {
-            address_pair: link,
+            address_pair,
             client,
             peer: None,
             connect_request: None,
@@ -120,7 +122,7 @@ impl PlayerIntervals {
 
     fn client_interval(
         &mut self,
-        link: &mut AddressPair,
+        address_pair: &mut AddressPair,
         datagram: &ParsedDatagram<'_>,
     ) -> Option<IntervalId> {
         let request = datagram.messages().iter().find_map(|message| match message {
@@ -134,33 +136,33 @@ impl PlayerIntervals {
             Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
         });
         if let Some(request) = request {
-            return self.on_connect_request(link, request);
+            return self.on_connect_request(address_pair, request);
         }
         let sender = datagram.sender();
         if sender == PeerId::UNASSIGNED {
-            return Some(link.requesting);
+            return Some(address_pair.requesting);
         }
-        let stay = self.interval_with_peer(link, sender)?;
-        // Whoever uses its id has got the reply, even if the capture has not.
-        if stay > link.answered {
-            (link.requesting, link.answered) = (stay, stay);
+        let interval = self.interval_with_peer(address_pair, sender)?;
+        // A client that uses its id has received the reply, even if the capture does not contain it.
+        if interval > address_pair.answered {
+            (address_pair.requesting, address_pair.answered) = (interval, interval);
         }
-        Some(stay)
+        Some(interval)
     }
 
-    fn on_connect_request(&mut self, link: &mut AddressPair, request: (u32, Ipv4Addr)) -> Option<IntervalId> {
-        let current = self.all.get_mut(link.requesting as usize)?;
+    fn on_connect_request(&mut self, address_pair: &mut AddressPair, request: (u32, Ipv4Addr)) -> Option<IntervalId> {
+        let current = self.all.get_mut(address_pair.requesting as usize)?;
         if current.connect_request.is_none() && current.peer.is_none() {
             current.connect_request = Some(request);
         }
         if current.connect_request != Some(request) {
-            link.requesting = self.start_interval(link.id, link.client)?;
-            self.all.get_mut(link.requesting as usize)?.connect_request = Some(request);
+            address_pair.requesting = self.start_interval(address_pair.id, address_pair.client)?;
+            self.all.get_mut(address_pair.requesting as usize)?.connect_request = Some(request);
         }
-        Some(link.requesting)
+        Some(address_pair.requesting)
     }
 
-    fn host_interval(&mut self, link: &mut AddressPair, datagram: &ParsedDatagram<'_>) -> Option<IntervalId> {
+    fn host_interval(&mut self, address_pair: &mut AddressPair, datagram: &ParsedDatagram<'_>) -> Option<IntervalId> {
         let assigned = datagram.messages().iter().find_map(|message| match message {
             Message::Control(control) => match control.body {
                 Body::ConnectReply { assigned } => Some(assigned),
@@ -172,34 +174,36 @@ impl PlayerIntervals {
             Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
         });
         if let Some(assigned) = assigned {
-            // An id may be one that another stay had before.
-            let is_asking = self.all.get(link.requesting as usize).is_some_and(|stay| stay.peer.is_none());
-            link.answered = if is_asking {
-                self.set_peer(link, link.requesting, assigned)?
+            // The id may have belonged to an earlier interval.
+            let is_asking = self.all.get(address_pair.requesting as usize).is_some_and(|interval| interval.peer.is_none());
+            address_pair.answered = if is_asking {
+                self.set_peer(address_pair, address_pair.requesting, assigned)?
             } else {
-                self.interval_with_peer(link, assigned)?
+                self.interval_with_peer(address_pair, assigned)?
             };
-            link.requesting = link.requesting.max(link.answered);
+            address_pair.requesting = address_pair.requesting.max(address_pair.answered);
         }
-        Some(link.answered)
+        Some(address_pair.answered)
     }
 
-    /// Returns the stay with this id: one that is known by it, else the latest if it has none, else a new one.
-    fn interval_with_peer(&mut self, link: &AddressPair, peer: PeerId) -> Option<IntervalId> {
-        if let Some(stay) = self.by_peer.get(&(link.id, peer)) {
-            return Some(*stay);
+    /// Returns the interval with this peer id.
+    ///
+    /// If there is none, the latest interval without an id gets it, or else a new interval.
+    fn interval_with_peer(&mut self, address_pair: &AddressPair, peer: PeerId) -> Option<IntervalId> {
+        if let Some(interval) = self.by_peer.get(&(address_pair.id, peer)) {
+            return Some(*interval);
         }
-        let is_free = self.all.get(link.requesting as usize).is_some_and(|stay| stay.peer.is_none());
-        let stay = if is_free { link.requesting } else { self.start_interval(link.id, link.client)? };
-        self.set_peer(link, stay, peer)
+        let is_free = self.all.get(address_pair.requesting as usize).is_some_and(|interval| interval.peer.is_none());
+        let interval = if is_free { address_pair.requesting } else { self.start_interval(address_pair.id, address_pair.client)? };
+        self.set_peer(address_pair, interval, peer)
     }
 
-    fn set_peer(&mut self, link: &AddressPair, stay: IntervalId, peer: PeerId) -> Option<IntervalId> {
-        self.all.get_mut(stay as usize)?.peer = Some(peer);
-        self.by_peer.insert((link.id, peer), stay);
-        Some(stay)
+    fn set_peer(&mut self, address_pair: &AddressPair, interval: IntervalId, peer: PeerId) -> Option<IntervalId> {
+        self.all.get_mut(interval as usize)?.peer = Some(peer);
+        self.by_peer.insert((address_pair.id, peer), interval);
+        Some(interval)
     }
 }
 
-/// As many are known of a capture.
+/// The most intervals of a capture.
 pub(super) const MAX_INTERVALS: usize = 1 << 16;

@@ -1,7 +1,7 @@
-//! A dump log beside a capture: are the queues those that the capture shows?
+//! Compares a dump log with a capture: are the queues as the capture shows them?
 //!
-//! A stamp has milliseconds, so a dump may have been taken at any moment of its own: it is equal if one of them is. If
-//! none is, those around are looked at, for the two clocks may differ.
+//! Timestamps have milliseconds, so a dump may be from any moment of its millisecond. It is equal if one of these
+//! moments is equal. If none is, the moments around are searched, because the two clocks may differ.
 
 mod difference;
 mod output;
@@ -22,19 +22,19 @@ pub(super) struct DumpComparison<W> {
     context: DetailContext<W>,
     name: String,
     log: DumpLog,
-    /// What the capture's clock shows more than the log's.
+    /// The lead of the capture's clock over the log's clock, in microseconds.
     clock_offset: i64,
     span: CaptureSpan,
     /// The number of the last packet.
     last_packet: u64,
     /// The records that are still to be compared, in the order of time.
     due: VecDeque<(u64, usize)>,
-    /// Those that are being compared.
+    /// The dumps that are being compared.
     pending: Vec<PendingComparison>,
     results: Vec<(usize, DumpVerdict)>,
-    /// When the handled ACKs of the log were, in the order of time.
+    /// The times of the handled ACKs in the log, sorted.
     logged_ack_times: Vec<u64>,
-    /// The handled ACKs of the capture near those of the log.
+    /// The handled ACKs of the capture that are close to those of the log.
     handled_acks: Vec<HandledAck>,
     has_differences: bool,
 }
@@ -42,19 +42,19 @@ pub(super) struct DumpComparison<W> {
 /// A dump whose time has come.
 struct PendingComparison {
     record: usize,
-    /// The beginning of its millisecond, on the capture's clock.
+    /// The beginning of its millisecond, on the clock of the capture.
     at: u64,
-    /// The smallest difference in its millisecond, and the packet after which it was.
+    /// The smallest difference in its millisecond, and the packet before it.
     best: Option<(QueueDifference, u64)>,
-    /// By how much earlier or later there was none.
+    /// The shortest time, earlier or later, at which the queues were equal.
     equal_at_offset: Option<i64>,
 }
 
-/// How a record stands to the capture.
+/// The result of comparing a record with the capture.
 #[derive(Debug)]
 enum DumpVerdict {
     Equal,
-    /// Equal by so many microseconds later.
+    /// Equal at a moment that is this many microseconds later.
     Shifted(i64),
     /// Different after this packet.
     Different(QueueDifference, u64),
@@ -80,7 +80,7 @@ impl<W: Write> DumpComparison<W> {
         }
     }
 
-    /// The capture begins: now it is known when each record was written.
+    /// Computes the time of each record, once the start of the capture is known.
     fn schedule(&mut self, start: u64) {
         let times = self.log.records.iter().enumerate();
         let mut times: Vec<_> =
@@ -93,14 +93,14 @@ impl<W: Write> DumpComparison<W> {
         self.due = times.into();
     }
 
-    /// Returns when a record was written, on the clock of a capture that begins at `start`.
+    /// Returns the time of a record, on the clock of a capture that begins at `start`.
     fn capture_time(&self, start: u64, record: &DumpLogRecord) -> u64 {
         let today = (start - start % MICROS_PER_DAY + record.micros).saturating_add_signed(self.clock_offset);
-        // A time long before the start is meant to be of the next day.
+        // A time long before the start belongs to the next day.
         if today + MICROS_PER_DAY / 2 < start { today + MICROS_PER_DAY } else { today }
     }
 
-    /// The state of the observer stands from the last packet until `until`: compares what was written meanwhile.
+    /// Compares the records between the last packet and `until`. The observer's state is constant in that time.
     fn compare(&mut self, until: u64, observer: &Observer) {
         let since = self.span.end;
         while let Some((at, record)) =
@@ -137,7 +137,7 @@ impl<W: Write> DumpComparison<W> {
         self.decide_finished(until, observer);
     }
 
-    /// Decides on what no later state can change.
+    /// Decides about dumps that no later state can change.
     fn decide_finished(&mut self, until: u64, observer: &Observer) {
         let Self { pending: open, results, log, span, context: stage, .. } = self;
         open.retain_mut(|open| {
@@ -154,7 +154,7 @@ impl<W: Write> DumpComparison<W> {
                 (Some((difference, packet)), None) => DumpVerdict::Different(difference, packet),
                 (None, None) => {
                     let found = find_author(log, record, &stage.filter, observer);
-                    DumpVerdict::NotComparable(found.err().unwrap_or("nothing was seen of it by then"))
+                    DumpVerdict::NotComparable(found.err().unwrap_or("the capture shows nothing of this peer before that time"))
                 }
             };
             results.push((open.record, verdict));
@@ -162,7 +162,7 @@ impl<W: Write> DumpComparison<W> {
         });
     }
 
-    /// Compares the handled ACKs: each with the nearest one of the capture that is about the same message.
+    /// Compares each handled ACK with the nearest one of the capture for the same message.
     fn compare_handled(&mut self, observer: &Observer) {
         let mut taken = vec![false; self.handled_acks.len()];
         self.handled_acks.sort_by_key(|handled| handled.at);
@@ -202,7 +202,7 @@ impl<W: Write> DumpComparison<W> {
         }
     }
 
-    /// Returns whether an ACK was handled near one that the log tells of.
+    /// Returns whether the log has a handled ACK close to this time.
     fn is_near_logged_ack(&self, at: u64) -> bool {
         let next = self.logged_ack_times.partition_point(|hooked| hooked + SEARCH_WINDOW < at);
         self.logged_ack_times.get(next).is_some_and(|hooked| *hooked <= at + SEARCH_WINDOW)
@@ -256,7 +256,7 @@ impl<W: Write> Sink for DumpComparison<W> {
                 stamps.map(|record| output::format_time(record.map_or(0, |record| record.micros)));
             let what = format!("--dump-log {}, from {first} to {last},", self.name);
             let error = self.span.outside_error(&what);
-            return Err(io::Error::other(format!("{error}; --dump-offset SECONDS brings them together")));
+            return Err(io::Error::other(format!("{error}; align the clocks with --dump-offset SECONDS")));
         }
         self.results.sort_by_key(|(record, _)| *record);
         let bad = |verdict: &DumpVerdict| matches!(verdict, DumpVerdict::Different(..));
@@ -272,7 +272,7 @@ impl<W: Write> Sink for DumpComparison<W> {
     }
 }
 
-/// Returns the side that has written a record, or why that is not known.
+/// Returns the side that has written a record, or the reason why it is unknown.
 fn find_author(
     log: &DumpLog,
     record: &DumpLogRecord,
@@ -306,14 +306,14 @@ fn find_author(
                 }
             };
             if is_it && found.replace((conversation.id(), side)).is_some() {
-                return Err("several players can have written it; choose one with --peer");
+                return Err("several players may have written this dump; choose one with --peer");
             }
         }
     }
     found.ok_or("no such peer in the capture")
 }
 
-/// Returns whether an ACK may have been handled by the one who wrote the log.
+/// Returns whether the author of the log may have handled this ACK.
 fn may_be_author(node: DumpAuthor, handled: &HandledAck, observer: &Observer) -> bool {
     let Some(conversation) = observer.conversation(handled.conversation) else { return false };
     match node {
@@ -325,9 +325,9 @@ fn may_be_author(node: DumpAuthor, handled: &HandledAck, observer: &Observer) ->
     }
 }
 
-const OUTSIDE_CAPTURE: &str = "outside of the capture";
+const OUTSIDE_CAPTURE: &str = "outside the capture";
 const MILLISECOND: u64 = 1_000;
-/// So far from its own time a dump is looked for.
+/// The longest distance from its own time at which a dump is searched, in microseconds.
 const SEARCH_WINDOW: u64 = 250_000;
 const MICROS_PER_DAY: u64 = 86_400 * 1_000_000;
 const MAX_HANDLED: usize = 1 << 20;

@@ -1,5 +1,7 @@
-//! Dump logs of the original engine, as hooks in it wrote them: queues (`retxQ=… ackOutQ=…`, with an entry in each line
-//! below) and handled ACKs (`HandleACK: …`). What is not of it is passed over, what contradicts itself is told.
+//! Reads dump logs that hooks in the original engine wrote.
+//!
+//! They contain queues (`retxQ=… ackOutQ=…`, with an entry on each line below) and handled ACKs (`HandleACK: …`). Other
+//! lines are ignored; contradictions are reported.
 
 mod fields;
 
@@ -10,21 +12,21 @@ use bcnet_transport::wire::{Channel, Role};
 use super::super::packet_log::{parse_seconds, parse_time_of_day};
 use fields::{DumpFields, DumpQueue};
 
-/// A log that was read.
+/// A dump log in memory.
 #[derive(Debug, Default)]
 pub(super) struct DumpLog {
     pub(super) records: Vec<DumpLogRecord>,
     pub(super) errors: Vec<DumpLogError>,
 }
 
-/// What is wrong in a line.
+/// An error in a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DumpLogError {
     pub(super) line: usize,
     pub(super) text: String,
 }
 
-/// Something that an engine has written.
+/// A queue dump or a handled ACK.
 #[derive(Debug)]
 pub(super) struct DumpLogRecord {
     pub(super) line: usize,
@@ -34,7 +36,7 @@ pub(super) struct DumpLogRecord {
     pub(super) content: DumpContent,
 }
 
-/// Who has written it, as far as the log says.
+/// The author of a record, as far as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DumpAuthor {
     Unknown,
@@ -51,15 +53,15 @@ pub(super) enum DumpContent {
 /// A queue as it was written.
 #[derive(Debug, Default)]
 pub(super) struct DumpedQueue {
-    /// How many entries it has.
+    /// The number of entries.
     pub(super) count: usize,
-    /// Those that are listed.
+    /// The entries that are listed.
     pub(super) entries: Vec<DumpedEntry>,
-    /// Whether some are left out.
+    /// Whether some entries are left out.
     pub(super) is_truncated: bool,
 }
 
-/// An entry; what it does not say is nothing.
+/// A queue entry. Missing fields are `None`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct DumpedEntry {
     pub(super) seq: u16,
@@ -73,14 +75,14 @@ pub(super) struct DumpedEntry {
 #[derive(Default)]
 struct DumpLogReader {
     log: DumpLog,
-    /// Who writes from here on.
+    /// The author of the following records.
     author: Option<DumpAuthor>,
-    /// What is being read, and the place of its last entry in the queue that is listed.
+    /// The record that is being read; `last_entry` is the position of its last entry.
     current: Option<DumpLogRecord>,
     last_entry: Option<(DumpQueue, usize)>,
-    /// Whether entries were left out since then.
+    /// Whether entries were left out after the last one.
     has_gap: bool,
-    /// The times of the last dump and of the last handled ACK: who writes both may have kept them apart.
+    /// The times of the last dump and of the last handled ACK. A hook may have buffered the two kinds separately.
     last_times: [Option<u64>; 2],
 }
 
@@ -96,7 +98,7 @@ impl DumpLog {
         reader.log
     }
 
-    /// Returns whether there is nothing of a dump log in it.
+    /// Returns whether the text contains nothing of a dump log.
     pub(super) const fn is_empty(&self) -> bool {
         self.records.is_empty() && self.errors.is_empty()
     }
@@ -128,15 +130,15 @@ impl DumpLogReader {
         self.log.errors.push(DumpLogError { line, text: text.into() });
     }
 
-    /// The head of a dump, or a handled ACK.
+    /// Starts a record: the head of a dump, or a handled ACK.
     fn start_record(&mut self, line: usize, stamp: &str, rest: &str) {
         let Some(micros) = parse_time_of_day(stamp).or_else(|| parse_seconds(stamp)) else {
-            return self.add_error(line, format!("[{stamp}] is no time"));
+            return self.add_error(line, format!("[{stamp}] is not a time"));
         };
         let last = &mut self.last_times[usize::from(rest.contains("HandleACK:"))];
         let before = last.replace(micros);
         if before.is_some_and(|before| micros < before && before - micros < MICROS_PER_DAY / 2) {
-            self.add_error(line, format!("[{stamp}] is before the time of the one before"));
+            self.add_error(line, format!("[{stamp}] is earlier than the previous record"));
         }
         let (rest, remark) = fields::split_comment(rest);
         let told = remark.and_then(parse_author).or(self.author).unwrap_or(DumpAuthor::Unknown);
@@ -146,14 +148,14 @@ impl DumpLogReader {
         }
     }
 
-    /// An entry of the queue that is open.
+    /// Adds an entry to the queue of the current record.
     fn add_entry(&mut self, line: usize, queue: DumpQueue, place: Option<usize>, rest: &str) {
-        let Some(place) = place else { return self.add_error(line, "the place of the entry is no number") };
+        let Some(place) = place else { return self.add_error(line, "the index of the entry is not a number") };
         if self.current.is_none() {
-            // What belongs to a head that could not be read was told with it.
-            let told = self.log.errors.last().is_some_and(|last| line - last.line <= MAX_ENTRIES);
-            if !told {
-                self.add_error(line, "an entry without the head of its dump");
+            // If the head could not be read, an error was already reported for it.
+            let is_reported = self.log.errors.last().is_some_and(|last| line - last.line <= MAX_ENTRIES);
+            if !is_reported {
+                self.add_error(line, "an entry without the head line of its dump");
             }
             return;
         }
@@ -172,7 +174,7 @@ impl DumpLogReader {
         list.is_truncated |= is_gap;
         match entry {
             Ok(entry) if list.entries.iter().any(|other| other.is_same_message(&entry)) => {
-                let text = format!("{}[{place}] is in the queue already", queue.name());
+                let text = format!("{}[{place}] is already in the queue", queue.name());
                 self.add_error(line, text);
             }
             Ok(entry) => list.entries.push(entry),
@@ -183,7 +185,7 @@ impl DumpLogReader {
         }
     }
 
-    /// `...`, or `... 2 more entries`.
+    /// Handles a line `...`, or `... 2 more entries`.
     fn on_omission(&mut self, line: usize, text: &str) {
         let (Some(record), Some((queue, last))) = (&mut self.current, self.last_entry) else { return };
         let Some(list) = queue.queue_in(&mut record.content) else { return };
@@ -194,19 +196,19 @@ impl DumpLogReader {
         match more {
             Some(more) if last + 1 + more != count => {
                 let name = queue.name();
-                self.add_error(line, format!("{more} more than {name}[{last}] are not {count}"));
+                self.add_error(line, format!("{more} more after {name}[{last}] do not make {count}"));
             }
             Some(_) => self.has_gap = false,
             None => self.has_gap = true,
         }
     }
 
-    /// Nothing more comes for what is open.
+    /// Ends the current record.
     fn finish_record(&mut self) {
         (self.last_entry, self.has_gap) = (None, false);
         let Some(mut record) = self.current.take() else { return };
         for queue in [DumpQueue::Retransmit, DumpQueue::Acks] {
-            // A hook may tell how many wait without telling which.
+            // A hook may write the number of messages without listing them.
             let may_be_bare = matches!(record.content, DumpContent::HandledAck { .. });
             let Some(list) = queue.queue_in(&mut record.content) else { continue };
             let (count, listed) = (list.count, list.entries.len());
@@ -225,14 +227,14 @@ impl DumpLogReader {
 }
 
 impl DumpedEntry {
-    /// Returns whether both are about the same message, as far as they say.
+    /// Returns whether both are about the same message, as far as their fields say.
     pub(super) fn is_same_message(&self, other: &Self) -> bool {
         let channels = self.channel.zip(other.channel);
         (self.seq, self.part) == (other.seq, other.part) && channels.is_none_or(|(one, other)| one == other)
     }
 }
 
-/// Returns who writes below a heading: `# host` of the laboratory, or the addresses that queues are printed with.
+/// Parses the author in a heading: `# host` of the laboratory, or the addresses before a queue dump.
 fn parse_author(heading: &str) -> Option<DumpAuthor> {
     if let Some((own, other)) = heading.split_once(" to ")
         && let (Ok(own), Ok(other)) = (own.parse(), other.parse())

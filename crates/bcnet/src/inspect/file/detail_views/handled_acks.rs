@@ -1,4 +1,4 @@
-//! What each side does with every ACK that it gets, as a hook in the original engine told it.
+//! Prints what each side does with every ACK that it receives, like a hook in the original engine.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::queue_dump::{handled_ack_line, message_id_json};
 pub(super) struct HandledAckList<W> {
     context: DetailContext<W>,
     span: CaptureSpan,
-    /// What is known and not printed, in the order of time: who answers late is known late.
+    /// Lines that are not printed yet, in the order of time: the effect of an ACK may become known late.
     pending_lines: BTreeMap<(Time, u64), String>,
     count: u64,
 }
@@ -26,7 +26,7 @@ impl<W: Write> HandledAckList<W> {
         Self { context: stage, span: CaptureSpan::default(), pending_lines: BTreeMap::new(), count: 0 }
     }
 
-    /// Prints what came before `until`; if too much waits, the oldest of it.
+    /// Prints the lines from before `until`. If too many wait, prints the oldest.
     fn print_until(&mut self, until: Time) -> io::Result<()> {
         let is_due = |waiting: &BTreeMap<(Time, u64), String>| {
             waiting.first_key_value().is_some_and(|((at, _), _)| *at < until)
@@ -58,8 +58,8 @@ impl<W: Write> HandledAckList<W> {
             return Some(line.to_string());
         }
         let (by, from) = (short_name(&conversation, side), short_name(&conversation, side.other()));
-        let remark = format!("{by}, from {from}, packet {}", handled.mark);
-        Some(handled_ack_line(handled, Duration::from_micros(micros), &remark))
+        let source = format!("{by}, from {from}, packet {}", handled.mark);
+        Some(handled_ack_line(handled, Duration::from_micros(micros), &source))
     }
 }
 
@@ -94,6 +94,6 @@ impl<W: Write> Sink for HandledAckList<W> {
     }
 }
 
-/// A side that lives sends a keepalive sooner, which shows what it has read.
+/// A live side sends a keepalive before that time, which shows which ACKs it has read.
 const MAX_REPORT_DELAY: u64 = 10_000_000;
 const MAX_PENDING_LINES: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! One message from its first sending to its clearing: every sending, every ACK, what each did, and why it was sent again.
+//! Follows one message from its first send to its ACK: each send, each ACK, their effects and causes.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,7 @@ use crate::inspect::human;
 
 mod output;
 
-/// Which message is followed.
+/// Selects the message to follow.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MessageSelector {
     pub(super) seq: u16,
@@ -27,7 +27,9 @@ pub(super) struct MessageSelector {
 }
 
 impl MessageSelector {
-    /// Returns whether a message is wanted, or an ACK of it: one that names the whole is about each part, too.
+    /// Returns whether a message, or an ACK of it, is selected.
+    ///
+    /// An ACK without a fragment index matches each fragment.
     fn matches(&self, id: MessageId, is_ack: bool) -> bool {
         let part = match (self.part, id.fragment) {
             (None, _) => true,
@@ -38,20 +40,20 @@ impl MessageSelector {
     }
 }
 
-/// Whose message: by whom in which conversation, and whether it is of the game's channel.
+/// The sender of a message in its conversation, and whether it is on the game channel.
 type TimelineKey = (ConversationId, Side, bool);
 
-/// All that happened to the messages with one number.
+/// All events of the messages with one sequence number.
 #[derive(Default)]
 struct MessageTimeline {
     events: Vec<MessageEvent>,
-    /// How many events were not kept.
+    /// The number of events that were not kept.
     omitted: u64,
-    /// How often each part was sent, and what it was.
+    /// For each fragment: the number of sends, and a hash of its content.
     sends: BTreeMap<Option<u8>, (u32, u64)>,
-    /// How often each ACK was seen.
+    /// For each fragment: the number of ACKs.
     acks: BTreeMap<Option<u8>, u32>,
-    /// When each part was sent for the first time, and when an ACK cleared it.
+    /// For each fragment: the time of the first send, and the time when an ACK cleared it.
     sent_and_cleared: BTreeMap<Option<u8>, (Time, Option<Time>)>,
 }
 
@@ -119,7 +121,7 @@ pub(super) struct MessageTimelines<W> {
     selector: MessageSelector,
     span: CaptureSpan,
     timelines: BTreeMap<TimelineKey, MessageTimeline>,
-    /// The lowest and the highest number of each channel that was seen.
+    /// The lowest and the highest sequence number of each channel in the capture.
     seq_ranges: BTreeMap<&'static str, (u16, u16)>,
     is_full: bool,
 }
@@ -137,7 +139,7 @@ impl<W: Write> MessageTimelines<W> {
         }
     }
 
-    /// Returns the story of a message that this side has sent, if it is wanted.
+    /// Returns the timeline of a message from this side, if it is selected.
     fn timeline(
         &mut self,
         (conversation, sender): (ConversationId, Side),
@@ -195,9 +197,9 @@ impl<W: Write> MessageTimelines<W> {
     fn not_found_error(&self) -> io::Error {
         let seen = self.seq_ranges.iter().map(|(name, (low, high))| format!("{name} {low} to {high}"));
         let seen = seen.collect::<Vec<_>>().join(", ");
-        let seen = if seen.is_empty() { "no reliable message at all".into() } else { seen };
+        let seen = if seen.is_empty() { "no reliable messages".into() } else { seen };
         let seq = self.selector.seq;
-        io::Error::other(format!("--follow-message {seq}: no such message; there is {seen}"))
+        io::Error::other(format!("--follow-message {seq}: no such message; the capture has {seen}"))
     }
 }
 
@@ -269,7 +271,7 @@ impl<W: Write> Sink for MessageTimelines<W> {
             if story.sends.is_empty() {
                 continue;
             }
-            // What a node has read is known when it sends: later than what came meanwhile.
+            // A side shows what it has read only when it sends, so these events are added late.
             story.events.sort_by_key(|event| (event.at, event.packet));
             let names = [side, side.other()].map(|side| short_name(&talk, side));
             let addresses = [side, side.other()].map(|side| talk.address(side));
@@ -287,7 +289,7 @@ impl<W: Write> Sink for MessageTimelines<W> {
     }
 }
 
-/// Enough to tell another message under the same number.
+/// Returns a hash that tells apart different messages with the same sequence number.
 fn fingerprint(message: &Message<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     message.kind().0.hash(&mut hasher);

@@ -1,7 +1,8 @@
-//! Stories from a capture: queues at any moment, what is done with each ACK, one message from its first sending to its
-//! clearing, a conversation as a sequence diagram, and dump logs of the original engine beside what the capture shows.
+//! Detail views of a capture.
 //!
-//! Each is a [`Sink`] of its own; [`StoryOptions`] says which one is wanted.
+//! They show queues at any moment, the effect of each ACK, one message from its first send to its ACK, a conversation
+//! as a sequence diagram, and a comparison with dump logs of the original engine. Each view is a [`Sink`];
+//! [`DetailOptions`] selects one.
 
 mod dump_comparison;
 mod dump_log;
@@ -25,15 +26,15 @@ use super::packet_log::parse_seconds;
 use super::summary::side_name;
 use crate::queue_dump::format_time_of_day;
 
-/// Which story is told, if any.
+/// Selects a detail view, if any.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Stories")]
+#[command(next_help_heading = "Detail views")]
 pub(super) struct DetailOptions {
-    /// Print the queues of both sides in the form of the original engine's dumps
+    /// Print the queues of both sides in the format of the original engine's dumps
     ///
-    /// They are those at the end of the capture, or at the times of --at or --every. Retransmit queue and ACK outbox
-    /// are reconstructed. What was never sent is not on the wire: only parts whose message has begun are shown in the
-    /// first-send queue.
+    /// The queues are those at the end of the capture, or at the times of --at or --every. Retransmit queue and ACK
+    /// outbox are reconstructed. Messages that were never sent are not on the wire, so the first-send queue shows only
+    /// fragments of messages that were sent in part.
     #[arg(long, group = "story")]
     queues: bool,
 
@@ -41,17 +42,17 @@ pub(super) struct DetailOptions {
     #[arg(long, value_name = "TIME", value_delimiter = ',', requires = "queues", conflicts_with = "every")]
     at: Vec<CaptureTime>,
 
-    /// Print the queues this often
+    /// Print the queues at this interval
     #[arg(long, value_name = "SECONDS", requires = "queues")]
     every: Option<DumpInterval>,
 
-    /// Print a line for every ACK that a side gets: what it clears, what waited then
+    /// Print a line for every ACK that a side receives: what it clears, and what was waiting then
     ///
-    /// The lines are those that a hook on the original engine's HandleACK wrote.
+    /// The format is that of a hook on the original engine's HandleACK.
     #[arg(long, group = "story")]
     handle_acks: bool,
 
-    /// Tell all about the message with this number: sendings, ACKs, clearing, causes
+    /// Show all events of the message with this sequence number: sends, ACKs, clearing, causes
     #[arg(long, value_name = "SEQ", group = "story", value_parser = parse_sequence_number)]
     follow_message: Option<u16>,
 
@@ -59,11 +60,11 @@ pub(super) struct DetailOptions {
     #[arg(long, value_name = "CHANNEL", requires = "follow_message")]
     channel: Option<ChannelArg>,
 
-    /// Follow only what this side has sent: host or client
+    /// Follow only messages sent by this side: host or client
     #[arg(long, value_name = "SIDE", requires = "follow_message")]
     sent_by: Option<SideArg>,
 
-    /// Follow only this part of a split message
+    /// Follow only this fragment of a split message
     #[arg(long, value_name = "INDEX", requires = "follow_message")]
     part: Option<u8>,
 
@@ -71,17 +72,17 @@ pub(super) struct DetailOptions {
     #[arg(long, group = "story")]
     ladder: bool,
 
-    /// Compare a dump log of an engine (retxQ=, HandleACK:) with what the capture shows
+    /// Compare a dump log of an engine (retxQ=, HandleACK:) with the capture
     #[arg(long, value_name = "LOG", group = "story")]
     dump_log: Option<PathBuf>,
 
-    /// Add this to the times of the dump log, whose clock may be another
+    /// Add this to the times of the dump log, if its clock differs
     #[arg(long, value_name = "SECONDS", requires = "dump_log", allow_negative_numbers = true)]
     dump_offset: Option<f64>,
 }
 
 impl DetailOptions {
-    /// Returns the first option that was given, if there is one.
+    /// Returns the name of the first option that was given, if any.
     pub(super) fn first_given(&self) -> Option<&'static str> {
         let options = [
             (self.queues, "--queues"),
@@ -93,7 +94,7 @@ impl DetailOptions {
         options.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
     }
 
-    /// Returns who tells the story that is wanted, if one is.
+    /// Returns the sink of the selected view, if one is selected.
     pub(super) fn sink<'a>(
         &self,
         out: impl Write + 'a,
@@ -124,7 +125,7 @@ impl DetailOptions {
             let name = path.display().to_string();
             let text = std::fs::read(path).with_context(|| name.clone())?;
             let log = dump_log::DumpLog::read(&String::from_utf8_lossy(&text));
-            anyhow::ensure!(!log.is_empty(), "{name}: no line of a dump log in it (retxQ=, HandleACK:)");
+            anyhow::ensure!(!log.is_empty(), "{name}: not a dump log: no line with retxQ= or HandleACK:");
             let shift = (self.dump_offset.unwrap_or(0.0) * 1e6).round() as i64;
             Some(Box::new(dump_comparison::DumpComparison::new(stage, name, log, shift)))
         } else {
@@ -133,14 +134,14 @@ impl DetailOptions {
     }
 }
 
-/// What every story needs: where it is told, what of the capture it is about, and in which form.
+/// The output, the filter and the format of a detail view.
 struct DetailContext<W> {
     out: W,
     filter: Filter,
     json: bool,
 }
 
-/// When a capture begins and ends, in microseconds.
+/// The start and the end of a capture, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct CaptureSpan {
     start: Option<u64>,
@@ -157,17 +158,17 @@ impl CaptureSpan {
         micros.saturating_sub(self.start.unwrap_or(micros)) as f64 / 1e6
     }
 
-    /// Returns the error for a time that is not in the capture.
+    /// Returns the error for a time outside the capture.
     fn outside_error(&self, what: &str) -> std::io::Error {
         let start = self.start.unwrap_or(0);
         let [from, to] = [start, self.end].map(|micros| format_time_of_day(Duration::from_micros(micros)));
         let lasts = self.since_start(self.end);
-        let text = format!("{what} is outside of the capture, which lasts from {from} to {to}, {lasts:.3} s");
+        let text = format!("{what} is outside the capture, which lasts from {from} to {to}, {lasts:.3} s");
         std::io::Error::other(text)
     }
 }
 
-/// Returns the error if `--peer` names nobody.
+/// Returns an error if `--peer` names a peer that is not in the capture.
 fn check_peer(filter: &Filter, observer: &Observer) -> std::io::Result<()> {
     let Some(peer) = filter.peer_text() else { return Ok(()) };
     if observer.conversations().any(|conversation| filter.wants_conversation(&conversation)) {
@@ -182,8 +183,8 @@ fn check_peer(filter: &Filter, observer: &Observer) -> std::io::Result<()> {
     let more = names.len().saturating_sub(MAX_LISTED_NAMES);
     names.truncate(MAX_LISTED_NAMES);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let known = if names.is_empty() { "nobody".into() } else { names.join(", ") };
-    Err(std::io::Error::other(format!("--peer {peer}: not in the capture; there is {known}{rest}")))
+    let known = if names.is_empty() { "no player".into() } else { names.join(", ") };
+    Err(std::io::Error::other(format!("--peer {peer}: not in the capture; the capture has {known}{rest}")))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +197,7 @@ impl FromStr for ChannelArg {
         match text {
             "control" => Ok(Self(Channel::Control)),
             "game" => Ok(Self(Channel::Game)),
-            _ => Err("control or game is wanted"),
+            _ => Err("expected control or game"),
         }
     }
 }
@@ -211,12 +212,12 @@ impl FromStr for SideArg {
         match text {
             "host" => Ok(Self(Role::Host)),
             "client" => Ok(Self(Role::Client)),
-            _ => Err("host or client is wanted"),
+            _ => Err("expected host or client"),
         }
     }
 }
 
-/// A time between two dumps, in microseconds.
+/// The interval between two dumps, in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct DumpInterval(u64);
 
@@ -225,19 +226,19 @@ impl FromStr for DumpInterval {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let micros = parse_seconds(text).filter(|micros| *micros >= MIN_DUMP_INTERVAL);
-        micros.map(Self).ok_or("seconds are wanted, at least 0.001")
+        micros.map(Self).ok_or("expected seconds, at least 0.001")
     }
 }
 
-/// Decimal, or hex behind `0x` as dumps have it.
+/// Parses a sequence number: decimal, or hex with `0x` as in dumps.
 pub(super) fn parse_sequence_number(text: &str) -> Result<u16, &'static str> {
     let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u16::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    number.map_err(|_| "a number from 0 to 65535 is wanted, or 0x0000 to 0xFFFF")
+    number.map_err(|_| "expected a number from 0 to 65535, or 0x0000 to 0xFFFF")
 }
 
 const MIN_DUMP_INTERVAL: u64 = 1_000;
-/// As many are named where one was not found.
+/// The most names that an error lists.
 const MAX_LISTED_NAMES: usize = 20;

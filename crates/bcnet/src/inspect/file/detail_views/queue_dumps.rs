@@ -1,4 +1,4 @@
-//! The queues of both sides at chosen moments.
+//! Prints the queues of both sides at chosen times.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::{CaptureSpan, DetailContext, check_peer};
 use crate::number_format::group_digits;
 use crate::queue_dump::QueueDump;
 
-/// When the queues are printed.
+/// The times at which the queues are printed.
 #[derive(Debug, Clone)]
 pub(super) enum DumpTimes {
-    /// When everything was read.
+    /// At the end of the capture.
     End,
     At(Vec<CaptureTime>),
-    /// So many microseconds apart, from the start on.
+    /// At this interval in microseconds, from the start on.
     Every(u64),
 }
 
@@ -26,7 +26,7 @@ pub(super) struct QueueDumps<W> {
     context: DetailContext<W>,
     times: DumpTimes,
     span: CaptureSpan,
-    /// The moments that are still to come, the next one last, with what the user has called them.
+    /// The times that are still to come, the next one last, each with the text of the option.
     due: Vec<(u64, String)>,
     dump_count: u64,
 }
@@ -36,7 +36,7 @@ impl<W: Write> QueueDumps<W> {
         Self { context: stage, times, span: CaptureSpan::default(), due: Vec::new(), dump_count: 0 }
     }
 
-    /// The capture begins: now it is known when each moment is.
+    /// Computes the times, once the start of the capture is known.
     fn schedule(&mut self, start: u64) {
         self.span.extend(start);
         self.due = match &self.times {
@@ -49,7 +49,7 @@ impl<W: Write> QueueDumps<W> {
         self.due.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     }
 
-    /// Prints what is due before `next`.
+    /// Prints the dumps that are due before `next`.
     fn dump_due(&mut self, next: u64, observer: &Observer) -> io::Result<()> {
         let start = self.span.start.unwrap_or(next);
         while let Some((time, name)) = self.due.pop_if(|(time, _)| *time < next) {
@@ -68,12 +68,12 @@ impl<W: Write> QueueDumps<W> {
         if self.dump_count == 0 && !self.context.json {
             self.context.out.write_all(HEADER.as_bytes())?;
         }
-        // A capture may have a year between two packets.
+        // A capture may have a gap of a year between two packets.
         self.dump_count += 1;
         if self.dump_count > MAX_DUMPS {
             self.context.out.flush()?;
             let text = format!(
-                "--every: these are the first {} dumps; choose a longer time between them, or --at",
+                "--every: stopped after {} dumps; choose a longer interval, or use --at",
                 group_digits(MAX_DUMPS)
             );
             return Err(io::Error::other(text));

@@ -1,6 +1,6 @@
-//! A conversation as a sequence diagram: an arrow for each datagram, with what is in it and what is wrong with it.
+//! Shows a conversation as a sequence diagram: an arrow for each datagram, with its content and its findings.
 //!
-//! [`Rung`] is the data, [`shown`] draws it; whoever draws it otherwise takes the JSON.
+//! [`DatagramArrow`] is the data, [`output`] draws it. Other programs can draw it from the JSON.
 
 mod output;
 
@@ -17,14 +17,14 @@ use bcnet_transport::wire::{Channel, Message, MessageId, Role};
 use super::super::{AnalyzedDatagram, CaptureEnd, PacketLocation, Sink};
 use super::{CaptureSpan, DetailContext, check_peer};
 
-/// A datagram on its way.
+/// A datagram in the diagram.
 struct DatagramArrow {
     packet: u64,
     at: Time,
     side: Side,
-    /// What is in it, in a few words each.
+    /// The contents, in a few words each.
     items: Vec<String>,
-    /// What is wrong with it: the kind, how often, and the first of it in words.
+    /// The findings: the kind, how many, and the text of the first one.
     findings: Vec<(&'static str, u64, String)>,
 }
 
@@ -125,12 +125,12 @@ impl<W: Write> Sink for SequenceDiagrams<W> {
     }
 }
 
-/// Returns the side that stands at the left: the client, whoever was seen first.
+/// Returns the side on the left: the client, whichever side was seen first.
 fn left_side(conversation: &Conversation<'_>) -> Side {
     if conversation.role(Side::First) == Some(Role::Host) { Side::Second } else { Side::First }
 }
 
-/// Returns what is in a datagram: ACKs and unreliable data together, the rest one by one.
+/// Returns the contents of a datagram: ACKs and unreliable data grouped, other messages one by one.
 fn datagram_items(messages: &[&Message<'_>]) -> Vec<String> {
     let mut acks: Vec<MessageId> = Vec::new();
     let (mut items, mut unreliable): (Vec<String>, BTreeMap<Option<u8>, u32>) = (Vec::new(), BTreeMap::new());
@@ -165,7 +165,7 @@ fn opcode_name(opcode: Option<u8>) -> String {
     Opcode(opcode).name().map_or_else(|| format!("0x{opcode:02X}"), Into::into)
 }
 
-/// Returns ACKs with those that follow each other together: `ACK c0 g3-5 g7.0-2`.
+/// Returns ACKs with consecutive numbers grouped: `ACK c0 g3-5 g7.0-2`.
 fn ack_ranges(acks: &[MessageId]) -> String {
     let mut text = String::from("ACK");
     let mut rest = acks;
@@ -193,5 +193,5 @@ fn ack_ranges(acks: &[MessageId]) -> String {
     text
 }
 
-/// As many datagrams are drawn, of all conversations.
+/// The most datagrams that are drawn, over all conversations.
 const MAX_ARROWS: usize = 50_000;

@@ -1,11 +1,11 @@
-//! In what two lists of queue entries differ, entry by entry.
+//! Compares two lists of queue entries, entry by entry.
 
 use bcnet_observe::PeerQueues;
 use bcnet_transport::wire::{Channel, MessageId};
 
 use super::super::dump_log::{DumpContent, DumpedEntry, DumpedQueue};
 
-/// What is not equal, each in words.
+/// The differences, each as a text.
 #[derive(Debug, Default)]
 pub(super) struct QueueDifference(pub(super) Vec<String>);
 
@@ -31,7 +31,7 @@ impl QueueDifference {
         found
     }
 
-    /// Compares what waited when an ACK was handled.
+    /// Compares the retransmit queues at the moment when an ACK was handled.
     pub(super) fn of_retransmit_queue(list: &DumpedQueue, waiting: &[MessageId]) -> Self {
         let entry = |id: &MessageId| DumpedEntry {
             seq: id.seq.0,
@@ -50,9 +50,9 @@ impl QueueDifference {
         found
     }
 
-    /// Returns that the capture has nothing of the kind.
+    /// Returns the difference for an ACK that the capture does not contain.
     pub(super) fn missing_ack() -> Self {
-        Self(vec!["no such ACK reached it in the capture then".into()])
+        Self(vec!["the capture has no such ACK at that time".into()])
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -87,7 +87,7 @@ impl QueueDifference {
         let places =
             list.entries.iter().map(|entry| capture.iter().position(|other| other.is_same_message(entry)));
         if self.0.len() == before && !places.is_sorted() {
-            self.0.push(format!("the {queue} entries are in another order"));
+            self.0.push(format!("the order of the {queue} entries differs"));
         }
     }
 

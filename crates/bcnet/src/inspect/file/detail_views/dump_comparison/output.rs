@@ -1,4 +1,4 @@
-//! The comparison of a dump log with a capture, for people and as JSON.
+//! Writes the comparison of a dump log with a capture, for people and as JSON.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct ComparisonReport<'a> {
     pub(super) results: &'a [(usize, DumpVerdict)],
 }
 
-/// How many records stand how to the capture.
+/// The number of records with each verdict.
 #[derive(Default)]
 struct VerdictCounts {
     equal: u64,
@@ -30,7 +30,7 @@ impl ComparisonReport<'_> {
         if json {
             return self.write_json(out);
         }
-        writeln!(out, "{} beside {capture}", self.name)?;
+        writeln!(out, "{} compared with {capture}", self.name)?;
         if self.results.iter().any(|(record, _)| is_dump(&self.log.records[*record])) {
             writeln!(out, "{:>6}  {:<12} {:>4} {:>5} {:>7}", "line", "time", "peer", "retxQ", "ackOutQ")?;
         }
@@ -42,7 +42,7 @@ impl ComparisonReport<'_> {
                     let (retx, acks) = (retx.count, acks.count);
                     writeln!(out, "{:>6}  {time} {peer:>4} {retx:>5} {acks:>7}  {says}", record.line)?;
                 }
-                // One that is as it should be is only counted.
+                // Equal records are only counted.
                 (DumpContent::HandledAck { .. }, DumpVerdict::Equal) => {}
                 (DumpContent::HandledAck { ack, .. }, _) => {
                     let time = format_time(record.micros);
@@ -82,7 +82,7 @@ impl ComparisonReport<'_> {
         }
         write!(out, "{what}: {total}, {equal} equal, {different} different")?;
         if shifted > 0 {
-            write!(out, ", {shifted} equal at another moment")?;
+            write!(out, ", {shifted} equal at another time")?;
         }
         if unknown > 0 {
             write!(out, ", {unknown} not comparable")?;
@@ -160,5 +160,5 @@ pub(super) fn format_time(micros: u64) -> String {
     format_time_of_day(Duration::from_micros(micros))
 }
 
-/// As many differences of one dump are listed.
+/// The most differences of one dump that are listed.
 const MAX_LISTED_DIFFERENCES: usize = 12;

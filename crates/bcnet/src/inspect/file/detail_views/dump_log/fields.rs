@@ -1,15 +1,15 @@
-//! The words of a line: `seq=0x0002 frag=1 idx=0 below32=0 retx=3`.
+//! Parses the fields of a line: `seq=0x0002 frag=1 idx=0 below32=0 retx=3`.
 
 use bcnet_transport::wire::Channel;
 
 use super::{DumpContent, DumpedEntry, DumpedQueue};
 
-/// Which queue an entry is of.
+/// The queue of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DumpQueue {
     Retransmit,
     Acks,
-    /// What was never sent: the capture cannot tell, so it is not compared.
+    /// Messages that were never sent. They are not compared, because the capture does not show them.
     FirstSend,
 }
 
@@ -30,7 +30,7 @@ impl DumpQueue {
         }
     }
 
-    /// Returns the queue of what was written, if it has such a one.
+    /// Returns this queue of a record, if the record has one.
     pub(super) const fn queue_in(self, what: &mut DumpContent) -> Option<&mut DumpedQueue> {
         match (self, what) {
             (Self::Retransmit, DumpContent::Dump { retx, .. } | DumpContent::HandledAck { retx, .. }) => {
@@ -42,7 +42,7 @@ impl DumpQueue {
     }
 }
 
-/// Returns the queue and the place of an entry, and what follows: `ack[3] seq=…`.
+/// Returns the queue and the index of an entry, and the rest of the line: `ack[3] seq=…`.
 pub(super) fn parse_entry_head(text: &str) -> Option<(DumpQueue, Option<usize>, &str)> {
     let queues = [DumpQueue::Retransmit, DumpQueue::Acks, DumpQueue::FirstSend];
     queues.into_iter().find_map(|queue| {
@@ -52,7 +52,7 @@ pub(super) fn parse_entry_head(text: &str) -> Option<(DumpQueue, Option<usize>, 
     })
 }
 
-/// Returns a line without what somebody has remarked on it, and the remark behind `#`.
+/// Splits off the comments: text after an arrow is dropped, text after ` # ` is returned.
 pub(super) fn split_comment(text: &str) -> (&str, Option<&str>) {
     let arrow = [text.find('\u{2190}'), text.find("<-")].into_iter().flatten().min();
     let text = &text[..arrow.unwrap_or(text.len())];
@@ -62,7 +62,7 @@ pub(super) fn split_comment(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Reads the head of a dump, or a handled ACK.
+/// Parses the head of a dump, or a handled ACK.
 pub(super) fn parse_head(text: &str) -> Result<DumpContent, String> {
     if let Some((_, rest)) = text.split_once("HandleACK:") {
         let fields = DumpFields::of(rest);
@@ -83,7 +83,7 @@ pub(super) fn parse_head(text: &str) -> Result<DumpContent, String> {
     Ok(DumpContent::Dump { peer, retx: list("retxQ")?, acks: list("ackOutQ")? })
 }
 
-/// The words of a line.
+/// The fields of a line.
 pub(super) struct DumpFields<'a>(&'a str);
 
 impl<'a> DumpFields<'a> {
@@ -95,7 +95,7 @@ impl<'a> DumpFields<'a> {
         self.0.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Returns a number, decimal or hex behind `0x`, if it is there.
+    /// Returns a number, decimal or hex with `0x`, if the field is there.
     fn number<T: TryFrom<u32>>(&self, name: &str) -> Result<Option<T>, String> {
         let Some(text) = self.value(name) else { return Ok(None) };
         let number = match text.strip_prefix("0x") {
@@ -103,10 +103,10 @@ impl<'a> DumpFields<'a> {
             None => text.parse().ok(),
         };
         let number = number.and_then(|number| T::try_from(number).ok());
-        number.map(Some).ok_or_else(|| format!("{name}={text} is no number that it can be"))
+        number.map(Some).ok_or_else(|| format!("{name}={text} is not a valid number"))
     }
 
-    /// Reads an entry.
+    /// Parses an entry.
     pub(super) fn parse_entry(&self) -> Result<DumpedEntry, String> {
         let is_part = self.number::<u8>("frag")?.unwrap_or(0) != 0;
         let part = self.number("idx")?;
@@ -116,7 +116,7 @@ impl<'a> DumpFields<'a> {
         let below = self.number::<u8>("below32")?;
         let interval = match self.value("intv") {
             None => None,
-            Some(text) => Some(text.parse().map_err(|_| format!("intv={text} is no number"))?),
+            Some(text) => Some(text.parse().map_err(|_| format!("intv={text} is not a number"))?),
         };
         Ok(DumpedEntry {
             seq: self.number("seq")?.ok_or("seq is missing")?,

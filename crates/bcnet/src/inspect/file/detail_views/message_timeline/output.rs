@@ -1,4 +1,4 @@
-//! The story of a message, for people and as JSON.
+//! Writes the timeline of a message, for people and as JSON.
 
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
@@ -10,7 +10,7 @@ use super::super::CaptureSpan;
 use super::{MessageEvent, MessageEventKind, MessageTimeline};
 use crate::number_format::pluralize;
 
-/// Whose message it is: by whom, and for whom.
+/// The message of a timeline, with its sender and its receiver.
 pub(super) struct TimelineHeader {
     pub(super) seq: u16,
     pub(super) channel: Channel,
@@ -41,16 +41,16 @@ pub(super) fn write_timeline(
         writeln!(out, "{packet:>7} {time:>11.6}  {}", event_line(title, story, event))?;
     }
     if story.omitted > 0 {
-        writeln!(out, "  {} more events are not shown", story.omitted)?;
+        writeln!(out, "  {} more events not shown", story.omitted)?;
     }
     for (part, (times, _)) in &story.sends {
         let what = part.map_or_else(|| "the message".into(), |part| format!("part {part}"));
         let acks = story.acks.get(part).copied().unwrap_or(0);
         let cleared = match story.sent_and_cleared.get(part) {
             Some((first, Some(cleared))) => {
-                format!("cleared {:.3} s after its first sending", cleared.since(*first).as_secs_f64())
+                format!("cleared {:.3} s after its first send", cleared.since(*first).as_secs_f64())
             }
-            Some((_, None)) | None => "not cleared by any of them".into(),
+            Some((_, None)) | None => "not cleared by any ACK".into(),
         };
         let of_this_form = if acks == 0 { "never acknowledged".into() } else { pluralize(acks, "ACK") };
         writeln!(out, "  {what}: sent {}, {of_this_form}, {cleared}", pluralize(*times, "time"))?;
@@ -63,15 +63,15 @@ fn event_line(title: &TimelineHeader, story: &MessageTimeline, event: &MessageEv
     match &event.kind {
         MessageEventKind::Sent { times, is_new, text, .. } => {
             let again = match times {
-                1 if *is_new => "sends another message under this number: ".into(),
+                1 if *is_new => "sends another message with this number: ".into(),
                 1 => "sends ".into(),
-                _ => format!("sends again, {times} times now: "),
+                _ => format!("sends again ({times} times so far): "),
             };
             format!("{by} {again}{text}")
         }
         MessageEventKind::Acked { part, times } => {
             let part = part.map_or_else(String::new, |part| format!(" part={part}"));
-            let times = if *times > 1 { format!(", {times} times now") } else { String::new() };
+            let times = if *times > 1 { format!(" ({times} times so far)") } else { String::new() };
             format!("{to} sends the ACK{part}{times}: {}", ack_effect(by, story, event))
         }
         MessageEventKind::AckHandled { .. } => ack_effect(by, story, event),
@@ -79,7 +79,7 @@ fn event_line(title: &TimelineHeader, story: &MessageTimeline, event: &MessageEv
     }
 }
 
-/// Returns what an ACK does to the message.
+/// Returns the effect of an ACK on the message.
 fn ack_effect(by: &str, story: &MessageTimeline, ack: &MessageEvent) -> String {
     let same = |event: &&MessageEvent| {
         let parts = match (&event.kind, &ack.kind) {
@@ -95,7 +95,7 @@ fn ack_effect(by: &str, story: &MessageTimeline, ack: &MessageEvent) -> String {
             format!("clears it, retxQ {waiting} -> {}", waiting.saturating_sub(1))
         }
         Some(MessageEventKind::AckHandled { waiting, .. }) => format!("nothing to clear, retxQ={waiting}"),
-        _ => format!("{by} did not look at it, or it was lost"),
+        _ => format!("{by} did not read the ACK, or the ACK was lost"),
     }
 }
 

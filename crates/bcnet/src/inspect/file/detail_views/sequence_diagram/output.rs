@@ -1,4 +1,4 @@
-//! A ladder in text, 80 columns wide, and as JSON.
+//! Draws a sequence diagram in text, 80 columns wide, and writes it as JSON.
 
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ pub(super) fn write_diagram(
         write_arrow(out, rung, rung.side == left, span)?;
     }
     if ladder.omitted > 0 {
-        let text = format!("{} more; --from, --to and --peer choose", ladder.omitted);
+        let text = format!("{} more; choose with --from, --to and --peer", ladder.omitted);
         writeln!(out, "{:MARGIN$}|{text:^INNER_WIDTH$}|", "")?;
     }
     writeln!(out)
@@ -61,9 +61,9 @@ fn write_arrow(
     Ok(())
 }
 
-/// Returns what is in a datagram in lines that fit.
+/// Returns the contents of a datagram in lines that fit.
 fn wrap_items(items: &[String]) -> Vec<String> {
-    // A long list of ACKs is broken between two of them.
+    // A long list of ACKs is broken between two ACKs.
     let words = items.iter().enumerate().flat_map(|(place, item)| {
         let comma = if place + 1 < items.len() { "," } else { "" };
         let text = format!("{item}{comma}");
@@ -114,13 +114,13 @@ pub(super) fn write_diagram_json(
     Ok(())
 }
 
-/// What stands left of the drawing: packet and time.
+/// The width left of the drawing: packet and time.
 const MARGIN: usize = 19;
-/// What fits between the two lines.
+/// The width between the two vertical lines.
 const INNER_WIDTH: usize = 59;
-/// What fits there below an arrow.
+/// The width of the text below an arrow.
 const TEXT_WIDTH: usize = INNER_WIDTH - 4;
-/// From one line to the other.
+/// The width including the two vertical lines.
 const OUTER_WIDTH: usize = INNER_WIDTH + 2;
-/// A pause that is told, in microseconds.
+/// The shortest pause that is shown, in microseconds.
 const MIN_PAUSE: u64 = 1_000_000;
