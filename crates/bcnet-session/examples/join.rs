@@ -1,4 +1,4 @@
-//! A client over UDP: joins a server, says hello, prints what it hears for ten seconds, and leaves.
+//! A client over UDP: joins a server, sends a line of chat, prints the events of ten seconds, and leaves.
 //!
 //! `cargo run -p bcnet-session --example join -- 127.0.0.1:22101`
 
@@ -14,14 +14,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server: SocketAddrV4 = std::env::args().nth(1).ok_or("usage: join ADDRESS:PORT")?.parse()?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(server)?;
-    #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
+    #[expect(clippy::disallowed_methods, reason = "the caller of a client supplies the time")]
     let started = Instant::now();
     let clock = || Time::ZERO + started.elapsed();
-    // A real client takes a random number.
+    // A real client uses a random number.
     let nonce = std::process::id();
     let connect = Connect { host: server, nonce, password: "" };
     let mut client = Client::connect(Config::default(), connect, ClientOptions::with_name("Guest"), clock());
-    let (files, leaves) = (Manifest::placeholder(), clock() + Duration::from_secs(10));
+    let (files, leave_at) = (Manifest::placeholder(), clock() + Duration::from_secs(10));
     let (mut payload, mut buffer) = (Vec::new(), [0; 2048]);
     while !client.is_closed() {
         let now = clock();
@@ -33,11 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 Event::Entered => client.chat("hello", now)?,
                 Event::Joined { name, .. } => println!("{name} is here"),
                 Event::Chat { name, text, .. } => println!("<{name}> {text}"),
-                Event::Gone { state: step, reason: end } => return Err(format!("{step}: {end}").into()),
+                Event::Gone { state, reason } => return Err(format!("{state}: {reason}").into()),
                 _ => {}
             }
         }
-        if client.has_entered() && now >= leaves {
+        if client.has_entered() && now >= leave_at {
             client.leave(now);
         }
         while let Some(transmit) = client.poll_transmit(&mut buffer, now) {

@@ -1,35 +1,36 @@
-//! What a game browser hears: GameSpy replies, several datagrams that belong together, put in order and read as pairs of key and value.
+//! Reads the replies of game servers to queries, for a game browser (S-05, S-06).
 //!
-//! A reply is what a stranger sends, so everything about it is bounded: how many datagrams are kept, how many pairs are
-//! read, and which characters reach a terminal.
+//! A GameSpy reply can have several datagrams. [`ReplyAssembler`] puts them in order and returns pairs of key and
+//! value. Replies come from unknown servers, so the number of datagrams and pairs is limited. Unprintable characters
+//! are replaced. This module sends nothing.
 
 use std::collections::BTreeMap;
 
 use bcnet_transport::wire::is_printable;
 
-/// What a browser asks for everything with (S-05).
+/// The query that asks for all keys (S-05).
 pub const STATUS_QUERY: &[u8] = b"\\status\\";
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerReply {
-    /// The pairs in their order, without `final` and `queryid`.
+    /// The pairs in the order of the reply, without `final` and `queryid`.
     pub pairs: Vec<(String, String)>,
 }
 
 impl ServerReply {
-    /// Returns the value of the first such key.
+    /// Returns the value of the first pair with this key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the names behind `player_0`, `player_1`, …, in the order of the reply.
+    /// Returns the values of the keys `player_0`, `player_1`, …, in the order of the reply.
     pub fn players(&self) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(|(key, _)| is_player_key(key)).map(|(_, name)| name.as_str())
     }
 
-    /// Returns all other pairs.
+    /// Returns all pairs except those of players.
     pub fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
         let rules = self.pairs.iter().filter(|(key, _)| !is_player_key(key));
         rules.map(|(key, value)| (key.as_str(), value.as_str()))
@@ -41,23 +42,25 @@ fn is_player_key(key: &str) -> bool {
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Puts the datagrams of one server's replies together.
+/// Reassembles the replies of one server from datagrams.
 #[derive(Debug, Default)]
 pub struct ReplyAssembler {
-    /// By the number of the reply: a question that was repeated is answered twice.
+    /// The incomplete replies by their number: a repeated query gets a second reply.
     replies: BTreeMap<u32, PartialReply>,
 }
 
 #[derive(Debug, Default)]
 struct PartialReply {
-    /// By their place, from 1.
+    /// The datagrams by their index, from 1.
     datagrams: BTreeMap<u32, Vec<(String, String)>>,
-    /// The place of the last one, once it is known.
+    /// The index of the last datagram, once it is known.
     last: Option<u32>,
 }
 
 impl ReplyAssembler {
-    /// Takes a datagram, and returns the reply that it makes whole. What is no reply, or too much of one, is ignored.
+    /// Adds a datagram, and returns the reply if it is complete now.
+    ///
+    /// Ignores datagrams that are not replies, and new replies while [`MAX_REPLIES`] replies are incomplete.
     pub fn add(&mut self, datagram: &[u8]) -> Option<ServerReply> {
         let piece = ReplyDatagram::parse(datagram)?;
         if !self.replies.contains_key(&piece.query_id) && self.replies.len() == MAX_REPLIES {
@@ -86,14 +89,14 @@ struct ReplyDatagram {
 }
 
 impl ReplyDatagram {
-    /// Returns `None` if it is no GameSpy text, or has a place that no reply has.
+    /// Returns `None` if the datagram is not GameSpy text, or if its index is out of range.
     fn parse(datagram: &[u8]) -> Option<Self> {
         let mut tokens = datagram
             .strip_prefix(b"\\")?
             .split(|byte| *byte == b'\\')
             .take(2 * MAX_PAIRS)
             .map(to_display_text);
-        // A reply of one datagram may go without a number.
+        // A reply of one datagram may lack the `queryid`.
         let mut piece = Self { query_id: 0, index: 1, is_last: false, pairs: Vec::new() };
         while let (Some(key), Some(value)) = (tokens.next(), tokens.next()) {
             match key.as_str() {
@@ -102,32 +105,32 @@ impl ReplyDatagram {
                 _ => piece.pairs.push((key, value)),
             }
         }
-        // `\final\` may stand at the very end, with no value at all.
+        // `\final\` may be at the very end, without a value.
         piece.is_last |= datagram.ends_with(b"\\final");
         (!piece.pairs.is_empty() || piece.is_last).then_some(piece)
     }
 }
 
-/// `N.M`, M being a place.
+/// Parses `N.M`: the number of the reply and the index of the datagram.
 fn parse_query_id(text: &str) -> Option<(u32, u32)> {
     let (reply, place) = text.split_once('.')?;
     let place = place.parse().ok().filter(|place| (1..=MAX_REPLY_DATAGRAMS).contains(place))?;
     Some((reply.parse().ok()?, place))
 }
 
-/// Latin-1 as text. Control characters could take over a terminal.
+/// Decodes Latin-1. Replaces unprintable characters, because a terminal would act on them.
 fn to_display_text(bytes: &[u8]) -> String {
     let letters = bytes.iter().take(MAX_TEXT).map(|byte| char::from(*byte));
     letters.map(|letter| if is_printable(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
-/// How many replies of one server are put together at once.
+/// The most replies of one server that are reassembled at a time.
 const MAX_REPLIES: usize = 8;
-/// Of how many datagrams a reply may be. Stock servers need one or two.
+/// The most datagrams in a reply. Stock servers need one or two.
 const MAX_REPLY_DATAGRAMS: u32 = 16;
-/// How many pairs of a datagram are read.
+/// The most pairs that are read from a datagram.
 const MAX_PAIRS: usize = 512;
-/// How much of a key or value is read.
+/// The most bytes of a key or value that are read.
 const MAX_TEXT: usize = 1024;
 
 #[cfg(test)]
@@ -135,10 +138,10 @@ mod tests {
     use super::*;
     use bcnet_lab::Rng;
 
-    /// Returns the reply to the last of `datagrams`, the others being incomplete.
+    /// Returns the reply to the last of `datagrams`. The reply must be incomplete before.
     fn reply(datagrams: &[&[u8]]) -> Option<ServerReply> {
         let mut assembly = ReplyAssembler::default();
-        let (last, before) = datagrams.split_last().expect("some");
+        let (last, before) = datagrams.split_last().expect("at least one datagram");
         assert!(before.iter().all(|datagram| assembly.add(datagram).is_none()));
         assembly.add(last)
     }
@@ -150,7 +153,7 @@ mod tests {
             b"\\gamename\\bcommander\\hostname\\A b\\queryid\\7.1",
             b"\\player_0\\Kirk\\queryid\\7.2",
         ];
-        let reply = reply(&parts).expect("whole");
+        let reply = reply(&parts).expect("a complete reply");
         assert_eq!((reply.get("hostname"), reply.get("gamename")), (Some("A b"), Some("bcommander")));
         assert_eq!(reply.players().collect::<Vec<_>>(), ["Kirk", "Müller"]);
         assert_eq!(reply.rules().count(), 2);
@@ -162,7 +165,7 @@ mod tests {
         assert_eq!(reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\1\\queryid\\1.1", b"\\b\\2\\queryid\\1.2"]), None);
         let reply =
             reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\2\\queryid\\2.1", b"\\b\\3\\final\\\\queryid\\2.2"]);
-        assert_eq!(reply.expect("the second").pairs, [("a".into(), "2".into()), ("b".into(), "3".into())]);
+        assert_eq!(reply.expect("the second reply is complete").pairs, [("a".into(), "2".into()), ("b".into(), "3".into())]);
     }
 
     #[test]
@@ -170,7 +173,7 @@ mod tests {
         for text in
             [&b"\\a\\1\\final\\"[..], b"\\a\\1\\final", b"\\final\\\\a\\1", b"\\a\\1\\final\\\\queryid\\9.1"]
         {
-            assert_eq!(reply(&[text]).expect("whole").pairs, [("a".into(), "1".into())]);
+            assert_eq!(reply(&[text]).expect("a complete reply").pairs, [("a".into(), "1".into())]);
         }
     }
 
@@ -189,8 +192,8 @@ mod tests {
         let huge = [b"\\k\\v".repeat(16_000), b"\\final\\\\queryid\\1.1".to_vec()].concat();
         assert_eq!(reply(&[&huge]), None);
         let long = [b"\\k\\".to_vec(), b"v".repeat(60_000), b"\\final\\".to_vec()].concat();
-        assert_eq!(reply(&[&long]).expect("whole").get("k").map(str::len), Some(MAX_TEXT));
-        let unprintable = reply(&[b"\\hostname\\\x1B]0;x\x07\x9B\\final\\"]).expect("whole");
+        assert_eq!(reply(&[&long]).expect("a complete reply").get("k").map(str::len), Some(MAX_TEXT));
+        let unprintable = reply(&[b"\\hostname\\\x1B]0;x\x07\x9B\\final\\"]).expect("a complete reply");
         assert_eq!(unprintable.get("hostname"), Some("\u{FFFD}]0;x\u{FFFD}\u{FFFD}"));
         let mut assembly = ReplyAssembler::default();
         for number in 0..100_000 {
@@ -199,7 +202,7 @@ mod tests {
         assert_eq!(assembly.replies.len(), MAX_REPLIES);
     }
 
-    /// Random texts of the words that mean something: nothing panics, and what is kept stays bounded.
+    /// Random texts of meaningful words cause no panic, and the stored data stays within its limits.
     #[test]
     fn random_replies_stay_bounded() {
         const WORDS: [&[u8]; 8] =

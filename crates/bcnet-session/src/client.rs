@@ -101,7 +101,7 @@ impl ClientOptions {
 pub struct KnownPlayer {
     /// The player's name; empty if it is not known.
     pub name: String,
-    /// Whether the server lists the player as taking part (S-81).
+    /// True if the server lists the player as taking part (S-81).
     pub listed: bool,
     /// The player's score.
     pub score: Score,
@@ -334,7 +334,9 @@ impl<E: Engine> Client<E> {
         self.finish(DisconnectReason::Left);
     }
 
-    /// Returns whether the connection is closed: the server acknowledged the disconnect notice, or timed out.
+    /// Returns whether the connection is closed.
+    ///
+    /// A connection is closed when the server has acknowledged the disconnect notice, or has timed out.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.engine.is_closed()

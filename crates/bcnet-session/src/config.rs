@@ -1,4 +1,4 @@
-//! Every setting of a session, with its default.
+//! The settings of a session, with their defaults.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,82 +10,93 @@ use crate::game::{Opcode, SystemNumber};
 use crate::manifest::Manifest;
 use crate::network::Network;
 
-/// How a session behaves. The defaults are those of a stock dedicated server, apart from what their docs say.
+/// The settings of a session. The defaults are those of a stock dedicated server, unless a field says otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The name that browsers show.
     pub name: String,
-    /// What is played.
+    /// The mission that players load.
     pub mission: Mission,
-    /// Where it is played first.
+    /// The star system of the first round.
     pub system: System,
-    /// Where it is played afterwards, round by round, and then again from the first. Empty: always in
-    /// [`system`](Self::system).
+    /// The systems of the following rounds. After the last, the first follows again.
+    ///
+    /// If it is empty, every round is in [`system`](Self::system).
     pub rotation: Vec<System>,
-    /// How long a round takes, in minutes, 1 to 254.
+    /// The length of a round in minutes, 1 to 254. With `None`, rounds have no time limit.
     pub time_limit: Option<u8>,
-    /// How many kills end a round. It is only announced: a server without simulation does not see kills.
+    /// The number of kills that ends a round. The server only announces it, because it does not see kills (S-60).
     pub frag_limit: Option<u8>,
-    /// How long after the end of a round the next one begins by itself; `None` waits for
-    /// [`restart`](crate::Session::restart).
+    /// The time from the end of a round to the next one.
+    ///
+    /// With `None`, the next round starts when [`restart`](crate::Session::restart) is called.
     pub intermission: Option<Duration>,
-    /// How many players there can be, at most 16 (S-04).
+    /// The highest number of players, at most 16 (S-04).
     pub player_limit: u8,
-    /// How many players there can be from one address; `None` is three quarters of all. A household or a LAN party behind
-    /// one address has that many, and there is room for others (S-13).
+    /// The highest number of players from one address; `None` means three quarters of all (S-13).
+    ///
+    /// That is enough for a household or a LAN party behind one address, and leaves places for others.
     pub players_per_address: Option<u8>,
-    /// The same for one network, /16. Private addresses are the host's own network and do not count.
+    /// The highest number of players from one network (/16). Private addresses are the host's own network and do not
+    /// count.
     pub players_per_network: Option<u8>,
-    /// What a client must know to be let in.
+    /// The password that a client must send to be admitted.
     pub password: Option<String>,
-    /// What a player is told on arrival, line by line. Empty: nothing.
+    /// The text that each player gets as chat on entering, line by line. Empty for none.
     pub welcome: String,
-    /// In whose name the server chats (S-41).
+    /// The peer id under which the server sends chat (S-41).
     pub say_as: SayAs,
-    /// What the server's own chat lines begin with.
+    /// The prefix of the server's own lines of chat.
     pub say_prefix: String,
-    /// List a player `Dedicated Server`, as stock does. Many query clients then lose the last real one (S-06).
+    /// True to list a player `Dedicated Server` in replies to queries, as stock does (S-06).
+    ///
+    /// Many query programs then lose the last real player.
     pub list_host_as_player: bool,
-    /// Which opcode tells a client that its files differ: 0x22 or 0x23 (S-24).
+    /// The opcode of the message that tells a client that its files differ: 0x22 or 0x23 (S-24).
     pub refusal_opcode: Opcode,
-    /// Which files clients must have.
+    /// The files that clients must have.
     pub checksums: Checksums,
-    /// Let clients have files that a manifest does not know.
+    /// True to accept files that no manifest contains.
     pub extra_files: bool,
-    /// Tell the manifest of everyone who joins, by [`Event::ManifestLearned`](crate::Event::ManifestLearned).
+    /// True to report the manifest of each player that joins.
+    ///
+    /// The event is [`Event::ManifestLearned`](crate::Event::ManifestLearned).
     pub learn_manifests: bool,
-    /// Pass on opcodes that nobody knows: mods have their own (S-34).
+    /// True to relay messages with unknown opcodes: mods have such messages (S-34).
     pub forward_unknown: bool,
-    /// Pass on ships and events that the stock game does not have (S-32).
+    /// True to relay ships and events that the stock game does not have (S-32).
     pub allow_mods: bool,
-    /// Pass names and goodbyes on without the addresses in them (S-03).
+    /// True to remove the addresses from names and disconnect notices that are relayed (S-03).
     pub mask_addresses: bool,
-    /// Ships may collide.
+    /// True if ships can collide.
     pub collisions: bool,
-    /// Own team mates can be hit.
+    /// True if weapons can hit ships of the shooter's team.
     pub friendly_fire: bool,
-    /// A ship that its owner replaces was destroyed by who fired at it last, and everyone is told: a guess (S-45).
+    /// True to credit a destroyed ship to the player that fired at it last: a guess (S-45).
     pub credit_last_shot: bool,
-    /// List servers that are told that this server exists. Empty: nobody.
+    /// The list servers that get heartbeats (S-09). Empty for none.
     pub masters: Vec<SocketAddrV4>,
-    /// The UDP port that players reach this server at, for [`masters`](Self::masters).
+    /// The UDP port at which players reach this server, for [`masters`](Self::masters).
     pub advertise_port: u16,
-    /// The only networks that are let in, besides [`trusted`](Self::trusted) ones; empty for all (S-15).
+    /// The only networks that are admitted, besides [`trusted`](Self::trusted) ones (S-15). Empty to admit all.
     pub whitelist: Vec<Network>,
-    /// Networks to which no limit by address applies, and whose clients are let in without proof (S-13): of proxies, and of
-    /// whoever tests with many players.
+    /// Networks without limits by address, whose clients need no address verification (S-13).
+    ///
+    /// They are for proxies, and for tests with many players.
     pub trusted: Vec<Network>,
-    /// Replies to queries per second, to all networks together (S-07).
+    /// The most replies to queries per second, for all networks together (S-07).
     pub query_rate: u32,
-    /// Chat lines of one player that are passed on per second, after ten at once (S-42).
+    /// The most lines of chat of one player that are relayed per second, after ten at once (S-42).
     pub chat_rate: u32,
-    /// Bytes that one player may have passed on per second; each message counts 32 more than it has (S-33).
+    /// The most bytes of one player that are relayed per second. Each message counts 32 bytes more than it has (S-33).
     pub relay_rate: u32,
-    /// How long a client may take from its connect request to the game.
+    /// The longest time from a client's connect request until it has entered the game (S-26).
     pub handshake_timeout: Duration,
-    /// How long a client may take for one round of the file check.
+    /// The longest time for a client's answer in one round of the file check (S-22).
     pub round_timeout: Duration,
-    /// The transport below. With `cipher` off the caller ciphers, in batches say; not what begins with `\`.
+    /// The settings of the transport.
+    ///
+    /// With `cipher` off, the caller ciphers, for example in batches. It must not cipher datagrams that begin with `\`.
     pub transport: bcnet_transport::Config,
 }
 
@@ -135,29 +146,29 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns how many players there can be.
+    /// Returns the highest number of players.
     pub(crate) fn max_players(&self) -> usize {
         usize::from(self.player_limit).min(MAX_SLOTS)
     }
 
-    /// Returns how many players of one address or network there can be.
+    /// Returns the highest number of players from one address or network.
     pub(crate) fn per_origin_limit(&self, limit: Option<u8>) -> usize {
         limit.map_or_else(|| (self.max_players() * 3 / 4).max(2), usize::from)
     }
 
-    /// Returns what clients are told before they load.
+    /// Returns the settings that clients get before they load the mission.
     pub(crate) fn rules(&self) -> MissionRules {
         let Self { mission, collisions, friendly_fire, .. } = self;
         MissionRules { mission: mission.clone(), collisions: *collisions, friendly_fire: *friendly_fire }
     }
 
-    /// Returns the time limit, if it is one that the wire can tell.
+    /// Returns the time limit, if the wire format can express it.
     pub(crate) fn valid_time_limit(&self) -> Option<u8> {
         self.time_limit.filter(|minutes| (1..=254).contains(minutes))
     }
 }
 
-/// What a client is told before it loads the mission, and never again (S-25).
+/// The settings that a client gets only once, before it loads the mission (S-25).
 #[derive(Debug, Clone)]
 pub(crate) struct MissionRules {
     pub(crate) mission: Mission,
@@ -165,14 +176,14 @@ pub(crate) struct MissionRules {
     pub(crate) friendly_fire: bool,
 }
 
-/// What is played.
+/// A mission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mission {
     /// The script that clients load.
     pub script: String,
-    /// What browsers show.
+    /// The name that browsers show.
     pub short_name: String,
-    /// Whether players are in teams.
+    /// True if players are in teams.
     pub teams: bool,
 }
 
@@ -182,35 +193,35 @@ impl Default for Mission {
     }
 }
 
-/// A star system that the stock game has for multiplayer.
+/// A star system of the stock game's multiplayer missions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct System(u8);
 
 impl System {
-    /// By its number on the wire, 1 to 9.
+    /// Returns the system with this number on the wire, 1 to 9.
     #[must_use]
     pub fn new(number: u8) -> Option<Self> {
         SystemNumber(number).name().map(|_| Self(number))
     }
 
-    /// By its name, in any case.
+    /// Returns the system with this name, ignoring case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|system| system.name().eq_ignore_ascii_case(name))
     }
 
-    /// Returns all of them, in the order of their numbers.
+    /// Returns all systems, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         SystemNumber::KNOWN.iter().map(|(number, _)| Self(number.0))
     }
 
-    /// Returns its number on the wire.
+    /// Returns the number of the system on the wire.
     #[must_use]
     pub(crate) const fn number(self) -> u8 {
         self.0
     }
 
-    /// Returns its name in queries.
+    /// Returns the name of the system in queries.
     #[must_use]
     pub fn name(self) -> &'static str {
         SystemNumber(self.0).name().unwrap_or_default()
@@ -229,25 +240,25 @@ impl fmt::Display for System {
     }
 }
 
-/// Which files clients must have.
+/// The files that clients must have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Checksums {
-    /// Any (S-22).
+    /// Any files (S-22).
     #[default]
     Permissive,
-    /// Those of one of these manifests (S-23). Without any, nobody fits.
+    /// The files of one of these manifests (S-23). If there is no manifest, no client is admitted.
     Strict(Vec<Manifest>),
 }
 
-/// In whose name the server chats. No stock client has been seen with either.
+/// The peer id under which the server sends chat. No stock client was tested with either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SayAs {
-    /// In that of whoever reads it: the only player whose name every client is sure to know.
+    /// The id of the receiver: the only player whose name each client certainly knows.
     #[default]
     Recipient,
-    /// In that of this peer id.
+    /// This peer id.
     Peer(u8),
 }
 
-/// How many players the stock game has room for.
+/// The number of slots for players in the stock game.
 pub(crate) const MAX_SLOTS: usize = 16;

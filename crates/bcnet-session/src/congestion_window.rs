@@ -1,26 +1,30 @@
-//! How much may be under way to a player whose line is full (S-43).
+//! The congestion window of one player: the limit of messages in flight while its link is full (S-43).
+//!
+//! [`CongestionWindow`] sets the limit from the ACKs of the player. It counts nothing itself and queues no messages.
 
 use bcnet_transport::wire::Kind;
 use bcnet_transport::{InFlightLimit, PeerCounters};
 
-/// The most messages that may be under way to one player, and no more bytes than so many small ones have.
+/// The most messages in flight to one player. The bytes are limited to those of as many small messages.
 ///
-/// What is under way cannot be overtaken, so on a slow line its bytes decide how late the words of others are. And a stock client acknowledges every message three times within 1.4 seconds, in the one datagram of a frame and ahead of all
-/// that it has to say itself. Whoever sends it many small messages silences it, so what counts is how many messages it
-/// acknowledges per datagram.
+/// Messages in flight cannot be overtaken. So on a slow link their bytes determine how late the messages of others are.
+///
+/// A stock client acknowledges each message three times within 1.4 seconds. It puts these ACKs into the one datagram of
+/// a frame, before its own messages. So many small messages would silence it. The window therefore follows the number
+/// of messages that the client acknowledges per datagram.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CongestionWindow {
     messages: u16,
-    /// What it was set by.
+    /// The counters at the last change of the window.
     last_counters: AckCounters,
-    /// A queue was seen on the way since then.
+    /// True if the round-trip time has shown a queue on the path since then.
     queueing: bool,
 }
 
-/// What was heard of a player so far.
+/// The counters of the datagrams from a player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AckCounters {
-    /// Messages that it has acknowledged.
+    /// The number of messages that the player has acknowledged.
     acknowledged: u64,
     datagrams: u64,
 }
@@ -32,23 +36,23 @@ impl Default for CongestionWindow {
 }
 
 impl CongestionWindow {
-    /// Returns how much may be under way.
+    /// Returns the limit of messages and bytes in flight.
     pub(crate) fn allowance(&self) -> InFlightLimit {
         let messages = usize::from(self.messages);
         InFlightLimit { messages, bytes: (messages * SMALL_MESSAGE_BYTES).max(MIN_WINDOW_BYTES) }
     }
 
-    /// The line is full from now on.
+    /// Starts to measure: the link is full from now on.
     pub(crate) const fn set_baseline(&mut self, counters: AckCounters) {
         self.last_counters = counters;
     }
 
-    /// A queue has built up on the way.
+    /// Records that a queue has built up on the path.
     pub(crate) const fn note_queueing_delay(&mut self) {
         self.queueing = true;
     }
 
-    /// The line is still full: it takes more if the player can acknowledge more.
+    /// Adapts the window while the link is full: it grows if the player can acknowledge more.
     pub(crate) fn update(&mut self, counters: AckCounters) {
         let datagrams = counters.datagrams.saturating_sub(self.last_counters.datagrams);
         if datagrams == 0 {
@@ -74,23 +78,26 @@ impl From<PeerCounters> for AckCounters {
     }
 }
 
-/// How many may be under way to anyone at first: 100 a second on a round trip of 300 ms, and on a line of 96 kbit/s what
-/// it takes in 170 ms.
+/// The initial window for every player, in messages.
+///
+/// It allows 100 messages per second with a round-trip time of 300 ms. A link of 96 kbit/s needs 170 ms for it.
 const INITIAL_WINDOW: u16 = 32;
 const MIN_WINDOW: u16 = 16;
 const MAX_WINDOW: u16 = 0x2000;
-/// What a small message takes on the way, in bytes: an event, with its headers.
+/// The size of a small message in flight, in bytes: an event with its headers.
 const SMALL_MESSAGE_BYTES: usize = 64;
-/// One of the largest messages that the stock game has and many small ones: on a line of 96 kbit/s they take 170 ms.
+/// Room for one of the largest messages of the stock game and many small ones.
+///
+/// A link of 96 kbit/s needs 170 ms for it.
 const MIN_WINDOW_BYTES: usize = 2000;
-/// Three ACKs of four bytes for each fill half of a stock datagram.
+/// Above this, three ACKs of four bytes for each message fill half of a stock datagram.
 const MAX_ACKED_PER_DATAGRAM: u64 = 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// After so many datagrams that each acknowledge so many messages.
+    /// Returns the window after `datagrams` datagrams that each acknowledge `each` messages.
     fn window_after(datagrams: u64, each: u64) -> u16 {
         let mut window = CongestionWindow::default();
         let counters = |datagrams| AckCounters { acknowledged: datagrams * each, datagrams };
@@ -101,22 +108,22 @@ mod tests {
         window.messages
     }
 
-    /// S-43: a player whose datagrams are filled with ACKs gets less, one that has room for more gets more.
+    /// S-43: the window shrinks if ACKs fill the player's datagrams, and grows if there is room for more.
     #[test]
     fn window_follows_the_ack_capacity_of_a_player() {
         assert_eq!(window_after(1, MAX_ACKED_PER_DATAGRAM + 1), INITIAL_WINDOW - INITIAL_WINDOW / 8);
         assert_eq!(window_after(100, 100), MIN_WINDOW);
         assert_eq!(window_after(1, MAX_ACKED_PER_DATAGRAM), INITIAL_WINDOW + 3);
-        assert_eq!(window_after(100, 0), INITIAL_WINDOW, "who acknowledges nothing has told nothing");
+        assert_eq!(window_after(100, 0), INITIAL_WINDOW, "no ACKs: the window stays");
         assert_eq!(window_after(10_000, 16), MAX_WINDOW);
         let mut window = CongestionWindow::default();
         window.note_queueing_delay();
         window.update(AckCounters { acknowledged: 16, datagrams: 1 });
         window.update(AckCounters { acknowledged: 32, datagrams: 2 });
-        assert_eq!(window.messages, INITIAL_WINDOW - INITIAL_WINDOW / 4 + 2, "a queue counts once");
+        assert_eq!(window.messages, INITIAL_WINDOW - INITIAL_WINDOW / 4 + 2, "a queueing delay counts once");
     }
 
-    /// S-43: on a slow line less is under way, but always one of the largest messages that the stock game has, and more.
+    /// S-43: slow links have fewer bytes in flight, but enough for one of the largest stock messages and more.
     #[test]
     fn window_limits_bytes_in_flight() {
         let mut window = CongestionWindow { messages: 100, ..CongestionWindow::default() };

@@ -1,4 +1,6 @@
-//! What a session tells its caller.
+//! The events that a session reports to its caller.
+//!
+//! Events are for logs and consoles. They have no effect on the session. [`Event::name`] returns stable names.
 
 use std::fmt;
 use std::net::SocketAddrV4;
@@ -9,116 +11,122 @@ use bcnet_transport::wire::{BootReason, PeerId};
 use crate::manifest::{Manifest, Mismatch};
 use crate::stats::Anomaly;
 
-/// Something that happened, for logs and consoles. Texts have no control characters.
+/// Something that happened in a session. Texts have no control characters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A client was let in and is being checked.
+    /// A client was admitted, and the server checks its files.
     Joining {
-        /// Who.
+        /// The client.
         peer: PeerId,
-        /// From where.
+        /// The address of the client.
         address: SocketAddrV4,
     },
     /// A client has a name and a slot.
     Joined {
-        /// Who.
+        /// The client.
         peer: PeerId,
-        /// What it calls itself.
+        /// The name of the player.
         name: String,
-        /// From where.
+        /// The address of the client.
         address: SocketAddrV4,
-        /// Its slot.
+        /// The slot of the player.
         slot: u8,
     },
     /// A player has loaded the mission and takes part.
     InGame {
-        /// Who.
+        /// The player.
         peer: PeerId,
-        /// What it calls itself.
+        /// The name of the player.
         name: String,
     },
     /// A player is gone.
     Left {
-        /// Who.
+        /// The player.
         peer: PeerId,
-        /// What it called itself; empty if it never said.
+        /// The last name of the player; empty if the client never sent one.
         name: String,
-        /// From where it was.
+        /// The address of the player.
         address: SocketAddrV4,
-        /// Why.
+        /// The reason.
         reason: LeaveReason,
     },
-    /// A player says something.
+    /// A player has sent chat.
     Chat {
-        /// Who.
+        /// The player.
         peer: PeerId,
-        /// What it calls itself.
+        /// The name of the player.
         name: String,
-        /// What.
+        /// The text.
         text: String,
-        /// To its team only.
+        /// True if the chat is for the team only.
         team: bool,
     },
-    /// A peer was turned away. Told ten times a second at most; [`Counters`](crate::Counters) has them all.
+    /// A client was refused.
+    ///
+    /// Reported at most ten times per second; [`Counters`](crate::Counters) counts all refusals.
     Refused {
-        /// From where.
+        /// The address of the client.
         from: SocketAddrV4,
-        /// Why.
+        /// The reason.
         reason: BootReason,
     },
-    /// A client's files are not those of any manifest; it is turned away.
+    /// A client's files match no manifest, so the client is refused.
     ChecksumMismatch {
-        /// Who.
+        /// The client.
         peer: PeerId,
-        /// What it calls itself.
+        /// The name of the player.
         name: String,
-        /// From where.
+        /// The address of the client.
         address: SocketAddrV4,
-        /// Where they differ.
+        /// The first difference.
         mismatch: Mismatch,
     },
-    /// All that a client told about its files; only with [`Config::learn`](crate::Config::learn).
+    /// A client has answered all file checks.
+    ///
+    /// Reported only with [`Config::learn_manifests`](crate::Config::learn_manifests).
     ManifestLearned {
-        /// Who.
+        /// The client.
         peer: PeerId,
-        /// Its files.
+        /// The hashes of the client's files.
         manifest: Box<Manifest>,
     },
-    /// A player did something odd that had no effect. Told at the 1st, 2nd, 4th, 8th … time of each kind.
+    /// A player has sent something that a correct client does not send. It had no effect.
+    ///
+    /// Reported at the 1st, 2nd, 4th, 8th … anomaly of each kind.
     Anomaly {
-        /// Who.
+        /// The player.
         peer: PeerId,
-        /// What.
+        /// The kind of anomaly.
         kind: Anomaly,
-        /// How often so far.
+        /// The number of anomalies of this kind so far.
         count: u64,
     },
     /// A round has begun.
     RoundStarted {
-        /// Its number, from 1.
+        /// The number of the round, from 1.
         round: u32,
-        /// Where.
+        /// The star system of the round.
         system: crate::System,
     },
     /// A round is over.
     RoundEnded {
-        /// How it went.
+        /// The result of the round.
         summary: RoundSummary,
     },
-    /// A list server was heard of for the first time, or again after it was lost.
+    /// A list server has sent a datagram, for the first time or after it was lost.
     MasterSeen {
-        /// Which.
+        /// The address of the list server.
         master: SocketAddrV4,
     },
-    /// Nothing is heard of a list server any more, or never was.
+    /// A list server has sent no datagram for too long, or never sent one.
     MasterLost {
-        /// Which.
+        /// The address of the list server.
         master: SocketAddrV4,
     },
 }
 
 impl Event {
-    /// Returns a name for logs, which never changes.
+    /// Returns the stable name of the event for logs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -139,38 +147,38 @@ impl Event {
     }
 }
 
-/// How a round went.
+/// The result of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundSummary {
-    /// Its number, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// Where it was.
+    /// The star system of the round.
     pub system: crate::System,
-    /// How long it took.
+    /// The duration of the round.
     pub duration: std::time::Duration,
-    /// What ended it.
+    /// The reason of the end.
     pub reason: EndReason,
-    /// Who took part: those who are there, by slot, then those who have left, 64 at most.
+    /// The players that took part: those that are present, by slot, then at most 64 that have left.
     pub players: Vec<Participant>,
 }
 
-/// Who took part in a round.
+/// A player that took part in a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Participant {
-    /// What it called itself.
+    /// The name of the player.
     pub name: String,
-    /// How it did.
+    /// The score of the player.
     pub score: crate::Score,
-    /// How long it was in the game.
+    /// The time that the player was in the game.
     pub played: std::time::Duration,
 }
 
-/// What ends a round.
+/// The reason why a round ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
     /// The time is up.
     Time,
-    /// The host starts the next one.
+    /// The host starts the next round.
     Restart,
     /// Everyone has left.
     Empty,

@@ -1,8 +1,8 @@
-//! Game messages: what is said in the payloads of the transport.
+//! Game messages: the payloads of the transport's data messages (S-70 to S-77).
 //!
-//! The table in `game/table.rs` has a row for each message: its opcode, its name, who says it, what a host does with
-//! it, how well it is known, and its fields. [`Message`] reads and writes them, [`describe()`] shows them, and
-//! [`Opcode::rule`] is what a host goes by.
+//! The table in `game/table.rs` has a row for each message. A row has the opcode, the name, the direction, the action
+//! of a host, the evidence and the fields. [`Message`] reads and writes messages, and [`describe()`] lists their
+//! fields. [`Opcode::rule`] returns the action of a host.
 //!
 //! ```
 //! use bcnet_session::game::{Chat, Message, Opcode, Text16, Value, describe};
@@ -22,8 +22,8 @@
 //! assert_eq!(error.to_string(), "Chat: ends in text, which begins at byte 5");
 //! ```
 //!
-//! Whatever is read can be written again, byte for byte: numbers in few bits and bytes of flags keep their bits, and
-//! what nobody understands stays bytes.
+//! Writing a parsed message gives the same bytes again: packed numbers and flags keep their bits, and fields of unknown
+//! meaning stay bytes.
 
 mod code;
 mod describe;

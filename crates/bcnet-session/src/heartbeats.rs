@@ -1,4 +1,6 @@
-//! List servers are told that this server exists (S-09).
+//! Heartbeats: announces a server to list servers (S-09).
+//!
+//! [`ListServers`] decides when a heartbeat is due, and which list servers are lost. It sends nothing itself.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -15,23 +17,23 @@ struct ListServerEntry {
     next_heartbeat: Time,
     interval: Duration,
     last_seen: Option<Time>,
-    /// When it was told for the first time.
+    /// The time of the first heartbeat.
     first_heartbeat: Option<Time>,
-    /// Its silence was told.
+    /// True if the loss was reported.
     is_lost: bool,
 }
 
 impl ListServers {
-    /// These are the list servers from now on. Keeps what is known of those that stay.
+    /// Replaces the list servers. The state of those that stay is kept.
     pub fn set_addresses(&mut self, addresses: &[SocketAddrV4]) {
         self.0.retain(|master| addresses.contains(&master.address));
         for address in addresses {
             if !self.0.iter().any(|master| master.address == *address) {
-                let (next, pause) = (Time::ZERO, MIN_INTERVAL);
+                let (next, interval) = (Time::ZERO, MIN_INTERVAL);
                 self.0.push(ListServerEntry {
                     address: *address,
                     next_heartbeat: next,
-                    interval: pause,
+                    interval,
                     last_seen: None,
                     first_heartbeat: None,
                     is_lost: false,
@@ -40,20 +42,22 @@ impl ListServers {
         }
     }
 
-    /// What they were told is no longer so: each is told again at once.
+    /// Makes all heartbeats due at once, because the port has changed.
     pub fn send_now(&mut self) {
         for master in &mut self.0 {
             master.next_heartbeat = Time::ZERO;
         }
     }
 
-    /// Returns when the next heartbeat is due.
+    /// Returns the time at which the next heartbeat is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.0.iter().map(|master| master.next_heartbeat).min()
     }
 
-    /// Returns whose heartbeat is due. One that is never heard of is told less and less often, but for ever.
+    /// Returns a list server whose heartbeat is due.
+    ///
+    /// For a list server that never sends anything, the interval grows to its maximum. The heartbeats never stop.
     pub fn poll_heartbeat(&mut self, now: Time) -> Option<SocketAddrV4> {
         let master = self.0.iter_mut().find(|master| master.next_heartbeat <= now)?;
         master.next_heartbeat = now + master.interval;
@@ -63,8 +67,9 @@ impl ListServers {
         Some(master.address)
     }
 
-    /// A datagram came from `from`. Returns which master that is, if nobody knew that it lives. Some ask from another
-    /// port than the one they listen at.
+    /// Handles a datagram from `from`. Returns the list server that sent it, if it was new or lost.
+    ///
+    /// Some list servers send queries from another port than their own. So the address alone is enough.
     pub fn on_datagram(&mut self, from: SocketAddrV4, now: Time) -> Option<SocketAddrV4> {
         let same = self.0.iter().position(|master| master.address == from);
         let near = || self.0.iter().position(|master| master.address.ip() == from.ip());
@@ -76,7 +81,7 @@ impl ListServers {
         is_new.then_some(master.address)
     }
 
-    /// Returns a list server that was told and is not heard of any more, or never was. Each once, until it is heard again.
+    /// Returns a list server that got heartbeats but is silent for too long. Reports each loss only once.
     pub fn poll_lost(&mut self, now: Time) -> Option<SocketAddrV4> {
         let is_silent = |master: &ListServerEntry| {
             let last_contact = master.last_seen.max(master.first_heartbeat);
@@ -87,7 +92,7 @@ impl ListServers {
         Some(master.address)
     }
 
-    /// A list server is lost that was not heard of for so long: it asks after each of our heartbeats, or after some.
+    /// A list server is lost after this silence. It sends a query after some or all heartbeats.
     pub const LOST_AFTER: Duration = Duration::from_secs(300);
 
     /// Returns whether a list server has this address.
@@ -96,13 +101,13 @@ impl ListServers {
         self.0.iter().any(|master| *master.address.ip() == address)
     }
 
-    /// Returns each with how long ago it was heard of.
+    /// Returns each list server with the time since its last datagram.
     pub(crate) fn last_seen(&self, now: Time) -> impl Iterator<Item = (SocketAddrV4, Option<Duration>)> {
         self.0.iter().map(move |master| (master.address, master.last_seen.map(|seen| now.since(seen))))
     }
 }
 
-/// Returns what a list server is told: that a server is reached at `port` of the address this comes from.
+/// Returns a heartbeat: it announces a server at `port` of the address that sends it.
 #[must_use]
 pub fn heartbeat(port: u16) -> Vec<u8> {
     format!("\\heartbeat\\{port}\\gamename\\bcommander").into_bytes()
@@ -110,7 +115,7 @@ pub fn heartbeat(port: u16) -> Vec<u8> {
 
 const MIN_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_INTERVAL: Duration = Duration::from_secs(600);
-/// A list server forgets a server after this long; so do we forget it.
+/// List servers forget a server after this time, and bcnet forgets a list server likewise.
 const FORGET_AFTER: Duration = Duration::from_secs(1800);
 
 #[cfg(test)]
@@ -125,7 +130,7 @@ mod tests {
         masters.set_addresses(&[address]);
         let mut times = Vec::new();
         for _ in 0..8 {
-            let now = masters.next_deadline().expect("always a next one");
+            let now = masters.next_deadline().expect("a heartbeat is always due");
             assert_eq!((masters.poll_heartbeat(now), masters.poll_heartbeat(now)), (Some(address), None));
             times.push(now.as_micros() / 1_000_000);
         }
@@ -151,7 +156,7 @@ mod tests {
             (masters.poll_lost(at(299)), masters.poll_lost(at(300)), masters.poll_lost(at(900))),
             (None, Some(address), None)
         );
-        assert_eq!(masters.on_datagram(address, at(1000)), Some(address), "it is back");
+        assert_eq!(masters.on_datagram(address, at(1000)), Some(address), "the list server is back");
         assert_eq!((masters.poll_lost(at(1299)), masters.poll_lost(at(1300))), (None, Some(address)));
     }
 
@@ -165,6 +170,6 @@ mod tests {
         assert_eq!(masters.on_datagram(second, Time::ZERO), Some(second));
         assert_eq!(masters.on_datagram(second, Time::ZERO), None);
         assert_eq!(masters.last_seen(Time::ZERO).next(), Some((first, None)));
-        assert_eq!(masters.on_datagram(other, Time::ZERO), Some(first), "a port that none of them has");
+        assert_eq!(masters.on_datagram(other, Time::ZERO), Some(first), "a port of no list server");
     }
 }

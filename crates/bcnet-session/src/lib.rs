@@ -1,10 +1,11 @@
-//! The game session of Star Trek: Bridge Commander 1.1, without I/O: what is said on top of [`bcnet_transport`].
+//! The game session of Star Trek: Bridge Commander 1.1 on top of [`bcnet_transport`], without I/O.
 //!
-//! [`Session`] is a dedicated server that simulates nothing: stock clients find it, join, chat, and see each other fight
-//! by what it passes on. [`Client`] is the other end, for bots and tools; its [module](client) has a whole one. [`game`]
-//! reads and writes what both say. The rules that the code cites as `S-nn` are those of PROTOCOL.md.
+//! [`Session`] is a dedicated server that simulates nothing. Stock clients find it, join and chat, and it relays their
+//! messages so that they see each other fight. [`Client`] is the other end, for bots and tools; its [module](client)
+//! has a complete example. [`game`] reads and writes the messages of both. The code cites rules of PROTOCOL.md as
+//! `S-nn`.
 //!
-//! The caller owns socket, clock and log. Here a browser asks what is played:
+//! The caller owns the socket, the clock and the log. In this example, a browser queries a server:
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,12 +23,13 @@
 //! assert!(String::from_utf8_lossy(&buffer[..reply.len]).contains("\\hostname\\Utopia Planitia\\"));
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - Nothing that arrives makes it panic, grow without bound or work without bound. What makes no sense is counted
-//!   ([`Counters`], [`Anomaly`]) and has no other effect; events about it come at a bounded rate.
-//! - Same seed, same input, same output: it reads no clock and has no chance of its own.
-//! - Once it has grown to its load, passing messages on allocates nothing.
+//! - No input makes a session panic, grow without bound or work without bound. Malformed messages are counted
+//!   ([`Counters`], [`Anomaly`]) and have no other effect. Events about them have a limited rate.
+//! - A session is deterministic: it reads no clock, and its random numbers depend on the seed. The same seed and input
+//!   give the same output.
+//! - Relaying a message allocates nothing once the buffers have grown to the load.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 pub mod browser;

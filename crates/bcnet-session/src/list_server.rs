@@ -1,11 +1,11 @@
-//! A list server: the servers that it knows, and how it tells of them, without I/O (S-09).
+//! A list server without I/O: it keeps a list of game servers and sends it to players (S-09).
 //!
-//! A server is listed when it has answered the challenge that its heartbeat was answered with, so that nobody can list
-//! an address that is not theirs, and when the address that players would use has answered `\status\`. It is asked again
-//! every minute and gone after three silences, or at once when it says goodbye.
+//! A server is listed after two proofs. First it answers the challenge that it gets for its heartbeat, so no one can
+//! list the address of others. Then the address for players answers `\status\`. A listed server gets this query every
+//! minute. It is removed after three unanswered queries, or soon after its final heartbeat.
 //!
-//! Nothing that a heartbeat says is kept until the challenge is answered, and nobody is sent more than it has sent: a
-//! flood of forged heartbeats takes no room and hurts nobody else.
+//! No data of a heartbeat is stored until the challenge is answered, except for the port in a table of fixed size. A
+//! challenge is shorter than a heartbeat. So a flood of spoofed heartbeats takes no memory and floods no other address.
 
 mod challenge;
 mod text;
@@ -27,20 +27,20 @@ use text::GameSpyPairs;
 /// A datagram to send.
 pub type OutgoingDatagram = (SocketAddrV4, Vec<u8>);
 
-/// Something that the operator may want to know.
+/// An event for the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListEvent {
     /// A server is new in the list.
     Listed(SocketAddrV4),
-    /// A server did not answer any more.
+    /// A server has stopped answering.
     Expired(SocketAddrV4),
-    /// A server said goodbye.
+    /// A server has sent its final heartbeat.
     Left(SocketAddrV4),
-    /// A server gave way to one of another network, because the list is full.
+    /// A server was removed for one of another network, because the list is full.
     Evicted(SocketAddrV4),
-    /// The answer to the challenge was wrong.
+    /// A server has answered the challenge wrongly.
     WrongAnswer(SocketAddrV4),
-    /// There is no room for another server, or its network has its share.
+    /// There is no place for another server, in the list or for its network.
     Full(SocketAddrV4),
 }
 
@@ -48,29 +48,29 @@ pub enum ListEvent {
 #[derive(Debug)]
 pub struct ServerList {
     challenges: Challenges,
-    /// Where players would reach those who were asked to prove themselves.
+    /// The ports for players of servers that have not answered their challenge yet.
     port_hints: PortHints,
-    /// Those who did, by where their heartbeats come from.
+    /// The servers that have answered their challenge, by the address of their heartbeats.
     servers: BTreeMap<SocketAddrV4, KnownServer>,
     address_limiter: AddressLimiter,
-    /// How many of a network were let in lately.
+    /// The number of servers of each network that were admitted lately.
     admission_quota: Quotas,
     events: Vec<ListEvent>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct KnownServer {
-    /// Where players reach it.
+    /// The address for players.
     game_address: SocketAddrV4,
-    /// When it was last asked for its status.
+    /// The time of the last status query.
     queried_at: Time,
-    /// When it last told its status; `None` if never, and so it is not listed.
+    /// The time of the last status reply. With `None`, the server is not listed.
     status_at: Option<Time>,
-    /// How many questions it has not answered, one after the other.
+    /// The number of consecutive unanswered queries.
     unanswered: u32,
-    /// When it last said goodbye.
+    /// The time of the last final heartbeat.
     final_heartbeat_at: Option<Time>,
-    /// Whether it has said goodbye and not been heard of since.
+    /// True if the server has sent a final heartbeat, and no status reply since then.
     is_leaving: bool,
 }
 
@@ -86,7 +86,7 @@ impl KnownServer {
         }
     }
 
-    /// Returns the question for its status. The one before counts as not answered if it was not.
+    /// Returns a status query. Counts the query before as unanswered if there was no reply.
     fn query_status(&mut self, now: Time) -> OutgoingDatagram {
         self.unanswered += u32::from(!self.has_answered());
         self.queried_at = now;
@@ -97,25 +97,25 @@ impl KnownServer {
         self.status_at.is_some_and(|seen| seen >= self.queried_at)
     }
 
-    /// Returns whether it is time to ask, or to give it up.
+    /// Returns whether a query is due, or the removal.
     fn is_due(&self, now: Time) -> bool {
-        let pause =
+        let interval =
             if self.status_at.is_some() && !self.is_leaving { STATUS_INTERVAL } else { MIN_STATUS_INTERVAL };
-        now.since(self.queried_at) >= pause
+        now.since(self.queried_at) >= interval
     }
 
     fn is_listed(&self) -> bool {
         self.status_at.is_some() && !self.is_leaving
     }
 
-    /// Returns whether it answers, as far as is known.
+    /// Returns whether the server has answered the last queries.
     fn is_responsive(&self) -> bool {
         self.is_listed() && self.unanswered == 0
     }
 }
 
 impl ServerList {
-    /// Returns an empty list. `secret` must be a number that nobody can guess.
+    /// Returns an empty list. `secret` must be unpredictable.
     #[must_use]
     pub fn new(secret: u64) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl ServerList {
         }
     }
 
-    /// Takes a datagram. Returns the one to answer it with, if any.
+    /// Handles a datagram. Returns the reply, if any.
     pub fn handle_datagram(
         &mut self,
         from: SocketAddrV4,
@@ -155,7 +155,7 @@ impl ServerList {
         None
     }
 
-    /// A server says that it lives. Returns the question for its status, or the one to prove itself.
+    /// Handles a heartbeat. Returns a status query, or a challenge for an unknown server.
     fn on_heartbeat(
         &mut self,
         from: SocketAddrV4,
@@ -164,7 +164,7 @@ impl ServerList {
     ) -> Option<OutgoingDatagram> {
         if let Some(server) = self.servers.get_mut(&from) {
             let is_early = now.since(server.queried_at) < MIN_STATUS_INTERVAL;
-            // Anybody can say in its name that it has moved; as long as it answers where it is, it has not.
+            // The heartbeat may be spoofed. A server that still answers at its old address has not moved.
             if server.game_address != listed && !server.is_responsive() && !is_early {
                 *server = KnownServer::new(listed, now);
                 return Some((listed, STATUS_QUERY.to_vec()));
@@ -175,10 +175,10 @@ impl ServerList {
         Some((from, format!("\\secure\\{}", self.challenges.current(from, now).text()).into_bytes()))
     }
 
-    /// A server says that it ends. It is not listed until it answers: anybody can say so in its name.
+    /// Handles a final heartbeat: the server is not listed until it answers, because the heartbeat may be spoofed.
     fn on_final_heartbeat(&mut self, from: SocketAddrV4, now: Time) -> Option<OutgoingDatagram> {
         let server = self.servers.get_mut(&from)?;
-        if server.final_heartbeat_at.is_some_and(|parted| now.since(parted) < MIN_STATUS_INTERVAL) {
+        if server.final_heartbeat_at.is_some_and(|sent| now.since(sent) < MIN_STATUS_INTERVAL) {
             return None;
         }
         (server.final_heartbeat_at, server.is_leaving) = (Some(now), true);
@@ -186,7 +186,7 @@ impl ServerList {
         Some((server.game_address, STATUS_QUERY.to_vec()))
     }
 
-    /// Somebody answers a challenge. Returns the question for its status if the answer is right.
+    /// Handles the answer to a challenge. Returns a status query if the answer is right.
     fn on_challenge_answer(
         &mut self,
         from: SocketAddrV4,
@@ -208,8 +208,10 @@ impl ServerList {
         Some((listed, STATUS_QUERY.to_vec()))
     }
 
-    /// Returns whether there is room for a server, for which another one may have given way: of its own network one
-    /// that does not answer, of a full list also one of the network that has most.
+    /// Returns whether there is a place for a server. Evicts another server if necessary.
+    ///
+    /// If the network of the new server is at its limit, a server of that network that does not answer is evicted. If
+    /// the list is full, a server of the largest network can be evicted too.
     fn evict_for(&mut self, newcomer: SocketAddrV4) -> bool {
         let is_within_limit = self.address_limiter.has_capacity(*newcomer.ip());
         if is_within_limit && self.servers.len() < MAX_SERVERS {
@@ -228,12 +230,12 @@ impl ServerList {
         };
         let evicted =
             self.servers.iter().filter(is_evictable).max_by_key(eviction_order).map(|(from, _)| *from);
-        let Some(gone) = evicted else { return false };
-        self.remove(gone, ListEvent::Evicted);
+        let Some(evicted) = evicted else { return false };
+        self.remove(evicted, ListEvent::Evicted);
         self.address_limiter.has_capacity(*newcomer.ip())
     }
 
-    /// A server has told its status.
+    /// Handles a status reply.
     fn on_status(&mut self, from: SocketAddrV4, now: Time) {
         let at_port = SocketAddrV4::new(*from.ip(), 0)..=SocketAddrV4::new(*from.ip(), u16::MAX);
         let Some((_, server)) =
@@ -248,55 +250,55 @@ impl ServerList {
         }
     }
 
-    /// Forgets who does not answer. Returns the questions that are due.
+    /// Removes servers that do not answer. Returns the queries that are due.
     pub fn poll_servers(&mut self, now: Time) -> Vec<OutgoingDatagram> {
-        let (mut questions, mut gone) = (Vec::new(), Vec::new());
+        let (mut queries, mut gone) = (Vec::new(), Vec::new());
         for (from, server) in self.servers.iter_mut().filter(|(_, server)| server.is_due(now)) {
             if server.is_leaving {
                 gone.push((*from, ListEvent::Left as fn(SocketAddrV4) -> ListEvent));
                 continue;
             }
-            let question = server.query_status(now);
+            let query = server.query_status(now);
             if server.unanswered >= MAX_UNANSWERED {
                 gone.push((*from, ListEvent::Expired));
             } else {
-                questions.push(question);
+                queries.push(query);
             }
         }
-        for (from, note) in gone {
-            self.remove(from, note);
+        for (from, event) in gone {
+            self.remove(from, event);
         }
-        questions
+        queries
     }
 
-    /// Returns where players can play, each address once.
+    /// Returns the addresses for players of all listed servers.
     #[must_use]
     pub fn listed(&self) -> BTreeSet<SocketAddrV4> {
         self.servers.values().filter(|server| server.is_listed()).map(|server| server.game_address).collect()
     }
 
-    /// Returns what happened since the last call.
+    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<ListEvent> {
         std::mem::take(&mut self.events)
     }
 
-    fn push_event(&mut self, note: ListEvent) {
+    fn push_event(&mut self, event: ListEvent) {
         if self.events.len() < MAX_LIST_EVENTS {
-            self.events.push(note);
+            self.events.push(event);
         }
     }
 
-    fn remove(&mut self, from: SocketAddrV4, note: fn(SocketAddrV4) -> ListEvent) {
+    fn remove(&mut self, from: SocketAddrV4, event: fn(SocketAddrV4) -> ListEvent) {
         let Some(server) = self.servers.remove(&from) else { return };
         self.address_limiter.remove(*from.ip());
-        // Who was never listed is not missed.
+        // A server that was never listed is removed without an event.
         if server.status_at.is_some() {
-            self.push_event(note(server.game_address));
+            self.push_event(event(server.game_address));
         }
     }
 }
 
-/// Returns the port in a heartbeat. Stock servers say 0 and mean their usual one.
+/// Returns the port in a heartbeat. Stock servers send 0, which means their default port.
 fn advertised_port(text: &[u8]) -> Option<u16> {
     match std::str::from_utf8(text).ok()?.parse().ok()? {
         0 => Some(DEFAULT_PORT),
@@ -304,13 +306,13 @@ fn advertised_port(text: &[u8]) -> Option<u16> {
     }
 }
 
-/// Returns what a list server says to a game that connects by TCP.
+/// Returns the first message of a list server to a game that connects by TCP.
 #[must_use]
 pub fn greeting(challenge: &Challenge) -> Vec<u8> {
     format!("\\basic\\\\secure\\{}", challenge.text()).into_bytes()
 }
 
-/// Returns whether a game has asked for a list: `\list\…\final\`.
+/// Returns whether a request for a list is complete: `\list\…\final\`.
 #[must_use]
 pub fn is_complete_request(request: &[u8]) -> bool {
     let find = |part: &[u8]| request.windows(part.len()).position(|window| window == part);
@@ -318,7 +320,7 @@ pub fn is_complete_request(request: &[u8]) -> bool {
         .is_some_and(|at| request.get(at..).is_some_and(|rest| rest.windows(6).any(|end| end == b"\\final")))
 }
 
-/// A form that a list can have.
+/// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListFormat {
     /// Six bytes for each server (`cmp`).
@@ -328,23 +330,23 @@ pub enum ListFormat {
 }
 
 impl ListFormat {
-    /// Returns the form in which a game asks for the list, if it has answered this challenge.
+    /// Returns the format that a game requests, if it has answered this challenge.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// Returns the reason why the game gets no list.
     pub fn from_request(request: &[u8], challenge: &Challenge) -> Result<Self, &'static str> {
-        let text = GameSpyPairs::parse(request).ok_or("no GameSpy text")?;
+        let text = GameSpyPairs::parse(request).ok_or("the request is not GameSpy text")?;
         if text.get("validate") != Some(challenge_response(challenge.text().as_bytes()).as_bytes()) {
-            return Err("wrong answer to the challenge");
+            return Err("the answer to the challenge is wrong");
         }
         match (text.get("gamename"), text.get("list")) {
             (Some(GAME_NAME), Some(b"cmp")) => Ok(Self::Compact),
             (Some(GAME_NAME), _) => Ok(Self::Text),
-            _ => Err("another game"),
+            _ => Err("the request is for another game"),
         }
     }
 
-    /// Returns the list in this form.
+    /// Returns the list in this format.
     #[must_use]
     pub fn write(self, servers: &BTreeSet<SocketAddrV4>) -> Vec<u8> {
         let mut list = Vec::new();
@@ -364,24 +366,24 @@ impl ListFormat {
 
 /// The only game that is listed.
 const GAME_NAME: &[u8] = b"bcommander";
-/// Where a stock server is.
+/// The default port of a stock server.
 const DEFAULT_PORT: u16 = 22101;
 const LIST_END: &[u8] = b"\\final\\";
-/// How often a listed server is asked whether it still is there.
+/// The interval of status queries to a listed server.
 const STATUS_INTERVAL: Duration = Duration::from_secs(60);
-/// No server is asked more often than this; one that is not listed yet, or any more, is asked as often.
+/// The shortest interval of status queries to a server, and the interval while it is not listed.
 const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(10);
-/// Questions without an answer, one after the other, after which a server is gone.
+/// A server is removed after this number of consecutive unanswered queries.
 const MAX_UNANSWERED: u32 = 3;
-/// The most servers of a list.
+/// The most servers in a list.
 pub const MAX_SERVERS: usize = 4096;
-/// Many sessions may run on one machine, and many machines in one network; nobody has the whole list.
+/// Many sessions may run on one machine, and many machines in one network. No network can fill the list.
 const MAX_PER_ADDRESS: usize = 64;
 const MAX_PER_NETWORK: usize = 128;
-/// Of one network so many may come in this time.
+/// The most servers of one network that are admitted in [`ADMISSION_SPAN`].
 const MAX_ADMISSIONS: u16 = 128;
 const ADMISSION_SPAN: Duration = Duration::from_secs(60);
-/// The most things that wait to be told.
+/// The most events that wait for [`ServerList::take_events`].
 pub const MAX_LIST_EVENTS: usize = 64;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Which files a client has, as its five checksum replies tell, and how two of them differ.
+//! Manifests: the hashes of a client's files from its five file check answers, and their comparison (S-20 to S-24).
 //!
-//! Nothing is hashed here: a manifest is learned from the replies of a client whose installation is good.
+//! This module computes no hashes: a manifest is learned from the answers of a client with a good installation.
 
 mod answer;
 
@@ -9,10 +9,10 @@ use std::fmt::{self, Write as _};
 use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileCheckRound, Message};
 use crate::member::FileCheckAnswers;
 
-/// The files of one installation, by their hashes.
+/// The hashes of the files of one installation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
-    /// What it is called.
+    /// The name of the manifest.
     pub name: String,
     rounds: [Option<FileCheckReply>; FILE_CHECK_ROUNDS.len()],
 }
@@ -20,45 +20,45 @@ pub struct Manifest {
 /// A client's answer to one round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileCheckReply {
-    /// The version of the game; round 0 only.
+    /// The hash of the game's version; round 0 only.
     version: Option<u32>,
     directory: u32,
-    /// By path, sorted.
+    /// The files, sorted by path.
     files: Vec<FileEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct FileEntry {
-    /// The hashes of the directories on the way, and of the file's name.
+    /// The hashes of the directory names above the file, and of the file name.
     path: Vec<u32>,
     content: u32,
 }
 
-/// Where two installations differ.
+/// The first difference between two installations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The round of the check, 0 to 4.
     pub round: usize,
-    /// The file with its directory, by name where that is known, else by the hash of its name.
+    /// The path of the file. A name that is not known is replaced by its hash.
     pub entry: String,
-    /// What is wrong with it.
+    /// The kind of difference.
     pub kind: MismatchKind,
 }
 
-/// How an entry differs.
+/// The kind of difference of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MismatchKind {
-    /// The game has another version.
+    /// The version of the game differs.
     Version,
-    /// It is another directory.
+    /// The directory differs.
     Directory,
-    /// The file has another content.
+    /// The content of the file differs.
     Content,
-    /// The client lacks the file.
+    /// The client does not have the file.
     Missing,
-    /// The client has a file too many.
+    /// The client has a file that the manifest does not contain.
     Extra,
-    /// The client did not answer, or what it answered makes no sense.
+    /// The client did not answer, or its answer was malformed.
     NoReply,
 }
 
@@ -76,11 +76,11 @@ impl fmt::Display for MismatchKind {
 }
 
 impl Mismatch {
-    /// S-24: returns what the player reads, in a window of the game: what differs, and what helps.
+    /// Returns the text that the player reads in a window of the game: the file that differs, and what to do (S-24).
     #[must_use]
     pub fn advice(&self) -> String {
         let what = if self.kind == MismatchKind::Version { "game version " } else { "" };
-        format!("{what}{} - use the files that this server has", self.entry)
+        format!("{what}{} - use the same files as this server", self.entry)
     }
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Mismatch {
 }
 
 impl FileCheckRound {
-    /// Returns what to call an entry that differs. Where a round is about one file, it is that, whatever its hash.
+    /// Returns the path of an entry that differs. If the round checks only one file, that is its path.
     fn entry_name(&self, kind: MismatchKind, entry: String) -> String {
         match kind {
             MismatchKind::Version => entry,
@@ -106,7 +106,9 @@ impl FileCheckRound {
 }
 
 impl FileCheckReply {
-    /// S-21: reads a reply to `round`. `None` if it is another round's, or not well formed, or not all of `payload`.
+    /// Parses an answer to `round` (S-21).
+    ///
+    /// Returns `None` if the answer is too long or malformed, belongs to another round, or has extra bytes.
     pub(crate) fn parse(round: usize, payload: &[u8]) -> Option<Self> {
         let index = FILE_CHECK_ROUNDS.get(round)?.index;
         if payload.len() > MAX_REPLY {
@@ -120,7 +122,7 @@ impl FileCheckReply {
         (round == index).then_some(Self { version, directory, files })
     }
 
-    /// S-23: returns where `self`, a client's, differs first from `wanted`.
+    /// Returns the first difference of a client's answer from `expected` (S-23).
     fn mismatch(&self, expected: &Self, extra_files: bool) -> Option<(MismatchKind, String)> {
         if self.version != expected.version {
             return Some((MismatchKind::Version, hash_name(self.version.unwrap_or(0))));
@@ -131,7 +133,7 @@ impl FileCheckReply {
         for file in &expected.files {
             match self.find(&file.path) {
                 None => return Some((MismatchKind::Missing, path_name(&file.path))),
-                Some(own) if own.content != file.content => {
+                Some(found) if found.content != file.content => {
                     return Some((MismatchKind::Content, path_name(&file.path)));
                 }
                 Some(_) => {}
@@ -147,7 +149,7 @@ impl FileCheckReply {
     }
 }
 
-/// Returns the files of a directory and of those below it. The depth is that of `path`.
+/// Collects the files of a directory and of its subdirectories. Returns `None` if `path` is too deep.
 fn collect_files<'a>(
     tree: &mut impl Iterator<Item = &'a DirectoryHashes>,
     path: &mut Vec<u32>,
@@ -172,64 +174,64 @@ fn collect_files<'a>(
 }
 
 impl Manifest {
-    /// Returns what a client has told by its answers.
+    /// Returns the manifest of a client's answers.
     pub(crate) fn from_answers(answers: &FileCheckAnswers) -> Self {
         let mut manifest = Self::default();
-        for (round, (place, answer)) in manifest.rounds.iter_mut().zip(answers).enumerate() {
-            *place = answer.as_ref().and_then(|answer| FileCheckReply::parse(round, answer));
+        for (round, (entry, answer)) in manifest.rounds.iter_mut().zip(answers).enumerate() {
+            *entry = answer.as_ref().and_then(|answer| FileCheckReply::parse(round, answer));
         }
         manifest
     }
 
-    /// Returns whether it has all five rounds. One that has not fits nobody.
+    /// Returns whether the manifest has all five rounds. No client matches an incomplete manifest.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing_rounds().next().is_none()
     }
 
-    /// Returns the rounds that it does not have.
+    /// Returns the rounds that the manifest does not have.
     pub fn missing_rounds(&self) -> impl Iterator<Item = usize> {
         self.rounds.iter().enumerate().filter(|(_, reply)| reply.is_none()).map(|(round, _)| round)
     }
 
-    /// Returns how many rounds of the check it has.
+    /// Returns the number of rounds that the manifest has.
     #[must_use]
     pub fn count_rounds(&self) -> usize {
         self.rounds.iter().flatten().count()
     }
 
-    /// Returns how many files it has.
+    /// Returns the number of files in the manifest.
     #[must_use]
     pub fn count_files(&self) -> usize {
         self.rounds.iter().flatten().map(|reply| reply.files.len()).sum()
     }
 
-    /// S-23: returns where a client's files differ first from this, in the rounds up to `last`.
+    /// Returns the first difference of a client's files from this manifest, in the rounds up to `last` (S-23).
     pub(crate) fn mismatch(&self, client: &Self, last: usize, extra_files: bool) -> Option<Mismatch> {
         let rounds = self.rounds.iter().zip(&client.rounds).zip(FILE_CHECK_ROUNDS).enumerate().take(last + 1);
-        let mut mismatches = rounds.filter_map(|(round, ((wanted, reply), question))| {
-            let (kind, entry) = match (wanted, reply) {
-                (Some(wanted), Some(reply)) => {
-                    let (kind, entry) = reply.mismatch(wanted, extra_files)?;
-                    (kind, question.entry_name(kind, entry))
+        let mut mismatches = rounds.filter_map(|(round, ((expected, reply), check))| {
+            let (kind, entry) = match (expected, reply) {
+                (Some(expected), Some(reply)) => {
+                    let (kind, entry) = reply.mismatch(expected, extra_files)?;
+                    (kind, check.entry_name(kind, entry))
                 }
-                (Some(_), None) => (MismatchKind::NoReply, question.path(question.filter)),
-                (None, _) => (MismatchKind::Extra, question.path(question.filter)),
+                (Some(_), None) => (MismatchKind::NoReply, check.path(check.filter)),
+                (None, _) => (MismatchKind::Extra, check.path(check.filter)),
             };
             Some(Mismatch { round, entry, kind })
         });
         mismatches.next()
     }
 
-    /// Reads what [`Display`](fmt::Display) has written.
+    /// Parses the text format that [`Display`](fmt::Display) writes.
     ///
     /// # Errors
-    /// [`ManifestError`] tells the line.
+    /// Returns a [`ManifestError`] with the line number and the reason.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let mut manifest = Self::default();
         let mut current = None;
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-        let error = |line, what| ManifestError { line, reason: what };
+        let error = |line, reason| ManifestError { line, reason };
         match lines.next() {
             Some((_, first)) if first.trim() == HEADER => {}
             _ => return Err(error(1, "the first line must be `bcnet-manifest 1`")),
@@ -237,7 +239,7 @@ impl Manifest {
         for (at, line) in lines {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                manifest.parse_line(line, &mut current).map_err(|what| error(at, what))?;
+                manifest.parse_line(line, &mut current).map_err(|reason| error(at, reason))?;
             }
         }
         for reply in manifest.rounds.iter_mut().flatten() {
@@ -247,7 +249,7 @@ impl Manifest {
     }
 
     fn parse_line(&mut self, line: &str, current: &mut Option<usize>) -> Result<(), &'static str> {
-        let (key, value) = line.split_once(' ').ok_or("expected a key and a value")?;
+        let (key, value) = line.split_once(' ').ok_or("expected a key, a space and a value")?;
         let value = value.trim();
         if key == "name" {
             self.name = value.into();
@@ -255,27 +257,27 @@ impl Manifest {
         }
         if key == "round" {
             let round = value.parse().ok().filter(|round| *round < FILE_CHECK_ROUNDS.len());
-            let round: usize = round.ok_or("a round is a number from 0 to 4")?;
-            let place = self.rounds.get_mut(round).ok_or("a round is a number from 0 to 4")?;
-            *place = Some(FileCheckReply { version: None, directory: 0, files: Vec::new() });
+            let round: usize = round.ok_or("`round` must be a number from 0 to 4")?;
+            let entry = self.rounds.get_mut(round).ok_or("`round` must be a number from 0 to 4")?;
+            *entry = Some(FileCheckReply { version: None, directory: 0, files: Vec::new() });
             *current = Some(round);
             return Ok(());
         }
         let reply =
-            current.and_then(|round| self.rounds.get_mut(round)?.as_mut()).ok_or("expected `round`")?;
+            current.and_then(|round| self.rounds.get_mut(round)?.as_mut()).ok_or("expected `round` before this line")?;
         match key {
-            "version" => reply.version = Some(parse_hash(value).ok_or("a hash has eight hex digits")?),
-            "directory" => reply.directory = parse_hash(value).ok_or("a hash has eight hex digits")?,
+            "version" => reply.version = Some(parse_hash(value).ok_or("`version` must be a hash of eight hex digits")?),
+            "directory" => reply.directory = parse_hash(value).ok_or("`directory` must be a hash of eight hex digits")?,
             "file" => {
-                reply.files.push(parse_file(value).ok_or("expected `file PATH CONTENT`, all in hashes")?)
+                reply.files.push(parse_file(value).ok_or("expected `file PATH CONTENT` with hashes of eight hex digits")?)
             }
-            _ => return Err("expected name, round, version, directory or file"),
+            _ => return Err("expected `name`, `round`, `version`, `directory` or `file`"),
         }
         Ok(())
     }
 }
 
-/// The text form, which [`Manifest::parse`] reads.
+/// Writes the text format that [`Manifest::parse`] reads.
 impl fmt::Display for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEADER}")?;
@@ -300,10 +302,10 @@ impl fmt::Display for Manifest {
     }
 }
 
-/// Why a manifest cannot be read.
+/// The reason why a manifest cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestError {
-    /// The line, counted from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     reason: &'static str,
 }
@@ -338,18 +340,18 @@ fn path_name(path: &[u32]) -> String {
     name
 }
 
-/// Returns the name that a hash is known to stand for, else the hash.
+/// Returns the name for a hash, or the hash in hex if the name is not known.
 fn hash_name(hash: u32) -> String {
     let known = KNOWN_NAMES.iter().find(|(known, _)| *known == hash);
     known.map_or_else(|| format!("{hash:08X}"), |(_, name)| (*name).into())
 }
 
 const HEADER: &str = "bcnet-manifest 1";
-/// The longest reply that is read. Stock has 832 bytes; a mod with hundreds of ships has more.
+/// The longest answer that is parsed. Stock has 832 bytes; a mod with hundreds of ships has more.
 const MAX_REPLY: usize = 32 << 10;
 const MAX_DEPTH: usize = 16;
 
-/// Names whose hashes were seen on the wire.
+/// Names whose hashes were captured.
 const KNOWN_NAMES: [(u32, &str); 28] = [
     (0x7E0C_E243, "60"),
     (0x4DAF_CB2F, "scripts"),

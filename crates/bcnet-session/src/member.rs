@@ -1,4 +1,4 @@
-//! What the session knows of one client.
+//! The state of one client in a session, and the roster of the players that take part.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -16,59 +16,61 @@ use crate::send_queue::SendQueue;
 use crate::session::{EXPLANATION_RATE, chat_rate, relay_rate};
 use crate::stats::Anomalies;
 
-/// Where a client stands.
+/// The state of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemberState {
-    /// It was asked about its files.
+    /// The server has sent a file check request and waits for the answer.
     Checking { round: usize, until: Time },
-    /// It loads the mission. S-28: `ready` when it has done so and waits until it knows the names of the others.
+    /// The client loads the mission. `ready` is set when it has loaded, but does not have all names yet (S-28).
     Loading { ready: bool },
-    /// It takes part.
+    /// The client takes part.
     InGame,
-    /// It was told that its files differ, and is thrown out when it has read that.
+    /// The client got the message that its files differ, and is booted when it has acknowledged it (S-24).
     Refused { until: Time },
-    /// S-55: it was told why it is thrown out, and is when it has read that.
+    /// The client got the reason of its kick, and is booted when it has acknowledged it (S-55).
     KickPending { until: Time },
 }
 
-/// A client that was let in.
+/// A client that was admitted.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) id: PeerId,
     pub(crate) address: SocketAddrV4,
     pub(crate) joined_at: Time,
     pub(crate) state: MemberState,
-    /// S-04: given when it has answered, so that nobody takes one with a spoofed address.
+    /// The slot. It is assigned when the client has sent a message, so spoofed addresses take no slots (S-04).
     pub(crate) slot: Option<u8>,
     pub(crate) name: Option<String>,
     pub(crate) ship: ShipState,
     pub(crate) score: Score,
-    /// How long it was in the game in this round before it left and came back, and since when it is.
+    /// The time in the game in this round before the player left and came back, and the time of the last entry.
     pub(crate) played: Duration,
     pub(crate) entered: Option<Time>,
     pub(crate) team: Option<u8>,
     pub(crate) relay_bucket: TokenBucket,
-    /// Of that, what may be lost.
+    /// The part of the relay rate that may be unreliable (S-33).
     pub(crate) unreliable_bucket: TokenBucket,
     pub(crate) chat_bucket: TokenBucket,
     pub(crate) ship_bucket: TokenBucket,
-    /// S-44: nobody hears its chat.
+    /// True if the player's chat is not relayed (S-44).
     pub(crate) is_muted: bool,
-    /// How often it is told why others do not hear it.
+    /// Limits the notices that the player's messages were not relayed.
     pub(crate) explanation_bucket: TokenBucket,
     pub(crate) anomalies: Anomalies,
-    /// State updates for it that were dropped, because newer ones replace them (S-33).
+    /// The number of state updates for this client that were superseded (S-33).
     pub(crate) superseded: u64,
-    /// S-28: whose names it was told and has not acknowledged, and the number that its control channel must reach first.
+    /// The names that the client has not acknowledged yet (S-28).
+    ///
+    /// Each has the sequence number that the ACKs of the control channel must reach.
     pub(crate) pending_names: Vec<(PeerId, Seq)>,
-    /// S-28, S-43: what waits until it has acknowledged names, or until its line has room.
+    /// Messages that wait until the client has acknowledged names, or until its link has capacity (S-28, S-43).
     pub(crate) send_queue: Option<Box<SendQueue>>,
     pub(crate) window: CongestionWindow,
-    /// What it has answered about its files, until the check is over.
+    /// The client's answers to the file check, until the check is over.
     pub(crate) file_check_answers: FileCheckAnswers,
 }
 
-/// The answers to each round of the file check, as they came: they take no more memory than what was sent.
+/// The answers to each round of the file check, as received. Unparsed, they take no more memory than was sent.
 pub(crate) type FileCheckAnswers = [Option<Box<[u8]>>; FILE_CHECK_ROUNDS.len()];
 
 /// A player's ship.
@@ -77,13 +79,13 @@ pub(crate) struct ShipState {
     pub(crate) object: ObjectId,
     pub(crate) species: Species,
     pub(crate) alive: bool,
-    /// S-45: the last that was fired at it, while it lives.
+    /// The last shot at the ship while it is alive (S-45).
     pub(crate) last_shot: Option<Shot>,
-    /// The message that created it.
+    /// The message that created the ship.
     pub(crate) create_payload: Vec<u8>,
 }
 
-/// Something that was fired at a ship.
+/// A shot at a ship.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shot {
     pub(crate) by: PeerId,
@@ -91,7 +93,7 @@ pub(crate) struct Shot {
 }
 
 impl ShipState {
-    /// It is gone, and whoever fired at it with it.
+    /// Marks the ship as destroyed, and forgets the last shot at it.
     pub(crate) const fn mark_destroyed(&mut self) {
         (self.alive, self.last_shot) = (false, None);
     }
@@ -133,7 +135,7 @@ impl Member {
         }
     }
 
-    /// Returns when something is to be done about it.
+    /// Returns the next deadline of the client: a timeout of its handshake or kick.
     pub(crate) fn next_deadline(&self, handshake: Duration) -> Option<Time> {
         let handshake = self.joined_at + handshake;
         let due = match self.state {
@@ -146,7 +148,7 @@ impl Member {
         Some(if self.slot.is_none() { due.min(self.joined_at + UNVERIFIED_TIMEOUT) } else { due })
     }
 
-    /// Returns whether something happens once it has acknowledged something.
+    /// Returns whether an ACK of this client can trigger an action.
     pub(crate) fn awaits_ack(&self) -> bool {
         let state = matches!(
             self.state,
@@ -157,7 +159,7 @@ impl Member {
         state || self.send_queue.is_some() || !self.pending_names.is_empty()
     }
 
-    /// Returns how it has done in this round. `None` if it took no part and has no score.
+    /// Returns the player's result in this round. Returns `None` if the player took no part and has no score.
     pub(crate) fn participant(&self, now: Time) -> Option<Participant> {
         let played = self.played + self.entered.map_or(Duration::ZERO, |entered| now.since(entered));
         let has_played = self.entered.is_some() || !self.played.is_zero() || self.score != Score::default();
@@ -169,7 +171,7 @@ impl Member {
     }
 }
 
-/// S-33: the peers that take part, in the order of arrival. Each has a slot, so there are not many.
+/// The peers that take part, in the order of arrival (S-33). Each has a slot, so there are at most 16.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Roster {
     peers: [PeerId; MAX_SLOTS],
@@ -187,7 +189,7 @@ impl Roster {
         self.len
     }
 
-    /// Returns the peers as they are now, so that the session can be changed meanwhile.
+    /// Returns a copy of the peers, so that the session can be changed during the iteration.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PeerId> + use<> {
         self.peers.into_iter().take(self.len)
     }
@@ -203,17 +205,17 @@ impl Roster {
         }
     }
 
-    /// Returns `false` if the peer takes no part.
+    /// Removes a peer. Returns `false` if the peer takes no part.
     pub(crate) fn remove(&mut self, peer: PeerId) -> bool {
         let Some(index) = self.iter().position(|other| other == peer) else { return false };
-        // It becomes the last, and the last is forgotten.
+        // Moves the peer to the end, where the shorter length excludes it.
         self.peers.get_mut(index..self.len).unwrap_or_default().rotate_left(1);
         self.len -= 1;
         true
     }
 }
 
-/// Ships at once, and per second after that: each makes the server say something that goes first.
+/// The rate of new ships. For each of them, the server sends a message with priority (S-36).
 pub(crate) const SHIP_RATE: Rate = Rate::per_second(1, 8);
-/// How long an address may stay that has never answered.
+/// The longest time that an admitted address can stay without sending a message (S-13).
 pub(crate) const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);

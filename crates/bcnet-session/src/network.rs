@@ -1,12 +1,12 @@
-//! Blocks of IPv4 addresses.
+//! Blocks of IPv4 addresses in CIDR form.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// S-13: how many bits the addresses have in common that count as one network when players are counted.
+/// The prefix length of the networks whose players are counted together (S-13).
 pub(crate) const NETWORK_PREFIX: u8 = 16;
 
-/// An IPv4 address or a block of them, in CIDR form.
+/// An IPv4 address or a block of addresses, in CIDR form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     first: Ipv4Addr,
@@ -14,7 +14,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Returns the block of `prefix` bits that `address` lies in; more than 32 are 32.
+    /// Returns the block with a prefix of `prefix` bits that contains `address`. Values above 32 count as 32.
     #[must_use]
     pub fn containing(address: Ipv4Addr, prefix: u8) -> Self {
         let prefix = prefix.min(32);
@@ -22,19 +22,21 @@ impl Network {
         Self { first: Ipv4Addr::from_bits(address.to_bits() & mask), prefix }
     }
 
-    /// Returns the address that names the block.
+    /// Returns the first address of the block.
     #[must_use]
     pub const fn first(self) -> Ipv4Addr {
         self.first
     }
 
-    /// Returns whether `address` lies in the block.
+    /// Returns whether the block contains `address`.
     #[must_use]
     pub fn contains(self, address: Ipv4Addr) -> bool {
         (self.first.to_bits() ^ address.to_bits()).leading_zeros() >= self.prefix.into()
     }
 
-    /// Returns the addresses that machines may have: not the first and the last of a block of more than two.
+    /// Returns the host addresses of the block.
+    ///
+    /// A block of more than two addresses is without its first and last address.
     pub fn hosts(self) -> impl Iterator<Item = Ipv4Addr> {
         let size = 1_u64 << (32 - self.prefix.min(32));
         let edge = u64::from(size > 2);
@@ -69,9 +71,9 @@ mod tests {
         let network = Network::containing(inside, 16);
         assert_eq!(network.to_string(), "10.9.0.0/16");
         assert!(network.contains(inside) && !network.contains(outside));
-        assert!(Network::containing(inside, 0).contains(outside), "no bits are everyone");
+        assert!(Network::containing(inside, 0).contains(outside), "a prefix of 0 bits contains all addresses");
         let one = Network::containing(inside, 200);
-        assert!(one.contains(inside) && !one.contains(outside), "and 32 are one");
+        assert!(one.contains(inside) && !one.contains(outside), "a prefix of 32 bits contains one address");
         assert_eq!(one.to_string(), "10.9.255.255");
     }
 

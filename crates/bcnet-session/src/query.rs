@@ -1,8 +1,10 @@
-//! GameSpy text: what is asked, and the reply (S-05, S-06, S-08).
+//! GameSpy queries and replies in text form (S-05, S-06, S-08).
+//!
+//! This module parses and builds texts. It does not limit replies; see `query_limiter`.
 
 use crate::text::to_latin1;
 
-/// What a query asks for.
+/// The parts that a query asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Query<'a> {
     pub(crate) basic: bool,
@@ -15,7 +17,7 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// S-05: `None` if nothing in `text` is a question, or if it is an answer.
+    /// Parses a query. Returns `None` if `text` asks for no known part, or is a reply (S-05).
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         if is_reply(text) {
             return None;
@@ -46,7 +48,7 @@ impl<'a> Query<'a> {
 const FULL_QUERY: Query<'_> =
     Query { basic: true, info: true, rules: true, players: true, echo: None, secure: None };
 
-/// Collects the pairs of a reply and cuts them into datagrams.
+/// Collects the pairs of a reply and splits them into datagrams.
 #[derive(Debug)]
 pub(crate) struct ReplyBuilder {
     query_id: u32,
@@ -54,24 +56,24 @@ pub(crate) struct ReplyBuilder {
 }
 
 impl ReplyBuilder {
-    /// `number` is the same in all datagrams of a reply.
+    /// Returns an empty reply. All datagrams of the reply have the same `number`.
     pub(crate) fn new(number: u32) -> Self {
         Self { query_id: number, datagrams: vec![Vec::new()] }
     }
 
-    /// Adds a pair. What would break the format is left out of the value.
+    /// Adds a pair. Removes backslashes from the value, because they would break the format.
     pub(crate) fn pair(&mut self, key: &str, value: &str) -> &mut Self {
         self.raw_pair(key, &to_latin1(value).filter(|byte| *byte != b'\\').collect::<Vec<u8>>())
     }
 
-    /// Returns how many letters the values of so many pairs may have, so that the whole reply is not too long (S-06).
+    /// Returns the most letters of each value, if `pairs` more pairs must fit into the reply (S-06).
     pub(crate) fn value_limit(&self, pairs: usize) -> usize {
         let written: usize = self.datagrams.iter().map(Vec::len).sum();
         let room = MAX_REPLY.saturating_sub(written + RESERVED_LEN + pairs * MAX_KEY);
         (room / pairs.max(1)).max(MIN_NAME)
     }
 
-    /// Adds a pair of whose value the first letters are enough.
+    /// Adds a pair with a value of at most `max_letters` letters.
     pub(crate) fn truncated_pair(&mut self, key: &str, value: &str, max_letters: usize) -> &mut Self {
         let cut = value.char_indices().nth(max_letters).and_then(|(end, _)| value.get(..end));
         self.pair(key, cut.unwrap_or(value))
@@ -93,7 +95,7 @@ impl ReplyBuilder {
         self
     }
 
-    /// Returns the datagrams. S-06: the last one says that it is the last, each has its number.
+    /// Returns the datagrams. Each has a number, and the last one has `\final\` (S-06).
     pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
         let last = self.datagrams.len();
         for (at, piece) in self.datagrams.iter_mut().enumerate() {
@@ -106,7 +108,9 @@ impl ReplyBuilder {
     }
 }
 
-/// Returns whether a GameSpy text is an answer: it has a number, `\queryid\1.1`, which no question has (S-05).
+/// Returns whether a GameSpy text is a reply: it has a number such as `\queryid\1.1` (S-05).
+///
+/// No query has such a number.
 #[must_use]
 pub fn is_reply(text: &[u8]) -> bool {
     let mut tokens = text.split(|byte| *byte == b'\\').skip_while(|token| *token != b"queryid");
@@ -116,7 +120,7 @@ pub fn is_reply(text: &[u8]) -> bool {
     parts.next().is_some_and(is_number) && parts.next().is_some_and(is_number)
 }
 
-/// S-08: returns the answer to a list server's challenge.
+/// Returns the answer to a list server's challenge (S-08).
 #[must_use]
 pub fn challenge_response(challenge: &[u8]) -> String {
     let mut state: [u8; 256] = std::array::from_fn(|at| u8::try_from(at).unwrap_or(0));
@@ -137,8 +141,7 @@ pub fn challenge_response(challenge: &[u8]) -> String {
     base64(&mixed)
 }
 
-/// Returns the answer to a list server that asks whether this is a game server it can trust; `None` if `text` asks for
-/// nothing of the kind (S-09).
+/// Returns the reply to a text with a list server's challenge, or `None` if it has none (S-08).
 #[must_use]
 pub fn answer_challenge(text: &[u8]) -> Option<Vec<u8>> {
     let challenge = Query::parse(text)?.secure?;
@@ -166,17 +169,17 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The longest datagram of a reply.
+/// The most bytes in a datagram of a reply.
 const MAX_REPLY_DATAGRAM: usize = 1349;
-/// All datagrams of a reply together, so that it fits the share of a network (S-07).
+/// The most bytes of a reply in all its datagrams. It fits the quota of a network (S-07).
 const MAX_REPLY: usize = 2000;
 /// `\final\` and `\queryid\4294967295.99`.
 const ENDING_LEN: usize = 29;
-/// What may follow the names: an echo, the answer to a challenge, the ends of two datagrams.
+/// The space for the texts after the names: an echo, the answer to a challenge, the ends of two datagrams.
 const RESERVED_LEN: usize = 7 + MAX_ECHO + 10 + MAX_CHALLENGE.div_ceil(3) * 4 + 2 * ENDING_LEN;
 /// `\player_16\` and a backslash.
 const MAX_KEY: usize = 12;
-/// So much of a name is told in any case.
+/// The number of letters of a name that are never cut off.
 const MIN_NAME: usize = 16;
 const MAX_VALUE: usize = 256;
 const MAX_TOKENS: usize = 32;

@@ -1,4 +1,6 @@
-//! Which questions of browsers and list servers are answered (S-07).
+//! Limits the replies to queries of browsers and list servers (S-07).
+//!
+//! [`QueryLimiter`] decides whether a query gets a reply. It does not build replies; see `query`.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,24 +10,26 @@ use bcnet_transport::Time;
 use crate::quota::{BloomFilter, Quotas};
 use crate::rate_limit::{Rate, TokenBucket};
 
-/// Who asks.
+/// The origin of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryOrigin {
-    /// Nobody in particular: the address may be forged.
+    /// An unverified address, which may be spoofed.
     Unverified,
-    /// A list server that the host has named.
+    /// A list server that the operator has configured.
     ListServer,
-    /// Whoever the host trusts. No limit applies.
+    /// An address that the operator trusts. It has no limits.
     Trusted,
 }
 
-/// S-07: what each /24 network and all of them together are answered. While few ask, everyone is answered; while many do,
-/// those who ask again from the same address, as people and browsers do and forgers of addresses do not.
+/// The limits of replies for each /24 network, and for all networks together (S-07).
+///
+/// Below the rate, every query is answered. Above it, only queries that are repeated from the same address are
+/// answered. People and browsers repeat queries; attackers use another spoofed address.
 #[derive(Debug)]
 pub struct QueryLimiter {
-    /// Bytes.
+    /// In bytes.
     network_quotas: Quotas,
-    /// Bytes, too.
+    /// In bytes.
     list_server_quotas: Quotas,
     all_queries: TokenBucket,
     repeated_queries: TokenBucket,
@@ -33,10 +37,10 @@ pub struct QueryLimiter {
 }
 
 impl QueryLimiter {
-    /// Nobody has asked yet.
+    /// Returns a limiter that has seen no queries.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        // A bucket that is fuller than it can be is full.
+        // The first use reduces this level to the capacity of the configured rate.
         let full = TokenBucket::new(Rate::per_second(0, u32::MAX), Time::ZERO);
         Self {
             network_quotas: Quotas::new(24, MAX_BYTES_PER_NETWORK, QUOTA_SPAN, NETWORK_CAPACITY, seed),
@@ -53,8 +57,9 @@ impl QueryLimiter {
         }
     }
 
-    /// Returns whether a question of `from` is to be answered, if so many are per second. The answer must still be paid
-    /// for with [`spend`](Self::spend).
+    /// Returns whether to answer a query of `from`, with a limit of `per_second` for all queries.
+    ///
+    /// The caller must then ask [`allow_reply`](Self::allow_reply) for the bytes of the reply.
     #[must_use]
     pub fn allow_query(&mut self, origin: QueryOrigin, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
         match origin {
@@ -71,7 +76,7 @@ impl QueryLimiter {
         }
     }
 
-    /// Returns whether `from` may be sent these bytes. If not, its network has had its share.
+    /// Returns whether `from` may get a reply of these bytes, and deducts them from the quota of its network.
     #[must_use]
     pub fn allow_reply(&mut self, origin: QueryOrigin, from: Ipv4Addr, bytes: usize, now: Time) -> bool {
         let quotas = match origin {
@@ -81,24 +86,25 @@ impl QueryLimiter {
         };
         let is_within_quota = u16::try_from(bytes).is_ok_and(|bytes| quotas.take(from, bytes, now));
         if !is_within_quota {
-            // Or every further question would be worked out in vain.
+            // No further query of this network is processed until the quota refills, because its reply would be dropped
+            // too.
             quotas.exhaust(from, now);
         }
         is_within_quota
     }
 }
 
-/// Bytes that one /24 network is sent in any [`SPAN`].
+/// The most bytes for one /24 network in any [`QUOTA_SPAN`].
 const MAX_BYTES_PER_NETWORK: u16 = 2000;
-/// The same for a list server, in whose name somebody else may ask.
+/// The most bytes for a list server in any [`QUOTA_SPAN`]. Its address may be spoofed.
 const MAX_BYTES_PER_LIST_SERVER: u16 = 20_000;
 const QUOTA_SPAN: Duration = Duration::from_secs(10);
-/// Networks that can be told apart: more than are answered in the span.
+/// The number of networks in the table: more than get replies in the span.
 const NETWORK_CAPACITY: usize = 1 << 14;
 const LIST_SERVER_CAPACITY: usize = 64;
-/// Who asks again within this time is heard even if too many ask.
+/// A repeated query within this time is answered above the rate, too.
 const REPEAT_WINDOW: Duration = Duration::from_secs(5);
-/// So many times as many of them are answered as of all others.
+/// The limit for repeated queries, as a multiple of the rate.
 const REPEAT_FACTOR: u32 = 10;
 
 #[cfg(test)]
@@ -110,7 +116,7 @@ mod tests {
     struct LimitedServer(QueryLimiter);
 
     impl LimitedServer {
-        /// Whether a question is answered.
+        /// Returns whether a query is answered.
         fn answers(&mut self, from: Ipv4Addr, now: Time) -> bool {
             self.0.allow_query(QueryOrigin::Unverified, from, 100, now)
                 && self.0.allow_reply(QueryOrigin::Unverified, from, REPLY_LEN, now)
@@ -124,8 +130,9 @@ mod tests {
         }
     }
 
-    /// S-07: 20,000 questions a second from any address of 65,000 networks. In each of ten rounds ten askers come that
-    /// were never there, and one that was.
+    /// S-07: a flood of 20,000 queries per second from any address of 65,000 networks.
+    ///
+    /// In each of ten rounds, ten new clients ask, and one that has asked before.
     #[test]
     fn repeated_query_is_answered_during_a_flood() {
         let mut server = LimitedServer(QueryLimiter::new(0x00C0_FFEE));
@@ -194,7 +201,7 @@ mod tests {
                 && limiter.allow_reply(QueryOrigin::ListServer, master, REPLY_LEN, now)
         };
         let answered = (0..1_000).filter(|_| asked(&mut limiter)).count();
-        assert!(answered < 48, "in its name somebody else may ask: {answered}");
+        assert!(answered < 48, "the address may be spoofed, so replies are limited: {answered}");
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Who has had how much of something lately, who has asked for it, and who is there: in memory that no flood makes grow.
+//! Quotas, recent addresses and counts per network, in memory that no flood can grow.
+//!
+//! [`Quotas`] limits an amount per span of time, [`BloomFilter`] remembers recent addresses, and [`AddressLimiter`]
+//! counts entries per address and network.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -8,28 +11,29 @@ use bcnet_transport::Time;
 
 use crate::network::Network;
 
-/// How much each address or network has had lately, of at most so much in any span of time.
+/// The amounts that each address or network has used lately, with a limit for any span of time.
 ///
-/// A fixed table. Nobody is forgotten before that changes nothing, so that a flood of others gains nobody anything;
-/// whoever finds no place has no share.
+/// The table has a fixed size. An entry is evicted only when it no longer counts, so a flood of other addresses evicts
+/// no entry. A network for which there is no free entry has no quota.
 #[derive(Debug)]
 pub struct Quotas {
     prefix: u8,
     limit: u16,
-    /// The span is counted in slots of so many microseconds.
+    /// The length of a slot in microseconds. The span is divided into slots.
     slot_micros: u64,
     seed: u64,
     capacity: usize,
     networks: Vec<u32>,
-    /// The number of the last slot in which something was taken, from 1; 0 for a place that nobody had.
+    /// The number of the last slot with use, from 1; 0 for an entry that was never used.
     last_slots: Vec<u32>,
-    /// What was taken in each of the last slots.
+    /// The amount used in each of the last slots.
     used: Vec<[u16; SLOTS]>,
 }
 
 impl Quotas {
-    /// At most `most` in any `span` for each network of `prefix` bits, of which about `places` can be told apart. Takes
-    /// memory when the first comes.
+    /// Returns quotas of `most` in any `span` for each network of `prefix` bits.
+    ///
+    /// The table has about `places` entries. It is allocated at first use.
     #[must_use]
     pub const fn new(prefix: u8, most: u16, span: Duration, places: usize, seed: u64) -> Self {
         let micros = span.as_secs().saturating_mul(1_000_000).saturating_add(span.subsec_micros() as u64);
@@ -48,7 +52,7 @@ impl Quotas {
         }
     }
 
-    /// Returns how much `who` may still have now.
+    /// Returns the amount that the network of `address` may still use now.
     #[must_use]
     pub fn remaining(&self, address: Ipv4Addr, now: Time) -> u16 {
         let slot = self.slot_at(now);
@@ -60,14 +64,14 @@ impl Quotas {
         }
     }
 
-    /// Takes `cost` of the share of `who`. Returns `false`, and takes nothing, if less is left.
+    /// Uses `cost` of the quota. Returns `false` and uses nothing if less is left.
     #[must_use]
     pub fn take(&mut self, address: Ipv4Addr, cost: u16, now: Time) -> bool {
         if self.remaining(address, now) < cost {
             return false;
         }
         if self.networks.is_empty() {
-            // Zeroes that are not written to take no memory.
+            // The operating system provides zeroed pages only when they are written.
             self.networks = vec![0; self.capacity];
             self.last_slots = vec![0; self.capacity];
             self.used = vec![[0; SLOTS]; self.capacity];
@@ -94,7 +98,7 @@ impl Quotas {
         true
     }
 
-    /// Takes all that is left of the share of `who`.
+    /// Uses all that is left of the quota.
     pub(crate) fn exhaust(&mut self, address: Ipv4Addr, now: Time) {
         let left = self.remaining(address, now);
         let _ = self.take(address, left, now);
@@ -108,7 +112,7 @@ impl Quotas {
         u32::try_from(now.as_micros() / self.slot_micros).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// Returns what was taken at a place in the span that ends with this slot.
+    /// Returns the amount used by an entry in the span that ends with this slot.
     fn used_in_span(&self, at: usize, slot: u32) -> u16 {
         let (Some(last), Some(taken)) = (self.last_slots.get(at), self.used.get(at)) else { return 0 };
         let first = slot.saturating_sub(MAX_AGE_SLOTS - 1);
@@ -116,7 +120,7 @@ impl Quotas {
         (first.max(1)..=*last).map(|slot| *slot_mut(&mut taken, slot)).fold(0, u16::saturating_add)
     }
 
-    /// Returns where a network is, or may be.
+    /// Returns the entry of a network, or a free one.
     fn find(&self, network: u32, slot: u32) -> TableLookup {
         let sets = (self.capacity / WAYS).max(1) as u64;
         let start = usize::try_from(mix_bits(u64::from(network) ^ self.seed) % sets).unwrap_or(0) * WAYS;
@@ -136,10 +140,10 @@ impl Quotas {
     }
 }
 
-/// A place in a table.
+/// The result of a search in the table.
 enum TableLookup {
     Known(usize),
-    /// One that nobody has, or whose owner has its whole share.
+    /// An unused entry, or one whose network has its full quota again.
     Free(usize),
     Full,
 }
@@ -152,47 +156,50 @@ fn slot_mut(taken: &mut [u16; SLOTS], slot: u32) -> &mut u16 {
     }
 }
 
-/// Remembers who was noted lately, as bits: whatever is noted besides, nobody is forgotten. The more are noted, the more
-/// are taken for known that are not: at 100,000 in the span about one of 100,000.
+/// A set of recent addresses. Additional addresses never evict any.
+///
+/// The more addresses are in it, the more false positives there are: with 100,000 in the span, about one in 100,000.
 #[derive(Debug)]
 pub struct BloomFilter {
     span: Duration,
     seed: u64,
-    /// Those of the present span, and of the one before.
+    /// The bits of the current span and of the one before.
     generations: [Vec<u64>; 2],
-    /// When the present span began.
+    /// The start of the current span.
     generation_start: Time,
 }
 
 impl BloomFilter {
-    /// Remembers everyone for `span`, and nobody for more than twice as long. Takes memory when the first is noted.
+    /// Returns an empty filter that remembers each address for `span`, and at most for twice as long.
+    ///
+    /// It is allocated at first use.
     #[must_use]
     pub const fn new(span: Duration, seed: u64) -> Self {
         Self { span, seed, generations: [Vec::new(), Vec::new()], generation_start: Time::ZERO }
     }
 
-    /// Notes an address. Returns whether it was noted lately.
+    /// Adds an address. Returns whether it was added recently.
     pub fn check_and_insert(&mut self, address: Ipv4Addr, now: Time) -> bool {
         self.rotate(now);
         let hash = mix_bits(u64::from(address.to_bits()) ^ self.seed);
-        let [present, before] = &mut self.generations;
-        if present.is_empty() {
-            (*present, *before) = (vec![0; FILTER_WORDS], vec![0; FILTER_WORDS]);
+        let [current, before] = &mut self.generations;
+        if current.is_empty() {
+            (*current, *before) = (vec![0; FILTER_WORDS], vec![0; FILTER_WORDS]);
         }
-        let (mut in_present, mut in_before) = (true, true);
+        let (mut in_current, mut in_before) = (true, true);
         for number in 0..HASH_COUNT {
-            // An odd step leads to another bit each time.
+            // An odd step gives a different bit each time.
             let bits = hash.wrapping_add((hash >> 32 | 1).wrapping_mul(number));
             let bit = usize::try_from(bits % (FILTER_WORDS as u64 * 64)).unwrap_or(0);
             let mask = 1 << (bit % 64);
-            let (Some(present), Some(before)) = (present.get_mut(bit / 64), before.get(bit / 64)) else {
+            let (Some(current), Some(before)) = (current.get_mut(bit / 64), before.get(bit / 64)) else {
                 return false;
             };
-            in_present &= *present & mask != 0;
+            in_current &= *current & mask != 0;
             in_before &= *before & mask != 0;
-            *present |= mask;
+            *current |= mask;
         }
-        in_present || in_before
+        in_current || in_before
     }
 
     fn rotate(&mut self, now: Time) {
@@ -202,16 +209,17 @@ impl BloomFilter {
         }
         self.generation_start = now;
         self.generations.swap(0, 1);
-        let [present, before] = &mut self.generations;
-        present.fill(0);
+        let [current, before] = &mut self.generations;
+        current.fill(0);
         if passed >= 2 * self.span {
             before.fill(0);
         }
     }
 }
 
-/// How many of each address and of each /24 network are there, of as many as may be. Its memory is bounded by how many
-/// are let in.
+/// The number of entries of each address and each /24 network, with limits.
+///
+/// The memory is limited by the number of admitted entries.
 #[derive(Debug)]
 pub struct AddressLimiter {
     per_address: usize,
@@ -220,26 +228,26 @@ pub struct AddressLimiter {
 }
 
 impl AddressLimiter {
-    /// Nobody is there yet.
+    /// Returns a limiter without entries.
     #[must_use]
     pub const fn new(per_address: usize, per_network: usize) -> Self {
         Self { per_address, per_network, counts: BTreeMap::new() }
     }
 
-    /// Returns whether there is room for one more of this address and its network.
+    /// Returns whether one more entry of this address and its network is allowed.
     #[must_use]
     pub fn has_capacity(&self, address: Ipv4Addr) -> bool {
         self.count_of_address(address) < self.per_address && self.count_of_network(address) < self.per_network
     }
 
-    /// One comes, whether there is room or not.
+    /// Adds an entry, even above the limits.
     pub fn add(&mut self, address: Ipv4Addr) {
         for network in address_and_network(address) {
             *self.counts.entry(network).or_default() += 1;
         }
     }
 
-    /// One that has come goes.
+    /// Removes an entry that was added.
     pub fn remove(&mut self, address: Ipv4Addr) {
         for network in address_and_network(address) {
             if let Some(count) = self.counts.get_mut(&network) {
@@ -251,14 +259,14 @@ impl AddressLimiter {
         }
     }
 
-    /// Returns how many of this address are there.
+    /// Returns the number of entries of this address.
     #[must_use]
     pub fn count_of_address(&self, address: Ipv4Addr) -> usize {
         let [address, _] = address_and_network(address);
         self.counts.get(&address).copied().unwrap_or(0)
     }
 
-    /// Returns how many of this address's /24 network are there.
+    /// Returns the number of entries of this address's /24 network.
     #[must_use]
     pub fn count_of_network(&self, address: Ipv4Addr) -> usize {
         let [_, network] = address_and_network(address);
@@ -270,20 +278,20 @@ fn address_and_network(address: Ipv4Addr) -> [Network; 2] {
     [32, 24].map(|prefix| Network::containing(address, prefix))
 }
 
-/// Spreads numbers that differ in few bits over all of them.
+/// Mixes the bits of a number, so that similar numbers give different hashes.
 const fn mix_bits(number: u64) -> u64 {
     let mixed = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ mixed >> 31
 }
 
-/// A span is this many slots less one, and the one that has begun counts as well.
+/// The number of slots in an entry. The span has one slot less, because the current slot counts as well.
 const SLOTS: usize = 8;
-/// So many slots later nothing counts any more.
+/// The number of slots after which use no longer counts.
 const MAX_AGE_SLOTS: u32 = 8;
-/// How many places a network may have.
+/// The number of entries that a network can be in (set associativity).
 const WAYS: usize = 8;
-/// Of a field of bits: four million of them.
+/// The size of a filter generation: four million bits.
 const FILTER_WORDS: usize = 1 << 16;
 const HASH_COUNT: u64 = 6;
 
@@ -306,7 +314,7 @@ mod tests {
         let mut quotas = quotas(64);
         let address = Ipv4Addr::new(192, 0, 2, 1);
         let mut taken: Vec<(u64, u32)> = Vec::new();
-        // Steps of all lengths, so that every place of the ring is met at any time.
+        // Steps of all lengths, so that each slot of the ring is used at various times.
         let mut millis = 0;
         for step in 0..20_000_u32 {
             millis += u64::from(step * 7919 % 997);
@@ -337,7 +345,7 @@ mod tests {
         assert_eq!(quotas.remaining(other, at(9_999)), 0);
         assert_eq!((quotas.remaining(address, at(10_000)), quotas.remaining(address, at(12_000))), (0, 1500));
         assert_eq!(quotas.remaining(address, at(22_000)), 2000);
-        assert_eq!(quotas.remaining(address, at(0)), 0, "time that goes back gives nothing");
+        assert_eq!(quotas.remaining(address, at(0)), 0, "the quota does not refill if time goes back");
     }
 
     #[test]
@@ -349,7 +357,7 @@ mod tests {
         let served = (0..65_000).filter(|n| quotas.take(forged(*n), 1, at(u64::from(n / 20)))).count();
         assert!((900..=1024).contains(&served), "{served}");
         assert_eq!((quotas.remaining(victim, at(9_999)), quotas.networks.len()), (0, 1024));
-        // Those who have their whole share give way.
+        // Networks that have their full quota again are evicted.
         let served = (0..65_000).filter(|n| quotas.take(forged(*n), 1, at(20_000))).count();
         assert!(served >= 900, "{served}");
         assert!(quotas.take(victim, 2000, at(40_000)));
@@ -358,21 +366,21 @@ mod tests {
     #[test]
     fn bloom_filter_remembers_for_a_span_during_a_flood() {
         let mut recent = BloomFilter::new(Duration::from_secs(5), 7);
-        let mut taken_for_known = 0;
+        let mut false_positives = 0;
         for second in 0..20_u32 {
             let honest = Ipv4Addr::from(0xC000_0200 + second);
             assert!(!recent.check_and_insert(honest, at(u64::from(second) * 1000)));
             for n in 0..20_000 {
                 let micros = u64::from(second) * 1_000_000 + u64::from(n) * 50;
                 let forged = Ipv4Addr::from(0x0B00_0000 + second * 20_000 + n);
-                taken_for_known += u32::from(recent.check_and_insert(forged, Time::from_micros(micros)));
+                false_positives += u32::from(recent.check_and_insert(forged, Time::from_micros(micros)));
             }
             if let Some(before) = second.checked_sub(4) {
                 let again = Ipv4Addr::from(0xC000_0200 + before);
                 assert!(recent.check_and_insert(again, at(u64::from(second) * 1000 + 999)), "{second}");
             }
         }
-        assert!(taken_for_known < 400_000 / 10_000, "{taken_for_known}");
+        assert!(false_positives < 400_000 / 10_000, "{false_positives}");
         assert_eq!(recent.generations.each_ref().map(Vec::len), [FILTER_WORDS, FILTER_WORDS]);
     }
 
@@ -384,7 +392,7 @@ mod tests {
             [0, 4_999, 9_998].map(|millis| recent.check_and_insert(address, at(millis))),
             [false, true, true]
         );
-        assert!(!recent.check_and_insert(address, at(19_998)), "ten seconds later");
+        assert!(!recent.check_and_insert(address, at(19_998)), "after two spans");
         assert!(!recent.check_and_insert(address, at(90_000)));
     }
 
@@ -404,6 +412,6 @@ mod tests {
         limiter.remove(one);
         limiter.remove(neighbour);
         limiter.remove(other);
-        assert!(limiter.counts.is_empty(), "who never came cannot go");
+        assert!(limiter.counts.is_empty(), "removing an unknown address has no effect");
     }
 }

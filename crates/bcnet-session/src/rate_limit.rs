@@ -1,4 +1,4 @@
-//! How often an address or a peer may do something, in bounded memory.
+//! Rate limits for addresses and peers, in limited memory (S-13).
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -8,27 +8,27 @@ use bcnet_transport::Time;
 
 use crate::network::{NETWORK_PREFIX, Network};
 
-/// How often something may happen.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
-    /// In microseconds.
+    /// The period in microseconds.
     period_micros: u64,
     burst: u32,
 }
 
 impl Rate {
-    /// `burst` times at once, and then `count` times a second.
+    /// Returns a rate of `count` per second, after a burst of `burst` at once.
     #[must_use]
     pub const fn per_second(count: u32, burst: u32) -> Self {
         Self { count, period_micros: 1_000_000, burst }
     }
 
-    /// `burst` times at once, and then once in this time.
+    /// Returns a rate of one per `time`, after a burst of `burst` at once.
     #[must_use]
     pub const fn every(time: Duration, burst: u32) -> Self {
-        let per = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros() as u64);
-        Self { count: 1, period_micros: per, burst }
+        let micros = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros() as u64);
+        Self { count: 1, period_micros: micros, burst }
     }
 
     const fn capacity(self) -> u64 {
@@ -36,11 +36,12 @@ impl Rate {
     }
 }
 
-/// Counts how often something may still happen: a bucket of tokens that come back over time. Its [`Rate`] is told each
-/// time, so that it may change and takes no memory.
+/// A token bucket.
+///
+/// The caller passes the [`Rate`] each time, so the rate can change and takes no memory.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket {
-    /// Tokens, each as many as a rate has microseconds.
+    /// The tokens. Each token counts as many units as the period has microseconds.
     level: u64,
     refilled_at: Time,
 }
@@ -52,7 +53,7 @@ impl TokenBucket {
         Self { level: rate.capacity(), refilled_at: now }
     }
 
-    /// Takes `cost` tokens. Returns `false`, and takes none, if there are fewer.
+    /// Takes `cost` tokens. Returns `false` and takes none if there are fewer.
     #[must_use]
     pub fn take(&mut self, cost: u32, rate: Rate, now: Time) -> bool {
         let refill = now.micros_since(self.refilled_at).saturating_mul(rate.count.into());
@@ -67,8 +68,9 @@ impl TokenBucket {
     }
 }
 
-/// S-13: how often an address and its network may join, of those who have done so lately. All of them have proved that they
-/// are where they say, so nobody can fill the table for others.
+/// Limits the joins of each address and its network (S-13).
+///
+/// Only verified addresses are recorded, so an attacker cannot fill the table with spoofed ones.
 #[derive(Debug, Default)]
 pub(crate) struct JoinLimiter {
     recent: VecDeque<(Network, TokenBucket)>,
@@ -83,7 +85,7 @@ impl JoinLimiter {
         })
     }
 
-    /// Notes that `from` has joined.
+    /// Records that `from` has joined.
     pub(crate) fn record_join(&mut self, from: Ipv4Addr, now: Time) {
         for (network, rate) in join_limits(from) {
             let known = self.recent.iter().position(|(other, _)| *other == network);
@@ -98,7 +100,7 @@ impl JoinLimiter {
     }
 }
 
-/// Returns what counts together for those who join, and how often.
+/// Returns the address and the network whose joins are limited, and their rates.
 fn join_limits(from: Ipv4Addr) -> [(Network, Rate); 2] {
     [
         (Network::containing(from, 32), JOIN_RATE_PER_ADDRESS),
@@ -106,11 +108,13 @@ fn join_limits(from: Ipv4Addr) -> [(Network, Rate); 2] {
     ]
 }
 
-/// How often one address may join: everyone of a house at once, and then as often as a person could leave and come back.
+/// The join rate of one address.
+///
+/// A household can join at once. After that the rate is that of a person who leaves and comes back.
 const JOIN_RATE_PER_ADDRESS: Rate = Rate::every(Duration::from_secs(5), 16);
-/// The same for all addresses of a network.
+/// The join rate of all addresses of a network.
 const JOIN_RATE_PER_NETWORK: Rate = Rate::every(Duration::from_secs(2), 32);
-/// How many addresses and networks are remembered.
+/// The most addresses and networks that are remembered.
 const MAX_RECENT: usize = 256;
 
 #[cfg(test)]
@@ -153,7 +157,7 @@ mod tests {
         assert!(joins(near, now) && joins(far, now));
     }
 
-    /// S-13: many addresses of one network.
+    /// S-13: the rate applies to all addresses of one network.
     #[test]
     fn join_limit_covers_a_whole_network() {
         let mut limiter = JoinLimiter::default();

@@ -1,7 +1,7 @@
-//! What waits for one player: because its line is full (S-43), or because it must learn a name first (S-28).
+//! The send queue of one player: messages that wait for capacity of its link (S-43) or for a name (S-28).
 //!
-//! Everything stands in the lane of whoever it is of or about, and leaves each lane in the order in which it came. Between
-//! lanes chat and what the server says itself goes first; of the rest each lane gets the same share of the line.
+//! Each message is in the lane of the player that sent it or that it is about. Each lane is a FIFO. Chat and the
+//! server's own messages go first; the lanes share the rest of the link equally. The queue sends nothing itself.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,15 @@ use bcnet_transport::wire::Seq;
 use crate::config::MAX_SLOTS;
 use crate::game::{self, EventDetail, GameEvent, Message};
 
-/// Whom a message is of or about: a player's slot, or the server itself.
+/// The source of a message: the slot of the player that sent it or that it is about, or the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageSource(u8);
 
 impl MessageSource {
-    /// The server, about nobody in particular.
+    /// The server, for messages that are about no player.
     pub(crate) const HOST: Self = Self(16);
 
-    /// The player in a slot.
+    /// Returns the source for the player in a slot.
     pub(crate) fn from_slot(slot: Option<u8>) -> Self {
         slot.map(Self).filter(|source| source.0 < Self::HOST.0).unwrap_or(Self::HOST)
     }
@@ -33,23 +33,23 @@ impl MessageSource {
     }
 }
 
-/// How a message stands to others.
+/// The priority of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// What the server says itself: it leaves as soon as all that is of the same source has left.
+    /// A message of the server itself. It leaves as soon as all earlier messages of the same source have left.
     Urgent,
-    /// The same, and it creates or removes an object.
+    /// An urgent message that creates or removes an object.
     UrgentObject,
-    /// Chat: it goes first too.
+    /// Chat, which is urgent too.
     Chat,
-    /// What players pass on.
+    /// A relayed message of a player.
     Bulk,
-    /// The same, and it creates or removes an object.
+    /// A relayed message that creates or removes an object.
     BulkObject,
 }
 
 impl Priority {
-    /// Returns that of a message that the server makes itself.
+    /// Returns the priority of a message of the server itself.
     pub(crate) const fn of_host_message(message: &Message<'_>) -> Self {
         let is_object = matches!(
             message,
@@ -63,13 +63,13 @@ impl Priority {
         matches!(self, Self::Urgent | Self::UrgentObject | Self::Chat)
     }
 
-    /// Returns whether what names an object must not overtake it.
+    /// Returns whether messages that name the object must not overtake this one.
     const fn changes_objects(self) -> bool {
         matches!(self, Self::UrgentObject | Self::BulkObject)
     }
 }
 
-/// A message for one player or for many.
+/// A message for one or more players.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) source: MessageSource,
@@ -77,41 +77,42 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// How much may wait.
+/// The limits of a send queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLimits {
-    /// In all.
+    /// The limit of all messages together.
     pub(crate) messages: usize,
     pub(crate) bytes: usize,
-    /// Of one source, by [`cost`].
+    /// The limit of the [`cost`] of one source.
     pub(crate) per_source: u64,
-    /// Of one source in front of what creates or removes an object, by [`cost`], half of it more of those: what names an
-    /// object waits for all of it.
+    /// The limit of the [`cost`] of one source before a message that creates or removes an object.
+    ///
+    /// Messages that create or remove objects can have half of it. Messages that name an object wait for all of that.
     pub(crate) before_object: u64,
 }
 
-/// What waits for one player.
+/// The messages that wait for one player.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     lanes: [SourceLane; SOURCE_COUNT],
-    /// S-28: nothing leaves before the control channel has reached this number.
+    /// No message leaves before the ACKs of the control channel have reached this number (S-28).
     pub(crate) hold_until: Option<Seq>,
     messages: usize,
     bytes: usize,
     /// The number of the next message, in the order of arrival.
     next_number: u64,
-    /// How far the sharing of the line has come: what the lane that was served last had got before.
+    /// The virtual time of fair queueing: the cost that the lane served last had been served before.
     virtual_clock: u64,
 }
 
-/// What waits of one source.
+/// The messages of one source.
 #[derive(Debug, Default)]
 struct SourceLane {
     queue: VecDeque<QueuedPayload>,
-    /// The numbers of those that create or remove an object.
+    /// The numbers of the messages that create or remove an object.
     object_numbers: VecDeque<u64>,
     cost: u64,
-    /// What it had of the line so far.
+    /// The cost of the messages that have left this lane.
     served_cost: u64,
 }
 
@@ -120,12 +121,13 @@ struct QueuedPayload {
     payload: Box<[u8]>,
     number: u64,
     priority: Priority,
-    /// The sources with an object that it may name and that was not created or removed yet when it came.
+    /// The sources whose waiting creations or removals this message must not overtake, as bits.
     blocked_by: u32,
 }
 
 impl SourceLane {
-    /// Returns the cost of what would stay if it were [made way](Line::make_way).
+    /// Returns the cost of the messages that [`drop_bulk_before_object`](SendQueue::drop_bulk_before_object) would
+    /// keep.
     fn retained_cost(&self) -> u64 {
         let retained = self.queue.iter().filter(|waiting| waiting.priority != Priority::Bulk);
         retained.map(|waiting| u64::from(cost(&waiting.payload))).sum()
@@ -137,17 +139,17 @@ impl SendQueue {
         self.messages == 0 && self.hold_until.is_none()
     }
 
-    /// Returns whether so much of a source waits that it gets nothing more past those who wait.
+    /// Returns whether so many messages of a source wait that its unreliable messages are dropped.
     pub(crate) fn has_backlog(&self, source: MessageSource) -> bool {
         self.lanes.get(source.index()).is_some_and(|lane| lane.cost > MAX_BACKLOG)
     }
 
-    /// Returns the error for what finds no room.
+    /// Returns the error for a message for which there is no capacity.
     pub(crate) const fn full_error(&self) -> SendError {
         SendError::QueueFull { messages: self.messages, bytes: self.bytes }
     }
 
-    /// Returns whether a message that goes first may leave at once.
+    /// Returns whether an urgent message can be sent at once, past the waiting messages.
     pub(crate) fn can_bypass(&self, outgoing: Outgoing<'_>) -> bool {
         let has_backlog = self.lanes.get(outgoing.source.index()).is_some_and(|lane| !lane.queue.is_empty());
         outgoing.priority.is_urgent()
@@ -156,7 +158,7 @@ impl SendQueue {
             && self.blocking_sources(outgoing) == 0
     }
 
-    /// Takes a message. Returns how many of the same source were left out for it.
+    /// Queues a message. Returns the number of messages of the same source that were dropped for it.
     pub(crate) fn push(&mut self, outgoing: Outgoing<'_>, limits: QueueLimits) -> Result<u64, SendError> {
         self.check_capacity(outgoing, limits)?;
         let dropped = if outgoing.priority.changes_objects() {
@@ -167,7 +169,7 @@ impl SendQueue {
         let (number, blocked_by) = (self.next_number, self.blocking_sources(outgoing));
         let Some(lane) = self.lanes.get_mut(outgoing.source.index()) else { return Ok(dropped) };
         if lane.queue.is_empty() {
-            // Who had nothing to say has saved up nothing.
+            // A lane that was empty gets no credit for that time.
             lane.served_cost = lane.served_cost.max(self.virtual_clock);
         }
         if outgoing.priority.changes_objects() {
@@ -186,9 +188,11 @@ impl SendQueue {
         Ok(dropped)
     }
 
-    /// Checks that a message may wait. What the server says itself is limited by what may wait in all, and players cannot
-    /// fill that: half of it is for what they pass on, a quarter more for chat. Of both each source has a limit of its own,
-    /// and when that half is full a small share.
+    /// Checks that there is capacity for a message.
+    ///
+    /// Only the total limits apply to the server's own messages, and players cannot fill them. Relayed messages may
+    /// take half of the total, and chat a quarter more. Each source has its own limit for both. When the half is full,
+    /// a source may still have a small quota of relayed messages.
     fn check_capacity(&self, outgoing: Outgoing<'_>, limits: QueueLimits) -> Result<(), SendError> {
         let has_capacity = |quarters: usize| {
             let bytes = self.bytes.saturating_add(outgoing.payload.len());
@@ -197,7 +201,7 @@ impl SendQueue {
         let Some(lane) = self.lanes.get(outgoing.source.index()) else { return Ok(()) };
         let cost = u64::from(cost(outgoing.payload));
         let is_over = |limit: u64| !lane.queue.is_empty() && lane.cost + cost > limit;
-        let share = (limits.bytes / 8 / SOURCE_COUNT) as u64;
+        let quota = (limits.bytes / 8 / SOURCE_COUNT) as u64;
         let is_refused = match outgoing.priority {
             Priority::Urgent | Priority::UrgentObject => !has_capacity(4),
             Priority::Chat => !has_capacity(3) || is_over(2 * limits.per_source),
@@ -207,25 +211,26 @@ impl SendQueue {
                 true
             }
             Priority::Bulk | Priority::BulkObject => {
-                is_over(limits.per_source) || !has_capacity(2) && is_over(share)
+                is_over(limits.per_source) || !has_capacity(2) && is_over(quota)
             }
         };
         if is_refused { Err(self.full_error()) } else { Ok(()) }
     }
 
-    /// Something is created or removed: others must not wait long for that, so much of what its source has said before is
-    /// left out. Returns how many messages.
+    /// Drops the source's relayed messages if too many wait before a message that creates or removes an object.
+    ///
+    /// Messages of others that name the object must not wait long. Returns the number of dropped messages.
     fn drop_bulk_before_object(&mut self, outgoing: Outgoing<'_>, limits: QueueLimits) -> u64 {
-        let with_it = |lane: &SourceLane| lane.cost + u64::from(cost(outgoing.payload));
+        let new_cost = |lane: &SourceLane| lane.cost + u64::from(cost(outgoing.payload));
         let is_long =
-            self.lanes.get(outgoing.source.index()).is_some_and(|lane| with_it(lane) > limits.before_object);
-        if is_long { self.drop_matching(outgoing.source, |rank| rank == Priority::Bulk) } else { 0 }
+            self.lanes.get(outgoing.source.index()).is_some_and(|lane| new_cost(lane) > limits.before_object);
+        if is_long { self.drop_matching(outgoing.source, |priority| priority == Priority::Bulk) } else { 0 }
     }
 
-    /// Leaves out what is passed on of a round that is over. Returns how many messages.
+    /// Drops the relayed messages of a round that is over. Returns their number.
     pub(crate) fn drop_bulk(&mut self) -> u64 {
         let sources = (0..=MessageSource::HOST.0).map(MessageSource);
-        sources.map(|source| self.drop_matching(source, |rank| !rank.is_urgent())).sum()
+        sources.map(|source| self.drop_matching(source, |priority| !priority.is_urgent())).sum()
     }
 
     fn drop_matching(&mut self, source: MessageSource, is_dropped: impl Fn(Priority) -> bool) -> u64 {
@@ -242,7 +247,7 @@ impl SendQueue {
         dropped as u64
     }
 
-    /// Returns what leaves next.
+    /// Returns the message that leaves next.
     pub(crate) fn front(&self) -> Option<(MessageSource, Priority, &[u8])> {
         if self.hold_until.is_some() {
             return None;
@@ -255,7 +260,7 @@ impl SendQueue {
         next.map(|(source, _, head)| (source, head.priority, &*head.payload))
     }
 
-    /// What [`front`](Self::front) returned has left.
+    /// Removes the message that [`front`](Self::front) returned, because it was sent.
     pub(crate) fn pop(&mut self, source: MessageSource) {
         let Some(lane) = self.lanes.get_mut(source.index()) else { return };
         let Some(left) = lane.queue.pop_front() else { return };
@@ -272,15 +277,17 @@ impl SendQueue {
         self.bytes -= left.payload.len();
     }
 
-    /// Returns the sources of which an object is to be created or removed that a message may name.
+    /// Returns the sources with a waiting creation or removal of an object that a message may name, as bits.
     fn blocking_sources(&self, outgoing: Outgoing<'_>) -> u32 {
-        let waits =
+        let waiting =
             (0_u8..).map(MessageSource).zip(&self.lanes).filter(|(_, lane)| !lane.object_numbers.is_empty());
-        let waits = waits.fold(0, |bits, (source, _)| bits | source.bit()) & !outgoing.source.bit();
-        if waits == 0 { 0 } else { waits & named_slots(outgoing.payload) }
+        let waiting = waiting.fold(0, |bits, (source, _)| bits | source.bit()) & !outgoing.source.bit();
+        if waiting == 0 { 0 } else { waiting & named_slots(outgoing.payload) }
     }
 
-    /// Returns whether a message may name an object that was to be created or removed before it came, and was not yet.
+    /// Returns whether a message must wait for the creation or removal of an object that it may name.
+    ///
+    /// That applies to creations and removals that were queued before it.
     fn is_blocked(&self, head: &QueuedPayload) -> bool {
         let lanes = (0_u8..).map(MessageSource).zip(&self.lanes);
         let mut named = lanes.filter(|(source, _)| head.blocked_by & source.bit() != 0);
@@ -288,21 +295,21 @@ impl SendQueue {
     }
 }
 
-/// Returns the slots of which a message names objects, as bits; all of them if that cannot be told.
+/// Returns the slots whose objects a message names, as bits. Returns all slots if they are not known.
 fn named_slots(payload: &[u8]) -> u32 {
     game::named_slots(payload).unwrap_or(u32::MAX)
 }
 
-/// Returns what a message takes of its sender's limit and of a receiver's line.
+/// Returns the cost of a message: its share of the sender's limit and of the receiver's link.
 pub(crate) fn cost(payload: &[u8]) -> u32 {
     u32::try_from(payload.len()).unwrap_or(u32::MAX).saturating_add(MESSAGE_OVERHEAD)
 }
 
-/// The players and the server.
+/// The number of lanes: all players and the server.
 const SOURCE_COUNT: usize = MAX_SLOTS + 1;
-/// What a message counts besides its bytes.
+/// The cost of a message besides its bytes.
 const MESSAGE_OVERHEAD: u32 = 32;
-/// How much may wait of a source of which others get what may be lost all the same.
+/// Above this cost in its lane, unreliable messages of a source are dropped.
 const MAX_BACKLOG: u64 = 1024;
 
 #[cfg(test)]
@@ -334,46 +341,46 @@ mod tests {
         Some((source.0, payload))
     }
 
-    /// An event of one player that names an object of another.
+    /// Returns an event of one player that names an object of another.
     fn event(source_slot: u8, named_slot: u8) -> Vec<u8> {
         let own = game::ObjectId::new(source_slot, 0).0.to_le_bytes();
         let other = game::ObjectId::new(named_slot, 0).0.to_le_bytes();
         [&[0x0C, 0x0C, 1, 0, 0, 1, 0, 0x80, 0, 0, 0, 0, 0][..], &own, &other].concat()
     }
 
-    /// S-43: who says little does not wait for who says much, and those who say much have the same share.
+    /// S-43: a source with few messages does not wait for one with many, and sources with many share equally.
     #[test]
     fn queue_shares_capacity_equally_between_sources() {
         let mut queue = SendQueue::default();
         for n in 0..200 {
-            queue.push(outgoing(0, Priority::Bulk, &[1, n]), LIMITS).expect("room");
+            queue.push(outgoing(0, Priority::Bulk, &[1, n]), LIMITS).expect("capacity");
             if n % 4 == 0 {
-                queue.push(outgoing(1, Priority::Bulk, &[2; 100]), LIMITS).expect("room");
+                queue.push(outgoing(1, Priority::Bulk, &[2; 100]), LIMITS).expect("capacity");
             }
         }
         let mut cost = [0_u32; 2];
         for _ in 0..100 {
-            let (source, payload) = pop_front(&mut queue).expect("much waits");
+            let (source, payload) = pop_front(&mut queue).expect("many messages wait");
             cost[usize::from(source)] += super::cost(&payload);
         }
         assert!(cost[0].abs_diff(cost[1]) <= 2 * 132, "{cost:?}");
-        queue.push(outgoing(2, Priority::Bulk, &[3]), LIMITS).expect("room");
+        queue.push(outgoing(2, Priority::Bulk, &[3]), LIMITS).expect("capacity");
         assert!(
             (0..3).any(|_| pop_front(&mut queue) == Some((2, vec![3]))),
-            "a newcomer is next, or nearly so"
+            "a new source is served soon"
         );
-        queue.push(outgoing(3, Priority::Urgent, b"hi"), LIMITS).expect("room");
+        queue.push(outgoing(3, Priority::Urgent, b"hi"), LIMITS).expect("capacity");
         assert_eq!(pop_front(&mut queue), Some((3, b"hi".to_vec())));
     }
 
-    /// S-43: what goes first does so only before others.
+    /// S-43: an urgent message overtakes messages of other sources only.
     #[test]
     fn urgent_message_stays_behind_its_own_source() {
         let mut queue = SendQueue::default();
-        queue.push(outgoing(0, Priority::Bulk, b"shot"), LIMITS).expect("room");
+        queue.push(outgoing(0, Priority::Bulk, b"shot"), LIMITS).expect("capacity");
         let chat = outgoing(0, Priority::Urgent, b"hi");
         assert!(!queue.can_bypass(chat) && queue.can_bypass(outgoing(1, Priority::Urgent, b"hi")));
-        queue.push(chat, LIMITS).expect("room");
+        queue.push(chat, LIMITS).expect("capacity");
         assert_eq!(
             [pop_front(&mut queue), pop_front(&mut queue)],
             [Some((0, b"shot".to_vec())), Some((0, b"hi".to_vec()))]
@@ -381,34 +388,34 @@ mod tests {
         assert!(queue.is_empty());
     }
 
-    /// S-43: what names an object waits until that is created or removed, and what it comes before does not.
+    /// S-43: a message that names an object waits for its creation, but earlier messages do not.
     #[test]
     fn message_naming_an_object_waits_for_its_creation() {
         let mut queue = SendQueue::default();
         let (early, late, other) = (event(1, 0), event(2, 0), event(3, 4));
-        queue.push(outgoing(0, Priority::Bulk, &[9; 400]), LIMITS).expect("room");
-        queue.push(outgoing(1, Priority::Bulk, &early), LIMITS).expect("room");
-        queue.push(outgoing(0, Priority::BulkObject, b"new"), LIMITS).expect("room");
-        queue.push(outgoing(2, Priority::Bulk, &late), LIMITS).expect("room");
-        queue.push(outgoing(3, Priority::Bulk, &other), LIMITS).expect("room");
-        // A mod's: it may name anything.
-        queue.push(outgoing(5, Priority::Bulk, &[0xCD]), LIMITS).expect("room");
+        queue.push(outgoing(0, Priority::Bulk, &[9; 400]), LIMITS).expect("capacity");
+        queue.push(outgoing(1, Priority::Bulk, &early), LIMITS).expect("capacity");
+        queue.push(outgoing(0, Priority::BulkObject, b"new"), LIMITS).expect("capacity");
+        queue.push(outgoing(2, Priority::Bulk, &late), LIMITS).expect("capacity");
+        queue.push(outgoing(3, Priority::Bulk, &other), LIMITS).expect("capacity");
+        // A mod's message may name any object.
+        queue.push(outgoing(5, Priority::Bulk, &[0xCD]), LIMITS).expect("capacity");
         assert!(!queue.can_bypass(outgoing(6, Priority::Urgent, &event(6, 0))));
         let order: Vec<u8> = std::iter::from_fn(|| pop_front(&mut queue)).map(|(source, _)| source).collect();
-        let place = |source| order.iter().rposition(|other| *other == source).expect("it left");
+        let place = |source| order.iter().rposition(|other| *other == source).expect("the message has left");
         assert!(place(0) < place(2) && place(0) < place(5), "{order:?}");
         assert!(place(1) < place(0) && place(3) < place(0), "{order:?}");
     }
 
-    /// S-43: whoever says too much is left out, nobody else, and what it creates does not wait behind that.
+    /// S-43: only the flooding source loses messages, and its creations do not wait behind its flood.
     #[test]
     fn flooding_source_is_limited_alone() {
         let mut queue = SendQueue::default();
-        let mut taken = 0;
+        let mut queued = 0;
         while queue.push(outgoing(0, Priority::Bulk, &[0; 18]), LIMITS).is_ok() {
-            taken += 1;
+            queued += 1;
         }
-        assert_eq!(taken, 10_000 / 50);
+        assert_eq!(queued, 10_000 / 50);
         assert_eq!(queue.push(outgoing(1, Priority::Bulk, b"x"), LIMITS), Ok(0));
         assert_eq!(
             queue.push(
@@ -417,7 +424,7 @@ mod tests {
             ),
             Ok(200)
         );
-        // By what it takes, not by how many there are.
+        // The limit is in bytes, not in messages.
         assert!(queue.push(outgoing(0, Priority::BulkObject, &[0; 968]), LIMITS).is_err());
         assert_eq!(queue.push(outgoing(0, Priority::BulkObject, &[0; 468]), LIMITS), Ok(0));
         assert!(queue.push(outgoing(0, Priority::BulkObject, b"new"), LIMITS).is_err());
@@ -425,39 +432,39 @@ mod tests {
         assert_eq!(
             queue.push(outgoing(3, Priority::BulkObject, &[0; 4_000]), LIMITS),
             Ok(0),
-            "one may always wait"
+            "an empty lane always accepts one message"
         );
     }
 
-    /// S-54: whatever players say, there is room for chat behind it, and for what the server says behind both.
+    /// S-54: relayed messages leave capacity for chat, and both leave capacity for the server's messages.
     #[test]
     fn players_cannot_fill_the_capacity_reserved_for_the_host() {
         let mut queue = SendQueue::default();
-        let mut fill = |rank, range: std::ops::Range<u8>| {
+        let mut fill = |priority, range: std::ops::Range<u8>| {
             for slot in range {
-                while queue.push(outgoing(slot, rank, &[0; 200]), LIMITS).is_ok() {}
+                while queue.push(outgoing(slot, priority, &[0; 200]), LIMITS).is_ok() {}
             }
             queue.bytes
         };
         let bulk = fill(Priority::Bulk, 0..16);
         assert!((50_000..65_000).contains(&bulk), "{bulk}");
-        let words = fill(Priority::Chat, 0..16);
-        assert!((74_000..=75_000).contains(&words), "{words}");
+        let chat = fill(Priority::Chat, 0..16);
+        assert!((74_000..=75_000).contains(&chat), "{chat}");
         let all = fill(Priority::Urgent, 16..17);
         assert!((99_000..=100_000).contains(&all), "{all}");
     }
 
-    /// S-43: what may be lost is left out of a source of which much waits, and of nobody else.
+    /// S-43: only a source with many waiting messages has its unreliable messages dropped.
     #[test]
     fn source_with_many_queued_messages_has_backlog() {
         let mut queue = SendQueue::default();
-        queue.push(outgoing(0, Priority::Bulk, &[0; 990]), LIMITS).expect("room");
+        queue.push(outgoing(0, Priority::Bulk, &[0; 990]), LIMITS).expect("capacity");
         assert!(!queue.has_backlog(MessageSource(0)));
-        queue.push(outgoing(0, Priority::Bulk, b"x"), LIMITS).expect("room");
+        queue.push(outgoing(0, Priority::Bulk, b"x"), LIMITS).expect("capacity");
         assert!(queue.has_backlog(MessageSource(0)) && !queue.has_backlog(MessageSource(1)));
     }
 
-    /// S-43: whatever is said, all of it leaves, each source's in its order, and the sums are right.
+    /// S-43: with random messages, all of them leave, in order within each source, and the sums are right.
     #[test]
     fn queue_keeps_order_within_each_source() {
         let mut state = 5_u32;
@@ -470,7 +477,7 @@ mod tests {
         for step in 0..20_000 {
             if random(100) < if step < 15_000 { 52 } else { 0 } {
                 let slot = u8::try_from(random(17)).expect("small");
-                let rank = [
+                let priority = [
                     Priority::Urgent,
                     Priority::UrgentObject,
                     Priority::Bulk,
@@ -478,9 +485,9 @@ mod tests {
                     Priority::BulkObject,
                 ][usize::try_from(random(5)).expect("small")];
                 let number = pushed[usize::from(slot)].to_le_bytes();
-                let about = u8::try_from(random(16)).expect("small");
-                let payload = [&event(slot, about)[..], &number].concat();
-                let outgoing = Outgoing { source: MessageSource(slot), priority: rank, payload: &payload };
+                let named = u8::try_from(random(16)).expect("small");
+                let payload = [&event(slot, named)[..], &number].concat();
+                let outgoing = Outgoing { source: MessageSource(slot), priority, payload: &payload };
                 let limits = QueueLimits {
                     messages: 100_000,
                     bytes: 10_000_000,
@@ -496,7 +503,7 @@ mod tests {
                 assert!(payload.ends_with(&number.to_le_bytes()), "{source}");
                 *number += 1;
             } else {
-                assert!(queue.is_empty(), "something always may leave");
+                assert!(queue.is_empty(), "some message can always leave");
                 assert_eq!((queue.bytes, queue.lanes.iter().map(|lane| lane.cost).sum::<u64>()), (0, 0));
             }
         }

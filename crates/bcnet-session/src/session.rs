@@ -74,7 +74,7 @@ pub struct Session<E: Engine = Endpoint> {
     counters: Counters,
     /// The next deadline of the session itself, without the timers of the transport.
     deadline: Option<Time>,
-    /// S-24, S-28: whether a member waits for an ACK. Only then each datagram triggers a scan of the members.
+    /// True if a member waits for an ACK (S-24, S-28). Only then each datagram triggers a scan of the members.
     has_ack_waiters: bool,
     /// Buffers for the last received and the next sent payload; reused to avoid allocations.
     receive_buffer: Vec<u8>,
@@ -269,7 +269,9 @@ impl<E: Engine> Session<E> {
         self.process_events(now);
     }
 
-    /// Returns whether everyone has acknowledged the disconnect notice of [`shutdown`](Self::shutdown), or timed out.
+    /// Returns whether the session is closed.
+    ///
+    /// After [`shutdown`](Self::shutdown), everyone must have acknowledged the disconnect notice or timed out.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closing && self.endpoint.is_closed()
@@ -416,7 +418,7 @@ impl<E: Engine> Session<E> {
         let _ = self.endpoint.boot(peer, reason, now);
     }
 
-    /// S-54: boots a client whose queue is full for a message of the session: it can no longer follow the game.
+    /// Boots a client whose queue is full for a message of the session (S-54). It can no longer follow the game.
     fn boot_if_queue_full(&mut self, peer: PeerId, sent: Result<(), SendError>, now: Time) {
         if let Err(SendError::QueueFull { .. }) = sent {
             self.counters.not_queued += 1;

@@ -116,7 +116,7 @@ pub struct FileCheck {
     pub directory: String,
     /// The pattern of file names to check.
     pub filter: String,
-    /// Whether subdirectories are included.
+    /// True if the check includes subdirectories.
     pub recursive: bool,
 }
 
@@ -129,9 +129,9 @@ pub struct GameSettings {
     pub slot: u8,
     /// The game clock, in seconds.
     pub game_time: f32,
-    /// Whether ships may collide.
+    /// True if ships can collide.
     pub collisions: bool,
-    /// Whether weapons can hit ships of the own team.
+    /// True if weapons can hit ships of the shooter's team.
     pub friendly_fire: bool,
 }
 
@@ -212,7 +212,7 @@ pub enum Event {
         name: String,
         /// The reason of the end.
         reason: LeaveReason,
-        /// Whether the peer was listed until now. If not, [`Left`](Self::Left) came before, or it never took part.
+        /// True if the peer was listed until now. If not, [`Left`](Self::Left) came before, or it never took part.
         listed: bool,
     },
     /// A player takes part now.
@@ -237,7 +237,7 @@ pub enum Event {
         name: String,
         /// The text.
         text: String,
-        /// Whether the chat is for the team only.
+        /// True if the chat is for the team only.
         team: bool,
     },
     /// The score of a player was sent.
@@ -286,7 +286,7 @@ pub enum Event {
     },
     /// Any other game message; the payload buffer contains it.
     Received {
-        /// Whether the message was reliable.
+        /// True if the message was reliable.
         reliable: bool,
     },
     /// The server has sent an anomaly. Reported at the 1st, 2nd, 4th, 8th … anomaly.

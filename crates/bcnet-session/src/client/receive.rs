@@ -63,7 +63,7 @@ impl<E: Engine> Client<E> {
         Event::Disconnected { peer, name: player.name, reason, listed: player.listed }
     }
 
-    /// Handles a game message. `other` is the event for messages without an event of their own.
+    /// Handles a game message. `other` is the event for messages that have no special event.
     fn on_game_message(&mut self, payload: &[u8], other: Event, now: Time) -> Result<Event, ServerAnomaly> {
         let opcode = Opcode::of(payload).ok_or(ServerAnomaly::Malformed(GameError::EMPTY))?;
         let event = self.read_message(opcode, payload, other, now).map_err(ServerAnomaly::Malformed)?;
@@ -73,7 +73,7 @@ impl<E: Engine> Client<E> {
     /// Reads a game message and returns its event, or `None` if the message is impossible (S-84).
     ///
     /// Only messages that are decoded here must be complete. The caller gets all others unchanged, because mods have
-    /// messages of their own.
+    /// private messages.
     fn read_message(
         &mut self,
         opcode: Opcode,

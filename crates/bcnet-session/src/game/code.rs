@@ -1,48 +1,50 @@
-//! Numbers that stand for something, with the names of those that are known. Mods have others, so any value is kept.
+//! Codes and flags: numbers and bits with a meaning, and the names of the known ones.
+//!
+//! Mods have other values, so reading keeps every value.
 
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Wire};
 
-/// A kind of numbers that stand for something, as tables show it.
+/// A kind of code, as tables show it.
 #[derive(Debug)]
 pub struct Codes {
-    /// Its name.
+    /// The name of the kind.
     pub kind: &'static str,
-    /// What it is on the wire.
+    /// The number type on the wire.
     pub number: &'static str,
-    /// The names of those that are known.
+    /// The known codes and their names.
     pub names: &'static [(i64, &'static str)],
 }
 
-/// A kind of a byte of flags, as tables show it.
+/// A kind of flag byte, as tables show it.
 #[derive(Debug)]
 pub struct Flags {
-    /// Its name.
+    /// The name of the kind.
     pub kind: &'static str,
-    /// Whether each flag is shown as a field of its own, or the names of those that are set as a list.
+    /// True if each flag is shown as a separate field; false if the names of the set flags are shown as a list.
     pub apart: bool,
     /// The bits that have a name.
     pub names: &'static [(u8, &'static str)],
 }
 
-/// Each kind has its numbers, with a constant for those that code asks for, and their names.
+/// Defines kinds of codes: their names, and constants for the codes that the program uses.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident($type:ident) $shown:ident $kind:literal {
         $($code:literal $($constant:ident)? $text:literal)*
     })*) => {
         $($(#[$doc])*
         ///
-        /// Those that are known:
+        /// Known values:
         $(#[doc = concat!("- `", stringify!($code), "`: ", $text)])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub $type);
 
         impl $name {
-            $($(#[doc = concat!("That of `", $text, "`.")] pub const $constant: Self = Self($code);)?)*
-            /// All that are known, with their names.
+            $($(#[doc = concat!("The code of `", $text, "`.")] pub const $constant: Self = Self($code);)?)*
+            /// All known codes, with their names.
             pub const KNOWN: &'static [(Self, &'static str)] = &[$((Self($code), $text),)*];
 
-            /// Returns what it stands for, if that is known.
+            /// Returns the name of the code, if it is known.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -69,7 +71,7 @@ macro_rules! codes {
             }
         })*
 
-        /// Every kind of such numbers.
+        /// All kinds of codes.
         pub const CODES: &[Codes] = &[$(Codes {
             kind: $kind,
             number: stringify!($type),
@@ -79,7 +81,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What a ship is. Players choose from 1 to 15.
+    /// The class of a ship. Players choose from 1 to 15.
     Species(u8) Number "species" {
         0 "unknown" 1 "Akira" 2 "Ambassador" 3 "Galaxy" 4 "Nebula" 5 "Sovereign" 6 "BirdOfPrey" 7 "Vorcha"
         8 "Warbird" 9 "Marauder" 10 "Galor" 11 "Keldon" 12 "CardHybrid" 13 "KessokHeavy" 14 "KessokLight"
@@ -89,25 +91,25 @@ codes! {
         34 "Asteroid3" 35 "Amagon" 36 "BiranuStation" 37 "Enterprise" 38 "Geronimo" 39 "Peregrine"
         40 "Asteroidh1" 41 "Asteroidh2" 42 "Asteroidh3" 43 "Escapepod" 44 "KessokMine" 45 "BorgCube"
     }
-    /// What a torpedo or a bolt is. The stock scripts send 2, 7 and 1 for the last three.
+    /// The type of a torpedo or a bolt. The stock scripts send 2, 7 and 1 for the last three.
     TorpedoType(u8) Number "torpedo type" {
         1 "Disruptor" 2 "Photon" 3 "Quantum" 4 "Antimatter" 5 "Cardassian" 6 "Klingon" 7 "Positron"
         8 "PulseDisruptor" 9 "FusionBolt" 10 "CardassianDisruptor" 11 "KessokDisruptor" 12 "PhasedPlasma"
         13 "Positron2" 14 "Photon2" 15 "RomulanCannon"
     }
-    /// Where a mission is played.
+    /// The star system of a mission.
     SystemNumber(u8) Number "system" {
         1 "Multi1" 2 "Multi2" 3 "Multi3" 4 "Multi4" 5 "Multi5" 6 "Multi6" 7 "Multi7" 8 "Albirea" 9 "Poseidon"
     }
-    /// Why a round is over.
+    /// The reason why a round is over.
     EndCode(i32) Number "end" {
         0 "over" 1 TIME "time" 2 "frags" 3 "score" 4 "starbase destroyed" 5 "Borg destroyed" 6 "Enterprise destroyed"
     }
-    /// How strong phasers are, in an event that sets it.
+    /// The strength of phasers, in an event that sets it.
     PhaserLevel(u8) Number "phaser level" {
         0 "low" 1 "medium" 2 "high"
     }
-    /// What is created: a ship or a torpedo in all that was seen. The others are what these are made of.
+    /// The class of an object. All captured creations are of ships or torpedoes; the other classes are parts of them.
     ObjectClass(u32) Id "object class" {
         0x8008 SHIP "Ship" 0x8009 TORPEDO "Torpedo" 0x801B "Subsystem" 0x801C "PoweredSubsystem" 0x801D "WeaponSystem"
         0x801E "TorpedoSystem" 0x801F "PhaserSystem" 0x8020 "PulseSystem" 0x8021 "TractorSystem" 0x8022 "Power"
@@ -115,13 +117,14 @@ codes! {
         0x802A "Weapon" 0x802B "EnergyWeapon" 0x802C "PhaserBank" 0x802D "PulseWeapon" 0x802E "TractorProjector"
         0x802F "TorpedoTube"
     }
-    /// How an event is built, which says what follows its head.
+    /// The class of an event, which determines the layout behind its head.
     EventClass(u32) Id "event class" {
         0x0002 PLAIN "Event" 0x0101 SUBSYSTEM "SubsystemEvent" 0x0104 BOOL "BoolEvent" 0x0105 CHAR "CharEvent"
         0x010C OBJECT "ObjectEvent" 0x0866 PLAYER "PlayerEvent" 0x8124 COLLISION "CollisionEvent"
         0x8128 START_FIRING "StartFiringEvent" 0x8129 EXPLODING "ObjectExplodingEvent" 0x812A WARP "StartWarpEvent"
     }
-    /// What happens. `Notify` is what travels; whoever receives it makes the event of the same name without it.
+    /// The kind of an event. A `Notify` event is sent; its receiver creates the event of the same name without
+    /// `Notify`.
     EventNumber(u32) Id "event number" {
         0x0006_0001 "Message" 0x0006_0002 "Connect" 0x0006_0003 "Disconnect" 0x0006_0004 "NewPlayer"
         0x0006_0005 DELETE_PLAYER "DeletePlayer" 0x0080_000E "SetPlayer" 0x0080_000F "ObjectDeleted" 0x0080_004E OBJECT_EXPLODING "ObjectExploding"
@@ -156,14 +159,14 @@ codes! {
 }
 
 impl Species {
-    /// Returns whether the stock game has it; stock clients crash on any other.
+    /// Returns whether the stock game has this class of ship. Stock clients crash on any other.
     #[must_use]
     pub const fn is_stock(self) -> bool {
         matches!(self.0, 1..=45)
     }
 }
 
-/// A byte of flags, of which those with a name are known.
+/// Defines flag bytes. The known flags have names.
 macro_rules! flags {
     ($($(#[$doc:meta])* $name:ident($default:literal) $style:ident $kind:literal {
         $($(#[$bit_doc:meta])* $constant:ident $bit:literal $text:literal)*
@@ -177,7 +180,7 @@ macro_rules! flags {
             /// The bits that have a name.
             pub const KNOWN: &'static [(u8, &'static str)] = &[$(($bit, $text),)*];
 
-            /// Returns the same with these bits set or cleared.
+            /// Returns a copy with these bits set or cleared.
             #[must_use]
             pub const fn with(self, bits: u8, set: bool) -> Self {
                 if set { Self(self.0 | bits) } else { Self(self.0 & !bits) }
@@ -190,7 +193,7 @@ macro_rules! flags {
             }
         }
 
-        /// With no flag set.
+        /// A byte with no flag set.
         impl Default for $name {
             fn default() -> Self {
                 Self($default)
@@ -212,7 +215,7 @@ macro_rules! flags {
             }
         })*
 
-        /// Every kind of such bytes.
+        /// All kinds of flag bytes.
         pub const FLAGS: &[Flags] = &[$(Flags {
             kind: $kind,
             apart: matches!(Style::$style, Style::Apart),
@@ -221,12 +224,12 @@ macro_rules! flags {
     };
 }
 
-/// How flags are shown.
+/// The display style of flags.
 #[derive(Clone, Copy)]
 enum Style {
-    /// Each is a field.
+    /// Each flag is a field.
     Apart,
-    /// The names of those that are set are a list.
+    /// The names of the set flags are a list.
     List,
 }
 
@@ -244,52 +247,54 @@ impl Style {
 }
 
 flags! {
-    /// The rules of a game, in a bit byte of three.
+    /// The rules of a game, in a bit byte with three flags (S-72).
     SettingsFlags(0x60) Apart "settings flags" {
-        /// Ships may collide.
+        /// Ships can collide.
         COLLISIONS 0x01 "collisions"
-        /// Own team mates can be hit.
+        /// Weapons can hit ships of the shooter's team.
         FRIENDLY_FIRE 0x02 "friendly_fire"
         /// Correction data follows.
         CORRECTION 0x04 "correction"
     }
-    /// Whether ships may collide, in a bit byte of one.
+    /// The collision setting, in a bit byte with one flag (S-72).
     CollisionFlags(0x20) Apart "collision flags" {
-        /// Ships may collide.
+        /// Ships can collide.
         COLLISIONS 0x01 "collisions"
     }
-    /// Which files are asked for, in a bit byte of one.
+    /// The flags of a file check request, in a bit byte with one flag (S-72).
     RequestFlags(0x20) Apart "request flags" {
-        /// Those in subdirectories too.
+        /// The check includes subdirectories.
         RECURSIVE 0x01 "recursive"
     }
-    /// A bit byte of one whose meaning nobody knows.
+    /// A bit byte with one flag of unknown meaning (S-72).
     UnknownFlags(0x20) Apart "unknown flags" {
-        /// The flag, false in what was captured.
+        /// The flag; false in all captures.
         UNKNOWN 0x01 "unknown_flag"
     }
-    /// How a torpedo flies. The two lowest bits are not understood.
+    /// The flags of a torpedo. The meaning of the two lowest bits is not known.
     TorpedoFlags(0x00) List "torpedo flags" {
-        /// It has no target.
+        /// The torpedo has no target.
         NO_TARGET 0x04 "no target"
     }
-    /// What a state update has, in the order in which it follows, but for the cloak, which is before the subsystems.
+    /// The fields of a state update, in the order of the wire.
+    ///
+    /// The cloak is an exception: it comes before the subsystems.
     StateFlags(0x00) List "state flags" {
-        /// Where it is.
+        /// The position of the ship.
         POSITION 0x01 "position"
-        /// How far it is from where it last was.
+        /// The distance from the last position.
         DELTA 0x02 "delta"
-        /// Where its bow points.
+        /// The direction of the bow.
         FORWARD 0x04 "forward"
-        /// Where its upper side points.
+        /// The direction of the upper side.
         UP 0x08 "up"
-        /// How fast it is.
+        /// The speed.
         SPEED 0x10 "speed"
-        /// How well some of its subsystems are.
+        /// The condition of some subsystems.
         SUBSYSTEMS 0x20 "subsystems"
-        /// Whether it is cloaked.
+        /// The state of the cloak.
         CLOAK 0x40 "cloak"
-        /// How much power some of its subsystems are to get.
+        /// The power that some subsystems are to get.
         POWER 0x80 "power"
     }
 }

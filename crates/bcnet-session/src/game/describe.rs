@@ -1,4 +1,4 @@
-//! What a payload says, for tools: every field with its name and place.
+//! Lists the fields of a payload for tools: each field with its name, value and place.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,59 +12,59 @@ use super::table::read_for_description;
 /// A game payload, field by field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description<'a> {
-    /// Its first byte; `None` if it is empty.
+    /// The first byte of the payload; `None` if the payload is empty.
     pub opcode: Option<Opcode>,
-    /// What follows, in the order of the wire.
+    /// The fields behind the opcode, in the order of the wire.
     pub fields: Vec<PayloadField<'a>>,
-    /// The field in which the payload ends too early.
+    /// The field in which a truncated payload ends.
     pub truncated: Option<&'static str>,
 }
 
 /// One known field of a payload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PayloadField<'a> {
-    /// Its name. In all payloads fields of one name have one type.
+    /// The name of the field. Fields with the same name have the same type in all payloads.
     pub name: &'static str,
-    /// Whether a payload may have several of that name.
+    /// True if a payload can have several fields of this name.
     pub repeated: bool,
-    /// Where it lies in the payload. Several may say something of the same bytes.
+    /// The place of the field in the payload. Several fields can describe the same bytes.
     pub range: Range<usize>,
-    /// What it says.
+    /// The value.
     pub value: Value<'a>,
 }
 
-/// What a field says.
+/// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// A number.
     Number(i64),
-    /// A number that is no quantity: an object, a class, an event, a hash.
+    /// A number that is not a quantity: an object, a class, an event, a hash.
     Id(u32),
     /// A bit.
     Flag(bool),
     /// A floating point number.
     Float(f32),
-    /// A number that travels in fewer bits than a float has.
+    /// A number in fewer bits than a float has.
     Packed {
-        /// The number that they mean.
+        /// The decoded number.
         number: f32,
-        /// How many decimals of it they can tell.
+        /// The number of significant decimals.
         decimals: u8,
     },
-    /// The bits of the packed number before, as they are on the wire.
+    /// The bits of the packed number before this field, as on the wire.
     Raw(u16),
-    /// What the number before stands for, or which of its bits are set.
+    /// The name of the number before this field, or of one of its set bits.
     Name(&'static str),
-    /// Text of one byte per character.
+    /// Text with one byte per character (Latin-1).
     Text(&'a [u8]),
     /// Bytes whose meaning is not known.
     Bytes(&'a [u8]),
 }
 
-/// Reads a payload as far as it is understood.
+/// Lists the fields of a payload, as far as the layout is known.
 ///
-/// It judges nothing: a payload that ends early gives the fields so far, and bytes that no layout explains are the
-/// field `rest`. No byte makes it panic, and it gives at most a few fields per byte.
+/// Checks nothing: a truncated payload gives the fields before its end. Bytes behind the known layout become the field
+/// `rest`. It never panics, and returns at most a few fields per byte.
 #[must_use]
 pub fn describe(payload: &[u8]) -> Description<'_> {
     let Some(opcode) = payload.first().copied().map(Opcode) else {
@@ -76,19 +76,21 @@ pub fn describe(payload: &[u8]) -> Description<'_> {
 }
 
 impl<'a> Description<'a> {
-    /// Returns the first field of that name.
+    /// Returns the value of the first field with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.fields.iter().find(|field| field.name == name).map(|field| field.value)
     }
 }
 
-/// Text of one byte per character, as characters.
+/// Converts text with one byte per character (Latin-1) to characters.
 pub fn latin1_chars(text: &[u8]) -> impl Iterator<Item = char> {
     text.iter().copied().map(char::from)
 }
 
-/// On one line, for people: what a number stands for in parentheses behind it, and of packed numbers what they mean.
+/// Formats a payload on one line for people.
+///
+/// The name of a number follows it in parentheses. Packed numbers are shown decoded.
 impl fmt::Display for Description<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(opcode) = self.opcode else { return f.write_str("empty") };
@@ -107,7 +109,7 @@ impl fmt::Display for Description<'_> {
             }
         }
         match self.truncated {
-            Some(name) => write!(f, " ends in {name}"),
+            Some(name) => write!(f, " truncated in {name}"),
             None => Ok(()),
         }
     }
@@ -145,5 +147,5 @@ fn write_quoted(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     f.write_str("\"")
 }
 
-/// How many bytes without meaning fit a line.
+/// The most bytes of unknown meaning that are shown.
 const MAX_SHOWN_BYTES: usize = 24;

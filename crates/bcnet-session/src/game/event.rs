@@ -1,100 +1,102 @@
-//! Events: what happens to one of a player's things. Many messages are one, each of one or a few kinds.
+//! Events: something happens to an object of a player (S-75).
+//!
+//! Many messages contain an event. Each such message has events of one or a few kinds.
 
 use super::code::{EventClass, EventNumber, PhaserLevel};
 use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
 use super::object::ObjectId;
 use super::packed::ScaledVector;
 
-/// Something happens.
+/// An event of the game.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GameEvent<'a> {
-    /// What it is.
+    /// The kind of the event.
     pub event: EventNumber,
-    /// What causes it, if anything.
+    /// The object that causes the event, if any.
     pub source: ObjectId,
-    /// What it happens to.
+    /// The object that the event happens to.
     pub related: ObjectId,
-    /// What else is told. It says of which class the event is.
+    /// The rest of the event. It determines the class.
     pub detail: EventDetail<'a>,
 }
 
 record! {
-    /// What every event begins with.
+    /// The fields at the beginning of every event.
     pub(crate) [EventHead] {
-        /// How it is built.
+        /// The class of the event.
         class: EventClass,
-        /// What it is.
+        /// The kind of the event.
         event: EventNumber,
-        /// What causes it, if anything.
+        /// The object that causes the event, if any.
         source: ObjectId,
-        /// What it happens to.
+        /// The object that the event happens to.
         related: ObjectId,
     }
 }
 
-/// What an event tells besides its head.
+/// The fields of an event behind its head.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventDetail<'a> {
-    /// Nothing.
+    /// No fields.
     Plain,
-    /// Nothing; it is about a subsystem.
+    /// No fields; the event is about a subsystem.
     Subsystem,
-    /// Something is on or off.
+    /// A switch: on or off.
     Bool(u8),
-    /// A small number, a [`PhaserLevel`] for one.
+    /// A small number, for example a [`PhaserLevel`].
     Char(u8),
     /// Another object.
     Object(ObjectId),
     /// A player, by its peer id.
     Player(u8),
-    /// Something has hit something.
+    /// A collision.
     Collision(Collision),
-    /// Eight bytes that were zero in what was captured.
+    /// Eight bytes, zero in all captures.
     StartFiring([u8; 8]),
     /// A ship explodes.
     Exploding(Exploding),
-    /// A ship leaves for another set.
+    /// A ship warps to another set.
     Warp(Warp<'a>),
-    /// A class that is none of these.
+    /// An event of any other class.
     Other {
-        /// How it is built.
+        /// The class of the event.
         class: EventClass,
-        /// What follows its head.
+        /// The bytes behind the head.
         rest: &'a [u8],
     },
 }
 
-/// Where and how hard something was hit.
+/// The places and the force of a collision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Collision {
-    /// Where it was hit; 255 places at most.
+    /// The places on the ship, at most 255.
     pub contacts: Vec<ScaledVector>,
-    /// How hard.
+    /// The force.
     pub force: f32,
 }
 
 record! {
-    /// How a ship explodes.
+    /// The explosion of a ship.
     pub [Exploding] {
-        /// The peer id of who destroyed it; 0 is nobody.
+        /// The peer id of the player that destroyed the ship; 0 for none.
         killer: i32,
-        /// How long it takes, in seconds.
+        /// The duration of the explosion, in seconds.
         lifetime: f32,
     }
 }
 
 record! {
-    /// Where a ship goes.
+    /// The destination of a warp.
     pub [Warp<'a>] {
-        /// The set that it goes to.
+        /// The name of the destination set.
         name: Text8<'a>,
-        /// Place and speed.
+        /// The position and the speed.
         warp: [f32; 4],
     }
 }
 
 impl<'a> GameEvent<'a> {
-    /// Returns how it is built.
+    /// Returns the class of the event.
     #[must_use]
     pub const fn class(&self) -> EventClass {
         match self.detail {
@@ -118,14 +120,16 @@ impl<'a> GameEvent<'a> {
 }
 
 impl EventHead {
-    /// Returns what it is about: what it happens to, or if that is nothing, what causes it (S-32).
+    /// Returns the object that the event is about (S-32).
+    ///
+    /// That is the object that it happens to. If there is none, it is the object that causes it.
     pub(crate) fn subject(&self) -> ObjectId {
         if self.related == ObjectId::NONE { self.source } else { self.related }
     }
 }
 
 impl EventClass {
-    /// S-32: returns whether the stock game has events of this class from clients.
+    /// Returns whether stock clients send events of this class (S-32).
     pub(crate) const fn is_from_clients(self) -> bool {
         matches!(
             self,

@@ -1,48 +1,48 @@
-//! Fields: how each kind of value is read from a payload, written into one, and shown.
+//! Fields: reads, writes and lists each kind of value in a payload (S-71).
 
 use std::ops::Range;
 
 use super::describe::{PayloadField, Value};
 
-/// What a payload is made of: a value that can be read from it and written into it.
+/// A value in a payload, which can be read and written.
 pub(crate) trait Wire<'a>: Sized {
-    /// What PROTOCOL.md and the dissector call this kind of value.
+    /// The name of this kind of value in PROTOCOL.md and in the dissector.
     const KIND: &'static str;
-    /// Whether a payload may end in front of it.
+    /// True if a payload may end before this field.
     const OPTIONAL: bool = false;
-    /// The values that it is made of.
+    /// The values that this value consists of.
     const PARTS: &'static [Part] = &[Part { name: "", kind: Self::KIND, optional: false }];
 
-    /// Takes it off the payload, noting what it says under `names`.
+    /// Reads the value from the payload and records it under `names`.
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut>;
 
-    /// Adds it to a payload.
+    /// Appends the value to a payload.
     fn write(&self, out: &mut Vec<u8>);
 }
 
 /// A field of a message, as tables show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Its name; empty if the fields in it have names of their own.
+    /// The name of the field; empty if the fields inside it have names.
     pub name: &'static str,
-    /// How its value is written.
+    /// The kind of the value.
     pub kind: &'static str,
-    /// Whether a payload may end in front of it.
+    /// True if a payload may end before this field.
     pub optional: bool,
 }
 
-/// What a field is called when it is shown.
+/// The names of a field in descriptions.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Its name.
+    /// The name of the value.
     pub(crate) name: &'static str,
-    /// The name of the number on the wire, where the value is another.
+    /// The name of the number on the wire, if the decoded value differs from it.
     pub(crate) raw: &'static str,
-    /// The name of what a number stands for.
+    /// The name of the field that names the value.
     pub(crate) meaning: &'static str,
 }
 
-/// The names of a field.
+/// Returns the [`Names`] of a field.
 macro_rules! names {
     ($name:ident) => {
         &$crate::game::field::Names {
@@ -54,30 +54,30 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-/// The payload ends inside a field.
+/// An error: the payload ends inside a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) field: &'static str,
-    /// Where the field begins.
+    /// The offset of the field.
     pub(crate) at: usize,
 }
 
-/// What is left of a payload. Nothing is read beyond its end.
+/// A cursor over a payload. It never reads beyond the end.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     payload: &'a [u8],
     at: usize,
-    /// What was read so far, for those who want to show it.
+    /// The fields that were read so far, if they are recorded.
     fields: Option<Vec<PayloadField<'a>>>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what is behind the opcode.
+    /// Returns a reader that begins behind the opcode.
     pub(crate) const fn new(payload: &'a [u8]) -> Self {
         Self { payload, at: OPCODE_LEN, fields: None }
     }
 
-    /// Reads what is behind the opcode and notes all of it.
+    /// Returns a reader that begins behind the opcode and records the fields.
     pub(super) fn recording(payload: &'a [u8]) -> Self {
         Self { fields: Some(Vec::with_capacity(TYPICAL_FIELDS)), ..Self::new(payload) }
     }
@@ -86,22 +86,22 @@ impl<'a> Reader<'a> {
         self.fields.unwrap_or_default()
     }
 
-    /// Returns whether anybody wants to know what was read.
+    /// Returns whether the reader records the fields.
     pub(super) const fn is_recording(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// Returns where in the payload the next field begins.
+    /// Returns the offset of the next field.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// Returns what is behind the fields that were read.
+    /// Returns the bytes that were not read yet.
     pub(crate) fn remaining(&self) -> &'a [u8] {
         self.payload.get(self.at..).unwrap_or_default()
     }
 
-    /// Takes `len` bytes.
+    /// Reads `len` bytes.
     pub(super) fn take(&mut self, len: usize, names: &Names) -> Result<&'a [u8], Cut> {
         let taken = self.remaining().get(..len).ok_or(Cut { field: names.name, at: self.at })?;
         self.at += len;
@@ -114,20 +114,20 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Notes what the last `len` bytes say.
+    /// Records the value of the last `len` bytes.
     #[inline]
     pub(super) fn note(&mut self, name: &'static str, len: usize, value: Value<'a>) {
         self.note_at(name, self.at - len..self.at, value);
     }
 
-    /// The same of something that a payload may have several times.
+    /// Records the value of the last `len` bytes, as a field that a payload can have several times.
     #[inline]
     pub(super) fn note_repeated(&mut self, name: &'static str, len: usize, value: Value<'a>) {
         self.note(name, len, value);
         self.mark_repeated();
     }
 
-    /// Notes what the bytes at `at` say.
+    /// Records the value of the bytes at `at`.
     #[inline]
     pub(super) fn note_at(&mut self, name: &'static str, at: Range<usize>, value: Value<'a>) {
         if let Some(notes) = &mut self.fields {
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What was noted last may be in a payload several times.
+    /// Marks the last recorded field as one that a payload can have several times.
     pub(super) fn mark_repeated(&mut self) {
         if let Some(field) = self.fields.as_mut().and_then(|notes| notes.last_mut()) {
             field.repeated = true;
@@ -170,12 +170,12 @@ numbers! {
     f32 Float;
 }
 
-/// Floats of one name.
+/// Floats that share one name.
 impl<'a, const N: usize> Wire<'a> for [f32; N] {
     const KIND: &'static str = match N {
         3 => "3 × f32",
         4 => "4 × f32",
-        _ => panic!("no field has so many floats"),
+        _ => panic!("no field has this number of floats"),
     };
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
@@ -192,13 +192,13 @@ impl<'a, const N: usize> Wire<'a> for [f32; N] {
     }
 }
 
-/// Bytes whose meaning is not known.
+/// Bytes of unknown meaning.
 impl<'a, const N: usize> Wire<'a> for [u8; N] {
     const KIND: &'static str = match N {
         1 => "1 byte",
         7 => "7 bytes",
         8 => "8 bytes",
-        _ => panic!("no field has so many bytes"),
+        _ => panic!("no field has this number of bytes"),
     };
 
     fn read(reader: &mut Reader<'a>, names: &'static Names) -> Result<Self, Cut> {
@@ -248,7 +248,7 @@ macro_rules! texts {
                 Ok(Self(text))
             }
 
-            /// What is longer than its length can tell is cut.
+            /// Truncates text that is too long for its length field.
             fn write(&self, out: &mut Vec<u8>) {
                 let len = $prefix::try_from(self.0.len()).unwrap_or($prefix::MAX);
                 out.extend_from_slice(&len.to_le_bytes());
@@ -256,7 +256,7 @@ macro_rules! texts {
             }
         }
 
-        /// As text, control characters as spaces.
+        /// Formats the text; control characters become spaces.
         impl std::fmt::Display for $name<'_> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&crate::text::from_latin1(self.0))
@@ -266,15 +266,15 @@ macro_rules! texts {
 }
 
 texts! {
-    /// Text of one byte per character (Latin-1), behind its length in one byte.
+    /// Text with one byte per character (Latin-1), after its length in one byte.
     Text8(u8) "text8";
-    /// Text of one byte per character (Latin-1), behind its length in two bytes.
+    /// Text with one byte per character (Latin-1), after its length in two bytes.
     Text16(u16) "text16";
-    /// Text of one byte per character (Latin-1), behind its length in four bytes.
+    /// Text with one byte per character (Latin-1), after its length in four bytes.
     Text32(u32) "text32";
 }
 
-/// There if anything is left.
+/// A field that is present if any bytes are left.
 impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     const KIND: &'static str = T::KIND;
     const OPTIONAL: bool = true;
@@ -288,7 +288,7 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     }
 }
 
-/// A value that is made of others, one behind the other.
+/// Defines a value that consists of other values, one after the other.
 macro_rules! record {
     ($(#[$doc:meta])* $vis:vis [$name:ident<$life:lifetime>] $fields:tt) => {
         $crate::game::field::record! { @define [$(#[$doc])* $vis] $name [<$life>] [$life] $fields }
@@ -312,7 +312,7 @@ macro_rules! record {
                 optional: <$type as $crate::game::field::Wire<$life>>::OPTIONAL,
             },)*];
 
-            #[allow(unused_variables, reason = "some have no fields")]
+            #[allow(unused_variables, reason = "some records have no fields")]
             fn read(
                 reader: &mut $crate::game::field::Reader<$life>,
                 _: &'static $crate::game::field::Names,
@@ -325,7 +325,7 @@ macro_rules! record {
                 })
             }
 
-            #[allow(unused_variables, reason = "some have no fields")]
+            #[allow(unused_variables, reason = "some records have no fields")]
             fn write(&self, out: &mut Vec<u8>) {
                 $($crate::game::field::Wire::write(&self.$field, out);)*
             }
@@ -334,7 +334,7 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// The opcode is the first byte.
+/// The length of the opcode, which is the first byte.
 pub(super) const OPCODE_LEN: usize = 1;
-/// Most payloads have no more, so that most lists of fields need not grow.
+/// The initial capacity of a list of fields. Most payloads have fewer fields, so most lists need not grow.
 const TYPICAL_FIELDS: usize = 16;

@@ -1,21 +1,21 @@
-//! The file check: its rounds, and what a client answers.
+//! The file check: its rounds, and the answers of clients (S-20, S-21).
 
 use super::field::{Cut, Names, Reader, Wire, names};
 
-/// One round of the file check: which files of which directory.
+/// One round of the file check: a directory and a pattern of file names.
 #[derive(Debug)]
 pub struct FileCheckRound {
-    /// Its number on the wire.
+    /// The round number on the wire.
     pub index: u8,
-    /// The directory that is looked at.
+    /// The directory to check.
     pub directory: &'static str,
-    /// Which of its files.
+    /// The pattern of file names to check.
     pub filter: &'static str,
-    /// Whether directories in it are looked at too.
+    /// True if the round includes subdirectories.
     pub recursive: bool,
 }
 
-/// S-20: the rounds of the file check, in their order.
+/// The rounds of the file check, in their order (S-20).
 pub const FILE_CHECK_ROUNDS: [FileCheckRound; 5] = [
     FileCheckRound { index: 0, directory: "scripts/", filter: "App.pyc", recursive: false },
     FileCheckRound { index: 1, directory: "scripts/", filter: "Autoexec.pyc", recursive: false },
@@ -24,34 +24,34 @@ pub const FILE_CHECK_ROUNDS: [FileCheckRound; 5] = [
     FileCheckRound { index: 0xFF, directory: "Scripts/Multiplayer", filter: "*.pyc", recursive: true },
 ];
 
-/// S-21: which files a client has, by their hashes.
+/// An answer to a file check request: the hashes of a client's files (S-21).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChecksumResponse {
-    /// The number of the round.
+    /// The round number.
     pub round: u8,
-    /// The hash of the game's version, in round 0 alone.
+    /// The hash of the game's version, only in round 0.
     pub version: Option<u32>,
     /// The hash of the directory's name.
     pub directory: u32,
-    /// The directory, and behind each directory all that are in it.
+    /// The directory tree in depth-first order: each directory is followed by its subdirectories.
     pub tree: Vec<DirectoryHashes>,
 }
 
 /// A directory of the file check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DirectoryHashes {
-    /// Its files.
+    /// The files of the directory.
     pub files: Vec<FileHash>,
-    /// The hashes of the names of the directories in it.
+    /// The hashes of the names of the subdirectories.
     pub directories: Vec<u32>,
 }
 
 /// A file of the file check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHash {
-    /// The hash of its name.
+    /// The hash of the file name.
     pub name: u32,
-    /// The hash of its content.
+    /// The hash of the content.
     pub content: u32,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Wire<'a> for DirectoryHashes {
     fn read(reader: &mut Reader<'a>, _: &'static Names) -> Result<Self, Cut> {
         let count = u16::read(reader, names!(files))?;
         reader.mark_repeated();
-        // Not more than what can follow, whatever is claimed.
+        // The claimed count may be too high: no more entries are allocated than the payload can contain.
         let capacity = usize::from(count).min(reader.remaining().len() / 8);
         let mut files = Vec::with_capacity(capacity);
         for _ in 0..count {
@@ -107,7 +107,7 @@ impl<'a> Wire<'a> for DirectoryHashes {
         Ok(Self { files, directories })
     }
 
-    /// What is more than its number can tell is left out.
+    /// Omits entries beyond the range of a count field.
     fn write(&self, out: &mut Vec<u8>) {
         let count = u16::try_from(self.files.len()).unwrap_or(u16::MAX);
         count.write(out);

@@ -1,19 +1,19 @@
-//! Scores and limits: fields that are there only if another says so.
+//! Scores and limits: fields that are present only if another field says so (S-71).
 
 use std::num::NonZeroI32;
 
 use super::field::{Cut, Names, Reader, Wire, names};
 
-/// How long a round takes, or how many kills end it. `None` is no limit.
+/// A limit of minutes or kills. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limit(pub Option<u8>);
 
-/// How long a round takes.
+/// The time limit of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeLimit {
-    /// Its length in minutes, at most 254.
+    /// The length of the round in minutes, at most 254.
     pub minutes: u8,
-    /// When it is over, in seconds of the game clock.
+    /// The end of the round, in seconds of the game clock.
     pub end_time: i32,
 }
 
@@ -29,7 +29,9 @@ impl<'a> Wire<'a> for Limit {
     }
 }
 
-/// A time limit, or none. It is a type of its own because an [`Option`] in a message is told by what is left of it.
+/// A time limit, or none.
+///
+/// This is not an [`Option`], because an optional field is absent if no bytes are left. Here the first byte decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoundTime(pub Option<TimeLimit>);
 
@@ -52,18 +54,18 @@ impl<'a> Wire<'a> for RoundTime {
     }
 }
 
-/// Who has destroyed a ship, if anybody has.
+/// The player that destroyed a ship, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Killer(pub Option<Kill>);
 
-/// A player has destroyed a ship.
+/// The score of a player that has destroyed a ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// Its peer id.
+    /// The peer id of the player.
     pub killer: NonZeroI32,
-    /// How many it has destroyed now.
+    /// The new number of kills.
     pub kills: i32,
-    /// Its points now.
+    /// The new points.
     pub score: i32,
 }
 
@@ -88,16 +90,16 @@ impl<'a> Wire<'a> for Killer {
     }
 }
 
-/// The points of some players; of 255 at most.
+/// The points of some players, at most 255.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlayerScores(pub Vec<PlayerScore>);
 
 /// The points of a player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayerScore {
-    /// Its peer id.
+    /// The peer id of the player.
     pub player: i32,
-    /// Its points.
+    /// The points.
     pub score: i32,
 }
 
@@ -126,5 +128,5 @@ impl<'a> Wire<'a> for PlayerScores {
     }
 }
 
-/// A limit that is none.
+/// The value on the wire for no limit.
 const NO_LIMIT: u8 = 0xFF;

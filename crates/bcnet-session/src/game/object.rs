@@ -1,35 +1,35 @@
-//! Objects: their ids, and the messages that create them.
+//! Objects: their ids, and the messages that create them (S-02, S-77).
 
 use super::code::{ObjectClass, Species};
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
 use super::subsystems::note_subsystems;
 
-/// The id of a ship, of one of its subsystems, or of another object. Each slot has a range of its own (S-02).
+/// The id of a ship, of a subsystem or of another object. Each slot has a range of ids (S-02).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectId(pub u32);
 
 impl ObjectId {
-    /// No object.
+    /// The value that means no object.
     pub const NONE: Self = Self(0);
-    /// How many objects a slot can have.
+    /// The number of object ids of a slot.
     pub const PER_SLOT: u32 = 0x40000;
     const FIRST_ID: u32 = 0x3FFF_FFFF;
 
-    /// Returns the object of a slot with that number, which goes round.
+    /// Returns the id of the object with this number in a slot. Numbers above the range wrap around.
     #[must_use]
     pub const fn new(slot: u8, index: u32) -> Self {
         Self(Self::FIRST_ID + slot as u32 * Self::PER_SLOT + index % Self::PER_SLOT)
     }
 
-    /// Returns the slot that it belongs to, if it belongs to any.
+    /// Returns the slot that owns the object, or `None` if no slot does.
     #[must_use]
     pub fn owner(self) -> Option<u8> {
         let slot = self.0.checked_sub(Self::FIRST_ID)? / Self::PER_SLOT;
         u8::try_from(slot).ok().filter(|slot| usize::from(*slot) < crate::config::MAX_SLOTS)
     }
 
-    /// Returns its number among those of its slot, if it belongs to any.
+    /// Returns the number of the object in its slot, or `None` if no slot owns it.
     #[must_use]
     pub fn index(self) -> Option<u32> {
         self.owner().map(|slot| self.0 - Self::new(slot, 0).0)
@@ -51,43 +51,45 @@ impl<'a> Wire<'a> for ObjectId {
     }
 }
 
-/// What is created: a ship, or something of which only the head is understood.
+/// A created object: a ship, or an object whose layout is known only up to its id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Created<'a> {
     /// A ship.
     Ship {
-        /// Its id.
+        /// The id of the ship.
         object: ObjectId,
         /// The ship.
         ship: Ship<'a>,
     },
     /// Anything else.
     Other {
-        /// What it is: not a ship.
+        /// The class of the object, which is not a ship.
         class: ObjectClass,
-        /// Its id.
+        /// The id of the object.
         object: ObjectId,
-        /// What follows; of torpedoes too nobody knows the layout.
+        /// The bytes behind the id. Their layout is not known, not even for torpedoes.
         body: &'a [u8],
     },
 }
 
 record! {
-    /// A ship as it is created.
+    /// A ship, as a message creates it.
     pub [Ship<'a>] {
-        /// What it is.
+        /// The class of the ship.
         species: Species,
-        /// Where it is.
+        /// The position of the ship.
         position: [f32; 3],
-        /// How it is turned: a quaternion, w first, from the ship's axes (y forward, z up) to those of the set.
+        /// The rotation: a quaternion, w first, from the ship's axes (y forward, z up) to those of the set.
         rotation: [f32; 4],
-        /// Seven bytes, zero in all that were captured; a speed, or a velocity.
+        /// Seven bytes, zero in all captures; perhaps a speed or a velocity.
         unknown: [u8; 7],
         /// The player's name.
         name: Text8<'a>,
-        /// The set that it is in.
+        /// The set that the ship is in.
         set: Text8<'a>,
-        /// How well its subsystems are. [`Species::subsystem_bytes`] tells what they say; mods have others.
+        /// The condition of the subsystems.
+        ///
+        /// [`Species::subsystem_bytes`] returns their meaning. Ships of mods have other bytes.
         subsystems: &'a [u8],
     }
 }

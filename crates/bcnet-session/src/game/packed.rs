@@ -1,16 +1,18 @@
-//! Numbers and vectors in fewer bits than a float has. Each keeps its bits, so that it is written as it was read.
+//! Packed numbers and vectors: they have fewer bits than a float (S-73, S-74).
+//!
+//! Each value keeps its bits, so writing gives the same bytes that were read.
 
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Wire};
 
-/// A number in sixteen bits: a sign, one of eight decades from 0.001 to 10,000, and 4,095 steps in it.
+/// A number in 16 bits: a sign, one of eight decades from 0.001 to 10,000, and 4,095 steps in it.
 ///
-/// What is encoded is cut to the step below, so that 50 comes back as 49.978.
+/// Encoding rounds down to a step: 50 is decoded as 49.978.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CompressedFloat(pub u16);
 
 impl CompressedFloat {
-    /// Returns the code of the step below `number`, nearer to zero. What is too large becomes the largest.
+    /// Encodes a number: rounds towards zero to a step. A number that is too large becomes the largest one.
     #[must_use]
     pub fn new(number: f32) -> Self {
         let sign = u16::from(number.is_sign_negative()) << 15;
@@ -19,12 +21,12 @@ impl CompressedFloat {
             return Self(sign | 0x7FFF);
         };
         let (low, high) = (decade_bottom(decade), decade_top(decade));
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 4095")]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the step is from 0 to 4095")]
         let step = ((size - low) / (high - low) * STEPS) as u16;
         Self(sign | decade << 12 | step.min(0x0FFF))
     }
 
-    /// Returns the number that it means.
+    /// Returns the decoded number.
     #[must_use]
     pub fn value(self) -> f32 {
         let (low, high) = (decade_bottom(self.decade()), decade_top(self.decade()));
@@ -34,7 +36,7 @@ impl CompressedFloat {
         if self.0 >> 15 == 0 { size } else { -size }
     }
 
-    /// Returns how many decimals its steps can tell, one at least.
+    /// Returns the number of significant decimals, at least one.
     const fn decimals(self) -> u8 {
         match self.decade() {
             0 if self.0 & 0x0FFF == 0 => 1,
@@ -53,7 +55,7 @@ impl CompressedFloat {
 }
 
 fn decade_top(decade: u16) -> f64 {
-    // The game's float is not quite 0.001, which shows in the last step.
+    // The game's float is not exactly 0.001, which shows in the last step.
     f64::from(0.001_f32) * 10_f64.powi(decade.into())
 }
 
@@ -84,19 +86,19 @@ impl CompressedFloat {
 
 /// A direction in three signed bytes.
 ///
-/// What is encoded is cut towards zero, so that what comes back is a little shorter than 1.
+/// Encoding truncates towards zero, so the decoded vector is slightly shorter than 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UnitVector(pub [i8; 3]);
 
 impl UnitVector {
-    /// Returns the code of a vector of length 1. Zeros stand for no direction.
+    /// Encodes a vector of length 1. Zeros mean no direction.
     #[must_use]
     pub fn new(vector: [f32; 3]) -> Self {
-        #[allow(clippy::cast_possible_truncation, reason = "a cast of a float is clamped")]
+        #[allow(clippy::cast_possible_truncation, reason = "the cast saturates")]
         Self(vector.map(|part| (part * 127.0) as i8))
     }
 
-    /// Returns the vector that it means.
+    /// Returns the decoded vector.
     #[must_use]
     pub fn vector(self) -> [f32; 3] {
         self.0.map(|part| f32::from(part) / 127.0)
@@ -126,14 +128,14 @@ impl<'a> Wire<'a> for UnitVector {
 /// A vector as a direction and a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PackedVector {
-    /// Where it points.
+    /// The direction.
     pub direction: UnitVector,
-    /// How long it is.
+    /// The length.
     pub length: CompressedFloat,
 }
 
 impl PackedVector {
-    /// Returns the code of a vector.
+    /// Encodes a vector.
     #[must_use]
     pub fn new(vector: [f32; 3]) -> Self {
         let length = vector.iter().map(|part| part * part).sum::<f32>().sqrt();
@@ -141,7 +143,7 @@ impl PackedVector {
         Self { direction: UnitVector::new(unit), length: CompressedFloat::new(length) }
     }
 
-    /// Returns the vector that it means.
+    /// Returns the decoded vector.
     #[must_use]
     pub fn vector(self) -> [f32; 3] {
         self.direction.vector().map(|part| part * self.length.value())
@@ -168,13 +170,14 @@ impl<'a> Wire<'a> for PackedVector {
     }
 }
 
-/// A place on a ship: a direction, and how far it is, as a share of the ship's radius. That a full byte is the whole
-/// radius is assumed.
+/// A place on a ship: a direction, and a distance as a fraction of the ship's radius.
+///
+/// The meaning of 255, the whole radius, is assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ScaledVector {
-    /// Where it points.
+    /// The direction.
     pub direction: UnitVector,
-    /// How far it is: 255 is the ship's radius.
+    /// The distance; 255 is the ship's radius.
     pub share: u8,
 }
 
@@ -200,14 +203,14 @@ impl<'a> Wire<'a> for ScaledVector {
 
 const DECADES: u16 = 8;
 const STEPS: f64 = 4095.0;
-/// What a 127th can tell.
+/// The number of significant decimals of a 127th.
 const UNIT_DECIMALS: u8 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// S-73: what the game was seen to make of numbers, and what texts say it makes of others.
+    /// S-73: codes that the game was seen to send for numbers, and codes from texts about the game.
     #[test]
     fn compressed_floats_match_the_game() {
         for (number, code, decoded) in [
@@ -241,8 +244,9 @@ mod tests {
         assert_eq!(CompressedFloat(0x8000).value(), -0.0);
     }
 
-    /// What a code means becomes that code again, or one just below: the last of a decade means what the first of the
-    /// next does, and a float may be a little less.
+    /// Encoding a decoded number gives the same code, or one just below.
+    ///
+    /// The last code of a decade has the value of the first of the next, and a float may be slightly less.
     #[test]
     fn compressed_float_codes_are_monotonic() {
         for code in 0..=u16::MAX {
@@ -255,7 +259,7 @@ mod tests {
         assert_eq!(CompressedFloat::new(f32::NAN).0 & 0x7FFF, 0x7FFF);
     }
 
-    /// S-74: the first ship of a capture was turned so, and its first state said this.
+    /// S-74: the rotation of the first ship in a capture, and the direction in its first state update.
     #[test]
     fn unit_vectors_truncate_towards_zero() {
         assert_eq!(UnitVector::new([0.0929, 0.8218, -0.5519]).0, [11, 104, -70]);

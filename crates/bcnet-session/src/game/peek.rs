@@ -1,4 +1,6 @@
-//! What a host looks at in messages that it passes on, without reading all of them: nothing here allocates.
+//! Reads the fields of relayed messages that a host needs, without parsing whole messages.
+//!
+//! Only [`named_slots`] and [`text_ranges`] allocate.
 
 use std::ops::Range;
 
@@ -10,7 +12,7 @@ use super::object::{ObjectId, Ship};
 use super::rows::{Check, Opcode, Rule};
 use super::table::{BeamFire, Team, TorpedoFire, read_fields};
 
-/// Returns the object that a message is about, if it is about one; the rest of the message is not looked at.
+/// Returns the object that a message is about, if any. Reads only the beginning of the message.
 #[must_use]
 pub fn subject(payload: &[u8]) -> Option<ObjectId> {
     let opcode = Opcode::of(payload)?;
@@ -31,17 +33,17 @@ pub fn subject(payload: &[u8]) -> Option<ObjectId> {
     }
 }
 
-/// Returns the object that a message begins with.
+/// Returns the object id at the beginning of a message.
 pub(crate) fn first_object(payload: &[u8]) -> Result<ObjectId, Cut> {
     Wire::read(&mut Reader::new(payload), names!(object))
 }
 
-/// Returns the head of a message that is an event.
+/// Returns the head of a message that contains an event.
 pub(crate) fn event_head(payload: &[u8]) -> Result<EventHead, Cut> {
     Wire::read(&mut Reader::new(payload), names!(event))
 }
 
-/// Returns what a torpedo or a pulse is fired at, if it is fired at something and the message is whole.
+/// Returns the target of a torpedo or pulse, if it has one and the message is complete.
 pub(crate) fn shot_target(payload: &[u8]) -> Option<ObjectId> {
     match Opcode::of(payload)? {
         Opcode::TORPEDO_FIRE => read_fields::<TorpedoFire>(payload).ok()?.target.map(|it| it.target),
@@ -50,7 +52,7 @@ pub(crate) fn shot_target(payload: &[u8]) -> Option<ObjectId> {
     }
 }
 
-/// Returns who joins which team, whatever follows.
+/// Returns the player and the team of a message in which a player chooses a team. Ignores later bytes.
 pub(crate) fn team_choice(payload: &[u8]) -> Result<Team, Cut> {
     Wire::read(&mut Reader::new(payload), names!(team))
 }
@@ -58,12 +60,12 @@ pub(crate) fn team_choice(payload: &[u8]) -> Result<Team, Cut> {
 /// A message that creates an object.
 #[derive(Debug)]
 pub(crate) struct Creation<'a> {
-    /// The slot that it claims to be of.
+    /// The slot that the sender claims.
     pub(crate) slot: u8,
     pub(crate) class: ObjectClass,
     pub(crate) object: ObjectId,
     pub(crate) species: Species,
-    /// The rest, read as that of a ship: what creates a torpedo must look like one too.
+    /// The rest, read as a ship. A message that creates a torpedo must have this layout too.
     pub(crate) ship: Result<Ship<'a>, Cut>,
 }
 
@@ -82,7 +84,7 @@ impl<'a> Creation<'a> {
     }
 }
 
-/// Returns the slots whose objects a message names, as bits. `None` if that cannot be told.
+/// Returns the slots whose objects a message names, as bits. Returns `None` if they are not known.
 pub(crate) fn named_slots(payload: &[u8]) -> Option<u32> {
     let rule = Opcode::of(payload)?.rule();
     if matches!(rule, Rule::Chat | Rule::TeamChat) {
@@ -105,7 +107,9 @@ pub(crate) fn named_slots(payload: &[u8]) -> Option<u32> {
     is_known.then(|| description.fields.iter().filter_map(owner).fold(0, |bits, slot| bits | 1 << slot))
 }
 
-/// Returns where in a payload its texts lie, without their lengths. What creates something is read as that of a ship.
+/// Returns the places of the texts in a payload, without their lengths.
+///
+/// Reads every message that creates an object as if it created a ship.
 pub(crate) fn text_ranges(payload: &[u8]) -> Vec<Range<usize>> {
     if Opcode::of(payload).is_some_and(|opcode| opcode.rule() == Rule::Create) {
         let ship = Creation::read(payload).and_then(|created| created.ship);
@@ -125,7 +129,7 @@ pub(crate) fn text_ranges(payload: &[u8]) -> Vec<Range<usize>> {
     describe(payload).fields.iter().filter_map(range).collect()
 }
 
-/// Returns where name and set of a ship lie: the last but its subsystems.
+/// Returns the places of the name and the set of a ship. Only the subsystems follow them.
 fn ship_text_ranges(payload: &[u8], ship: &Ship<'_>) -> [Range<usize>; 2] {
     let set = payload.len() - ship.subsystems.len() - ship.set.0.len();
     let name_end = set - size_of::<u8>();
@@ -133,23 +137,23 @@ fn ship_text_ranges(payload: &[u8], ship: &Ship<'_>) -> [Range<usize>; 2] {
 }
 
 record! {
-    /// What chat has before its text.
+    /// The fields of a chat message before its text.
     pub(super) [ChatHead] {
-        /// The peer id of who says it.
+        /// The peer id of the sender.
         sender: i32,
-        /// How long the text is.
+        /// The length of the text.
         text_len: u16,
     }
 }
 
-/// Returns the length of a chat text as it is claimed, and as it is.
+/// Returns the length field of a chat message, and the actual length of its text.
 pub(crate) fn chat_lengths(payload: &[u8]) -> Result<(usize, usize), Cut> {
     let reader = &mut Reader::new(payload);
     let head = ChatHead::read(reader, names!(chat))?;
     Ok((head.text_len.into(), reader.remaining().len()))
 }
 
-/// Writes who chats into a message, and returns its text.
+/// Sets the sender of a chat message, and returns its text.
 pub(crate) fn set_chat_sender(sender: u8, payload: &mut [u8]) -> &mut [u8] {
     let Some(head) = payload.get_mut(OPCODE_LEN..) else { return &mut [] };
     let Some((place, text)) = head.split_first_chunk_mut() else { return &mut [] };

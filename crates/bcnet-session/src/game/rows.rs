@@ -1,10 +1,10 @@
-//! What the table of messages says of each.
+//! The columns of the message table: opcode, direction, evidence, and the host's action (S-34, S-70).
 
 use std::fmt;
 
 use super::field::{Cut, Part};
 
-/// The first byte of a payload; any value can be expressed.
+/// The opcode: the first byte of a payload. Every value is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(pub u8);
 
@@ -25,29 +25,29 @@ impl fmt::Display for Opcode {
     }
 }
 
-/// A row of the table: what is known of a message besides its meaning.
+/// A row of the message table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// Its opcode, which has its name and what a host does with it.
+    /// The opcode, which determines the name and the action of a host.
     pub opcode: Opcode,
-    /// Who says it.
+    /// The direction in the stock game.
     pub direction: Direction,
-    /// How well it is known.
+    /// The evidence of the layout.
     pub evidence: Evidence,
-    /// Its fields.
+    /// The fields behind the opcode.
     pub fields: &'static [Part],
 }
 
-/// Who says a message.
+/// The direction of a message in the stock game.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// The host.
+    /// The host sends it to clients.
     ToClient,
-    /// Clients, for the host alone.
+    /// Clients send it to the host only.
     ToHost,
-    /// Clients, and the host passes it on.
+    /// Clients send it, and the host relays it.
     Both,
-    /// Nobody.
+    /// No one sends it.
     Never,
 }
 
@@ -62,16 +62,16 @@ impl fmt::Display for Direction {
     }
 }
 
-/// How well the layout of a message is known.
+/// The evidence of a message's layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// Captured bytes were read to the last one.
+    /// All bytes of captured messages were read.
     Captured,
-    /// Several texts agree on it.
+    /// Several texts about the game agree on it.
     Documented,
-    /// One text says so, or it follows from others.
+    /// One text contains it, or it follows from others.
     Inferred,
-    /// Texts contradict each other.
+    /// Texts about the game contradict each other.
     Disputed,
 }
 
@@ -86,87 +86,87 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// What a host does with a message of a client in the game (S-34).
+/// The action of a host for a message of a client in the game (S-34).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Everyone else gets a copy.
+    /// Relays it to all other players.
     Relay(Check),
-    /// It ends here.
+    /// Keeps it.
     Absorb,
-    /// Only the host says that, or nobody: it is dropped.
+    /// Drops it: only a host sends it, or no one.
     HostOnly,
-    /// Ships and other objects: kept for those who come later, and passed on.
+    /// Stores the new ship or object for players that join later, and relays the message.
     Create,
-    /// A player's ship explodes.
+    /// Destroys the player's ship.
     SelfDestruct,
-    /// A peer asks for an object.
+    /// Sends the requested object to the player.
     RequestObject,
-    /// Everyone gets it, its sender too.
+    /// Relays it to all players, including its sender.
     Chat,
-    /// Its sender's team gets it.
+    /// Relays it to the sender's team.
     TeamChat,
-    /// It is kept, and passed on.
+    /// Stores the team and relays the message.
     Team,
-    /// Everyone else gets a copy, unreliably.
+    /// Relays it to all other players as an unreliable message.
     StateUpdate,
-    /// A mod's: passed on as it came, unless that is turned off.
+    /// Relays the message of a mod with the reliability with which it came, unless the settings forbid it.
     Unknown,
 }
 
-/// How it is made sure that a message is about the sender's own things (S-32).
+/// The check that a message is about the sender's own objects (S-32).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// It is an event.
+    /// The message contains an event.
     Event,
-    /// It begins with an object.
+    /// The message begins with an object id.
     Object,
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Relay(Check::Event | Check::Object) => "passed on",
-            Self::Absorb => "not passed on",
+            Self::Relay(Check::Event | Check::Object) => "relayed",
+            Self::Absorb => "kept by the host",
             Self::HostOnly => "dropped",
-            Self::Create => "passed on, told to newcomers",
+            Self::Create => "relayed, stored for new players",
             Self::SelfDestruct | Self::RequestObject => "answered",
-            Self::Chat => "passed on to all",
-            Self::TeamChat => "passed on to the team",
-            Self::Team => "kept, passed on",
-            Self::StateUpdate => "passed on without hash",
-            Self::Unknown => "passed on as it came",
+            Self::Chat => "relayed to all",
+            Self::TeamChat => "relayed to the team",
+            Self::Team => "stored, relayed",
+            Self::StateUpdate => "relayed without hash",
+            Self::Unknown => "relayed unchanged",
         })
     }
 }
 
-/// Why a payload is no message.
+/// The reason why a payload could not be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GameError {
-    /// Its first byte, if it has one.
+    /// The first byte of the payload, if there is one.
     pub opcode: Option<Opcode>,
-    /// The field that is wrong.
+    /// The field with the error.
     pub field: &'static str,
-    /// Where that field begins.
+    /// The offset of the field.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The error in the field.
     pub reason: GameErrorReason,
 }
 
-/// What is wrong with a field.
+/// The error in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GameErrorReason {
-    /// The payload ends inside it.
+    /// The payload ends inside the field.
     Truncated,
-    /// It is behind the last field.
+    /// The bytes follow the last field.
     Trailing,
 }
 
 impl GameError {
-    /// There is not even an opcode.
+    /// The error of an empty payload.
     pub(crate) const EMPTY: Self =
         Self { opcode: None, field: "opcode", offset: 0, reason: GameErrorReason::Truncated };
 
-    /// The payload ends inside a field.
+    /// Returns the error of a payload that ends inside a field.
     pub(super) const fn truncated(opcode: Opcode, Cut { field, at }: Cut) -> Self {
         Self { opcode: Some(opcode), field, offset: at, reason: GameErrorReason::Truncated }
     }
@@ -178,9 +178,9 @@ impl fmt::Display for GameError {
         write!(f, "{opcode}: ")?;
         match self.reason {
             GameErrorReason::Truncated => {
-                write!(f, "ends in {}, which begins at byte {}", self.field, self.offset)
+                write!(f, "truncated in {}, which begins at byte {}", self.field, self.offset)
             }
-            GameErrorReason::Trailing => write!(f, "goes on behind its last field, at byte {}", self.offset),
+            GameErrorReason::Trailing => write!(f, "extra bytes after the last field, at byte {}", self.offset),
         }
     }
 }

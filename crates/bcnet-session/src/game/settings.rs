@@ -1,20 +1,22 @@
-//! The settings of a game, which have correction data only if their flags say so.
+//! The settings of a game (S-25). They have correction data only if a flag says so.
 
 use super::code::SettingsFlags;
 use super::field::{Cut, Names, Part, Reader, Text16, Wire, names};
 
-/// What a client must know to load the mission.
+/// The settings that a client needs to load the mission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings<'a> {
     /// The game clock, in seconds.
     pub time: f32,
-    /// The rules.
+    /// The flags.
     pub flags: SettingsFlags,
     /// The client's slot.
     pub slot: u8,
-    /// The script of the mission.
+    /// The name of the mission script.
     pub mission: Text16<'a>,
-    /// Correction data; empty unless the flags have it. Its layout is not known, and nobody has seen any.
+    /// Correction data; empty unless the flags announce it.
+    ///
+    /// The layout is not known, and no capture contains any.
     pub correction_data: &'a [u8],
 }
 
@@ -41,7 +43,7 @@ impl<'a> Wire<'a> for Settings<'a> {
         Ok(Self { time, flags, slot, mission, correction_data })
     }
 
-    /// Correction data that the flags do not announce is left out.
+    /// Omits correction data that the flags do not announce.
     fn write(&self, out: &mut Vec<u8>) {
         self.time.write(out);
         self.flags.write(out);

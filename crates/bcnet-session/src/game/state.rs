@@ -1,4 +1,4 @@
-//! State updates: where a ship is, and how it is.
+//! State updates: the position and the condition of a ship (S-76, S-37).
 
 use super::code::StateFlags;
 use super::describe::Value;
@@ -6,71 +6,77 @@ use super::field::{Cut, Names, Reader, Wire, names, record};
 use super::object::ObjectId;
 use super::packed::{CompressedFloat, PackedVector, UnitVector};
 
-/// Where a ship is, and how it is. What has not changed is left out.
+/// The position and the condition of a ship. Unchanged fields are absent.
 ///
-/// One bit byte has all flags of a message, in the order in which they are written: whether a hash follows the position,
-/// whether the ship is cloaked, and those of subsystems. It stands where the first of them is. How many subsystems
-/// follow, and which of them have flags, only the ship's class tells, so they are left as bytes.
+/// One bit byte has all flags of a message, in the order in which they are written. The flags are: a hash follows the
+/// position, the ship is cloaked, and those of subsystems. The byte is at the place of the first flag.
+///
+/// Only the ship's class determines the number of subsystems that follow, and which of them have flags. So they stay
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StateUpdate<'a> {
     /// The ship.
     pub object: ObjectId,
     /// The game clock, in seconds.
     pub time: f32,
-    /// Where it is.
+    /// The position.
     pub position: Option<Position>,
-    /// How far it is from the last position that was sent.
+    /// The distance from the last position that was sent.
     pub delta: Option<PackedVector>,
-    /// Where its bow points.
+    /// The direction of the bow.
     pub forward: Option<UnitVector>,
-    /// Where its upper side points.
+    /// The direction of the upper side.
     pub up: Option<UnitVector>,
-    /// How fast it is; less than nothing is backwards.
+    /// The speed; negative backwards.
     pub speed: Option<CompressedFloat>,
-    /// Whether it is cloaked.
+    /// The state of the cloak.
     pub cloaked: Option<bool>,
-    /// How well some of its subsystems are.
+    /// The condition of some subsystems.
     pub subsystems: Option<Subsystems<'a>>,
-    /// How much power some of its subsystems are to get. What follows subsystems cannot be told from them, so together
-    /// with them there is none.
+    /// The power that some subsystems are to get.
+    ///
+    /// The end of the subsystems cannot be determined, so this is `None` if [`subsystems`](Self::subsystems) are
+    /// present.
     pub power: Option<&'a [[u8; 2]]>,
-    /// In what the bit byte differs from one that has nothing but the flags above: those of subsystems, and what no
-    /// stock sender does. Its bits for the flags above are 0, and all are where there is no bit byte.
+    /// The difference of the bit byte from one with only the flags above.
+    ///
+    /// These are the flags of subsystems, and bits that no stock sender sets. The bits of the flags above are 0.
+    /// Without a bit byte, all bits are 0.
     pub other_bits: u8,
 }
 
-/// A place in the set.
+/// A position in the set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Position {
-    /// Where.
+    /// The coordinates.
     pub place: [f32; 3],
-    /// A hash of the ship's properties, from clients only.
+    /// A hash of the ship's properties. Only clients send it.
     pub hash: Option<u16>,
 }
 
-/// How well some subsystems are, as bytes.
+/// The condition of some subsystems, as bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Subsystems<'a> {
-    /// The place of the first of them in the list of the ship's class.
+    /// The place of the first of these subsystems in the list of the ship's class.
     pub first: u8,
-    /// One block for each, without a number of them.
+    /// One block for each subsystem. Their number is not sent.
     pub blocks: &'a [u8],
 }
 
 record! {
-    /// What every state update begins with.
+    /// The fields at the beginning of every state update.
     pub(crate) [StateHead] {
         /// The ship.
         object: ObjectId,
         /// The game clock, in seconds.
         time: f32,
-        /// What follows.
+        /// The fields that follow.
         flags: StateFlags,
     }
 }
 
 impl StateUpdate<'_> {
-    /// Returns what it has.
+    /// Returns the fields that the update has.
     #[must_use]
     pub fn flags(&self) -> StateFlags {
         StateFlags(0)
@@ -84,7 +90,7 @@ impl StateUpdate<'_> {
             .with(StateFlags::POWER, self.power.is_some())
     }
 
-    /// Returns the bit byte with nothing but the flags of this message.
+    /// Returns the bit byte with only the flags of this type.
     fn own_bits(&self) -> u8 {
         let hash = self.position.map(|position| position.hash.is_some());
         let flags = [hash, self.cloaked];
@@ -95,14 +101,15 @@ impl StateUpdate<'_> {
             .0
     }
 
-    /// Returns how much power subsystems are to get: their places in the list of the ship's class, and shares of what
-    /// is normal.
+    /// Returns the power that subsystems are to get: their places in the ship's list, and fractions.
+    ///
+    /// A place is that in the list of the ship's class. The normal power is 1.
     pub fn powers(&self) -> impl Iterator<Item = (u8, f32)> {
         self.power.unwrap_or_default().iter().map(|[index, power]| (*index, power_fraction(*power)))
     }
 }
 
-/// A full byte is 125 %, as much as a player can give. Inferred, from what 100 % is.
+/// Converts a power byte to a fraction. 255 is 125 %, the most that a player can set: inferred from the byte of 100 %.
 fn power_fraction(byte: u8) -> f32 {
     f32::from(byte) * 1.25 / 255.0
 }
@@ -166,7 +173,7 @@ impl<'a> Wire<'a> for StateUpdate<'a> {
     }
 }
 
-/// The bit byte of a message, and where it is.
+/// The bit byte of a message, and its offset.
 type BitByte = Option<(u8, usize)>;
 
 fn read_position(reader: &mut Reader<'_>, bits: &mut BitByte) -> Result<Position, Cut> {
@@ -180,7 +187,7 @@ fn read_position(reader: &mut Reader<'_>, bits: &mut BitByte) -> Result<Position
     Ok(Position { place, hash })
 }
 
-/// The flag is the next one of the bit byte, or begins it.
+/// Reads the cloak flag: the next flag of the bit byte, or the first flag of a new one.
 fn read_cloak(reader: &mut Reader<'_>, bits: &mut BitByte) -> Result<bool, Cut> {
     let (cloaked, at) = match *bits {
         Some((byte, at)) => (byte & HAS_HASH << 1 != 0, at),
@@ -206,12 +213,12 @@ fn read_power<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 2]], Cut> {
     Ok(pairs)
 }
 
-/// Returns what a state update begins with.
+/// Returns the head of a state update.
 pub(crate) fn state_head(payload: &[u8]) -> Result<StateHead, Cut> {
     Wire::read(&mut Reader::new(payload), names!(state))
 }
 
-/// S-37: takes the hash, which only a host reads, out of a state update.
+/// Removes the hash from a state update (S-37). Only a host reads it.
 pub(crate) fn strip_hash(payload: &mut Vec<u8>) {
     let Some(at) = find_hash_bit(payload) else { return };
     if let Some(bits) = payload.get_mut(at) {
@@ -220,7 +227,7 @@ pub(crate) fn strip_hash(payload: &mut Vec<u8>) {
     }
 }
 
-/// Returns where the bit is that says that a hash follows, if one does.
+/// Returns the offset of the flag that announces a hash, if a hash follows.
 fn find_hash_bit(payload: &[u8]) -> Option<usize> {
     let reader = &mut Reader::new(payload);
     let head = StateHead::read(reader, names!(head)).ok()?;
@@ -234,7 +241,7 @@ fn find_hash_bit(payload: &[u8]) -> Option<usize> {
     (bits & HAS_HASH != 0).then_some(at)
 }
 
-/// In the bit byte behind a position: a hash follows.
+/// The flag in the bit byte behind a position: a hash follows.
 const HAS_HASH: u8 = 0x01;
-/// A bit byte counts its flags in its upper three bits.
+/// The count of one flag: a bit byte has the number of its flags in its upper three bits.
 const ONE_FLAG: u8 = 0x20;

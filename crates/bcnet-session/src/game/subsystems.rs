@@ -1,17 +1,17 @@
-//! How well the subsystems of a new ship are: what each byte says if the list of its class is known.
+//! The subsystems of a new ship: the meaning of each byte, for classes whose list is known (S-77).
 
 use super::code::Species;
 use super::describe::Value;
 use super::field::Reader;
 
-/// A subsystem, or several under one: then it has as many parts.
+/// A subsystem. The number is that of its parts.
 #[derive(Clone, Copy)]
 enum Subsystem {
     Hull,
     Bridge,
     Shields,
     Reactor,
-    /// Sensors, engines, repair or a cloak: which of them is not known.
+    /// Sensors, engines, repair or a cloak. It is not known which.
     Powered(usize),
     Torpedoes(usize),
     Phasers(usize),
@@ -19,20 +19,20 @@ enum Subsystem {
     Tractors(usize),
 }
 
-/// What a byte about subsystems says.
+/// The meaning of a subsystem byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubsystemByte {
-    /// How well it is: a share of 255.
+    /// The condition of a subsystem: a fraction of 255.
     Condition(&'static str),
-    /// The same of something of which a ship may have several.
+    /// The condition of a subsystem of which a ship can have several.
     Repeated(&'static str),
-    /// How much power it is to get in percent, signed: what is not above 0 is off.
+    /// The power that a subsystem is to get, in signed percent. The subsystem is off unless the value is above 0.
     Power(&'static str),
-    /// The same of something of which a ship may have several.
+    /// The power of a subsystem of which a ship can have several.
     RepeatedPower(&'static str),
-    /// How a weapon is set.
+    /// The setting of a weapon.
     Setting(&'static str),
-    /// A bit byte (S-72) with a flag of each weapon system, of which there are so many.
+    /// A bit byte (S-72) with a flag for each weapon system. The number is that of the flags.
     WeaponBits(u8),
 }
 
@@ -50,7 +50,7 @@ impl SubsystemByte {
         }
     }
 
-    /// Returns whether a byte can be this: a bit byte tells how many flags it has.
+    /// Returns whether a byte can have this meaning. A bit byte contains the number of its flags.
     const fn fits(self, byte: u8) -> bool {
         match self {
             Self::WeaponBits(count) => byte >> 5 == count,
@@ -80,13 +80,13 @@ impl SubsystemByte {
 }
 
 impl Species {
-    /// Returns what each byte about the subsystems of such a ship says, if that is known.
+    /// Returns the meaning of each subsystem byte of this class, if it is known.
     #[must_use]
     pub fn subsystem_bytes(self) -> Option<Vec<SubsystemByte>> {
         let list = subsystems_of(self)?;
         let weapons = list.iter().filter(|subsystem| subsystem.is_weapon()).count();
         let mut bytes = Vec::new();
-        // The flags of all weapons are in one byte, where the first of them is.
+        // One byte has the flags of all weapons. It is at the place of the first weapon.
         let mut bits = u8::try_from(weapons).ok().map(SubsystemByte::WeaponBits);
         for subsystem in list {
             subsystem.append_bytes(&mut bytes, &mut bits);
@@ -95,7 +95,7 @@ impl Species {
     }
 }
 
-/// Notes what the bytes that were read last say about subsystems, if they fit those of the species exactly.
+/// Records the subsystem bytes that were read last, if they match the class exactly.
 pub(super) fn note_subsystems(reader: &mut Reader<'_>, species: Species, bytes: &[u8]) {
     let Some(known) = reader.is_recording().then(|| species.subsystem_bytes()).flatten() else { return };
     let fits = || known.iter().zip(bytes).all(|(known, byte)| known.fits(*byte));
@@ -115,7 +115,7 @@ impl Subsystem {
         }
     }
 
-    /// Adds what its bytes say.
+    /// Appends the meaning of each byte of the subsystem.
     fn append_bytes(self, out: &mut Vec<SubsystemByte>, bits: &mut Option<SubsystemByte>) {
         use SubsystemByte::{Condition, Power, Repeated, RepeatedPower, Setting};
         let (own, part, parts, power, setting) = match self {
@@ -158,7 +158,9 @@ impl Subsystem {
     }
 }
 
-/// Captured for 1, 3 and 5, the lengths of 4 and 6 recorded; documented for the others.
+/// Returns the subsystems of a class in the order of the wire.
+///
+/// Captured for 1, 3 and 5; the lengths of 4 and 6 were captured too. Documented for the others.
 const fn subsystems_of(species: Species) -> Option<&'static [Subsystem]> {
     use Subsystem::{
         Bridge as B, Hull as H, Phasers as W, Powered as P, Pulse as U, Reactor as C, Shields as S,
@@ -183,5 +185,5 @@ const fn subsystems_of(species: Species) -> Option<&'static [Subsystem]> {
     })
 }
 
-/// Shields have one for each side.
+/// The number of shield facings: one for each side.
 const SHIELD_FACINGS: usize = 6;

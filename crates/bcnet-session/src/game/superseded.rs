@@ -1,13 +1,13 @@
-//! Which state updates a newer one makes useless (S-33).
+//! Decides which queued state updates a newer one supersedes (S-33).
 
 use super::field::{Reader, Wire, names};
 use super::rows::Opcode;
 use super::state::{StateUpdate, state_head};
 
-/// Returns what tells of older payloads, the newest of them first, whether `newer` makes them useless.
+/// Returns a function that decides whether `newer` supersedes an older payload.
 ///
-/// Of one ship it ends with the first that is still needed: a distance that is kept counts from a position before it, so
-/// that must not be dropped.
+/// Call it with the newest of the older payloads first. After the first update of the ship that is still needed, it
+/// returns `false`. A distance that is kept counts from an earlier position, so that position must not be dropped.
 pub(crate) fn superseded_by(newer: &[u8]) -> impl FnMut(&[u8]) -> bool {
     let mut needed = false;
     move |older| {
@@ -25,10 +25,10 @@ fn is_same_ship(older: &[u8], newer: &[u8]) -> bool {
     object(older) == object(newer)
 }
 
-/// Returns whether `newer` tells all that `older` does. What cannot be read to its end is not judged.
+/// Returns whether `newer` has all that `older` has, and is not older. Returns `false` if either cannot be parsed.
 fn is_superseded(older: &[u8], newer: &[u8]) -> bool {
     let (Some(older), Some(newer)) = (read_update(older), read_update(newer)) else { return false };
-    // A place makes a distance from an earlier one useless.
+    // A position replaces a distance from an earlier one.
     let delta = older.delta.is_none() || newer.delta.is_some() || newer.position.is_some();
     newer.time >= older.time
         && (older.position.is_none() || newer.position.is_some())
@@ -37,7 +37,7 @@ fn is_superseded(older: &[u8], newer: &[u8]) -> bool {
         && (older.up.is_none() || newer.up.is_some())
         && (older.speed.is_none() || newer.speed.is_some())
         && (older.cloaked.is_none() || newer.cloaked.is_some())
-        // They go round and are told by one update in many, and how many follow only the ship's class tells.
+        // Subsystems are sent in turns, a few in each update. Only the ship's class determines how many follow.
         && older.subsystems.is_none()
         && older.powers().all(|(index, _)| newer.powers().any(|(other, _)| other == index))
 }
@@ -64,7 +64,7 @@ mod tests {
         digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).expect("a byte")).collect()
     }
 
-    /// The captured update, which has a place, both directions, speed and three powers, with a change.
+    /// Returns the captured update with a change. It has a position, both directions, speed and three powers.
     fn modified_update(change: impl FnOnce(&mut StateUpdate<'_>)) -> Vec<u8> {
         let captured = captured("pl-1C-9D");
         let mut update = read_update(&captured).expect("captured");
@@ -81,11 +81,11 @@ mod tests {
     /// S-33
     #[test]
     fn update_is_superseded_only_by_a_complete_one() {
-        let (whole, later) = (captured("pl-1C-9D"), modified_update(|update| update.time += 0.1));
-        assert!(is_dropped(&whole, &later) && is_dropped(&whole, &whole));
-        assert!(!is_dropped(&later, &whole), "the network has turned their order");
-        assert!(!is_dropped(&whole, &modified_update(|update| update.time = f32::NAN)));
-        assert!(!is_dropped(&whole, &modified_update(|update| update.object.0 += 0x4_0000)), "another ship");
+        let (complete, later) = (captured("pl-1C-9D"), modified_update(|update| update.time += 0.1));
+        assert!(is_dropped(&complete, &later) && is_dropped(&complete, &complete));
+        assert!(!is_dropped(&later, &complete), "the updates arrived in reverse order");
+        assert!(!is_dropped(&complete, &modified_update(|update| update.time = f32::NAN)));
+        assert!(!is_dropped(&complete, &modified_update(|update| update.object.0 += 0x4_0000)), "another ship");
         for lacks in [
             modified_update(|update| update.position = None),
             modified_update(|update| update.forward = None),
@@ -94,7 +94,7 @@ mod tests {
             modified_update(|update| update.power = None),
             modified_update(|update| update.power = Some(&[[0, 204], [1, 204], [3, 204]])),
         ] {
-            assert!(!is_dropped(&whole, &lacks), "{lacks:02X?}");
+            assert!(!is_dropped(&complete, &lacks), "{lacks:02X?}");
             assert!(is_dropped(&lacks, &later) == (lacks[lacks.len() - 2] != 3), "{lacks:02X?}");
         }
         let cloaked = modified_update(|update| update.cloaked = Some(true));
@@ -110,7 +110,7 @@ mod tests {
         );
     }
 
-    /// S-33: subsystems are told in turns.
+    /// S-33: subsystems are sent in turns.
     #[test]
     fn subsystem_updates_are_never_superseded() {
         let subsystems = captured("pl-1C-20");
@@ -123,11 +123,11 @@ mod tests {
         assert!(!is_dropped(&subsystems, &all) && !is_dropped(&all, &all));
     }
 
-    /// S-33: a distance counts from the last position, so a position stays as long as a distance from it does.
+    /// S-33: a distance counts from the last position, so that position is kept as long as the distance.
     #[test]
     fn position_is_kept_while_deltas_refer_to_it() {
-        let place = |time: f32| modified_update(|update| (update.time, update.power) = (time, None));
-        let distance = |time: f32, power| {
+        let position = |time: f32| modified_update(|update| (update.time, update.power) = (time, None));
+        let delta = |time: f32, power| {
             modified_update(|update| {
                 (update.time, update.power) = (time, power);
                 (update.position, update.delta) = (None, Some(Default::default()));
@@ -137,25 +137,25 @@ mod tests {
             let mut is_superseded = superseded_by(newer);
             older.iter().map(|older| is_superseded(older)).collect()
         };
-        let (a, b) = (place(1.0), distance(2.0, None));
-        assert_eq!(dropped(&distance(3.0, None), &[&b, &a]), [true, false]);
-        assert_eq!(dropped(&place(3.0), &[&b, &a]), [true, true]);
-        assert_eq!(dropped(&place(3.0), &[&distance(2.0, Some(&[[0, 9]])), &a]), [false, false]);
+        let (a, b) = (position(1.0), delta(2.0, None));
+        assert_eq!(dropped(&delta(3.0, None), &[&b, &a]), [true, false]);
+        assert_eq!(dropped(&position(3.0), &[&b, &a]), [true, true]);
+        assert_eq!(dropped(&position(3.0), &[&delta(2.0, Some(&[[0, 9]])), &a]), [false, false]);
         let other_ship = modified_update(|update| {
             update.object.0 += 0x4_0000;
             update.position = Some(Position::default());
         });
-        assert_eq!(dropped(&place(3.0), &[&other_ship, &[0xCD, 1], &[], &a]), [false, false, false, true]);
+        assert_eq!(dropped(&position(3.0), &[&other_ship, &[0xCD, 1], &[], &a]), [false, false, false, true]);
     }
 
-    /// S-33: whatever cannot be read stays, and outdates nothing.
+    /// S-33: malformed updates are kept, and supersede no other update.
     #[test]
     fn malformed_updates_supersede_nothing() {
-        let whole = captured("pl-1C-9D");
-        for len in 0..whole.len() - 6 {
-            assert!(!is_dropped(&whole[..len], &whole) && !is_dropped(&whole, &whole[..len]), "{len} bytes");
+        let complete = captured("pl-1C-9D");
+        for len in 0..complete.len() - 6 {
+            assert!(!is_dropped(&complete[..len], &complete) && !is_dropped(&complete, &complete[..len]), "{len} bytes");
         }
         let longer = [&modified_update(|update| update.power = None)[..], &[0]].concat();
-        assert!(!is_dropped(&longer, &whole) && !is_dropped(&longer, &longer));
+        assert!(!is_dropped(&longer, &complete) && !is_dropped(&longer, &longer));
     }
 }

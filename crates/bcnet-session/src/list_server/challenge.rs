@@ -1,4 +1,4 @@
-//! How a server proves that it is where it says, without anything being kept until it has.
+//! Address verification of servers, without state for unverified addresses.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddrV4;
@@ -8,7 +8,7 @@ use bcnet_transport::Time;
 
 use super::text::Challenge;
 
-/// The challenges of this list server: each address has its own, which nobody else can know, and another one every minute.
+/// The challenges of a list server. Each address gets an unpredictable challenge, a new one every minute.
 #[derive(Debug)]
 pub(super) struct Challenges {
     secret: u64,
@@ -19,15 +19,15 @@ impl Challenges {
         Self { secret }
     }
 
-    /// Returns what `from` is to answer.
+    /// Returns the current challenge for `from`.
     pub(super) fn current(&self, from: SocketAddrV4, now: Time) -> Challenge {
         self.at_minute(from, minute(now))
     }
 
-    /// Returns what `from` was asked within the last minute.
+    /// Returns the challenges that `from` may have got within the last minute.
     pub(super) fn recent(&self, from: SocketAddrV4, now: Time) -> impl Iterator<Item = Challenge> + use<> {
-        let present = minute(now);
-        [Some(present), present.checked_sub(1)]
+        let current = minute(now);
+        [Some(current), current.checked_sub(1)]
             .map(|minute| minute.map(|minute| self.at_minute(from, minute)))
             .into_iter()
             .flatten()
@@ -38,8 +38,9 @@ impl Challenges {
     }
 }
 
-/// The ports that heartbeats have named, a fixed table from which newer ones push older ones out. Whoever finds its own
-/// gone is reached where its heartbeats come from, as nearly all servers are.
+/// The ports that heartbeats announce, in a table of fixed size. New entries overwrite old ones.
+///
+/// If an entry was overwritten, the port of the heartbeat itself is used. That is right for nearly all servers.
 #[derive(Debug)]
 pub(super) struct PortHints {
     secret: u64,
@@ -52,9 +53,9 @@ impl PortHints {
     }
 
     pub(super) fn record(&mut self, from: SocketAddrV4, port: u16) {
-        let place = self.index_of(from);
-        if let Some(place) = self.entries.get_mut(place) {
-            *place = Some((from, port));
+        let index = self.index_of(from);
+        if let Some(entry) = self.entries.get_mut(index) {
+            *entry = Some((from, port));
         }
     }
 

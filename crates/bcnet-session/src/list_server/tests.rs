@@ -14,14 +14,14 @@ fn address(ip: [u8; 4], port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(ip.into(), port)
 }
 
-/// Returns the right answer to a `\secure\` question.
+/// Returns the right answer to a challenge.
 fn answer(question: &[u8]) -> Vec<u8> {
     let challenge = question.strip_prefix(b"\\secure\\").expect("a challenge");
     format!("\\gamename\\bcommander\\validate\\{}\\final\\\\queryid\\1.1", challenge_response(challenge))
         .into_bytes()
 }
 
-/// Brings a server up to its `\status\` question.
+/// Sends a heartbeat and answers the challenge. Returns the status query.
 fn prove_address(
     list: &mut ServerList,
     from: SocketAddrV4,
@@ -33,7 +33,7 @@ fn prove_address(
     list.handle_datagram(from, &answer(&question), now)
 }
 
-/// A list with one server, which has told its status.
+/// Returns a list with one server, which has sent its status.
 fn list_with_one_server(from: SocketAddrV4, now: Time) -> ServerList {
     let mut list = ServerList::new(1701);
     add_server(&mut list, from, now);
@@ -53,7 +53,7 @@ fn server_is_listed_after_proof_and_status() {
     assert_eq!(prove_address(&mut list, from, HEARTBEAT, at(0)), Some((players, STATUS_QUERY.to_vec())));
     assert_eq!(list.listed().len(), 0);
     list.handle_datagram(from, STATUS_REPLY, at(1));
-    assert_eq!(list.listed().len(), 0, "another port than the one players use");
+    assert_eq!(list.listed().len(), 0, "not the port for players");
     list.handle_datagram(players, STATUS_REPLY, at(1));
     assert_eq!(list.listed().into_iter().collect::<Vec<_>>(), [players]);
     assert_eq!(list.take_events(), [ListEvent::Listed(players)]);
@@ -69,9 +69,9 @@ fn server_with_wrong_answer_is_not_listed() {
     list.handle_datagram(from, STATUS_REPLY, at(0));
     assert_eq!(list.listed().len(), 0);
     let other = address([192, 0, 2, 2], 22150);
-    assert_eq!(list.handle_datagram(other, &answer(&question), at(1)), None, "somebody else's answer");
+    assert_eq!(list.handle_datagram(other, &answer(&question), at(1)), None, "the answer of another server");
     assert_eq!(list.handle_datagram(from, &answer(&question), at(200)), None, "too late");
-    assert!(list.handle_datagram(from, HEARTBEAT, at(200)).is_some(), "another try");
+    assert!(list.handle_datagram(from, HEARTBEAT, at(200)).is_some(), "a second attempt");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn status_reply_resets_the_unanswered_count() {
         }
     }
     assert_eq!(list.listed().len(), 1);
-    assert_eq!(list.handle_datagram(from, HEARTBEAT, at(99 * 60 + 9)), None, "asked a moment ago");
+    assert_eq!(list.handle_datagram(from, HEARTBEAT, at(99 * 60 + 9)), None, "the last query was sent a moment ago");
     assert!(list.handle_datagram(from, HEARTBEAT, at(99 * 60 + 10)).is_some());
 }
 
@@ -114,10 +114,10 @@ fn final_heartbeat_delists_until_the_server_answers() {
     let mut list = list_with_one_server(from, at(0));
     assert_eq!(list.handle_datagram(from, FINAL_HEARTBEAT, at(1)), Some((from, STATUS_QUERY.to_vec())));
     assert_eq!(list.listed().len(), 0);
-    // Somebody else said so.
+    // The server still answers: the final heartbeat was spoofed.
     list.handle_datagram(from, STATUS_REPLY, at(1));
     assert_eq!(list.listed().len(), 1);
-    assert_eq!(list.handle_datagram(from, FINAL_HEARTBEAT, at(2)), None, "and not again so soon");
+    assert_eq!(list.handle_datagram(from, FINAL_HEARTBEAT, at(2)), None, "too early for another final heartbeat");
     assert_eq!(list.listed().len(), 1);
     list.handle_datagram(from, FINAL_HEARTBEAT, at(11)).expect("a question");
     assert_eq!(list.listed().len(), 0);
@@ -135,7 +135,7 @@ fn responsive_server_cannot_be_moved() {
     let moved = b"\\heartbeat\\666\\gamename\\bcommander";
     assert_eq!(list.handle_datagram(from, moved, at(20)), Some((from, STATUS_QUERY.to_vec())));
     assert_eq!(list.listed().into_iter().collect::<Vec<_>>(), [from]);
-    // It does not answer there any more.
+    // The server does not answer at the old port any more.
     assert_eq!(list.handle_datagram(from, moved, at(30)), Some((from, STATUS_QUERY.to_vec())));
     let there = address([192, 0, 2, 1], 666);
     assert_eq!(list.handle_datagram(from, moved, at(40)), Some((there, STATUS_QUERY.to_vec())));
@@ -162,7 +162,9 @@ fn port_zero_means_default_and_other_games_are_ignored() {
     }
 }
 
-/// 20,000 forged heartbeats a second, and answers to nothing; whoever answers within a second is listed.
+/// Spoofed heartbeats and wrong answers do not keep real servers out.
+///
+/// The flood has 20,000 heartbeats per second. Each real server answers its challenge within a second.
 #[test]
 fn forged_heartbeats_do_not_block_listing() {
     let good = address([192, 0, 2, 1], 22150);
@@ -182,7 +184,7 @@ fn forged_heartbeats_do_not_block_listing() {
                 let (listed, _) = list.handle_datagram(from, &answer(&question), now).expect("a question");
                 list.handle_datagram(listed, STATUS_REPLY, now);
             }
-            let from = address([198, 51, 100, u8::try_from(n / 20_000).expect("few")], 22150);
+            let from = address([198, 51, 100, u8::try_from(n / 20_000).expect("fewer than 256")], 22150);
             let (_, question) = list.handle_datagram(from, HEARTBEAT, now).expect("a challenge");
             pending.push((from, question));
         }
@@ -205,7 +207,7 @@ fn one_network_cannot_fill_the_list() {
         }
     }
     assert_eq!(list.listed().len(), MAX_PER_NETWORK);
-    // In its share, who does not answer gives way.
+    // When the network is at its limit, a server that does not answer is evicted.
     for seconds in [160, 220] {
         list.poll_servers(at(seconds));
     }
@@ -214,12 +216,12 @@ fn one_network_cannot_fill_the_list() {
     assert_eq!(list.address_limiter.count_of_network([192, 0, 2, 0].into()), MAX_PER_NETWORK);
 }
 
-/// Machines of an attacker that all answer as servers do.
+/// All servers of the attacker answer correctly.
 #[test]
 fn full_list_evicts_from_the_largest_network() {
     let mut list = ServerList::new(1701);
-    for n in 0..u16::try_from(MAX_SERVERS).expect("few") {
-        add_server(&mut list, address([10, 0, u8::try_from(n / 64).expect("few"), 1], 1 + n), at(0));
+    for n in 0..u16::try_from(MAX_SERVERS).expect("fits 16 bits") {
+        add_server(&mut list, address([10, 0, u8::try_from(n / 64).expect("fits a byte"), 1], 1 + n), at(0));
     }
     assert_eq!(list.listed().len(), MAX_SERVERS);
     list.take_events();
@@ -229,8 +231,8 @@ fn full_list_evicts_from_the_largest_network() {
         assert!(list.listed().contains(&honest));
     }
     assert_eq!(list.listed().len(), MAX_SERVERS);
-    assert!(list.take_events().iter().any(|note| matches!(note, ListEvent::Evicted(_))));
-    // One more of those who have most is not let in.
+    assert!(list.take_events().iter().any(|event| matches!(event, ListEvent::Evicted(_))));
+    // Another server of the largest network is not admitted.
     assert_eq!(prove_address(&mut list, address([10, 0, 9, 200], 1), HEARTBEAT, at(200)), None);
 }
 

@@ -1,16 +1,17 @@
 //! The texts of a list server: pairs between backslashes, and challenges.
 
-/// A GameSpy text, cut at its backslashes.
+/// A GameSpy text, split at its backslashes.
 pub(super) struct GameSpyPairs<'a>(Vec<&'a [u8]>);
 
 impl<'a> GameSpyPairs<'a> {
-    /// Returns `None` if it is no such text.
+    /// Returns `None` if the bytes are not GameSpy text.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         Some(Self(bytes.strip_prefix(b"\\")?.split(|byte| *byte == b'\\').take(MAX_TOKENS).collect()))
     }
 
-    /// Returns what follows the first such key. Values may stand where keys do, so every token is looked at: a list request
-    /// has `\list\\gamename\…` as well as `\list\cmp\gamename\…`.
+    /// Returns the token after the first one that equals `key`.
+    ///
+    /// Searches all tokens, because a value may be missing. Both `\list\\gamename\…` and `\list\cmp\gamename\…` occur.
     pub(super) fn get(&self, key: &str) -> Option<&'a [u8]> {
         let at = self.0.iter().position(|token| *token == key.as_bytes())?;
         self.0.get(at + 1).copied()
@@ -22,15 +23,15 @@ impl<'a> GameSpyPairs<'a> {
     }
 }
 
-/// A status has less than a hundred.
+/// The most tokens that are read. A status reply has fewer than a hundred.
 const MAX_TOKENS: usize = 256;
 
-/// Six letters that nobody can guess.
+/// A challenge: six unpredictable letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Challenge([u8; 6]);
 
 impl Challenge {
-    /// Returns that of a number that nobody can guess.
+    /// Returns the challenge for an unpredictable number.
     #[must_use]
     pub fn new(mut random: u64) -> Self {
         Self(std::array::from_fn(|_| {
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_challenge_has_six_letters() {
+    fn challenge_has_six_letters() {
         assert_eq!(Challenge::new(0).text(), "AAAAAA");
         assert_eq!(Challenge::new(27).text(), "BBAAAA");
         assert!(Challenge::new(u64::MAX).text().bytes().all(|letter| letter.is_ascii_uppercase()));

@@ -1,19 +1,20 @@
-//! A manifest as a client's answers to the file check (S-21): the reverse of reading them.
+//! Encodes a manifest as a client's answers to the file check (S-21).
 
 use super::{FileCheckReply, FileEntry, Manifest};
 use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileHash, Message};
 
 impl Manifest {
-    /// Returns an installation that nobody has, of the shape of an untouched game: its answers are of the same sizes.
-    /// Servers that take any files take it, strict ones do not.
+    /// Returns a manifest of made-up hashes with the shape of an unmodified game.
+    ///
+    /// Its answers have the sizes of real ones. Servers without manifests accept it; servers with manifests do not.
     #[must_use]
     pub fn placeholder() -> Self {
         let mut hashes = (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9));
         let mut hash = || hashes.next().unwrap_or_default();
-        let mut reply = |directory, own: usize, below: &[usize]| {
+        let mut reply = |directory, own: usize, subdirectories: &[usize]| {
             let mut files: Vec<FileEntry> =
                 (0..own).map(|_| FileEntry { path: vec![hash()], content: hash() }).collect();
-            for count in below {
+            for count in subdirectories {
                 let directory = hash();
                 files.extend(
                     (0..*count).map(|_| FileEntry { path: vec![directory, hash()], content: hash() }),
@@ -30,11 +31,13 @@ impl Manifest {
             reply(MAIN_MENU, 4, &[]),
             reply(MULTIPLAYER, 8, &[4; 5]),
         ];
-        Self { name: "stand-in".into(), rounds: rounds.map(Some) }
+        Self { name: "placeholder".into(), rounds: rounds.map(Some) }
     }
 
-    /// Returns what a client with these files answers in `round`. `None` if the manifest does not have that round, or
-    /// more in a directory than the wire can count.
+    /// Returns the answer of a client with these files in `round`.
+    ///
+    /// Returns `None` if the manifest does not have the round, or if a directory has more entries than the wire format
+    /// allows.
     pub(crate) fn encode_answer(&self, round: usize) -> Option<Vec<u8>> {
         let FileCheckReply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
         let mut tree = Vec::new();
@@ -48,19 +51,19 @@ impl Manifest {
     }
 }
 
-/// Adds one directory, `depth` below the first, and those below it. `files` are all that are in it, sorted by path.
+/// Appends a directory at `depth`, and its subdirectories. `files` has all files in it, sorted by path.
 fn add_tree(tree: &mut Vec<DirectoryHashes>, files: &[FileEntry], depth: usize) -> Option<()> {
     let is_own = |file: &&FileEntry| file.path.len() == depth + 1;
     let own = files.iter().filter(is_own);
     let own = own.map(|file| Some(FileHash { name: *file.path.get(depth)?, content: file.content }));
     let own: Vec<FileHash> = own.collect::<Option<_>>()?;
     let groups = files.chunk_by(|a, b| a.path.get(depth) == b.path.get(depth));
-    // A file may have the name of a directory; it comes before what is in that.
+    // A file can have the name of a directory. It is sorted before the files in the directory.
     let below = groups.map(|group| group.split_at(group.iter().take_while(is_own).count()).1);
     let below: Vec<&[FileEntry]> = below.filter(|group| !group.is_empty()).collect();
     let names = below.iter().map(|group| group.first()?.path.get(depth).copied());
     let directories: Vec<u32> = names.collect::<Option<_>>()?;
-    // The wire cannot count more.
+    // The count fields of the wire format have 16 and 8 bits.
     if own.len() > u16::MAX.into() || directories.len() > u8::MAX.into() {
         return None;
     }
@@ -68,7 +71,7 @@ fn add_tree(tree: &mut Vec<DirectoryHashes>, files: &[FileEntry], depth: usize) 
     below.into_iter().try_for_each(|group| add_tree(tree, group, depth + 1))
 }
 
-/// Hashes of the version and of the directories, as the stock game has them.
+/// The hashes of the version and of the directories of the stock game.
 const VERSION: u32 = 0x7E0C_E243;
 const SCRIPTS: u32 = 0x4DAF_CB2F;
 const SHIPS: u32 = 0xC017_D1C4;
@@ -89,7 +92,7 @@ mod tests {
         let mut manifest = Manifest::placeholder();
         manifest.rounds[3] = Some(FileCheckReply { version: None, directory: 5, files });
         for round in 0..FILE_CHECK_ROUNDS.len() {
-            let answer = manifest.encode_answer(round).expect("a round");
+            let answer = manifest.encode_answer(round).expect("the manifest has all rounds");
             assert_eq!(FileCheckReply::parse(round, &answer), manifest.rounds[round]);
         }
         let sizes = [0, 1, 2, 3, 4]

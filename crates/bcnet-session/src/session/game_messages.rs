@@ -274,9 +274,9 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// S-32: checks that an event happens to one of the sender's objects, or is caused by one if it happens to none.
+/// Checks that an event is about one of the sender's objects, and returns its class (S-32).
 ///
-/// Returns the class of the event.
+/// An event is about the object that it happens to. If there is none, it is about the object that causes it.
 fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<EventClass, Anomaly> {
     let head = game::event_head(payload)?;
     if !mods && !head.class.is_from_clients() {
@@ -347,9 +347,9 @@ const CHAT_BURST: u32 = 10;
 /// Enough for sixty state updates a second.
 const MIN_UNRELIABLE_RATE: u32 = 8 << 10;
 
-/// The largest message that is relayed: a player receives no other reliable message until it is complete.
+/// The largest message that is relayed. Stock messages have less than 1,100 bytes.
 ///
-/// Stock messages have less than 1,100 bytes.
+/// A player receives no other reliable message until a large one is complete.
 const MAX_RELAY_LEN: usize = 4096;
 const MAX_CHAT_LEN: usize = 512;
 /// The largest message that creates an object. Stock messages of that kind have about 120 bytes.
@@ -374,7 +374,7 @@ mod tests {
     fn every_opcode_has_the_rule_of_the_table() {
         let rule = |opcode| Opcode(opcode).rule();
         let rules = (0..=u8::MAX).map(rule);
-        let count = |wanted: fn(Rule) -> bool| rules.clone().filter(|rule| wanted(*rule)).count();
+        let count = |matches: fn(Rule) -> bool| rules.clone().filter(|rule| matches(*rule)).count();
         assert_eq!(count(|rule| rule == Rule::Unknown), 7 + 5 + 190);
         assert_eq!(count(|rule| matches!(rule, Rule::Relay(_))), 7 + 5 + 1 + 3);
         assert_eq!(count(|rule| rule == Rule::Absorb), 5);

@@ -40,7 +40,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// S-13: handles a client whose address is verified or trusted: creates the member and starts the file check.
+    /// Creates the member for a client whose address is verified or trusted, and starts its file check (S-13).
     pub(super) fn on_peer_joined(&mut self, peer: PeerId, now: Time) {
         let Some(address) = self.endpoint.address(peer) else { return };
         if self.members.is_empty() {
@@ -149,9 +149,9 @@ impl<E: Engine> Session<E> {
         members.filter(move |member| member.address != from && !is_stale(member))
     }
 
-    /// S-13: returns how long a member was idle, if its connection may be a stale one of the client at `from`.
+    /// Returns how long a member was idle, if it may be a stale connection of the client at `from` (S-13).
     ///
-    /// That happens when a router gives a client another port.
+    /// A client has a stale connection when a router has given it another port.
     fn stale_for(&self, member: &Member, from: SocketAddrV4, now: Time) -> Option<Duration> {
         let may_be_same_player = member.address.ip() == from.ip() && !self.is_trusted(from);
         let idle_for = self.endpoint.idle_for(member.id, now).filter(|_| may_be_same_player)?;
@@ -164,7 +164,7 @@ impl<E: Engine> Session<E> {
         let stale = others.filter_map(|member| Some((self.stale_for(member, from, now)?, member.id)));
         if let Some((_, stale_peer)) = stale.max_by_key(|(idle_for, _)| *idle_for) {
             self.boot(stale_peer, BootReason::TIMED_OUT, now);
-            // Free the slot now: the newcomer's first message may be polled before the transport's leave event.
+            // Free the slot now: the new client's first message may be polled before the transport's leave event.
             self.on_peer_left(stale_peer, LeaveReason::Booted(BootReason::TIMED_OUT), now);
         }
     }
@@ -180,7 +180,7 @@ impl<E: Engine> Session<E> {
             return;
         };
         let first = member.name.replace(name.clone()).is_none();
-        // S-51: a player with a score or play time of its own does not take over the stored score of the name.
+        // S-51: a player that already has a score or play time does not take over the stored score of the name.
         let is_new = member.entered.is_none() && member.played.is_zero() && member.score == Score::default();
         if is_new && let Some(known) = stored.and_then(|index| self.departed.remove(index)) {
             member.score = known.score;

@@ -51,7 +51,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Clears the shots of a player that has left: the next player with its id must not get credit for them.
+    /// Clears the shots of a player that has left. The next player with its id must get no credit for them.
     pub(super) fn clear_shots_of(&mut self, by: PeerId) {
         if self.config.credit_last_shot {
             self.clear_shots(|shot| shot.by == by);

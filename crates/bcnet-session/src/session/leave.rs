@@ -1,4 +1,4 @@
-//! Departure of a client (S-50 to S-52): notices to the others, stored scores, kick cooldown.
+//! Departure of a client: notices to the others, stored scores, kick cooldown (S-50 to S-52).
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::send_queue::MessageSource;
 #[derive(Debug)]
 pub(super) struct RecentKick {
     address: SocketAddrV4,
-    /// Whether the cooldown applies to all ports of the address.
+    /// True if the cooldown applies to all ports of the address.
     any_port: bool,
     pub(super) until: Time,
 }
