@@ -1,4 +1,4 @@
-//! Room for many datagrams of many sockets, ciphered and deciphered together.
+//! Buffers for datagrams of many sockets, which are encrypted and decrypted together.
 
 use std::array;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use bcnet_wire::PeerId;
 
-/// What is known of a datagram besides its bytes.
+/// The known facts about a datagram besides its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct DatagramInfo {
-    /// Whose socket.
+    /// The number that the caller gave to the socket.
     pub owner: u32,
-    /// The other end.
+    /// The address of the remote end.
     pub remote: SocketAddrV4,
-    /// Our address, if it is known or asked for.
+    /// The local address, if it is known or requested.
     pub local: Option<Ipv4Addr>,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: usize,
-    /// The datagram was longer than its room.
+    /// The datagram was longer than its buffer.
     pub truncated: bool,
 }
 
-/// Room for datagrams that arrive, as many in each list.
+/// Free space for received datagrams; all lists have the same length.
 pub(super) struct FreeSlots<'a> {
     pub(super) infos: &'a mut [DatagramInfo],
     pub(super) buffers: &'a mut [[u8; BUFFER_SIZE]],
@@ -30,7 +30,7 @@ pub(super) struct FreeSlots<'a> {
 }
 
 impl FreeSlots<'_> {
-    /// Forgets all but the first `most`. Returns how many are left.
+    /// Keeps only the first `most` slots. Returns how many are left.
     pub(super) fn limit(&mut self, most: usize) -> usize {
         let count = self.infos.len().min(most);
         self.infos = &mut std::mem::take(&mut self.infos)[..count];
@@ -40,20 +40,20 @@ impl FreeSlots<'_> {
     }
 }
 
-/// Datagrams that have arrived, or are to be sent. The default has no room for any.
+/// Received datagrams, or datagrams to send. The default has no capacity.
 #[derive(Debug, Default)]
 pub struct Batch {
     infos: Box<[DatagramInfo]>,
     buffers: Box<[[u8; BUFFER_SIZE]]>,
-    /// When each has arrived, since 1970, where the system was asked and tells.
+    /// Arrival times since 1970, if the system was asked and reports them.
     timestamps: Box<[Option<Duration>]>,
-    /// The slots in the order in which they are sent.
+    /// The slots in the order of sending.
     order: Box<[usize]>,
     len: usize,
 }
 
 impl Batch {
-    /// Returns an empty one.
+    /// Returns an empty batch.
     #[must_use]
     pub fn new() -> Self {
         let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
@@ -63,36 +63,36 @@ impl Batch {
         Self { infos: heads, buffers: room, timestamps: arrived, order: (0..BATCH_SIZE).collect(), len: 0 }
     }
 
-    /// Returns how many datagrams it has.
+    /// Returns the number of datagrams.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether it has no datagram.
+    /// Returns whether the batch has no datagram.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns whether none more fits.
+    /// Returns whether no further datagram fits.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.len == BATCH_SIZE
     }
 
-    /// Returns whether two more might not fit.
+    /// Returns whether fewer than two further datagrams fit.
     #[must_use]
     pub const fn is_nearly_full(&self) -> bool {
         self.len + 2 > BATCH_SIZE
     }
 
-    /// Forgets all datagrams.
+    /// Removes all datagrams.
     pub const fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Returns the datagrams, with their bytes.
+    /// Returns the datagrams with their bytes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8])> {
         let (heads, room) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
         heads.iter_mut().zip(room).map(|(head, room)| {
@@ -101,7 +101,9 @@ impl Batch {
         })
     }
 
-    /// Returns the same with when each has arrived, since 1970, if the system was asked and tells.
+    /// Returns the datagrams with their bytes and arrival times.
+    ///
+    /// An arrival time counts from 1970. It is `None` unless the system was asked and reports it.
     pub fn iter_with_timestamps(
         &mut self,
     ) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8], Option<Duration>)> {
@@ -112,7 +114,7 @@ impl Batch {
         })
     }
 
-    /// Holds what `other` does from now on.
+    /// Replaces the content with a copy of `other`.
     pub fn copy_from(&mut self, other: &Self) {
         self.len = other.len;
         self.infos[..self.len].copy_from_slice(&other.infos[..self.len]);
@@ -122,8 +124,9 @@ impl Batch {
         }
     }
 
-    /// Adds a datagram that `write` puts into the room it is given. Returns `false` if it has none, or there is no
-    /// room.
+    /// Adds a datagram that `write` puts into the given buffer.
+    ///
+    /// Returns `false` if `write` returns `None` or if the batch is full.
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<DatagramInfo>) -> bool {
         let (Some(slot), Some(room)) = (self.infos.get_mut(self.len), self.buffers.get_mut(self.len)) else {
             return false;
@@ -135,12 +138,13 @@ impl Batch {
         true
     }
 
-    /// Has `cipher` treat, many side by side, those datagrams that are ciphered on the wire and whose number
-    /// `is_meant`.
-    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
-        let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
-        // T-05: GameSpy text is clear.
-        let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
+    /// Applies `cipher` to the datagrams whose number is `selected`, many in parallel.
+    ///
+    /// It skips datagrams that are never encrypted (GameSpy text).
+    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), selected: impl Fn(usize) -> bool) {
+        let chosen = self.iter_mut().enumerate().filter(|(number, _)| selected(*number));
+        // T-05: GameSpy text is not encrypted.
+        let mut rest = chosen.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
         loop {
             let mut lanes: [&mut [u8]; CIPHER_WIDTH] = array::from_fn(|_| Default::default());
             let mut busy = 0;
@@ -155,12 +159,12 @@ impl Batch {
         }
     }
 
-    /// Has all datagrams of an owner be sent one after the other, as they are.
+    /// Groups the order of sending by owner, and keeps the order within each owner.
     pub fn group_by_owner(&mut self) {
         self.order[..self.len].sort_by_key(|slot| self.infos[*slot].owner);
     }
 
-    /// Runs of datagrams with one owner, in order.
+    /// Returns the runs of datagrams with the same owner, in order.
     pub fn runs_by_owner(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
         let owner = |slot: &usize| self.infos[*slot].owner;
         let mut start = 0;
@@ -171,13 +175,13 @@ impl Batch {
         })
     }
 
-    /// Returns the slots that nothing is in.
+    /// Returns the free slots.
     pub(super) fn free_slots(&mut self) -> FreeSlots<'_> {
         let (heads, room) = (&mut self.infos[self.len..], &mut self.buffers[self.len..]);
         FreeSlots { infos: heads, buffers: room, timestamps: &mut self.timestamps[self.len..] }
     }
 
-    /// The first `count` free slots have been filled.
+    /// Marks the first `count` free slots as filled, with their `owner`.
     pub(super) fn commit(&mut self, count: usize, owner: u32) {
         let end = (self.len + count).min(BATCH_SIZE);
         for slot in self.len..end {
@@ -187,7 +191,7 @@ impl Batch {
         self.len = end;
     }
 
-    /// Returns the slots of a part of what is to be sent.
+    /// Returns the slots of a range of the order of sending.
     pub(super) fn slots_in(&self, range: Range<usize>) -> &[usize] {
         &self.order[range]
     }
@@ -202,9 +206,11 @@ fn is_plaintext(bytes: &[u8]) -> bool {
     bytes.first() == Some(&PeerId::GAMESPY.0)
 }
 
-/// How many datagrams a batch holds.
+/// The capacity of a batch in datagrams.
 pub const BATCH_SIZE: usize = 128;
-/// The largest datagram taken whole. Games send up to 512 bytes, browsers and servers of text up to 1,400.
+/// The largest datagram that is received as a whole.
+///
+/// Games send up to 512 bytes; browsers and servers send text of up to 1,400.
 pub const BUFFER_SIZE: usize = 2048;
-/// As many as the cipher treats side by side.
+/// The number of datagrams that the cipher processes in parallel.
 const CIPHER_WIDTH: usize = 16;

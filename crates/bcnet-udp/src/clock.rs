@@ -1,20 +1,21 @@
-//! The one place that reads the clock.
+//! The only module that reads the clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bcnet_wire::Time;
 
-/// Real time, as protocols want it.
+/// Real time in the form that protocols need.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     started: Instant,
-    /// How much it is ahead. The start cannot be moved back: some systems count from when they were started.
+    /// The injected offset. It cannot be subtracted from the start: on some systems the clock counts from
+    /// boot.
     #[cfg(feature = "faults")]
     ahead: Duration,
 }
 
 impl Clock {
-    /// Returns a clock that begins now, at zero.
+    /// Returns a clock that starts now, at zero.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
     pub fn start() -> Self {
@@ -34,21 +35,21 @@ impl Clock {
         Time::ZERO + passed
     }
 
-    /// Is ahead by so much from now on.
+    /// Moves the clock forward by `ahead`.
     #[cfg(feature = "faults")]
     pub fn jump(&mut self, ahead: Duration) {
         self.ahead += ahead;
     }
 }
 
-/// Returns the time since 1970, as the machine sees it now. Whoever runs the machine may set it back or ahead.
+/// Returns the time since 1970 on the machine's clock. An administrator may set that clock back or ahead.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
 pub fn wall_now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns whether a time service keeps [`wall_now`] right, where the system knows that.
+/// Returns whether a time service synchronizes the clock of [`wall_now`], if the system knows that.
 #[must_use]
 pub fn is_wall_clock_synchronized() -> Option<bool> {
     #[cfg(target_os = "linux")]

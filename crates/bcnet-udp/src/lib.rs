@@ -1,11 +1,12 @@
-//! UDP sockets that take and give datagrams in batches, and say which of our addresses a peer talks to.
+//! UDP sockets that receive and send datagrams in batches and report the local address of each datagram.
 //!
-//! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`), and where a socket has many addresses each datagram
-//! carries its own (`IP_PKTINFO`). On Windows each datagram is a call, with that address too (`WSARecvMsg`, `WSASendMsg`).
-//! [`Io::Portable`] does the same with what every platform has: one call per datagram, and the system chooses the address that
-//! answers leave from. Nothing is allocated per datagram in any.
+//! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`). If a socket has many addresses, each
+//! datagram carries its local address (`IP_PKTINFO`). On Windows each datagram is one call, also with the
+//! local address (`WSARecvMsg`, `WSASendMsg`). [`Io::Portable`] works on every platform: one call per
+//! datagram, and the system chooses the address that answers leave from. None of them allocates per
+//! datagram.
 //!
-//! [`Clock`] is the time that protocols are told, and with [`wall_now`] the only place where it is read.
+//! [`Clock`] gives protocols the time. It and [`wall_now`] are the only code that reads the clock.
 
 mod batch;
 mod clock;
@@ -25,21 +26,21 @@ use mio::{Interest, Registry, Token};
 pub use batch::{BATCH_SIZE, BUFFER_SIZE, Batch, DatagramInfo};
 pub use clock::{Clock, is_wall_clock_synchronized, wall_now};
 
-/// How datagrams get to the system and back.
+/// The system calls that receive and send datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Io {
-    /// Many per system call.
+    /// Many datagrams per system call.
     #[cfg(target_os = "linux")]
     Batched,
-    /// One per system call, with the address of ours that it came to.
+    /// One datagram per system call, with the local address that it was sent to.
     #[cfg(windows)]
     Addressed,
-    /// One per system call.
+    /// One datagram per system call, with the standard library.
     Portable,
 }
 
 impl Io {
-    /// The best that the platform has.
+    /// The best variant for the platform.
     pub const BEST: Self = {
         #[cfg(target_os = "linux")]
         {
@@ -56,30 +57,30 @@ impl Io {
     };
 }
 
-/// A bound socket that never blocks.
+/// A bound non-blocking socket.
 #[derive(Debug)]
 pub struct Socket {
-    /// None while it cannot be bound again.
+    /// `None` while it is closed, for example because it could not be bound again.
     socket: Option<UdpSocket>,
     io: Io,
-    /// The only one whom it sends to and hears.
+    /// The address that the socket is connected to: it sends to and receives from no other.
     remote: Option<SocketAddrV4>,
-    /// What the system says to whatever is sent.
+    /// Injected send error, for tests.
     #[cfg(any(test, feature = "faults"))]
     pub send_error: Option<i32>,
 }
 
-/// What a look at a socket brought.
+/// The state of a socket after a receive call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveStatus {
     /// The socket is empty.
     Drained,
-    /// The batch or the turn is full; there may be more.
+    /// The batch is full or the limit is reached; there may be more datagrams.
     More,
 }
 
 impl Socket {
-    /// Returns a socket for talking to anybody.
+    /// Binds a socket that exchanges datagrams with any address.
     pub fn bind(address: SocketAddrV4, io: Io) -> io::Result<Self> {
         let socket = Self::new(address, io, address.ip().is_unspecified())?;
         #[cfg(windows)]
@@ -87,7 +88,9 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Returns a socket for talking to `remote` only, which costs the system less. What others send does not arrive.
+    /// Binds a socket and connects it to `remote`, which costs the system less.
+    ///
+    /// Datagrams from other addresses do not arrive.
     pub fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
         let socket = Self::new(address, io, false)?;
         socket.inner()?.connect(remote.into())?;
@@ -114,15 +117,15 @@ impl Socket {
         })
     }
 
-    /// Binds it again to the address that it had, because it is of no more use.
+    /// Closes an unusable socket and binds it again to `address`.
     pub fn rebind(&mut self, address: SocketAddrV4) -> io::Result<()> {
-        // The port is free only then.
+        // The port is free only after the old socket is closed.
         self.close();
         *self = Self::bind(address, self.io)?;
         Ok(())
     }
 
-    /// Gives it back to the system. From now on it gives nothing but errors, until it is bound again.
+    /// Closes the socket. All calls return errors until it is bound again.
     pub fn close(&mut self) {
         self.socket = None;
     }
@@ -143,18 +146,23 @@ impl Socket {
         self.socket.as_mut().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
-    /// Asks the system to note when each datagram arrives, if it can. One of a socket that is connected has no note.
+    /// Asks the system to record the arrival time of each datagram, if it supports that.
+    ///
+    /// Datagrams of a connected socket have no arrival time.
     pub fn enable_timestamps(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         linux::enable_timestamps(self.inner()?)?;
         Ok(())
     }
 
-    /// Has the system drop datagrams of all but `known` by chance before they are queued, if it can: so many of 2³² pass. It
-    /// drops none if that is `None`.
+    /// Makes the system drop datagrams of unknown senders at random before they are queued, if it supports
+    /// that.
+    ///
+    /// Of 2³² datagrams from addresses that are not `known`, about `passing` pass. With `None`, none are
+    /// dropped.
     ///
     /// # Errors
-    /// That of the system, or that it is not open.
+    /// The error of the system, or `NotConnected` if the socket is closed.
     pub fn limit_unknown_senders(
         &self,
         known: impl Iterator<Item = SocketAddrV4>,
@@ -169,9 +177,10 @@ impl Socket {
         }
     }
 
-    /// Returns how many datagrams the system has dropped, because nobody took them in time or as
-    /// [`limit_strangers`](Self::limit_strangers) says, if it tells. The count begins
-    /// again after the largest number.
+    /// Returns how many datagrams the system has dropped, if it reports that.
+    ///
+    /// It drops datagrams because the receive buffer is full or because of
+    /// [`limit_unknown_senders`](Self::limit_unknown_senders). The counter wraps after its largest value.
     pub fn dropped(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         return linux::dropped(self.inner().ok()?);
@@ -179,7 +188,7 @@ impl Socket {
         None
     }
 
-    /// Returns for how many bytes that nobody has taken yet the system has given it room, if it tells.
+    /// Returns the size of the receive buffer in bytes, if the system reports it.
     pub fn receive_buffer_bytes(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         return linux::receive_buffer_bytes(self.inner().ok()?);
@@ -187,10 +196,10 @@ impl Socket {
         None
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
-    /// That of the system, or that it is not open.
+    /// The error of the system, or `NotConnected` if the socket is closed.
     pub fn local_address(&self) -> io::Result<SocketAddrV4> {
         match self.inner()?.local_addr()? {
             SocketAddr::V4(address) => Ok(address),
@@ -198,7 +207,7 @@ impl Socket {
         }
     }
 
-    /// Adds what has arrived to `batch`, marked with `owner`, but no more than `max`.
+    /// Adds received datagrams to `batch`, marked with `owner`, but no more than `max`.
     pub fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<ReceiveStatus> {
         let (mut left, socket) = (max, self.inner()?);
         loop {
@@ -222,8 +231,10 @@ impl Socket {
         }
     }
 
-    /// Judges an error of a look. Windows tells with one that nobody is where something was sent to, if it tells that at all:
-    /// of no interest unless it is about whom the socket is connected to.
+    /// Filters the reset error that Windows may report for an earlier datagram to an unreachable address.
+    ///
+    /// It is ignored on an unconnected socket. On a connected socket it means that the remote refused the
+    /// connection.
     fn filter_reset_error(&self, error: io::Error) -> io::Result<(usize, usize)> {
         match (error.kind(), self.remote) {
             (ErrorKind::ConnectionReset, None) => Ok((0, 0)),
@@ -232,11 +243,14 @@ impl Socket {
         }
     }
 
-    /// Sends the datagrams `range` of `batch`. Returns how many the system did not take, with its last reason.
+    /// Sends the datagrams `range` of `batch`.
+    ///
+    /// # Errors
+    /// The number of datagrams that the system refused, with the reason for the last.
     pub fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), SendFailure> {
         let mut slots = batch.slots_in(range);
         let (mut unsent, is_connected) = (SendFailure { datagrams: 0, reason: None }, self.remote.is_some());
-        let mut is_told = false;
+        let mut refusal_ignored = false;
         while !slots.is_empty() {
             let sent = self.inner_for_send().and_then(|socket| match self.io {
                 #[cfg(target_os = "linux")]
@@ -253,12 +267,12 @@ impl Socket {
                     portable::write(socket, is_connected, head, bytes)
                 }),
             });
-            // A datagram that cannot be sent must not hold up those behind it, nor be tried for ever: it is lost, as on
-            // the network, and the transport sends what matters again.
+            // A datagram that cannot be sent must not delay the others or be tried forever. It is lost, as
+            // on the network; the transport retransmits reliable messages.
             let done = sent.unwrap_or_else(|error| {
-                // Whom it is connected to has refused an earlier one: it may be there again.
-                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !is_told {
-                    is_told = true;
+                // The connected remote refused an earlier datagram; it may be reachable again.
+                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !refusal_ignored {
+                    refusal_ignored = true;
                     return 0;
                 }
                 unsent.datagrams += 1;
@@ -273,21 +287,21 @@ impl Socket {
 
 #[cfg(any(test, feature = "faults"))]
 impl Socket {
-    /// Returns a socket that gives nothing but errors: it is none.
+    /// Returns a socket whose calls all fail: its handle is not a socket.
     pub fn broken() -> Self {
         #[cfg(unix)]
         let socket = {
             let file = std::fs::File::open("/dev/null").expect("a file");
             Some(UdpSocket::from_std(std::os::fd::OwnedFd::from(file).into()))
         };
-        // No file is taken for a socket there.
+        // Windows does not accept a file handle as a socket.
         #[cfg(windows)]
         let socket = None;
         Self { socket, io: Io::BEST, remote: None, send_error: None }
     }
 }
 
-/// An event loop can wait for it.
+/// An event loop can wait for the socket.
 impl Source for Socket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
         self.inner_mut()?.register(registry, token, interests)
@@ -302,12 +316,12 @@ impl Source for Socket {
     }
 }
 
-/// Datagrams that the system did not take.
+/// Datagrams that the system refused to send.
 #[derive(Debug)]
 pub struct SendFailure {
-    /// How many.
+    /// The number of datagrams.
     pub datagrams: u64,
-    /// Why the last of them was not taken.
+    /// The reason for the last of them.
     pub reason: Option<io::Error>,
 }
 

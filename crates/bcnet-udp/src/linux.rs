@@ -1,7 +1,7 @@
-//! `recvmmsg` and `sendmmsg`: the one place that calls Linux by hand.
+//! `recvmmsg` and `sendmmsg`: the only module that calls Linux directly.
 //!
-//! Every pointer that is given away points into a variable or an argument of the same function, and the system
-//! keeps none of them.
+//! Every pointer passed to the system points into a variable or an argument of the same function. The
+//! system keeps none of them.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,33 +16,35 @@ use mio::net::UdpSocket;
 use super::batch::FreeSlots;
 use super::{BUFFER_SIZE, Batch, DatagramInfo};
 
-/// Asks for room for bursts and, where it is not known, for the local address of every datagram.
+/// Requests buffers for bursts and, if the local address is unknown, the local address of each datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     if asks_local {
         set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
-    // The system gives less if it allows no more; an administrator may have more than it allows.
+    // The system silently reduces the size to its limit; an administrator may exceed that limit.
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BYTES).is_err() {
         set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BYTES)?;
     }
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BYTES)
 }
 
-/// Returns how many datagrams the system has dropped so far because the socket was full, if it tells.
+/// Returns how many datagrams the system has dropped for this socket, if it reports that.
 pub(super) fn dropped(socket: &UdpSocket) -> Option<u32> {
     Some(memory_info(socket)?[MEMINFO_DROPS])
 }
 
-/// Returns for how many bytes the socket has room, if the system tells. It keeps as much again for itself.
+/// Returns the size of the receive buffer in bytes, if the system reports it.
+///
+/// The system reports twice the size, because it reserves as much again for itself.
 pub(super) fn receive_buffer_bytes(socket: &UdpSocket) -> Option<u32> {
     Some(memory_info(socket)?[MEMINFO_RECEIVE] / 2)
 }
 
-/// Returns whether a time service keeps the machine's clock right, as far as the system knows.
+/// Returns whether a time service synchronizes the machine's clock, if the system knows that.
 pub(super) fn is_clock_synchronized() -> Option<bool> {
-    // SAFETY: it is made of numbers only, for which all zeros are fine.
+    // SAFETY: the structure has only integer fields, for which zero is valid.
     let mut asked: libc::timex = unsafe { mem::zeroed() };
-    // SAFETY: the pointer is to a variable that outlives the call; that nothing is to be changed is what zeros say.
+    // SAFETY: the pointer is to a variable that outlives the call. Zero modes mean that nothing is changed.
     match unsafe { libc::adjtimex(&raw mut asked) } {
         -1 => None,
         libc::TIME_ERROR => Some(false),
@@ -66,13 +68,15 @@ fn memory_info(socket: &UdpSocket) -> Option<[u32; MEMINFO_DROPS + 1]> {
     (result == 0 && len as usize == size_of_val(&info)).then_some(info)
 }
 
-/// Asks for the time of arrival of every datagram.
+/// Asks the system to record the arrival time of every datagram.
 pub(super) fn enable_timestamps(socket: &UdpSocket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has the system drop datagrams of all but `known` with a chance, before they are queued: so many of 2³² pass. Drops none if
-/// that is `None`.
+/// Makes the system drop datagrams of unknown senders at random before they are queued.
+///
+/// Of 2³² datagrams from addresses that are not `known`, about `passing` pass. With `None`, none are
+/// dropped.
 pub(super) fn limit_unknown_senders(
     socket: &UdpSocket,
     known: impl Iterator<Item = SocketAddrV4>,
@@ -80,7 +84,7 @@ pub(super) fn limit_unknown_senders(
 ) -> io::Result<()> {
     let Some(passing) = passing else {
         return match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0) {
-            // There was none.
+            // No filter was attached.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             result => result,
         };
@@ -92,8 +96,10 @@ pub(super) fn limit_unknown_senders(
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
 }
 
-/// Returns a program that decides over each datagram. It sees the datagram from the UDP header on, and by negative offsets the
-/// IP header and a random number.
+/// Returns a BPF program that passes or drops each datagram.
+///
+/// The program sees the datagram from the UDP header on. Negative offsets give the IP header and a random
+/// number.
 fn build_filter(known: impl Iterator<Item = SocketAddrV4>, passing: u32) -> Vec<libc::sock_filter> {
     let step = |code: u32, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let load =
@@ -119,7 +125,7 @@ fn build_filter(known: impl Iterator<Item = SocketAddrV4>, passing: u32) -> Vec<
     program
 }
 
-/// `T` is what the system expects of this option.
+/// Sets a socket option. `T` must be the type that the system expects for this option.
 fn set_option<T>(socket: &UdpSocket, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
     // SAFETY: the pointer is to a value that outlives the call, and the length is its size.
     let result = unsafe {
@@ -128,15 +134,16 @@ fn set_option<T>(socket: &UdpSocket, level: libc::c_int, name: libc::c_int, valu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Fills slots with what has arrived, from `only` if the socket is connected. Returns how many, and how many it could
-/// have been.
+/// Fills slots with received datagrams, which come from `only` if the socket is connected.
+///
+/// Returns how many datagrams it received and how many it requested.
 pub(super) fn receive(
     socket: &UdpSocket,
     only: Option<SocketAddrV4>,
     slots: FreeSlots<'_>,
 ) -> io::Result<(usize, usize)> {
     let FreeSlots { infos: heads, buffers: room, timestamps: arrived } = slots;
-    // SAFETY: all zeroes is a valid value of each: integers and null pointers.
+    // SAFETY: all zeros is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
@@ -154,8 +161,9 @@ pub(super) fn receive(
             header.msg_controllen = size_of::<ControlBuffer>() as _;
         }
     }
-    // SAFETY: `count` headers are initialised; each names one buffer and, unless the socket is connected, one name and
-    // one control block of the sizes given, all of which outlive the call and are borrowed by nobody else.
+    // SAFETY: `count` headers are initialised. Each names one buffer and, unless the socket is connected,
+    // one name and one control block of the given sizes. All of them outlive the call and are borrowed
+    // nowhere else.
     let got = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -188,14 +196,16 @@ pub(super) fn receive(
     Ok((got, count))
 }
 
-/// Sends the datagrams of the first slots, where the socket is connected to or else where they say. Returns how many.
+/// Sends the datagrams of the first slots and returns how many it sent.
+///
+/// A connected socket sends to its remote; otherwise each datagram names its destination.
 pub(super) fn send(
     socket: &UdpSocket,
     is_connected: bool,
     batch: &Batch,
     slots: &[usize],
 ) -> io::Result<usize> {
-    // SAFETY: all zeroes is a valid value of each: integers and null pointers.
+    // SAFETY: all zeros is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
     let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
@@ -203,7 +213,7 @@ pub(super) fn send(
     let count = slots.len().min(CHUNK);
     for i in 0..count {
         let (head, bytes) = batch.datagram(slots[i]);
-        // The system only reads what it sends; its structure just knows no constant pointers.
+        // The system only reads the bytes; its structure has no constant pointers.
         parts[i] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let header = &mut messages[i].msg_hdr;
         header.msg_iov = &raw mut parts[i];
@@ -220,14 +230,14 @@ pub(super) fn send(
             header.msg_controllen = PKTINFO_SPACE as _;
         }
     }
-    // SAFETY: as in `receive`; what is sent is initialised memory.
+    // SAFETY: as in `receive`; the sent bytes are initialised memory.
     let sent = unsafe {
         libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Control messages with an `in_pktinfo` and a `timespec`, aligned as `cmsghdr` wants it.
+/// Control messages with an `in_pktinfo` and a `timespec`, aligned for a `cmsghdr`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct ControlBuffer([u8; PKTINFO_SPACE + TIMESTAMP_SPACE]);
@@ -242,7 +252,8 @@ impl ControlBuffer {
             ipi_addr: libc::in_addr { s_addr: 0 },
         };
         let mut control = Self::EMPTY;
-        // SAFETY: `Control` is aligned for a `cmsghdr` and has room for it and for an `in_pktinfo` behind it.
+        // SAFETY: `ControlBuffer` is aligned for a `cmsghdr` and has space for it and for an `in_pktinfo`
+        // behind it.
         unsafe {
             let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
             (*header).cmsg_len = libc::CMSG_LEN(PKTINFO_SIZE) as _;
@@ -254,7 +265,9 @@ impl ControlBuffer {
     }
 }
 
-/// Returns our address that a datagram came to, for a broadcast the one to answer with; and when it came, since 1970.
+/// Returns the local address of a datagram and its arrival time since 1970.
+///
+/// For a broadcast, the local address is the one to answer from.
 fn read_control(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
     let (mut local, mut arrived) = (None, None);
     // SAFETY: the header and its control block were filled by the system; the macros stay inside `msg_controllen`.
@@ -295,22 +308,23 @@ fn to_sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// Datagrams per system call. Their headers are set up anew each time, which costs less than half a datagram.
+/// Datagrams per system call. Each call sets up their headers again, which costs less than half a datagram.
 const CHUNK: usize = 64;
 const SOCKADDR_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
 const PKTINFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;
 const TIMESTAMP_SIZE: u32 = size_of::<libc::timespec>() as u32;
-// SAFETY: calculations.
+// SAFETY: these are calculations without memory access.
 const PKTINFO_SPACE: usize = unsafe { libc::CMSG_SPACE(PKTINFO_SIZE) } as usize;
 const TIMESTAMP_SPACE: usize = unsafe { libc::CMSG_SPACE(TIMESTAMP_SIZE) } as usize;
-/// Room for what arrives while the thread does not run: each small datagram takes the system almost a kilobyte.
+/// Space for datagrams that arrive while the thread does not run. The system uses almost a kilobyte for
+/// each small datagram.
 const RECEIVE_BYTES: libc::c_int = 4 << 20;
 const SEND_BYTES: libc::c_int = 1 << 20;
-/// As many addresses fit a program; there are no more ids.
+/// This many addresses fit into a program; there are no more ids.
 const MAX_KNOWN_SENDERS: usize = 254;
-/// Where the headers of IPv4 and UDP have the sender.
+/// The offsets of the sender in the IPv4 header and in the UDP header.
 const SOURCE_ADDRESS: i32 = 12;
 const SOURCE_PORT: i32 = 0;
-/// Where the system has the room for what arrives, and the count of dropped datagrams.
+/// The indexes of the receive buffer size and of the drop counter in `SO_MEMINFO`.
 const MEMINFO_RECEIVE: usize = 1;
 const MEMINFO_DROPS: usize = 8;

@@ -1,4 +1,4 @@
-//! Datagrams one by one.
+//! Receives and sends datagrams one by one.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -8,7 +8,9 @@ use mio::net::UdpSocket;
 use super::batch::FreeSlots;
 use super::{BUFFER_SIZE, Batch, DatagramInfo};
 
-/// Fills slots with what has arrived, as `read` receives each. Returns how many, and how many it could have been.
+/// Fills slots with received datagrams; `read` receives each.
+///
+/// Returns how many datagrams it received and how many it requested.
 pub(super) fn receive(
     slots: FreeSlots<'_>,
     read: impl Fn(&mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo>,
@@ -20,7 +22,7 @@ pub(super) fn receive(
         match read(room) {
             Ok(read) => *head = read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((got, asked)),
-            // What was received so far must not be lost; a lasting error shows again at the next look.
+            // The received datagrams must not be lost; a lasting error appears again in the next call.
             Err(_) if got > 0 => return Ok((got, got)),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok((0, 0)),
             Err(error) => return Err(error),
@@ -29,7 +31,7 @@ pub(super) fn receive(
     Ok((asked, asked))
 }
 
-/// Sends the datagrams of the first slots, as `write` sends each. Returns how many.
+/// Sends the datagrams of the first slots and returns how many it sent; `write` sends each.
 pub(super) fn send(
     batch: &Batch,
     slots: &[usize],
@@ -46,29 +48,31 @@ pub(super) fn send(
     Ok(slots.len())
 }
 
-/// Receives a datagram from anybody or from whom the socket is connected to, with what the standard library has.
+/// Receives a datagram with the standard library.
+///
+/// A connected socket receives only from its remote.
 pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
     let (len, remote) = match socket.recv_from(room) {
         Ok((len, SocketAddr::V4(remote))) => (len, remote),
         Ok((_, SocketAddr::V6(_))) => return Err(ErrorKind::InvalidData.into()),
-        // Nobody knows whose it was.
+        // The sender of a datagram that is too long is unknown.
         Err(error) if is_message_too_long(&error) => {
             (BUFFER_SIZE, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
         }
         Err(error) => return Err(error),
     };
-    // A datagram that fills the room may have been longer; none that we know is as long.
+    // A datagram that fills the buffer may have been longer; no known datagram is that long.
     Ok(DatagramInfo { owner: 0, remote, local: None, len, truncated: len == BUFFER_SIZE })
 }
 
-/// Returns whether a datagram had no room, where that is an error.
+/// Returns whether the error means that a datagram was longer than its buffer (only on Windows).
 fn is_message_too_long(error: &io::Error) -> bool {
     cfg!(windows) && error.raw_os_error() == Some(WSAEMSGSIZE)
 }
 
 const WSAEMSGSIZE: i32 = 10_040;
 
-/// Sends a datagram where the socket is connected to, or else where its head says.
+/// Sends a datagram to the connected remote, or else to the address in `head`.
 pub(super) fn write(
     socket: &UdpSocket,
     is_connected: bool,

@@ -1,4 +1,4 @@
-//! All ways to the system do the same.
+//! Test that all `Io` variants behave the same.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
@@ -20,14 +20,16 @@ fn bind_any_port(ip: Ipv4Addr, io: Io) -> Socket {
     Socket::bind(SocketAddrV4::new(ip, 0), io).expect("a free port")
 }
 
-/// Returns a client that waits for its answers.
+/// Returns a client socket that waits for its answers.
 fn client() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     socket
 }
 
-/// Waits until `count` datagrams are there. Loopback delivers before `send` returns, so this loop seldom turns twice.
+/// Waits until `count` datagrams have arrived.
+///
+/// Loopback delivers before `send` returns, so this loop rarely runs twice.
 fn receive(socket: &Socket, batch: &mut Batch, count: usize) {
     while batch.len() < count {
         socket.receive(batch, 7, BATCH_SIZE).expect("a working socket");
@@ -119,7 +121,7 @@ fn long_datagram_is_marked_truncated_and_empty_one_is_not() {
     }
 }
 
-/// All of 127.0.0.0/8 is ours on Linux and Windows, so one machine can play two addresses of a server.
+/// 127.0.0.0/8 is local on Linux and Windows, so one machine can have two addresses of a server.
 #[cfg(any(target_os = "linux", windows))]
 #[test]
 fn reply_leaves_from_the_address_that_received() {
@@ -217,7 +219,7 @@ fn peer_receives_again_after_connection_refused() {
         let head = DatagramInfo { owner: 0, remote: there, local: None, len: 3, truncated: false };
         assert!(batch.push(|_| Some(head)));
         drop(peer);
-        // Nobody listens: the system tells so, at the latest when the next is sent.
+        // The port is closed: the system reports that at the latest when the next datagram is sent.
         socket.send(&batch, 0..1).expect("sent");
         let peer = UdpSocket::bind(there).expect("the same port");
         peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
@@ -234,7 +236,7 @@ fn timestamps_are_reported_when_enabled() {
         let mut batch = Batch::new();
         client.send_to(b"before", to).expect("sent");
         receive(&server, &mut batch, 1);
-        server.enable_timestamps().expect("an option of the socket");
+        server.enable_timestamps().expect("the socket option is set");
         client.send_to(b"first", to).expect("sent");
         client.send_to(b"second", to).expect("sent");
         receive(&server, &mut batch, 3);
@@ -245,7 +247,7 @@ fn timestamps_are_reported_when_enabled() {
     }
 }
 
-/// Ports tell players apart as well as addresses do.
+/// The port distinguishes known senders as well as the address.
 #[cfg(target_os = "linux")]
 #[test]
 fn unknown_senders_are_dropped_by_chance_and_known_never() {
@@ -278,7 +280,7 @@ fn unknown_senders_are_dropped_by_chance_and_known_never() {
     assert_eq!(heard(None), [BATCH_SIZE; 4]);
     assert_eq!(heard(Some(0)), [BATCH_SIZE, BATCH_SIZE, 0, 0]);
     let [.., some, others] = heard(Some(1 << 31));
-    // Of 128 tosses of a coin all but one in a billion are within these.
+    // Of 128 coin tosses, all but one in a billion are in this range.
     assert!((25..=103).contains(&some) && (25..=103).contains(&others), "{some}, {others}");
     assert_eq!(heard(None), [BATCH_SIZE; 4]);
 }
@@ -312,7 +314,8 @@ fn closed_socket_returns_errors_until_rebound() {
     }
 }
 
-/// On Windows a port at which nobody listens would be an error of the next look, which has nothing to do with it.
+/// On Windows, a closed port would otherwise be an error of the next receive call, which does not concern
+/// it.
 #[test]
 fn unreachable_peer_is_no_error_on_unconnected_socket() {
     for &io in ALL_IO {
@@ -341,17 +344,23 @@ fn unreachable_peer_is_no_error_on_unconnected_socket() {
     }
 }
 
-/// Whatever the system tells in spite of being asked not to.
+/// The system may report a reset although it was asked not to.
 #[test]
 fn connection_reset_matters_only_on_connected_socket() {
     let reset = || io::Error::from(ErrorKind::ConnectionReset);
     let server = bind_any_port(Ipv4Addr::LOCALHOST, Io::BEST);
-    assert_eq!(server.filter_reset_error(reset()).expect("of no interest"), (0, 0));
+    assert_eq!(server.filter_reset_error(reset()).expect("the reset is ignored"), (0, 0));
     assert_eq!(
-        server.filter_reset_error(ErrorKind::NotConnected.into()).expect_err("kept").kind(),
+        server
+            .filter_reset_error(ErrorKind::NotConnected.into())
+            .expect_err("other errors are returned")
+            .kind(),
         ErrorKind::NotConnected
     );
     let there = server.local_address().expect("bound");
     let one = Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), there, Io::BEST).expect("loopback");
-    assert_eq!(one.filter_reset_error(reset()).expect_err("told").kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(
+        one.filter_reset_error(reset()).expect_err("the reset is an error").kind(),
+        ErrorKind::ConnectionRefused
+    );
 }

@@ -1,7 +1,7 @@
-//! `WSARecvMsg` and `WSASendMsg`, one datagram each, with the address of ours that it came to or leaves from.
+//! `WSARecvMsg` and `WSASendMsg`: one datagram each, with its local address.
 //!
-//! Every pointer that is given away points into a variable or an argument of the same function, and the system keeps none of
-//! them: no call is overlapped.
+//! Every pointer passed to the system points into a variable or an argument of the same function. The
+//! system keeps none of them: no call is overlapped.
 #![expect(unsafe_code, reason = "the standard library has no such calls")]
 
 use std::io;
@@ -21,7 +21,7 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use super::{BUFFER_SIZE, DatagramInfo};
 
-/// Asks for room for bursts and, where it is not known, for the local address of every datagram.
+/// Requests buffers for bursts and, if the local address is unknown, the local address of each datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     if asks_local {
         set_option(socket, IPPROTO_IP, IP_PKTINFO, 1)?;
@@ -30,62 +30,63 @@ pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     set_option(socket, SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
 }
 
-/// Has the system not tell which of those to whom something was sent are not there. Else each of them would be an error of the
-/// next look at the socket, whoever that concerns.
+/// Stops the system from reporting unreachable destinations.
+///
+/// Otherwise each of them would be an error of the next receive call, which may concern another peer.
 pub(super) fn ignore_unreachable(socket: &UdpSocket) -> io::Result<()> {
     control(socket, SIO_UDP_CONNRESET, 0_u32)?;
-    // Older systems do not know it.
+    // Older systems do not know this option.
     drop(control(socket, SIO_UDP_NETRESET, 0_u32));
     Ok(())
 }
 
-/// Receives a datagram.
+/// Receives a datagram with its local address.
 pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
     let receive = receiver(socket)?;
     let mut name = SOCKADDR_IN::default();
     let mut part = WSABUF { len: BUFFER_SIZE as u32, buf: room.as_mut_ptr() };
-    let mut notes = Notes::default();
+    let mut control_buffer = ControlBuffer::default();
     let mut message = WSAMSG {
         name: (&raw mut name).cast(),
         namelen: size_of::<SOCKADDR_IN>() as i32,
         lpBuffers: &raw mut part,
         dwBufferCount: 1,
-        Control: WSABUF { len: size_of::<Notes>() as u32, buf: (&raw mut notes).cast() },
+        Control: WSABUF { len: size_of::<ControlBuffer>() as u32, buf: (&raw mut control_buffer).cast() },
         dwFlags: 0,
     };
     let mut len = 0;
-    // In it, so that the event loop hears of the next datagram when there is none.
+    // Inside `try_io`, so that the event loop waits for the next datagram if there is none.
     let is_whole = socket.try_io(|| {
-        // SAFETY: all pointers in the message are to variables of this function or its argument, with their sizes, and the
-        // call is over when it returns.
+        // SAFETY: all pointers in the message are to variables of this function or its argument, with their
+        // sizes. The call has ended when it returns.
         let result = unsafe { receive(raw(socket), &raw mut message, &raw mut len, ptr::null_mut(), None) };
         match result {
             0 => Ok(true),
-            // SAFETY: it has no arguments and cannot fail.
+            // SAFETY: the function has no arguments and cannot fail.
             _ if unsafe { WSAGetLastError() } == WSAEMSGSIZE => Ok(false),
             _ => Err(io::Error::last_os_error()),
         }
     })?;
     let cut = !is_whole || message.dwFlags & MSG_TRUNC != 0;
     let len = if cut { BUFFER_SIZE } else { (len as usize).min(BUFFER_SIZE) };
-    let noted = message.Control.len as usize >= mem::offset_of!(Notes, info) + size_of::<IN_PKTINFO>();
+    let noted =
+        message.Control.len as usize >= mem::offset_of!(ControlBuffer, info) + size_of::<IN_PKTINFO>();
     Ok(DatagramInfo {
         owner: 0,
         remote: address(&name),
-        local: notes.local().filter(|_| noted),
+        local: control_buffer.local().filter(|_| noted),
         len,
         truncated: cut,
     })
 }
 
-/// Sends a datagram to where its head says, from the address that it says.
+/// Sends a datagram to the remote address in `head`, from the local address in `head`.
 pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io::Result<()> {
     let mut name = name(head.remote);
     let mut part = WSABUF { len: bytes.len() as u32, buf: bytes.as_ptr().cast_mut() };
-    let mut notes = head.local.map(Notes::from);
-    let control = notes.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |notes| WSABUF {
-        len: size_of::<Notes>() as u32,
-        buf: ptr::from_mut(notes).cast(),
+    let mut control_buffer = head.local.map(ControlBuffer::from);
+    let control = control_buffer.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |control_buffer| {
+        WSABUF { len: size_of::<ControlBuffer>() as u32, buf: ptr::from_mut(control_buffer).cast() }
     });
     let message = WSAMSG {
         name: (&raw mut name).cast(),
@@ -97,23 +98,23 @@ pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io
     };
     let mut sent = 0;
     socket.try_io(|| {
-        // SAFETY: all pointers in the message are to variables of this function or its arguments, with their sizes, which
-        // the call only reads; it is over when it returns.
+        // SAFETY: all pointers in the message are to variables of this function or its arguments, with
+        // their sizes. The call only reads them and has ended when it returns.
         let result =
             unsafe { WSASendMsg(raw(socket), &raw const message, 0, &raw mut sent, ptr::null_mut(), None) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     })
 }
 
-/// What the system says beside a datagram, in the form that it has: of one length and one kind.
+/// The control message of a datagram, in the layout of the system: one message with an `IN_PKTINFO`.
 #[repr(C, align(8))]
 #[derive(Default)]
-struct Notes {
+struct ControlBuffer {
     header: CMSGHDR,
     info: IN_PKTINFO,
 }
 
-impl From<Ipv4Addr> for Notes {
+impl From<Ipv4Addr> for ControlBuffer {
     fn from(local: Ipv4Addr) -> Self {
         let cmsg_len = mem::offset_of!(Self, info) + size_of::<IN_PKTINFO>();
         let header = CMSGHDR { cmsg_len, cmsg_level: IPPROTO_IP, cmsg_type: IP_PKTINFO };
@@ -121,7 +122,7 @@ impl From<Ipv4Addr> for Notes {
     }
 }
 
-impl Notes {
+impl ControlBuffer {
     fn local(&self) -> Option<Ipv4Addr> {
         let is_info = (self.header.cmsg_level, self.header.cmsg_type) == (IPPROTO_IP, IP_PKTINFO);
         is_info.then(|| ip(&self.info.ipi_addr))
@@ -136,7 +137,7 @@ type Receive = unsafe extern "system" fn(
     windows_sys::Win32::Networking::WinSock::LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32;
 
-/// Returns `WSARecvMsg`, which no library exports: the system is asked for it, once.
+/// Returns `WSARecvMsg`. No library exports it, so the function asks the system once.
 fn receiver(socket: &UdpSocket) -> io::Result<Receive> {
     static RECEIVE: OnceLock<Receive> = OnceLock::new();
     if let Some(receive) = RECEIVE.get() {
@@ -163,7 +164,7 @@ fn receiver(socket: &UdpSocket) -> io::Result<Receive> {
 
 fn control<T>(socket: &UdpSocket, code: u32, value: T) -> io::Result<()> {
     let mut len = 0;
-    // SAFETY: the pointers are to variables of this function, and no answer is asked for.
+    // SAFETY: the pointers are to variables of this function, and no output is requested.
     let result = unsafe {
         WSAIoctl(
             raw(socket),
@@ -209,7 +210,7 @@ fn in_addr(ip: Ipv4Addr) -> IN_ADDR {
 }
 
 fn ip(address: &IN_ADDR) -> Ipv4Addr {
-    // SAFETY: every form of the union has the same four bytes, of which any value is right.
+    // SAFETY: every variant of the union has the same four bytes, and any value is valid.
     unsafe { address.S_un.S_addr }.to_ne_bytes().into()
 }
 

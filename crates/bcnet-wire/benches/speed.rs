@@ -1,4 +1,4 @@
-//! Speed of the cipher and of the wire codec; see [`runner`] for how to use it.
+//! Speed of the cipher and of the wire codec; see [`runner`] for the arguments.
 
 use std::hint::black_box;
 use std::num::NonZeroU8;
@@ -25,7 +25,7 @@ fn cipher_workloads() -> Vec<BenchWorkload> {
     const ENCRYPT: &str = "cipher/encrypt-textbook";
     const DECRYPT: &str = "cipher/decrypt-textbook";
     const FULL: [usize; 16] = [511; 16];
-    // Mostly small, now and then full: what a game in progress sends.
+    // Mostly small datagrams and a few full ones, as in a game in progress.
     const MIXED: [usize; 64] = {
         let cycle = [12, 40, 511, 70, 23, 200, 33];
         let mut lengths = [0; 64];
@@ -53,7 +53,7 @@ fn cipher_workloads() -> Vec<BenchWorkload> {
     ]
 }
 
-/// Reading and writing the three datagrams that make up most traffic.
+/// Returns workloads that parse and write the three datagrams of most traffic.
 fn wire_workloads() -> Vec<BenchWorkload> {
     let datagrams = [
         (join_reply(), ["wire/parse-join-reply", "wire/read-join-reply", "wire/write-join-reply"]),
@@ -64,7 +64,7 @@ fn wire_workloads() -> Vec<BenchWorkload> {
 }
 
 fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) -> [BenchWorkload; 3] {
-    let datagram = Datagram::parse(bytes, Some(Role::Host)).expect("made by us");
+    let datagram = Datagram::parse(bytes, Some(Role::Host)).expect("a datagram made by the benchmark parses");
     let messages: Vec<Message<'_>> = datagram.messages().collect();
     let units = messages.len();
     let workload =
@@ -79,7 +79,8 @@ fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) 
         workload(
             read,
             Box::new(|| {
-                let datagram = Datagram::parse(black_box(bytes), None).expect("made by us");
+                let datagram =
+                    Datagram::parse(black_box(bytes), None).expect("a datagram made by the benchmark parses");
                 for message in datagram.messages() {
                     black_box(message.wire_len());
                 }
@@ -97,7 +98,7 @@ fn wire_workload(bytes: &'static [u8], [parse, read, write]: [&'static str; 3]) 
     ]
 }
 
-/// Copying takes other instructions at other alignments, which must not depend on where the stack begins.
+/// A buffer with fixed alignment: the copy instructions depend on it, and the start of the stack varies.
 #[repr(align(64))]
 struct AlignedBuffer([u8; 512]);
 
@@ -120,10 +121,10 @@ fn small_messages() -> Vec<u8> {
     datagram(&acks.chain(data).collect::<Vec<_>>(), 500)
 }
 
-/// An ACK and the first part of a large payload: 418 bytes.
+/// An ACK and the first fragment of a large payload: 418 bytes.
 fn fragment() -> Vec<u8> {
     let ack = Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(2), fragment: None }));
-    let part = Fragment::First { total: NonZeroU8::new(3).expect("not zero") };
+    let part = Fragment::First { total: NonZeroU8::new(3).expect("the total is not zero") };
     datagram(&[ack, data(Delivery::Fragment(Seq(2), part), &[0x21; 405])], 418)
 }
 
@@ -135,7 +136,7 @@ fn datagram(messages: &[Message<'_>], len: usize) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, PeerId::HOST);
     messages.iter().for_each(|message| assert!(writer.push(message)));
-    let datagram = writer.finish().expect("it holds a message").to_vec();
+    let datagram = writer.finish().expect("the datagram has a message").to_vec();
     assert_eq!(datagram.len(), len);
     datagram
 }
@@ -162,7 +163,7 @@ fn batch_workload(
     BenchWorkload { name, unit: "byte", units: encrypted_bytes(lengths), baseline, iteration }
 }
 
-/// The bytes that the cipher touches.
+/// Returns the number of bytes that the cipher changes.
 fn encrypted_bytes(lengths: &[usize]) -> usize {
     lengths.iter().map(|length| length - 1).sum()
 }

@@ -1,22 +1,26 @@
 //! The datagram cipher: rules T-40 to T-45.
 //!
-//! Every byte but the first is XORed with a mask byte, and the mask depends on all plaintext before it in the
-//! same datagram. This module owns the masks and nothing else: which datagrams are enciphered at all (GameSpy
-//! text is not) is the caller's decision.
+//! Every byte but the first is XORed with a mask byte. The mask depends on all plaintext before it in the
+//! same datagram. This module computes the masks. The caller decides which datagrams are encrypted at all
+//! (GameSpy text is not).
 //!
-//! The rule runs five rounds of 16-bit arithmetic over ten key bytes, but only two small values survive from
-//! byte to byte. That allows three forms of the same step, all held against the textbook form by the tests:
+//! The rule runs five rounds of 16-bit arithmetic over ten key bytes, but only two small values survive
+//! from byte to byte. That allows three forms of the same step. The tests compare all three with the
+//! textbook form:
 //!
-//! * Deciphering one datagram is a chain: a plaintext byte must be known before the next mask. The step is
-//!   looked up in a table by the one byte that the key has changed by, and what remains is the latency of a
-//!   load, an addition and a few XORs per byte. Vectors cannot help a single datagram here.
-//! * Enciphering one datagram is no chain: the plaintext is known and the rest is linear. A block is cut into
-//!   sixteen segments that run side by side once a short scan has found the state each of them starts in.
-//! * A batch runs sixteen datagrams side by side, in both directions. Narrow vectors are limited by the
-//!   fifteen multiplications per byte; wide ones, when deciphering, by the same chain as a single datagram.
+//! * Decrypting one datagram is a dependency chain: each plaintext byte must be known before the next mask.
+//!   A table gives the step for each value of the byte by which the key has changed. The cost per byte is
+//!   the latency of a load, an addition and a few XORs. Vectors cannot help a single datagram here.
+//! * Encrypting one datagram is no chain: the plaintext is known and the rest is linear. A block is cut
+//!   into sixteen segments. A short scan finds the state that each segment starts with; then the segments
+//!   run in parallel.
+//! * A batch runs sixteen datagrams in parallel, in both directions. The fifteen multiplications per byte
+//!   limit narrow vectors. Wide vectors, when decrypting, are limited by the same chain as a single
+//!   datagram.
 //!
-//! The lanes are plain arrays that the compiler turns into vector instructions: those that the target always
-//! has, and a second time AVX2. For that the kernels are always inlined.
+//! The lanes are plain arrays that the compiler turns into vector instructions. It compiles the kernels
+//! twice: for the instructions that the target always has, and for AVX2. For that the kernels are always
+//! inlined.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -30,7 +34,7 @@ mod transpose;
 
 use step::{ByteStep, CipherState};
 
-/// Enciphers one datagram in place; byte 0 stays clear.
+/// Encrypts one datagram in place; byte 0 is never encrypted.
 #[inline(never)]
 pub fn encrypt(datagram: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
@@ -40,13 +44,13 @@ pub fn encrypt(datagram: &mut [u8]) {
     portable::encrypt(datagram);
 }
 
-/// Deciphers one datagram in place; byte 0 was never enciphered.
+/// Decrypts one datagram in place; byte 0 is never encrypted.
 #[inline(never)]
 pub fn decrypt(datagram: &mut [u8]) {
     table::run::<Decrypt>(CipherState::default(), body(datagram));
 }
 
-/// Enciphers independent datagrams in place, with the result of [`encrypt`] on each.
+/// Encrypts independent datagrams in place, with the same result as [`encrypt`] on each.
 pub fn encrypt_batch(datagrams: &mut [&mut [u8]]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = avx2::Avx2::detect() {
@@ -55,7 +59,7 @@ pub fn encrypt_batch(datagrams: &mut [&mut [u8]]) {
     portable::encrypt_batch(datagrams);
 }
 
-/// Deciphers independent datagrams in place, with the result of [`decrypt`] on each.
+/// Decrypts independent datagrams in place, with the same result as [`decrypt`] on each.
 pub fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = avx2::Avx2::detect() {
@@ -64,26 +68,28 @@ pub fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
     portable::decrypt_batch(datagrams);
 }
 
-/// T-40: returns what follows byte 0.
+/// Returns the bytes after byte 0: the encrypted part (T-40).
 fn body(datagram: &mut [u8]) -> &mut [u8] {
     datagram.get_mut(1..).unwrap_or_default()
 }
 
-/// What enciphering and deciphering do differently.
+/// The differences between encrypting and decrypting.
 trait CipherDirection {
-    /// With this many lanes busy or fewer, one datagram at a time is faster.
+    /// With at most this many busy lanes, one datagram at a time is faster.
     const SEQUENTIAL_MAX_LANES: usize;
 
-    /// One byte step of a lane.
+    /// Computes one byte step of a lane.
     #[inline(always)]
     fn byte_step(carried: u16, splat_key: u16) -> ByteStep {
         ByteStep::new(carried, splat_key)
     }
 
-    /// T-44: the key changes by the plaintext, whichever side of the mask that is.
+    /// Returns the plaintext: the input when encrypting, the output when decrypting.
+    ///
+    /// The key changes by the plaintext (T-44).
     fn plaintext<T>(input: T, output: T) -> T;
 
-    /// Treats what is left of a single datagram.
+    /// Processes the rest of a single datagram.
     fn finish_single(state: CipherState, bytes: &mut [u8]);
 }
 

@@ -7,7 +7,7 @@ use core::iter::FusedIterator;
 use crate::parse::{self, DatagramOrigin};
 use crate::{DATAGRAM_HEADER, Field, Message, PeerId, Role, WireError, WireErrorReason};
 
-/// A deciphered datagram that is known to be well formed from its first byte to its last (T-01).
+/// A decrypted datagram that is well formed from its first byte to its last (T-01).
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
     bytes: &'a [u8],
@@ -15,13 +15,13 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Checks every byte of a deciphered datagram.
+    /// Checks every byte of a decrypted datagram.
     ///
-    /// `sent_by` says which end it comes from; with `None` the sender id and the size of a connect decide how it
-    /// is read (T-35).
+    /// `sent_by` is the role of the sender. With `None`, the sender id and the size decide whether a
+    /// connect is a request or a reply (T-35).
     ///
     /// # Errors
-    /// The first thing that is wrong, with its field and its place. Nothing of the datagram is usable then.
+    /// The first fault, with its field and its place. Then no part of the datagram is usable.
     #[inline]
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
         let (sender, count) = parse_header(bytes)?;
@@ -40,11 +40,13 @@ impl<'a> Datagram<'a> {
         Ok(Self { bytes, origin })
     }
 
-    /// As [`parse`](Self::parse), but adds the messages to `messages` in the same pass, for a reader that looks at them more
-    /// than once. If it fails, those before the fault may have been added.
+    /// Parses like [`parse`](Self::parse) and adds the messages to `messages` in the same pass.
+    ///
+    /// For a reader that uses the messages more than once. After an error, `messages` may contain the
+    /// messages before the fault.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// The same as [`parse`](Self::parse).
     pub fn parse_into(
         bytes: &'a [u8],
         sent_by: Option<Role>,
@@ -61,28 +63,28 @@ impl<'a> Datagram<'a> {
         Ok(Self { bytes, origin })
     }
 
-    /// Returns who sent it.
+    /// Returns the sender byte.
     #[must_use]
     #[inline]
     pub fn sender(&self) -> PeerId {
         self.origin.sender.unwrap_or(PeerId::NULL)
     }
 
-    /// Returns its messages, in order.
+    /// Returns the messages, in order.
     #[must_use]
     #[inline]
     pub fn messages(&self) -> Messages<'a> {
         Messages { rest: self.bytes.get(DATAGRAM_HEADER..).unwrap_or_default(), origin: self.origin }
     }
 
-    /// Returns how many messages it holds, 1 to 255.
+    /// Returns the number of messages, 1 to 255.
     #[must_use]
     #[inline]
     pub fn count(&self) -> u8 {
         self.bytes.get(1).copied().unwrap_or(0)
     }
 
-    /// Returns its deciphered bytes.
+    /// Returns the decrypted bytes.
     #[must_use]
     #[inline]
     pub const fn as_bytes(&self) -> &'a [u8] {
@@ -98,10 +100,10 @@ impl fmt::Display for Datagram<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a single message that fills `bytes`, without a datagram around it.
+    /// Parses a single message that fills `bytes`, without a datagram around it.
     ///
     /// # Errors
-    /// As [`Datagram::parse`], with offsets from the message's type byte.
+    /// The same as [`Datagram::parse`], with offsets from the message's type byte.
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
         let (message, rest) = parse::message(bytes, 0, DatagramOrigin { role: sent_by, sender: None })?;
         check_no_trailing_bytes(bytes, rest)?;
@@ -109,7 +111,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Returns the sender and the number of messages, in front of them (T-01).
+/// Returns the sender and the number of messages from the datagram header (T-01).
 #[inline(always)]
 fn parse_header(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
     match bytes {
@@ -120,7 +122,7 @@ fn parse_header(bytes: &[u8]) -> Result<(PeerId, u8), WireError> {
     }
 }
 
-/// Nothing may be left behind the last message.
+/// Returns an error if bytes follow the last message.
 #[inline(always)]
 fn check_no_trailing_bytes(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
     if rest.is_empty() {
@@ -130,7 +132,7 @@ fn check_no_trailing_bytes(bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
     Err(WireError { at, field: Field::Message, reason: WireErrorReason::Trailing })
 }
 
-/// Iterates over the messages of a [`Datagram`].
+/// An iterator over the messages of a [`Datagram`].
 #[derive(Debug, Clone)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -138,14 +140,14 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Returns the bytes of the messages that are still to come.
+    /// Returns the bytes of the messages that the iterator has not returned yet.
     #[must_use]
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Goes on with `rest`, which should be what follows one of the messages that are still to come.
+    /// Continues with `rest`, which should begin behind one of the remaining messages.
     #[inline]
     pub const fn skip_to(&mut self, rest: &'a [u8]) {
         self.rest = rest;
@@ -157,7 +159,7 @@ impl<'a> Iterator for Messages<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        // `Datagram::parse` has read the same bytes, so the only error left is the end.
+        // `Datagram::parse` has accepted the same bytes, so the only possible error is the end.
         let (message, rest) = parse::message(self.rest, 0, self.origin).ok()?;
         self.rest = rest;
         Some(message)

@@ -1,37 +1,37 @@
-//! What is wrong with a datagram, in which field, at which byte.
+//! Parse errors: the fault, its field, its byte.
 
 use core::fmt;
 
 use crate::Kind;
 
-/// Why a datagram was refused. Offsets count from byte 0 of the datagram.
+/// The reason why a datagram was refused. Offsets count from byte 0 of the datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireError {
-    /// Where the bytes ran out if the reason is [`Reason::Truncated`], else where the field begins.
+    /// The end of the bytes for [`WireErrorReason::Truncated`], otherwise the first byte of the field.
     pub at: usize,
     /// The field that could not be read.
     pub field: Field,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: WireErrorReason,
 }
 
-/// What is wrong.
+/// The faults that a datagram can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireErrorReason {
     /// The datagram ends inside the field, or before it.
     Truncated,
-    /// A size or number is smaller than its kind allows (T-14, T-17, T-22).
+    /// A size or number is smaller than the minimum of its kind (T-14, T-17, T-22).
     BadSize {
-        /// What the wire says.
+        /// The value in the datagram.
         found: u16,
-        /// What it must at least be.
+        /// The smallest valid value.
         least: u16,
     },
     /// No message of this type exists (T-10).
     UnknownType(Kind),
     /// Bytes follow the last message (T-01).
     Trailing,
-    /// The datagram says that it holds no message (T-03).
+    /// The count byte is 0 (T-03).
     CountZero,
     /// Text of odd length or without its terminator (T-39).
     BadText,
@@ -59,7 +59,7 @@ macro_rules! fields {
         pub enum Field { $($(#[$doc])* $variant,)* }
 
         impl Field {
-            /// Returns its name in PROTOCOL.md, logs and JSON.
+            /// Returns the name of the field in PROTOCOL.md, logs and JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -69,41 +69,41 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Who sent the datagram.
+    /// The sender byte of the datagram.
     Sender "sender",
-    /// How many messages it holds.
+    /// The number of messages in the datagram.
     Count "count",
     /// A message as a whole.
     Message "message",
     /// The type byte.
     Type "type",
-    /// The word with flags and size.
+    /// The 16-bit field with flags and size.
     Size "size",
     /// The sequence number.
     Sequence "sequence",
     /// The flag byte of an ACK.
     Flags "flags",
-    /// The index of a part.
+    /// The index of a fragment.
     Part "part",
-    /// How many parts there are.
+    /// The number of fragments of a payload.
     Total "total",
     /// A game payload.
     Payload "payload",
     /// An IPv4 address.
     Address "address",
-    /// The number that tells connect attempts apart.
+    /// The number that distinguishes connect attempts.
     Nonce "nonce",
     /// The password of a connect request.
     Password "password",
-    /// The id that a connect reply gives.
+    /// The id that a connect reply assigns.
     Assigned "assigned",
-    /// The peer that an identity or a disconnect speaks of.
+    /// The peer that an identity or a disconnect names.
     Peer "peer",
     /// The name in an identity.
     Name "name",
-    /// Why a peer is booted.
+    /// The reason of a boot.
     BootReason "reason",
-    /// Who is booted.
+    /// The peer that a boot names.
     Target "target",
     /// Bytes behind the last known field of a message.
     Tail "tail",
@@ -127,7 +127,7 @@ impl fmt::Display for WireError {
         match reason {
             WireErrorReason::Truncated => write!(f, "truncated {field} at byte {at}"),
             WireErrorReason::BadSize { found, least } => {
-                write!(f, "{field} {found} at byte {at} is too small, it is at least {least}")
+                write!(f, "{field} {found} at byte {at} is too small; the minimum is {least}")
             }
             WireErrorReason::UnknownType(kind) => write!(f, "unknown {kind} at byte {at}"),
             WireErrorReason::Trailing => write!(f, "bytes after the last message, from byte {at}"),

@@ -1,12 +1,13 @@
-//! The small values that messages are made of: ids, kinds, sequence numbers, parts.
+//! The small values inside messages: ids, kinds, sequence numbers, fragments.
 
 use core::fmt;
 use core::num::NonZeroU8;
 
-/// Which end of a conversation sent a datagram. A connect is read as a reply or a request by it (T-35).
+/// The end of a conversation that sent a datagram. It decides whether a connect is a request or a reply
+/// (T-35).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The host, which a dedicated server is.
+    /// The host; a dedicated server is a host.
     Host,
     /// A client, with or without an id.
     Client,
@@ -21,7 +22,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// The id of a peer as the wire carries it (T-02).
+/// The id of a peer, as the sender byte carries it (T-02).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u8);
 
@@ -30,12 +31,12 @@ impl PeerId {
     pub const NULL: Self = Self(0x00);
     /// The host.
     pub const HOST: Self = Self(0x01);
-    /// Kept free, because a datagram that begins with this byte is GameSpy text (T-05).
+    /// Never assigned: a datagram that begins with this byte is GameSpy text (T-05).
     pub const GAMESPY: Self = Self(0x5C);
     /// The sender has no id yet.
     pub const UNASSIGNED: Self = Self(0xFF);
 
-    /// Returns whether a host gives this id to a client.
+    /// Returns whether a host may assign this id to a client.
     #[must_use]
     #[inline]
     pub const fn is_assignable(self) -> bool {
@@ -61,17 +62,17 @@ pub struct Kind(pub u8);
 impl Kind {
     /// A peer's name and address.
     pub const IDENTITY: Self = Self(0x00);
-    /// Acknowledges one reliable message or part.
+    /// Acknowledges one reliable message or fragment.
     pub const ACK: Self = Self(0x01);
-    /// Nothing but a sign of life.
+    /// Shows that the sender is still there; has no content.
     pub const KEEPALIVE: Self = Self(0x02);
-    /// Asks for a connection, or grants it.
+    /// Requests a connection, or accepts the request.
     pub const CONNECT: Self = Self(0x03);
-    /// Tells that a peer was thrown out, and why.
+    /// Reports that a peer was removed, with the reason.
     pub const BOOT: Self = Self(0x04);
     /// A peer leaves.
     pub const DISCONNECT: Self = Self(0x05);
-    /// A game payload, whole or in parts.
+    /// A game payload, whole or a fragment of one.
     pub const DATA: Self = Self(0x32);
 
     /// Returns the channel whose sequence numbers this kind uses (T-11).
@@ -106,7 +107,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One of the two independently numbered streams between two peers (T-11).
+/// One of the two reliable sequences between two peers, each with its own numbers (T-11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
     /// Kinds below 0x32: connections and names.
@@ -116,7 +117,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Returns its name in texts and in JSON.
+    /// Returns the name of the channel in texts and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -132,19 +133,21 @@ impl fmt::Display for Channel {
     }
 }
 
-/// A sequence number: 16 bits that wrap (T-24). It has no order, only a distance.
+/// A sequence number: 16 bits that wrap (T-24). Two numbers have a distance but no order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(pub u16);
 
 impl Seq {
-    /// Returns the number after this one.
+    /// Returns the next number.
     #[must_use]
     #[inline]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
-    /// Returns how far this number is ahead of `earlier` (negative: behind), by the shorter way round.
+    /// Returns the distance from `earlier` to this number; negative if this number is behind.
+    ///
+    /// The distance is taken in the shorter direction around the wrap.
     #[must_use]
     #[inline]
     pub const fn distance_from(self, earlier: Self) -> i16 {
@@ -158,23 +161,23 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Where a piece of a split payload belongs; only the first piece tells how many there are (T-20, T-22).
+/// The position of a fragment. Only the first fragment has the total (T-20, T-22).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fragment {
-    /// Part 0.
+    /// Fragment 0.
     First {
-        /// How many parts there are, this one included.
+        /// The number of fragments, including this one.
         total: NonZeroU8,
     },
-    /// Any part but the first.
+    /// Any fragment but the first.
     Later {
-        /// Its place, counted from 0.
+        /// The index, counted from 0.
         index: NonZeroU8,
     },
 }
 
 impl Fragment {
-    /// Returns its place, counted from 0.
+    /// Returns the index, counted from 0.
     #[must_use]
     #[inline]
     pub const fn index(self) -> u8 {
@@ -184,7 +187,7 @@ impl Fragment {
         }
     }
 
-    /// Returns how many parts there are, if this one tells.
+    /// Returns the number of fragments, if this is the first fragment.
     #[must_use]
     #[inline]
     pub const fn total(self) -> Option<NonZeroU8> {
@@ -194,7 +197,7 @@ impl Fragment {
         }
     }
 
-    /// Returns what it adds to a header, and a zero behind it if that is one byte.
+    /// Returns the bytes of the fragment header. If it has one byte, the second is zero.
     #[inline]
     pub(crate) const fn to_bytes(self) -> [u8; 2] {
         match self {
@@ -203,7 +206,7 @@ impl Fragment {
         }
     }
 
-    /// Returns the bytes it adds to a header.
+    /// Returns the length of the fragment header in bytes.
     #[inline]
     pub(crate) const fn wire_len(self) -> usize {
         match self {
@@ -222,16 +225,16 @@ impl fmt::Display for Fragment {
     }
 }
 
-/// How a data message is delivered (T-15, T-20, T-21).
+/// The delivery of a data message: reliable or not, whole or a fragment (T-15, T-20, T-21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// Once or not at all, without a number.
+    /// Sent once, without a sequence number; it may be lost.
     Unreliable,
-    /// Repeated until acknowledged, in order.
+    /// Retransmitted until acknowledged, delivered in order.
     Reliable(Seq),
-    /// One part of a reliable payload; all parts share the number.
+    /// One fragment of a reliable payload; all fragments share the sequence number.
     Fragment(Seq, Fragment),
-    /// A part without a number. The format can express it, no stock sender does.
+    /// A fragment without a sequence number. The format allows it, but no stock sender uses it.
     UnreliableFragment(Fragment),
 }
 
@@ -246,7 +249,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the part, if it is one.
+    /// Returns the fragment, if the message is one.
     #[must_use]
     #[inline]
     pub const fn fragment(self) -> Option<Fragment> {
@@ -256,7 +259,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the bytes of a data header with this delivery.
+    /// Returns the length of a data header with this delivery in bytes.
     #[must_use]
     #[inline]
     pub const fn header_len(self) -> usize {
@@ -280,14 +283,14 @@ impl fmt::Display for Delivery {
     }
 }
 
-/// What identifies a reliable message between two peers, and what an ACK names (T-30).
+/// The identity of a reliable message or fragment between two peers, as an ACK names it (T-30).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
-    /// The stream that numbered it.
+    /// The channel of the message.
     pub channel: Channel,
-    /// Its number there.
+    /// The sequence number on that channel.
     pub seq: Seq,
-    /// Which part of it, if it is split.
+    /// The index of the fragment, if the payload is split.
     pub fragment: Option<u8>,
 }
 

@@ -1,20 +1,24 @@
-//! The datagrams of Star Trek: Bridge Commander 1.1: what lies in them, and the cipher they travel in. No I/O.
+//! Parses and writes the datagrams of Star Trek: Bridge Commander 1.1, and encrypts and decrypts them. No
+//! I/O.
 //!
-//! [`Datagram`] reads, [`Writer`] writes, and both speak [`Message`] (rules T-01 to T-39 of PROTOCOL.md); [`cipher`] turns
-//! what they read and write into what is sent (T-40 to T-45). Reading is whole-or-error: [`Datagram::parse`] looks at every
-//! byte before it gives anything out, so a caller never acts on half of a malformed datagram.
+//! [`Datagram`] parses, [`Writer`] writes, and both use [`Message`] (rules T-01 to T-39 of PROTOCOL.md).
+//! [`cipher`] encrypts and decrypts datagrams (T-40 to T-45). [`Datagram::parse`] checks every byte before
+//! it returns a value, so a caller never acts on half of a malformed datagram.
 //!
-//! [`Time`] and [`PeerQueues`] are how those who send datagrams and those who watch them tell when something was, and what waits.
+//! [`Time`] and [`PeerQueues`] are shared by the crates that send datagrams and the crates that observe
+//! them.
 //!
 //! # Contract
-//! - No byte sequence makes any function here panic, allocate (but for [`Text::encode`], [`Text::cleaned`] and the 255 places of
-//!   [`Datagram::parse_into`]), or read outside the slice it was given.
-//! - For every `bytes` that parse, writing the sender and the messages gives `bytes` again, odd forms included.
-//! - For every message a [`Writer`] accepts, parsing gives it back to a reader that knows who sent it.
-//! - What stock senders never produce but a reader can make sense of is decoded, and its value tells;
-//!   what makes no sense is a [`WireError`].
+//! - No byte sequence makes a function of this crate panic or read outside the given slice.
+//! - No byte sequence makes a function allocate, with three exceptions: [`Text::encode`], [`Text::cleaned`]
+//!   and the at most 255 messages of [`Datagram::parse_into`].
+//! - For every `bytes` that parse, writing the sender and the messages gives the same `bytes`, including
+//!   unusual forms.
+//! - For every message that a [`Writer`] accepts, parsing with the right [`Role`] gives the same message.
+//! - Forms that stock senders never produce but a reader can interpret are decoded, and the value shows
+//!   them. All other bytes are a [`WireError`].
 //!
-//! It does not know sequence windows, retransmission or game payloads.
+//! This crate does not know sequence windows, retransmission or game payloads.
 //!
 //! ```
 //! use bcnet_wire::{Datagram, Message, Writer, cipher};
@@ -56,18 +60,20 @@ pub use text::{Text, is_printable};
 pub use time::Time;
 pub use write::Writer;
 
-/// The most frequent messages as bytes, for an engine that encodes a message once and sends it often, and that asks as few
-/// questions as it can of what arrives.
+/// The most frequent messages as bytes.
+///
+/// For an engine that encodes a message once and sends it often, and that parses received messages on a
+/// fast path.
 pub mod encoded {
     pub use crate::parse::{WholeData, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
     pub use crate::write::{data_header, plain_ack};
 }
 
-/// The largest datagram a stock sender makes, in bytes (T-04).
+/// The largest datagram that a stock sender makes, in bytes (T-04).
 pub const MAX_DATAGRAM: usize = 512;
-/// The largest message a stock sender makes, in bytes with its header (T-23).
+/// The largest message that a stock sender makes, in bytes including its header (T-23).
 pub const MAX_MESSAGE: usize = 412;
-/// Sender and count, in front of the messages (T-01).
+/// The length of the sender byte and the count byte in front of the messages (T-01).
 pub const DATAGRAM_HEADER: usize = 2;
 
 #[cfg(doctest)]

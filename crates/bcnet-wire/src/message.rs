@@ -1,4 +1,4 @@
-//! Messages: everything a datagram can carry, as values.
+//! Messages: all contents of a datagram, as values.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -10,48 +10,48 @@ use crate::{Channel, Delivery, Kind, MessageId, PeerId, Seq, Text};
 pub enum Message<'a> {
     /// Acknowledges a reliable message.
     Ack(Ack),
-    /// A sign of life, a single byte (T-32).
+    /// Shows that the sender is still there; a single byte (T-32).
     Keepalive,
-    /// Connections and names.
+    /// A message about connections or names.
     Control(Control<'a>),
-    /// A game payload or a part of one.
+    /// A game payload or a fragment of one.
     Data(Data<'a>),
 }
 
 /// An acknowledgement (T-30, T-31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// What it acknowledges.
+    /// The acknowledged message or fragment.
     pub id: MessageId,
-    /// Bits 2 to 7 of the flags, in place; bits 0 and 1 are not written. Zero from stock senders.
+    /// Bits 2 to 7 of the flags, in place; bits 0 and 1 are not written. Stock senders send zero.
     pub reserved: u8,
 }
 
 impl Ack {
-    /// The form that stock senders use.
+    /// Creates an ACK in the form that stock senders use.
     #[must_use]
     pub const fn new(id: MessageId) -> Self {
         Self { id, reserved: 0 }
     }
 }
 
-/// A message of the control channel with its head (T-13, T-16).
+/// A message of the control channel with its header (T-13, T-16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control<'a> {
-    /// Its number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Bit 15; always set by stock senders. Without it the number is there but nobody waits for an ACK.
+    /// Bit 15; stock senders always set it. Without it the message has a number but expects no ACK.
     pub reliable: bool,
-    /// Bit 14; always set by stock senders.
+    /// Bit 14; stock senders always set it.
     pub urgent: bool,
-    /// What it says.
+    /// The content.
     pub body: Body<'a>,
-    /// Bytes behind the last field of the body; stock senders leave none and readers ignore them.
+    /// Bytes behind the last field of the body; stock senders send none and readers ignore them.
     pub tail: &'a [u8],
 }
 
 impl<'a> Control<'a> {
-    /// The form that stock senders use.
+    /// Creates a control message in the form that stock senders use.
     #[must_use]
     pub const fn new(seq: Seq, body: Body<'a>) -> Self {
         Self { seq, reliable: true, urgent: true, body, tail: &[] }
@@ -63,68 +63,68 @@ impl<'a> Control<'a> {
 pub enum Body<'a> {
     /// A peer's name and address (T-36).
     Identity {
-        /// Whose.
+        /// The named peer.
         peer: PeerId,
-        /// As the peer itself sees it.
+        /// The address as that peer sees it.
         address: Ipv4Addr,
         /// The player's name.
         name: Text<'a>,
     },
-    /// A client asks to join (T-33).
+    /// A client asks for a connection (T-33).
     ConnectRequest {
-        /// The client's own address, as it sees it.
+        /// The client's address as the client sees it.
         address: Ipv4Addr,
-        /// Random, the same for every repeat of one attempt.
+        /// Random; the same in every retransmission of one attempt.
         nonce: u32,
-        /// Empty if the client knows none.
+        /// Empty if the client has none.
         password: Text<'a>,
     },
-    /// The host lets a client in (T-34).
+    /// The host accepts a client (T-34).
     ConnectReply {
         /// The client's id from now on.
         assigned: PeerId,
     },
-    /// A peer is thrown out or was not let in (T-37).
+    /// A peer is removed or refused (T-37).
     Boot {
-        /// Why.
+        /// The reason.
         reason: BootReason,
-        /// Who; [`PeerId::UNASSIGNED`] if it has no id.
+        /// The removed peer; [`PeerId::UNASSIGNED`] if it has no id.
         target: PeerId,
     },
     /// A peer leaves (T-38).
     Disconnect {
-        /// Who.
+        /// The peer that leaves.
         peer: PeerId,
-        /// As the peer itself sees it.
+        /// The address as that peer sees it.
         address: Ipv4Addr,
     },
 }
 
-/// A game payload, or a part of one, with its head (T-12, T-15, T-20).
+/// A game payload, or a fragment of one, with its header (T-12, T-15, T-20).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// With which promise.
+    /// Reliable or not, whole or a fragment.
     pub delivery: Delivery,
     /// Bit 14. No stock sender sets it on data.
     pub urgent: bool,
-    /// The first byte of a whole payload is the game's opcode; the transport never looks.
+    /// The bytes that the game sees. The first is the game's opcode; the transport never reads it.
     pub payload: &'a [u8],
 }
 
-/// Why a peer is booted; unknown values are kept (T-37).
+/// The reason of a boot; unknown values are kept (T-37).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BootReason(pub i8);
 
 impl BootReason {
     /// No reason given.
     pub const DEFAULT: Self = Self(0);
-    /// Nothing was heard of the peer for too long.
+    /// No datagram arrived from the peer for too long.
     pub const TIMED_OUT: Self = Self(1);
     /// The password is wrong or missing.
     pub const WRONG_PASSWORD: Self = Self(2);
-    /// No free place.
+    /// All places are taken.
     pub const FULL: Self = Self(3);
-    /// The host threw the peer out.
+    /// The host removed the peer.
     pub const KICKED: Self = Self(4);
     /// The address is on the host's ban list.
     pub const BANNED: Self = Self(5);
@@ -157,7 +157,7 @@ impl Message<'_> {
         }
     }
 
-    /// Returns the bytes it takes in a datagram, its type byte included.
+    /// Returns the length of the message in a datagram, including its type byte.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         match self {
@@ -168,7 +168,7 @@ impl Message<'_> {
         }
     }
 
-    /// Returns what identifies it if it is reliable, and what an ACK for it must name.
+    /// Returns the id that an ACK for the message must name, if the message is reliable.
     #[must_use]
     #[inline]
     pub fn id(&self) -> Option<MessageId> {
@@ -186,7 +186,7 @@ impl Message<'_> {
 }
 
 impl Body<'_> {
-    /// Returns the type byte that announces this body.
+    /// Returns the type byte of this body.
     #[must_use]
     #[inline]
     pub const fn kind(&self) -> Kind {
@@ -198,7 +198,7 @@ impl Body<'_> {
         }
     }
 
-    /// Returns whether it ends in text, so that everything behind it is text as well.
+    /// Returns whether the body ends in text. Then the bytes behind it must be text, too.
     pub(crate) const fn has_text(&self) -> bool {
         matches!(self, Self::Identity { .. } | Self::ConnectRequest { .. })
     }
@@ -273,21 +273,21 @@ impl fmt::Display for BootReason {
     }
 }
 
-/// Type, word and sequence number of a control message.
+/// The length of type, size field and sequence number of a control message.
 pub(crate) const CONTROL_HEADER_LEN: usize = 5;
-/// Flag bit 0 of an ACK: it names a part.
+/// Flag bit 0 of an ACK: it names a fragment.
 pub(crate) const ACK_FRAGMENT: u8 = 0b01;
 /// Flag bit 1 of an ACK: it names a message of the control channel.
 pub(crate) const ACK_CONTROL: u8 = 0b10;
-/// The flag bits of an ACK that mean nothing.
+/// The flag bits of an ACK that have no meaning.
 pub(crate) const ACK_RESERVED: u8 = !(ACK_FRAGMENT | ACK_CONTROL);
-/// Bit 15 of the word: reliable.
+/// Bit 15 of the size field: reliable.
 pub(crate) const RELIABLE: u16 = 1 << 15;
-/// Bit 14 of the word: urgent.
+/// Bit 14 of the size field: urgent.
 pub(crate) const URGENT: u16 = 1 << 14;
-/// Bit 13 of the word in data messages: a part.
+/// Bit 13 of the size field of data messages: a fragment.
 pub(crate) const FRAGMENT: u16 = 1 << 13;
-/// The size in the word of a data message (T-12).
+/// The size in the size field of a data message (T-12).
 pub(crate) const DATA_SIZE_MASK: u16 = FRAGMENT - 1;
-/// The size in the word of a control message (T-13).
+/// The size in the size field of a control message (T-13).
 pub(crate) const CONTROL_SIZE_MASK: u16 = URGENT - 1;

@@ -1,11 +1,11 @@
-//! Reads one message off the front of the bytes that are left of a datagram.
+//! Parses one message from the front of the remaining bytes of a datagram.
 //!
-//! Each kind is read in two steps. The size in its word is checked against what the kind needs (T-14), then the
-//! fields are taken from exactly that many bytes. If the datagram ends earlier, the same reading on what is left
-//! finds the field that was cut.
+//! Each kind is read in two steps. First the size in its size field is checked against the minimum of the
+//! kind (T-14). Then the fields are taken from exactly that many bytes. If the datagram ends earlier, the
+//! field list of the kind shows which field was cut.
 //!
-//! The frequent kinds are inlined into their callers on purpose: a caller that only checks or only looks at one field
-//! then never builds the message, which halves the cost.
+//! The frequent kinds are inlined into their callers on purpose. A caller that only checks a message, or
+//! reads only one field, then never builds the message, which halves the cost.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -20,7 +20,7 @@ use crate::{
     PeerId, Role, Seq, Text, WireError, WireErrorReason,
 };
 
-/// Who sent the datagram, as far as it is known; a connect is told apart by it (T-35).
+/// The known facts about the sender; they distinguish connect requests and replies (T-35).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DatagramOrigin {
     pub(crate) role: Option<Role>,
@@ -28,8 +28,10 @@ pub(crate) struct DatagramOrigin {
 }
 
 impl DatagramOrigin {
-    /// T-35: the host sends replies and everyone else requests. Where nobody says who sent it, ids that only a
-    /// client or only the host has tell; a request is too long to be a reply, which settles the rest.
+    /// Returns whether a connect is a reply (T-35): the host sends replies and everyone else requests.
+    ///
+    /// Without a role, the sender id decides if only a client has such an id. Otherwise the size decides: a
+    /// request is longer than a reply.
     fn is_reply(self, size: usize) -> bool {
         match (self.role, self.sender) {
             (Some(role), _) => role == Role::Host,
@@ -39,7 +41,7 @@ impl DatagramOrigin {
     }
 }
 
-/// Reads the message at byte `at` of the datagram, of which `bytes` is left, and what follows it.
+/// Parses the message at byte `at` of the datagram from `bytes`; returns it and the bytes behind it.
 #[inline(always)]
 pub(crate) fn message(
     bytes: &[u8],
@@ -58,7 +60,9 @@ pub(crate) fn message(
     }
 }
 
-/// As [`message`], but adds it to `messages`. Each kind has a way of its own, so that it is built where it is kept.
+/// Parses like [`message`] and adds the message to `messages`.
+///
+/// Each frequent kind has its own branch, so that the message is built in place.
 #[inline(always)]
 pub(crate) fn add_message<'a>(
     bytes: &'a [u8],
@@ -83,8 +87,9 @@ pub(crate) fn add_message<'a>(
     Ok(rest)
 }
 
-/// Reads an ACK of a whole message off the front of `bytes`, and what follows it. `None` if something else is there, or
-/// something that is not well formed.
+/// Parses an ACK of a whole message; returns it and the bytes behind it.
+///
+/// Returns `None` if `bytes` begins with something else or is malformed.
 #[inline(always)]
 pub fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
     match *bytes {
@@ -99,13 +104,15 @@ pub fn plain_ack(bytes: &[u8]) -> Option<((Channel, Seq), &[u8])> {
 /// A whole reliable game payload.
 #[derive(Debug, Clone, Copy)]
 pub struct WholeData<'a> {
-    /// Its number.
+    /// The sequence number.
     pub seq: Seq,
-    /// What it carries.
+    /// The bytes that the game sees.
     pub payload: &'a [u8],
 }
 
-/// As [`parse_plain_ack`](crate::encoded::parse_plain_ack), for a whole reliable game payload.
+/// Parses a whole reliable game payload; returns it and the bytes behind it.
+///
+/// Returns `None` if `bytes` begins with something else or is malformed.
 #[inline(always)]
 pub fn whole_data(bytes: &[u8]) -> Option<(WholeData<'_>, &[u8])> {
     match *bytes {
@@ -120,7 +127,7 @@ pub fn whole_data(bytes: &[u8]) -> Option<(WholeData<'_>, &[u8])> {
     }
 }
 
-/// T-30, T-31.
+/// Parses an ACK (T-30, T-31).
 #[inline(always)]
 fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some((&[_, low, high, flags], rest)) = bytes.split_first_chunk() else {
@@ -142,7 +149,7 @@ fn ack(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     Ok((Message::Ack(Ack { id, reserved: flags & ACK_RESERVED }), rest))
 }
 
-/// T-12, T-15, T-20.
+/// Parses a data message (T-12, T-15, T-20).
 #[inline(always)]
 fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&[_, low, high]) = bytes.first_chunk() else {
@@ -169,7 +176,7 @@ fn data(bytes: &[u8], at: usize) -> Result<(Message<'_>, &[u8]), WireError> {
     Ok((Message::Data(Data { delivery, urgent: word & URGENT != 0, payload }), rest))
 }
 
-/// Returns the sequence number that follows the word if bit 15 is set (T-15), and what comes after it.
+/// Returns the sequence number behind the size field, if bit 15 is set (T-15), and the bytes behind it.
 #[inline(always)]
 fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
     let body = message.get(3..)?;
@@ -180,7 +187,9 @@ fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
     Some((Some(Seq(u16::from_le_bytes(*seq))), body))
 }
 
-/// Returns the index of a part and, with index 0, the total (T-20, T-22). `index_at` is where the index lies.
+/// Returns the index of a fragment and, with index 0, the total (T-20, T-22).
+///
+/// `index_at` is the place of the index.
 #[inline(always)]
 fn fragment(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Fragment, &[u8]), WireError> {
     let too_small = || bad_size_error(at, size, size + 1);
@@ -197,7 +206,7 @@ fn fragment(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Fragm
     Ok((Fragment::First { total: NonZeroU8::new(total).ok_or(zero)? }, rest))
 }
 
-/// T-13, T-16, T-33 to T-38.
+/// Parses a control message (T-13, T-16, T-33 to T-38).
 #[inline(never)]
 fn control(bytes: &[u8], at: usize, origin: DatagramOrigin) -> Result<(Message<'_>, &[u8]), WireError> {
     let Some(&[kind, low, high]) = bytes.first_chunk() else {
@@ -219,7 +228,7 @@ fn control(bytes: &[u8], at: usize, origin: DatagramOrigin) -> Result<(Message<'
         return Err(bad_size_error(at, size, least));
     };
     let (body, tail) = self::body(kind, reply, body).ok_or_else(|| {
-        // Every fixed field fits by now, so it is the text at the end that cannot be read.
+        // Every fixed field fits, so the text at the end is the fault.
         let (_, field) = layout.last().copied().unwrap_or((0, Field::Message));
         WireError { at: at + usize::from(least) - 2, field, reason: WireErrorReason::BadText }
     })?;
@@ -257,7 +266,7 @@ fn body(kind: Kind, reply: bool, bytes: &[u8]) -> Option<(Body<'_>, &[u8])> {
     })
 }
 
-/// Returns the least length and the name of each field of a control message, in order.
+/// Returns the minimum length and the name of each field of a control message, in order.
 fn layout(kind: Kind, reply: bool) -> &'static [(u16, Field)] {
     const HEAD: [(u16, Field); 3] = [(1, Field::Type), (2, Field::Size), (2, Field::Sequence)];
     const IDENTITY: &[(u16, Field)] =
@@ -278,7 +287,7 @@ fn layout(kind: Kind, reply: bool) -> &'static [(u16, Field)] {
     }
 }
 
-/// The datagram ends inside a data message: in which field?
+/// Returns the error for a datagram that ends inside a data message, with the field.
 #[cold]
 fn truncated_data_error(bytes: &[u8], at: usize, word: u16) -> WireError {
     let sequence = if word & RELIABLE == 0 { 0 } else { 2 };
@@ -295,8 +304,9 @@ fn truncated_data_error(bytes: &[u8], at: usize, word: u16) -> WireError {
     truncated_field_error(bytes, at, &fields)
 }
 
-/// Returns the datagram ends before the message does. The first field that is not whole in its least form was cut; if
-/// all are, the last one goes on.
+/// Returns the error for a datagram that ends before the message does.
+///
+/// The cut field is the first that does not fit in its minimum length; if all fit, it is the last.
 #[cold]
 fn truncated_field_error(bytes: &[u8], at: usize, fields: &[(u16, Field)]) -> WireError {
     let mut end = 0;

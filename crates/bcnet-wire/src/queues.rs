@@ -1,4 +1,4 @@
-//! The two queues of one side, as dumps of the original engine show them.
+//! The retransmit queue and the ACK queue for one peer, as dumps of the original engine show them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -6,40 +6,40 @@ use core::time::Duration;
 
 use crate::{Channel, MessageId, PeerId};
 
-/// The two queues that dumps of the original engine show, in the same manner.
+/// The retransmit queue and the ACK queue for one peer.
 ///
-/// An engine tells its own, an observer what it has put together from the wire.
+/// An engine reports its own queues. An observer reconstructs them from the datagrams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerQueues {
-    /// To whom the messages go.
+    /// The receiver of the messages.
     pub peer: PeerId,
-    /// What was sent and waits for its ACK, in the order of first sending.
+    /// Messages that were sent and have no ACK yet, in the order of first sending.
     pub retransmit: Vec<QueuedMessage>,
-    /// The ACKs that are owed or still repeated, oldest first.
+    /// ACKs that are pending or still repeated, oldest first.
     pub acks: Vec<QueuedAck>,
 }
 
 /// A message in the retransmit queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedMessage {
-    /// Which.
+    /// The message.
     pub id: MessageId,
-    /// How often it was sent again.
+    /// The number of retransmissions.
     pub retransmissions: u32,
-    /// The time from its last sending to the next.
+    /// The time between its last and its next sending.
     pub interval: Duration,
 }
 
 /// An ACK in the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedAck {
-    /// What it acknowledges.
+    /// The acknowledged message.
     pub id: MessageId,
-    /// How often it was sent.
+    /// The number of times that the ACK was sent.
     pub sends: u32,
 }
 
-/// In the manner of the queue dumps that were taken of the original engine.
+/// The format of the queue dumps that were taken of the original engine.
 impl fmt::Display for PeerQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (retx, acks) = (self.retransmit.len(), self.acks.len());

@@ -1,24 +1,28 @@
-//! UTF-16LE text as it lies in a datagram (T-39).
+//! UTF-16LE text inside a datagram (T-39).
 
 use alloc::vec::Vec;
 use core::char::{REPLACEMENT_CHARACTER, decode_utf16};
 use core::fmt::{self, Write as _};
 
-/// Borrowed UTF-16LE text without its terminator. Units that are no valid UTF-16 are kept and shown as `U+FFFD`.
+/// Borrowed UTF-16LE text without its terminator.
+///
+/// Units that are not valid UTF-16 are kept and displayed as `U+FFFD`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Text<'a> {
     units: &'a [[u8; 2]],
 }
 
 impl<'a> Text<'a> {
-    /// Takes UTF-16LE bytes without a terminator. `None` if their number is odd or a NUL unit is among them.
+    /// Wraps UTF-16LE bytes without a terminator.
+    ///
+    /// Returns `None` if their number is odd or if they contain a NUL unit.
     #[must_use]
     pub fn new(utf16le: &'a [u8]) -> Option<Self> {
         let (units, []) = utf16le.as_chunks() else { return None };
         (!units.contains(&NUL)).then_some(Self { units })
     }
 
-    /// Splits a terminated text off the front of `bytes`; the rest is what follows the terminator.
+    /// Splits a terminated text off the front of `bytes`; returns it and the bytes behind the terminator.
     pub(crate) fn split_terminated(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (units, []) = bytes.as_chunks() else { return None };
         let len = units.iter().position(|unit| *unit == NUL)?;
@@ -26,27 +30,31 @@ impl<'a> Text<'a> {
         Some((Self { units }, rest.as_flattened().get(NUL.len()..)?))
     }
 
-    /// UTF-16LE bytes for [`Text::new`]. Returns `None` if `text` holds a NUL, which would end it early.
+    /// Returns UTF-16LE bytes for [`Text::new`], or `None` if `text` contains a NUL.
+    ///
+    /// A NUL would end the text early.
     #[must_use]
     pub fn encode(text: &str) -> Option<Vec<u8>> {
         (!text.contains('\0')).then(|| text.encode_utf16().flat_map(u16::to_le_bytes).collect())
     }
 
-    /// Returns its bytes, without the terminator.
+    /// Returns the bytes, without the terminator.
     #[must_use]
     pub fn as_bytes(self) -> &'a [u8] {
         self.units.as_flattened()
     }
 
-    /// Returns its characters.
+    /// Returns the characters.
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
         decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit)))
             .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))
     }
 
-    /// Returns it as names are passed on (T-71), as UTF-16LE for [`Text::new`] of at most `max` bytes: valid UTF-16 of
-    /// characters that [are shown](is_shown), each blank a plain one, none at the ends. What was cleaned before stays as
-    /// it is.
+    /// Returns the text in the clean form of names (T-71), at most `max` bytes of UTF-16LE for
+    /// [`Text::new`].
+    ///
+    /// The result is valid UTF-16 with only [printable](is_printable) characters. Each blank is a plain
+    /// space, and there is none at the ends. A text that was cleaned before does not change.
     #[must_use]
     pub fn cleaned(self, max: usize) -> Vec<u8> {
         let valid = decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit))).flatten();
@@ -68,18 +76,20 @@ impl<'a> Text<'a> {
         clean
     }
 
-    /// Shows it in quotes, with quotes, backslashes and what is [not shown](is_shown) escaped: safe for a terminal.
+    /// Displays the text in quotes, safe for a terminal.
+    ///
+    /// Quotes, backslashes and characters that are not [printable](is_printable) are escaped.
     pub fn quoted(self) -> impl fmt::Display + 'a {
         Quoted(self)
     }
 
-    /// Returns the bytes it takes on the wire, with the terminator.
+    /// Returns the length in a datagram in bytes, including the terminator.
     pub(crate) const fn wire_len(self) -> usize {
         (self.units.len() + 1) * NUL.len()
     }
 }
 
-/// The characters as they are; a terminal should see them [`quoted`](Text::quoted).
+/// Displays the characters unescaped; use [`quoted`](Text::quoted) for a terminal.
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.chars().try_for_each(|c| f.write_char(c))
@@ -103,8 +113,9 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Returns whether a character of a text stands for something that can be seen, or for a blank. Those that do not control
-/// terminals, turn the direction of writing, have no width, or look like nothing at all.
+/// Returns whether a character is visible or a blank.
+///
+/// Other characters control terminals, change the direction of writing, have no width, or are invisible.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
@@ -127,7 +138,7 @@ pub fn is_printable(c: char) -> bool {
         | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// The unit that ends a text.
+/// The unit that terminates a text.
 const NUL: [u8; 2] = [0, 0];
-/// The unit of a blank.
+/// A space as a unit.
 const SPACE: [u8; 2] = [b' ', 0];

@@ -1,7 +1,7 @@
 //! Points in time, given by the caller.
 //!
-//! Nothing in the protocol crates reads a clock. [`Time`] counts from wherever the caller likes: the start of a program, of
-//! a capture or of a simulation.
+//! The protocol crates never read a clock. The caller chooses the start of [`Time`]: the start of a
+//! program, of a capture or of a simulation.
 
 use core::fmt;
 use core::ops::Add;
@@ -12,38 +12,38 @@ use core::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// Where the clock starts.
+    /// The start of the clock.
     pub const ZERO: Self = Self(0);
 
-    /// `micros` after the start.
+    /// Returns the time `micros` microseconds after the start.
     #[must_use]
     #[inline]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the start.
+    /// Returns the microseconds since the start.
     #[must_use]
     #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Returns how long ago `earlier` was; nothing if it is still to come.
+    /// Returns the time since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.micros_since(earlier))
     }
 
-    /// Returns how many microseconds ago `earlier` was; none if it is still to come.
+    /// Returns the microseconds since `earlier`; 0 if `earlier` is in the future.
     #[must_use]
     #[inline]
     pub const fn micros_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns the earlier of two times that need not exist.
+    /// Returns the earlier of two optional times.
     #[must_use]
     #[inline]
     pub fn earliest(a: Option<Self>, b: Option<Self>) -> Option<Self> {
@@ -53,7 +53,7 @@ impl Time {
         }
     }
 
-    /// So many microseconds later; the end of time at most.
+    /// Returns the time `micros` microseconds later; saturates at the largest time.
     #[must_use]
     #[inline]
     pub const fn plus(self, micros: u64) -> Self {
@@ -66,7 +66,7 @@ impl Add<Duration> for Time {
 
     #[inline]
     fn add(self, duration: Duration) -> Self {
-        // A duration that does not fit is forever.
+        // A duration that does not fit saturates.
         self.plus(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
     }
 }

@@ -1,4 +1,4 @@
-//! Fills a caller's buffer with messages.
+//! Writes messages into a caller's buffer.
 
 use crate::message::{
     ACK_CONTROL, ACK_FRAGMENT, ACK_RESERVED, CONTROL_SIZE_MASK, DATA_SIZE_MASK, FRAGMENT, RELIABLE, URGENT,
@@ -35,9 +35,11 @@ impl<'b> Writer<'b> {
         Self { buffer, len: DATAGRAM_HEADER, count: 0 }
     }
 
-    /// Appends a message. Returns `false`, and nothing changed, if it does not fit, if there are 255 already, if its
-    /// size is more than its header can say, or if it has a tail that no reader would accept (an odd one behind text,
-    /// T-39).
+    /// Appends a message; returns `false` and changes nothing if it cannot.
+    ///
+    /// That is the case if the message does not fit, if the datagram has 255 messages already, or if the
+    /// size is too large for the size field. It is also the case if no reader would accept the tail: an odd
+    /// number of bytes behind text (T-39).
     #[must_use]
     pub fn push(&mut self, message: &Message<'_>) -> bool {
         let Some(count) = self.count.checked_add(1) else { return false };
@@ -52,7 +54,7 @@ impl<'b> Writer<'b> {
         true
     }
 
-    /// Appends `count` ACKs, the numbers counting up from that of `first`. Returns how many fit.
+    /// Appends `count` ACKs with sequence numbers from that of `first` upwards. Returns how many fit.
     #[must_use]
     #[inline]
     pub fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
@@ -73,16 +75,18 @@ impl<'b> Writer<'b> {
         written
     }
 
-    /// Appends a message that is encoded already; it is not looked at. Returns `false`, and nothing changed, if it does not
-    /// fit.
+    /// Appends an encoded message without checking it.
+    ///
+    /// Returns `false` and changes nothing if it does not fit.
     #[must_use]
     #[inline]
     pub fn push_encoded(&mut self, message: &[u8]) -> bool {
         self.push_run(message, 1)
     }
 
-    /// As [`push_encoded`](Self::push_encoded), for `count` messages one after the other. Returns `false`, and nothing changed,
-    /// if they do not all fit.
+    /// Appends `count` encoded messages without checking them.
+    ///
+    /// Returns `false` and changes nothing if they do not all fit.
     #[must_use]
     #[inline]
     pub fn push_run(&mut self, messages: &[u8], count: u8) -> bool {
@@ -94,28 +98,28 @@ impl<'b> Writer<'b> {
         true
     }
 
-    /// Returns whether it holds no message.
+    /// Returns whether the datagram has no message yet.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns how many messages it can still take, however short.
+    /// Returns how many more messages the count byte allows.
     #[must_use]
     #[inline]
     pub const fn free_messages(&self) -> u8 {
         u8::MAX - self.count
     }
 
-    /// Returns the bytes that are still free.
+    /// Returns the number of free bytes.
     #[must_use]
     #[inline]
     pub fn free_bytes(&self) -> usize {
         self.buffer.len().saturating_sub(self.len)
     }
 
-    /// Returns the datagram, or `None` if it holds no message: an empty one is never sent (T-03).
+    /// Returns the datagram, or `None` if it has no message: an empty datagram is never sent (T-03).
     #[must_use]
     #[inline]
     pub fn finish(self) -> Option<&'b mut [u8]> {
@@ -128,15 +132,16 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// Returns the ACK of a whole message (T-30, T-31).
+/// Returns the encoded ACK of a whole message (T-30, T-31).
 #[inline]
 pub const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     let [low, high] = seq.0.to_le_bytes();
     [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
 
-/// Returns the header of a data message (T-12, T-15, T-20) in the first bytes, and how many they are. `word` has the
-/// size of the whole message and whether it is urgent.
+/// Returns the header of a data message in the first bytes, and its length (T-12, T-15, T-20).
+///
+/// `word` has the size of the whole message and the urgent flag.
 #[inline(always)]
 pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
     let kind = Kind::DATA.0;
@@ -161,7 +166,9 @@ pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
     }
 }
 
-/// Writes `message` into `out`, which is exactly its size. Returns `false` if the size does not fit its word.
+/// Writes `message` into `out`, which has exactly its size.
+///
+/// Returns `false` if the size does not fit the size field.
 fn write_message(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
     let kind = message.kind().0;
     let mut out = MessageCursor { rest: out };
@@ -191,7 +198,7 @@ const fn flag(set: bool, bit: u16) -> u16 {
     if set { bit } else { 0 }
 }
 
-/// The room of one message. It is exactly as large as [`Message::wire_len`] says, so nothing is left over or cut.
+/// The space of one message, exactly [`Message::wire_len`] bytes: nothing is left over or cut off.
 struct MessageCursor<'b> {
     rest: &'b mut [u8],
 }
@@ -254,7 +261,8 @@ impl MessageCursor<'_> {
         let (head, len) = data_header(data.delivery, size | flag(data.urgent, URGENT));
         let rest = core::mem::take(&mut self.rest);
         match rest.first_chunk_mut() {
-            // In one piece, whatever its length: the payload goes over what is too much.
+            // Copies all 7 bytes in one piece, even if the header is shorter: the payload overwrites the
+            // rest.
             Some(front) => *front = head,
             None => rest.iter_mut().zip(head).for_each(|(byte, head)| *byte = head),
         }

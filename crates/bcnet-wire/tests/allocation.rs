@@ -1,4 +1,4 @@
-//! Reading and writing datagrams takes nothing from the heap.
+//! Test that parsing and writing datagrams does not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use bcnet_wire::{Data, Datagram, Delivery, Message, PeerId, Seq, Writer};
 struct AllocationCounter;
 
 thread_local! {
-    /// Of this thread only: the test harness allocates on its own.
+    /// Counts only this thread: the test harness allocates in other threads.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -46,20 +46,20 @@ fn cipher_parse_and_write_do_not_allocate() {
             let delivery = Delivery::Reliable(Seq(round * 12 + seq));
             assert!(writer.push(&Message::Data(Data { delivery, urgent: false, payload: &payload })));
         }
-        let Some(datagram) = writer.finish() else { panic!("it holds messages") };
+        let Some(datagram) = writer.finish() else { panic!("the datagram has messages") };
         let other = &mut other[..datagram.len()];
         other.copy_from_slice(datagram);
         cipher::encrypt(datagram);
         cipher::decrypt(datagram);
         cipher::encrypt_batch(&mut [&mut *datagram, &mut *other]);
         cipher::decrypt_batch(&mut [&mut *datagram, &mut *other]);
-        let Ok(datagram) = Datagram::parse(datagram, None) else { panic!("written by us") };
+        let Ok(datagram) = Datagram::parse(datagram, None) else { panic!("a written datagram parses") };
         parsed += datagram.messages().filter(|message| NonStock::of(message).is_empty()).count();
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert_eq!(parsed, 1200);
 
-    // The counter does count.
+    // Shows that the counter works.
     drop(Box::new([parsed; 4]));
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }

@@ -1,4 +1,4 @@
-//! The cipher against captured bytes, stored vectors and the textbook form.
+//! Compares the cipher with captured bytes, stored vectors and the textbook form.
 
 mod oracle;
 
@@ -18,7 +18,7 @@ const DIRECTIONS: [(&str, CipherFn, BatchCipherFn, CipherFn); 4] = [
 const CAPTURED_PLAIN: [u8; 8] = [0x01, 0x01, 0x03, 0x06, 0xC0, 0x00, 0x00, 0x02];
 const CAPTURED_WIRE: [u8; 8] = [0x01, 0xD7, 0x33, 0x68, 0xC3, 0xBF, 0x76, 0xDB];
 
-/// T-42: key and rounds are those of the game, or these bytes would differ.
+/// T-42: key and rounds are those of the game; otherwise these bytes would differ.
 #[test]
 fn the_captured_datagram_is_reproduced_in_both_directions() {
     assert_eq!(applied(cipher::encrypt, &CAPTURED_PLAIN), CAPTURED_WIRE);
@@ -44,7 +44,7 @@ fn the_first_byte_has_the_known_sums_words_and_mask() {
     assert_eq!(0x4B ^ 0x9D, 0xD6);
 }
 
-/// T-43: byte 0 is clear because it is skipped, not because its mask is zero.
+/// T-43: byte 0 is not encrypted because it is skipped, not because its mask is zero.
 #[test]
 fn the_first_mask_byte_is_d6() {
     for byte in 0..=0xFF {
@@ -53,7 +53,7 @@ fn the_first_mask_byte_is_d6() {
     }
 }
 
-/// T-40: byte 0 is neither changed nor part of the key.
+/// T-40: byte 0 is not changed and does not influence the key.
 #[test]
 fn byte_0_is_not_encrypted_and_has_no_influence() {
     for (name, one, batch, _) in DIRECTIONS {
@@ -67,7 +67,7 @@ fn byte_0_is_not_encrypted_and_has_no_influence() {
     }
 }
 
-/// T-40: nothing but byte 0 is nothing to encipher.
+/// T-40: without bytes after byte 0, the cipher changes nothing.
 #[test]
 fn empty_and_one_byte_datagrams_are_unchanged() {
     for (_, one, batch, _) in DIRECTIONS {
@@ -79,7 +79,7 @@ fn empty_and_one_byte_datagrams_are_unchanged() {
     }
 }
 
-/// T-41: nothing is carried over, in particular not in a lane that a batch uses again.
+/// T-41: no state is carried over, not even in a lane that a batch uses again.
 #[test]
 fn the_state_restarts_for_each_datagram() {
     for (name, one, batch, _) in DIRECTIONS {
@@ -90,18 +90,18 @@ fn the_state_restarts_for_each_datagram() {
     }
 }
 
-/// T-44: the masks follow the plaintext, on both sides.
+/// T-44: the masks depend on the plaintext, in both directions.
 #[test]
 fn the_key_changes_with_the_plaintext_in_both_directions() {
-    // Equal plaintext after a difference: the masks differ although the plaintext no longer does.
+    // The plaintext is equal after a difference, but the masks still differ.
     let [one, two] = [[0, 1, 0, 0], [0, 2, 0, 0]].map(|plain| applied(cipher::encrypt, &plain));
     assert_ne!(one[2..], two[2..]);
-    // Deciphering keyed by its input would be enciphering again, and that does not return the plaintext.
+    // Decryption keyed by its input would be encryption again, which does not return the plaintext.
     assert_ne!(applied(cipher::encrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
     assert_eq!(applied(cipher::decrypt, &CAPTURED_WIRE), CAPTURED_PLAIN);
 }
 
-/// T-45: the program's 32-bit arithmetic on sign-extended bytes gives the same wire bytes as 16 bits do.
+/// T-45: the game's 32-bit arithmetic on sign-extended bytes gives the same bytes as 16 bits.
 #[test]
 fn sixteen_bit_arithmetic_is_enough() {
     let mut random = SplitMix(45);
@@ -113,7 +113,7 @@ fn sixteen_bit_arithmetic_is_enough() {
     }
 }
 
-/// T-42: bodies worked out by hand from the rule.
+/// T-42: bodies computed by hand from the rule.
 #[test]
 fn worked_examples_are_reproduced() {
     let connect_request =
@@ -165,7 +165,7 @@ fn all_lengths_agree_with_the_textbook_and_return_to_the_plaintext() {
     }
 }
 
-/// T-41: a batch is its datagrams one by one, for every count and any mix of lengths.
+/// T-41: a batch gives the same result as its datagrams one by one, for every count and mix of lengths.
 #[test]
 fn a_batch_equals_its_datagrams_one_by_one() {
     let mut random = SplitMix(43);
@@ -177,7 +177,7 @@ fn a_batch_equals_its_datagrams_one_by_one() {
     }
 }
 
-/// T-41: as above for lengths that chance does not bring about.
+/// T-41: the same for lengths that random tests do not reach.
 #[test]
 fn batches_of_extreme_lengths_equal_their_datagrams_one_by_one() {
     let mut random = SplitMix(44);
@@ -201,12 +201,12 @@ fn assert_batch(random: &mut SplitMix, lengths: &[usize]) {
     for (name, _, batch, textbook) in DIRECTIONS {
         let got = CipherForm::Batch(batch).apply(&datagrams);
         let want = CipherForm::One(textbook).apply(&datagrams);
-        // Not assert_eq: the bytes of forty datagrams would bury the lengths.
+        // Not assert_eq: the output of forty datagrams would hide the lengths.
         assert!(got == want, "{name} of lengths {lengths:?}");
     }
 }
 
-/// `datagram` after `cipher`.
+/// Returns `datagram` after `cipher`.
 fn applied(cipher: CipherFn, datagram: &[u8]) -> Vec<u8> {
     let mut datagram = datagram.to_vec();
     cipher(&mut datagram);
@@ -231,7 +231,9 @@ impl CipherForm {
     }
 }
 
-/// The rule as the game computes it, in 32 bits on sign-extended bytes; or misread, with the words first.
+/// The rule as the game computes it, in 32 bits on sign-extended bytes.
+///
+/// With `words_first`, a misreading of the rule that derives all words before the first round.
 struct WideTextbook {
     words_first: bool,
 }
@@ -253,14 +255,14 @@ impl WideTextbook {
         wire
     }
 
-    /// Sums, words and accumulator of the first byte.
+    /// Returns sums, words and accumulator of the first byte.
     fn first_byte(&self) -> ([u32; 5], [u32; 5], u32) {
         let rounds = self.rounds(&Self::KEY.map(u32::from), &mut 0, &mut 0);
         let accumulator = rounds.iter().fold(0, |xor, (sum, word)| xor ^ sum ^ word);
         (rounds.map(|(sum, _)| sum), rounds.map(|(_, word)| word), accumulator)
     }
 
-    /// Sum and word after each round.
+    /// Returns sum and word after each round.
     fn rounds(&self, key: &[u32; 10], sum: &mut u32, carry: &mut u32) -> [(u32, u32); 5] {
         let mut words: [u32; 5] = std::array::from_fn(|i| key[2 * i] << 8 | key[2 * i + 1] & 0xFF);
         if self.words_first {

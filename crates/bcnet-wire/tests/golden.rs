@@ -1,4 +1,4 @@
-//! Every captured datagram and message decodes to its listed fields and comes back byte for byte.
+//! Test that every captured datagram and message decodes to its listed fields and round-trips.
 
 use bcnet_observe::NonStock;
 use bcnet_wire::cipher;
@@ -33,7 +33,7 @@ fn golden_datagrams_round_trip_plaintext_and_encrypted() {
         let mut buffer = [0; 512];
         let mut writer = Writer::new(&mut buffer, datagram.sender());
         assert!(datagram.messages().all(|message| writer.push(&message)));
-        let written = writer.finish().expect("it holds a message");
+        let written = writer.finish().expect("the datagram has a message");
         assert_eq!(written, plain, "{}", id(&vector));
         cipher::encrypt(written);
         assert_eq!(written, wire, "{}", id(&vector));
@@ -42,14 +42,15 @@ fn golden_datagrams_round_trip_plaintext_and_encrypted() {
     }
 }
 
-/// T-35: without being told who sent them, sender ids and sizes are enough for all captured datagrams.
+/// T-35: sender ids and sizes are enough to parse all captured datagrams without the sender's role.
 #[test]
 fn captured_datagrams_parse_the_same_without_sender_role() {
     for vector in vectors("datagram", true) {
         let plain = bytes(&vector, "plain");
-        let (told, guessed) = (Datagram::parse(&plain, sender_role(&vector)), Datagram::parse(&plain, None));
-        let (told, guessed) = (expect_ok(&vector, told), expect_ok(&vector, guessed));
-        assert!(told.messages().eq(guessed.messages()), "{}", id(&vector));
+        let (with_role, without) =
+            (Datagram::parse(&plain, sender_role(&vector)), Datagram::parse(&plain, None));
+        let (with_role, without) = (expect_ok(&vector, with_role), expect_ok(&vector, without));
+        assert!(with_role.messages().eq(without.messages()), "{}", id(&vector));
     }
 }
 
@@ -69,7 +70,7 @@ fn golden_messages_round_trip() {
     }
 }
 
-/// T-15: the captured state update has no sequence number, whatever its masked bytes are.
+/// T-15: the captured state update has no sequence number, regardless of its masked bytes.
 #[test]
 fn a_captured_unreliable_message_has_no_sequence_number() {
     let masked = vectors("message", true).into_iter().find(|vector| vector.contains_key("masked"));
@@ -77,7 +78,7 @@ fn a_captured_unreliable_message_has_no_sequence_number() {
     for filling in ["00", "5a", "ff"] {
         let plain = unhex(&pattern.replace("??", filling));
         let Message::Data(data) = Message::parse(&plain, None).expect("well formed") else {
-            panic!("no data")
+            panic!("expected a data message")
         };
         assert_eq!((data.delivery.seq(), data.payload), (None, &plain[3..]));
     }
@@ -101,7 +102,7 @@ fn partial_vectors_are_truncated_at_their_end() {
     assert!(seen >= 6);
 }
 
-/// T-06: no beginning of a datagram passes for a datagram.
+/// T-06: no prefix of a datagram parses as a datagram.
 #[test]
 fn every_strict_prefix_of_a_golden_datagram_is_an_error() {
     for vector in vectors("datagram", true) {
@@ -118,7 +119,7 @@ fn every_strict_prefix_of_a_golden_datagram_is_an_error() {
     }
 }
 
-/// T-06: flipped bits give an error or another datagram, never a panic or bytes that do not come back.
+/// T-06: flipped bits give an error or another datagram that round-trips, never a panic.
 #[test]
 fn bit_flips_never_panic_and_parsed_results_round_trip() {
     for vector in vectors("datagram", true) {
@@ -136,7 +137,7 @@ fn bit_flips_never_panic_and_parsed_results_round_trip() {
     }
 }
 
-/// T-05: GameSpy text begins with a backslash, which no assigned id does.
+/// T-05: GameSpy text begins with a backslash, which is never an assigned id.
 #[test]
 fn captured_gamespy_texts_begin_with_the_reserved_id() {
     let vectors = vectors("gamespy", true);
@@ -189,10 +190,10 @@ fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, bcnet_wire::PeerId::HOST);
     assert!(writer.push(message));
-    writer.finish().expect("it holds a message")[2..].to_vec()
+    writer.finish().expect("the datagram has a message")[2..].to_vec()
 }
 
-/// The fields in the shape of the capture file, put together here and not by the code under test.
+/// The fields in the layout of the capture file, built here and not by the code under test.
 fn fields(message: &Message<'_>) -> Value {
     let head = json!({"type": message.kind().0, "kind": message.kind().name(), "len": message.wire_len()});
     let rest = match message {

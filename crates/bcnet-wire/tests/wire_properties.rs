@@ -1,4 +1,4 @@
-//! Reading and writing are inverse to each other: over generated messages, and over arbitrary bytes.
+//! Parsing and writing are inverse to each other: for generated messages and for arbitrary bytes.
 
 #[path = "../../bcnet-transport/src/lcg.rs"]
 mod lcg;
@@ -127,7 +127,7 @@ fn control(role: Role) -> impl Strategy<Value = OwnedMessage> {
     })
 }
 
-/// Everything that a peer of this role can say.
+/// Generates all kinds of messages that a peer of this role can send.
 fn messages(role: Role) -> impl Strategy<Value = Vec<OwnedMessage>> {
     vec(prop_oneof![ack(), Just(OwnedMessage::Keepalive), control(role), data()], 1..=255)
 }
@@ -139,7 +139,7 @@ fn role_and_messages() -> impl Strategy<Value = (Role, Vec<OwnedMessage>)> {
     ]
 }
 
-/// The same cases on every run; a failing one is printed in its smallest form.
+/// The same cases in every run; a failing case is printed in its smallest form.
 fn config() -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(0xBC11);
     ProptestConfig { cases: 512, rng_seed, failure_persistence: None, ..ProptestConfig::default() }
@@ -148,7 +148,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// T-01: what was pushed is what is read, in order, and the lengths add up.
+    /// T-01: pushed messages are parsed back in order, and the lengths add up.
     #[test]
     fn written_messages_are_parsed_back(sender: u8, (role, owned) in role_and_messages()) {
         let messages: Vec<Message<'_>> = owned.iter().map(OwnedMessage::borrow).collect();
@@ -158,14 +158,14 @@ proptest! {
         for message in &messages {
             prop_assert!(writer.push(message));
         }
-        let written = writer.finish().expect("it holds a message");
+        let written = writer.finish().expect("the datagram has a message");
         prop_assert_eq!(written.len(), 2 + messages.iter().map(Message::wire_len).sum::<usize>());
-        let datagram = Datagram::parse(written, Some(role)).expect("written by us");
+        let datagram = Datagram::parse(written, Some(role)).expect("a written datagram parses");
         prop_assert_eq!(datagram.sender(), PeerId(sender));
         prop_assert_eq!(datagram.messages().collect::<Vec<_>>(), messages);
     }
 
-    /// T-04: a writer never passes its limit and takes the longest beginning that fits.
+    /// T-04: a writer never exceeds its limit and accepts every message that fits.
     #[test]
     fn writer_accepts_exactly_what_fits(limit in 0..700_usize, (_, owned) in role_and_messages()) {
         let mut buffer = vec![0xEE; 700];
@@ -181,7 +181,7 @@ proptest! {
         prop_assert!(buffer[len.max(2)..].iter().all(|byte| *byte == 0xEE));
     }
 
-    /// T-06: bytes that look like messages are read whole or refused, and what is read is written back.
+    /// T-06: plausible bytes are parsed as a whole or refused, and parsed datagrams are written back.
     #[test]
     fn parsed_datagrams_are_written_back(role in prop_oneof![Just(None), Just(Some(Role::Host)), Just(Some(Role::Client))],
                                   bytes in plausible_datagrams()) {
@@ -191,14 +191,14 @@ proptest! {
             let len = buffer.len();
             let mut writer = Writer::with_limit(&mut buffer, datagram.sender(), len);
             prop_assert!(datagram.messages().all(|message| writer.push(&message)));
-            let written = writer.finish().expect("it holds a message");
+            let written = writer.finish().expect("the datagram has a message");
             prop_assert_eq!(&*written, &*bytes);
             prop_assert_eq!(datagram.messages().count(), usize::from(datagram.count()));
         }
     }
 }
 
-/// Both readers find the same messages, or the same error at the same place.
+/// Returns whether both parsers find the same messages, or the same error at the same place.
 fn readers_agree(bytes: &[u8], role: Option<Role>) -> bool {
     let mut buffer = MessageBuffer::default();
     match (buffer.parse(bytes, role), Datagram::parse(bytes, role)) {
@@ -212,7 +212,7 @@ fn readers_agree(bytes: &[u8], role: Option<Role>) -> bool {
     }
 }
 
-/// Bytes with the types, words and counts of real datagrams, so that a good share of them parses.
+/// Generates bytes with the types, size fields and counts of real datagrams, so that many of them parse.
 fn plausible_datagrams() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![Just(0_u8), Just(1), Just(2), Just(3), Just(4), Just(5), Just(0x32), any::<u8>()];
     let flags = prop_oneof![Just(0xC0_u8), Just(0x80), Just(0xA0), Just(0x00), Just(0x20), any::<u8>()];
@@ -228,7 +228,7 @@ fn plausible_datagrams() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Seeded bytes of up to 63, with a small count and a control type or ACK first so that the parser looks further.
+/// Random bytes, up to 63, never make the parser panic.
 #[test]
 fn random_bytes_never_panic() {
     let mut random = Lcg(0x5EED);
@@ -236,7 +236,7 @@ fn random_bytes_never_panic() {
     for _ in 0..200_000 {
         let len = random.index(64);
         let mut bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
-        // A small count and a known type make the parser look further than the second byte.
+        // A small count and a known type make the parser read beyond the second byte.
         if let [_, count, kind, ..] = &mut *bytes {
             *count %= 4;
             *kind %= 6;

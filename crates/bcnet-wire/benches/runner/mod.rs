@@ -1,8 +1,8 @@
-//! What the benchmarks have in common: speed by the clock and, under callgrind, by instructions.
+//! The runner of the benchmarks: measures by the clock and, under callgrind, by instructions.
 //!
-//! Without arguments: a table of medians over interleaved rounds. `list`: the instruction set in use, then every
-//! workload with its unit and the units in one iteration. `count NAME N`: N iterations of one workload and nothing
-//! else, so that the difference between two N is free of start-up.
+//! Without arguments: a table of medians over interleaved rounds. `list`: the instruction set in use, then
+//! every workload with its unit and the units in one iteration. `count NAME N`: runs only N iterations of
+//! one workload, so that the difference between two values of N does not include start-up.
 
 use std::env;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub(crate) struct BenchWorkload {
 }
 
 pub(crate) fn main(mut workloads: Vec<BenchWorkload>) -> ExitCode {
-    // Cargo adds --bench to whatever it is given.
+    // Cargo adds --bench to the given arguments.
     let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => print_table(&mut workloads),
@@ -31,17 +31,17 @@ pub(crate) fn main(mut workloads: Vec<BenchWorkload>) -> ExitCode {
         }
         ["count", name, iterations] => {
             let Some(workload) = workloads.iter_mut().find(|workload| workload.name == name) else {
-                eprintln!("no workload {name}");
+                eprintln!("unknown workload {name}; run with the argument list to see all");
                 return ExitCode::from(2);
             };
             let Ok(iterations) = iterations.parse() else {
-                eprintln!("{iterations} is not a number of iterations");
+                eprintln!("invalid number of iterations: {iterations}; pass a whole number");
                 return ExitCode::from(2);
             };
             workload.run_iterations(iterations);
         }
         _ => {
-            eprintln!("arguments: [list | count NAME N]");
+            eprintln!("usage: speed [list | count NAME N]");
             return ExitCode::from(2);
         }
     }
@@ -55,7 +55,7 @@ impl BenchWorkload {
         }
     }
 
-    /// How many iterations take long enough to be timed.
+    /// Returns how many iterations take long enough to be timed.
     fn calibrate(&mut self) -> u64 {
         let mut iterations = 1;
         self.run_iterations(iterations);
@@ -65,8 +65,10 @@ impl BenchWorkload {
         iterations
     }
 
-    /// Nanoseconds per unit, after as many iterations that do not count: processors take a fraction of a
-    /// millisecond to give vector code its full speed when something else ran before.
+    /// Returns the nanoseconds per unit.
+    ///
+    /// As many iterations run before the measurement: processors take a fraction of a millisecond to reach
+    /// the full speed of vector code.
     fn nanos_per_unit(&mut self, iterations: u64) -> f64 {
         self.run_iterations(iterations);
         self.elapsed(iterations).as_nanos() as f64 / (iterations * self.units as u64) as f64
@@ -83,7 +85,7 @@ impl BenchWorkload {
 fn print_table(workloads: &mut [BenchWorkload]) {
     let iterations: Vec<_> = workloads.iter_mut().map(BenchWorkload::calibrate).collect();
     let mut times = vec![Vec::new(); workloads.len()];
-    // All workloads in every round, so that a busy moment of the machine does not favour one of them.
+    // Every round runs all workloads, so that a busy moment of the machine does not favour one of them.
     for _ in 0..ROUNDS {
         for ((workload, times), &iterations) in workloads.iter_mut().zip(&mut times).zip(&iterations) {
             times.push(workload.nanos_per_unit(iterations));
@@ -103,7 +105,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Which kernels the processor gets.
+/// Returns the name of the kernels that run on this processor.
 fn isa() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {

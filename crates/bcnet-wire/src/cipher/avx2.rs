@@ -1,4 +1,4 @@
-//! The same kernels compiled for AVX2, which halves their instructions.
+//! The same kernels compiled for AVX2, which halves the number of instructions.
 #![expect(
     unsafe_code,
     reason = "a function compiled for AVX2 may only be called where it is known to be there"
@@ -22,7 +22,7 @@ impl Avx2 {
         static STATUS: AtomicU8 = AtomicU8::new(UNKNOWN);
         let mut status = STATUS.load(Ordering::Relaxed);
         if status == UNKNOWN {
-            // Threads that come here at once all find the same.
+            // Threads that get here at the same time all find the same result.
             status = if is_supported() { PRESENT } else { ABSENT };
             STATUS.store(status, Ordering::Relaxed);
         }
@@ -60,8 +60,10 @@ fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
     lanes::run::<Decrypt>(datagrams);
 }
 
-/// [`Encrypt`] for vectors so wide that a step waits for its own results: it costs more multiplications not
-/// to pass what is carried through all five rounds, but then only one of them is waited for.
+/// [`Encrypt`] for vectors so wide that the latency of a step is the limit.
+///
+/// It computes the step with carry 0 and adds the carry afterwards. That costs more multiplications, but
+/// only one of them is on the dependency chain instead of five.
 struct EncryptInParallel;
 
 impl CipherDirection for EncryptInParallel {
@@ -83,7 +85,9 @@ impl CipherDirection for EncryptInParallel {
     }
 }
 
-/// Asks the processor; the standard library, which could, is not at hand.
+/// Returns whether the processor and the operating system support AVX2.
+///
+/// `std::is_x86_feature_detected` is not available in a `no_std` crate.
 fn is_supported() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     const AVX: u32 = 1 << 28;
@@ -92,7 +96,7 @@ fn is_supported() -> bool {
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & (OSXSAVE | AVX) != OSXSAVE | AVX {
         return false;
     }
-    // SAFETY: the OSXSAVE bit says that the instruction may be used.
+    // SAFETY: the OSXSAVE bit means that the instruction is available.
     let enabled_state = unsafe { enabled_registers() };
     enabled_state & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
 }

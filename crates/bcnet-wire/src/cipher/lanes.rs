@@ -1,6 +1,7 @@
-//! A batch of datagrams, side by side.
+//! Encrypts or decrypts a batch of datagrams in parallel.
 //!
-//! Each lane works on one datagram and takes the next from the queue when it ends, so lengths need not match.
+//! Each lane works on one datagram and takes the next from the queue when it ends. So the datagrams may
+//! have different lengths.
 
 use core::{array, mem};
 
@@ -8,7 +9,7 @@ use super::step::{CipherState, splat};
 use super::transpose::transpose;
 use super::{CipherDirection, body};
 
-/// Treats every datagram of the batch from its own fresh state (T-41).
+/// Processes every datagram of the batch, each from a fresh state (T-41).
 #[inline(always)]
 pub(super) fn run<D: CipherDirection>(datagrams: &mut [&mut [u8]]) {
     let mut queue = datagrams.iter_mut().map(|datagram| body(datagram)).filter(|body| !body.is_empty());
@@ -20,7 +21,7 @@ pub(super) fn run<D: CipherDirection>(datagrams: &mut [&mut [u8]]) {
         for (bytes, body) in block.iter_mut().zip(&bodies) {
             match body.first_chunk() {
                 Some(whole) => *bytes = *whole,
-                // What the lane does past the end of its datagram is not kept.
+                // The lane also computes bytes past the end of its datagram; they are discarded.
                 None => bytes.iter_mut().zip(body.iter()).for_each(|(to, from)| *to = *from),
             }
         }
@@ -46,7 +47,7 @@ pub(super) fn run<D: CipherDirection>(datagrams: &mut [&mut [u8]]) {
     }
 }
 
-/// The [`State`] of every lane, with the keys spread.
+/// The [`CipherState`] of every lane, with each key byte in both halves of a word.
 struct Lanes {
     carried: [u16; LANES],
     keys: [u16; LANES],
@@ -83,7 +84,7 @@ impl Lanes {
     }
 }
 
-/// Two vectors of the narrowest unit, to have work for it while a step waits for its own results.
+/// Two vectors of the narrowest unit: one has work while the other waits for the results of its step.
 const LANES: usize = 16;
-/// Bytes per lane and transposition.
+/// Bytes of each lane in one transposition.
 const BYTES_PER_BLOCK: usize = 16;

@@ -1,15 +1,15 @@
-//! One datagram, enciphered by segments side by side.
+//! Encrypts one datagram as segments that run in parallel.
 //!
-//! The keys are known in advance, as XORs of the plaintext. What is carried is linear: a whole segment turns
-//! what is carried into it into a multiple of that plus a value of its own. So the steps of all segments are
-//! computed with nothing carried in, a scan over the segments finds what really is, and only then are the
-//! steps completed and the masks taken.
+//! The keys are known in advance, as XORs of the plaintext. The carry is linear: the carry out of a segment
+//! is a constant times the carry into it, plus a value that depends only on the segment. So the steps of
+//! all segments are first computed with carry 0. Then a scan over the segments finds the real carries. Only
+//! then are the steps completed and the masks applied.
 
 use super::step::{ByteStep, CipherState, multiplier_power, splat};
 use super::transpose::transpose;
 use super::{Encrypt, table};
 
-/// Enciphers the rest of a datagram from `state`.
+/// Encrypts the rest of a datagram from `state`.
 #[inline(always)]
 pub(super) fn encrypt(state: CipherState, bytes: &mut [u8]) {
     if bytes.len() > BLOCK_LEN / 2 {
@@ -38,7 +38,7 @@ fn encrypt_blocks(mut state: CipherState, bytes: &mut [u8]) {
     }
 }
 
-/// Enciphers a whole block and returns the state after it.
+/// Encrypts a whole block and returns the state after it.
 #[inline(always)]
 fn encrypt_block(
     state: CipherState,
@@ -64,10 +64,10 @@ fn encrypt_block(
     CipherState { carried: into, key }
 }
 
-/// Returns the spread key that each segment starts with, and the key after the block.
+/// Returns the key that each segment starts with, as [`splat`] gives it, and the key after the block.
 #[inline(always)]
 fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; SEGMENT_LEN]) -> ([u16; SEGMENTS], u8) {
-    // One byte per segment: first its own XOR, then that of all segments up to it.
+    // One byte per segment: first the XOR of the segment, then the XOR of all segments up to it.
     let mut ends = bytes.iter().fold(0, |xor, bytes| xor ^ u128::from_le_bytes(*bytes));
     ends ^= ends << 8;
     ends ^= ends << 16;
@@ -88,7 +88,7 @@ struct SegmentRow {
 }
 
 impl SegmentRow {
-    /// Computes the steps with nothing carried into the segments, and moves on by one byte.
+    /// Computes the steps with carry 0 into the segments, and advances by one byte.
     #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
     #[inline(always)]
     fn prepare(&mut self, keys: &mut [u16; SEGMENTS], carried: &mut [u16; SEGMENTS], bytes: &[u8; SEGMENTS]) {
@@ -103,7 +103,7 @@ impl SegmentRow {
         }
     }
 
-    /// Completes the steps with what is carried into them and masks the bytes.
+    /// Completes the steps with the real carry and masks the bytes.
     #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
     #[inline(always)]
     fn finish(&self, carried: &mut [u16; SEGMENTS], bytes: &mut [u8; SEGMENTS]) {
@@ -119,10 +119,10 @@ impl SegmentRow {
     }
 }
 
-/// As many as there are bytes in a `u128`, which finds their starting keys.
+/// One segment for each byte of a `u128`, which computes their starting keys.
 const SEGMENTS: usize = 16;
 const SEGMENT_LEN: usize = 8;
 const BLOCK_LEN: usize = SEGMENTS * SEGMENT_LEN;
-/// What a segment multiplies by what is carried into it.
+/// The factor by which a segment multiplies the carry into it.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const SEGMENT_CARRY_FACTOR: u16 = multiplier_power(5 * SEGMENT_LEN as u32);

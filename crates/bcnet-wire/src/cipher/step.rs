@@ -1,11 +1,11 @@
-//! One byte step, as arithmetic (T-42, T-45).
+//! One byte step of the cipher, as arithmetic (T-42, T-45).
 
-/// All that survives from byte to byte.
+/// The values that survive from byte to byte.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CipherState {
-    /// The carry plus the multiplied sum: the next byte uses the two in no other way.
+    /// The carry plus the multiplied sum: the next byte uses only their sum.
     pub(super) carried: u16,
-    /// XOR of the plaintext so far: what each of the ten key bytes has changed by.
+    /// XOR of the plaintext so far: the value by which each of the ten key bytes has changed.
     pub(super) key: u8,
 }
 
@@ -15,16 +15,16 @@ pub(super) struct ByteStep {
     pub(super) sums: [u16; 5],
     /// XOR of the five words after their rounds.
     pub(super) words: u16,
-    /// [`State::carried`] for the next byte.
+    /// [`CipherState::carried`] for the next byte.
     pub(super) carried: u16,
 }
 
 impl ByteStep {
-    /// The five rounds for a key changed by `spread`, which is [`spread`] of [`State::key`].
+    /// Runs the five rounds. `splat_key` is [`splat`] of [`CipherState::key`].
     #[inline(always)]
     pub(super) const fn new(carried: u16, splat_key: u16) -> Self {
         let [k0, k1, k2, k3, k4] = KEY;
-        // T-42: each word takes in the word before it as that word's round has left it.
+        // T-42: each word is XORed with the word before it, as that word is after its round.
         let (p0, w0) = word_round(k0 ^ splat_key);
         let (p1, w1) = word_round(k1 ^ splat_key ^ w0);
         let (p2, w2) = word_round(k2 ^ splat_key ^ w1);
@@ -42,7 +42,7 @@ impl ByteStep {
         }
     }
 
-    /// A step computed with nothing carried into it, now with `carried`: every sum is linear in that.
+    /// Adds `carried` to a step that was computed with carry 0: every sum is linear in the carry.
     #[inline(always)]
     pub(super) const fn with_carry(self, carried: u16) -> Self {
         let [s0, s1, s2, s3, s4] = self.sums;
@@ -59,7 +59,7 @@ impl ByteStep {
         }
     }
 
-    /// Returns the mask byte, twice: once for the byte and, beside it, once more to keep a spread key spread.
+    /// Returns the mask byte in both halves of a word, so that a [`splat`] key stays one.
     #[inline(always)]
     pub(super) const fn mask(self) -> u16 {
         let [s0, s1, s2, s3, s4] = self.sums;
@@ -68,30 +68,30 @@ impl ByteStep {
     }
 }
 
-/// Returns a byte in both halves of a word, as it meets the key bytes.
+/// Returns a byte in both halves of a word: every key byte is XORed with it.
 #[inline(always)]
 pub(super) const fn splat(byte: u8) -> u16 {
     u16::from_ne_bytes([byte; 2])
 }
 
-/// Returns what a sum is multiplied by in the course of `rounds` rounds; a byte step has five.
+/// Returns the factor by which a sum grows in `rounds` rounds; a byte step has five rounds.
 pub(super) const fn multiplier_power(rounds: u32) -> u16 {
     MULTIPLIER.wrapping_pow(rounds)
 }
 
-/// Returns a word's contribution to the sums, and the word after its round.
+/// Returns what a word adds to the sums, and the word after its round.
 #[inline(always)]
 const fn word_round(word: u16) -> (u16, u16) {
     (word.wrapping_mul(CARRY_FACTOR), word.wrapping_mul(MULTIPLIER).wrapping_add(1))
 }
 
-/// Returns what goes from a sum and the carry beside it into round `round`.
+/// Returns the value that a sum and its carry pass into round `round`.
 #[inline(always)]
 const fn carry_into_round(sum: u16, round: u16, carry: u16) -> u16 {
     sum.wrapping_mul(MULTIPLIER).wrapping_add(carry.wrapping_add(round.wrapping_mul(MULTIPLIER)))
 }
 
-/// "AlbyRules!", by big-endian pairs.
+/// The key `AlbyRules!`, as big-endian pairs.
 const KEY: [u16; 5] = [0x416C, 0x6279, 0x5275, 0x6C65, 0x7321];
 const MULTIPLIER: u16 = 0x4E35;
 const CARRY_FACTOR: u16 = 0x015A;

@@ -1,13 +1,13 @@
-//! The byte step by table: the form for bytes that must be treated one after the other.
+//! The byte step from a table, for bytes that must be processed one after the other.
 
 use super::CipherDirection;
 use super::step::{ByteStep, CipherState, multiplier_power, splat};
 
-/// Treats the rest of a datagram from `state`.
+/// Processes the rest of a datagram from `state`.
 ///
-/// With every plaintext byte needed for the next mask, time is the latency from one key to the next. That is
-/// why the products, which do not wait for the key, are 32 bits wide (the compiler would otherwise put them
-/// through vector registers), and why the XORs form a tree.
+/// Every plaintext byte is needed for the next mask, so the latency from one key to the next is the cost.
+/// Therefore the XORs form a tree. The products do not depend on the key. They are 32 bits wide, because
+/// the compiler would put narrower ones through vector registers.
 #[expect(clippy::indexing_slicing, reason = "a column has an entry for every byte")]
 #[expect(clippy::cast_possible_truncation, reason = "the mask is a byte")]
 pub(super) fn run<D: CipherDirection>(state: CipherState, bytes: &mut [u8]) {
@@ -21,21 +21,23 @@ pub(super) fn run<D: CipherDirection>(state: CipherState, bytes: &mut [u8]) {
         let high = sum_with_carry::<3>(carried, s3) ^ sum_with_carry::<4>(carried, s4);
         let accumulator = u32::from(input ^ key) ^ low ^ (middle ^ high);
         carried = sum_with_carry::<5>(carried, next);
-        // The key took part above, so this is the output with the key added: when deciphering, the next key.
+        // The key is already part of the accumulator, so `sum` is the output XOR the key. When decrypting,
+        // that is the next key.
         let sum = (accumulator ^ accumulator >> 8) as u8;
         *byte = sum ^ key;
         key = D::plaintext(key ^ input, sum);
     }
 }
 
-/// [`Step::after`] for one sum, in the low 16 bits.
+/// [`ByteStep::with_carry`] for one sum, in the low 16 bits.
 #[inline(always)]
 fn sum_with_carry<const ROUNDS: u32>(carried: u32, sum: u16) -> u32 {
     carried.wrapping_mul(const { multiplier_power(ROUNDS) as u32 }).wrapping_add(sum as u32)
 }
 
-/// For every key, the five sums with nothing carried in, what is carried out, and the words. By columns, so
-/// that the key indexes them without being multiplied first.
+/// For every key: the five sums with carry 0, the carry out, and the words.
+///
+/// The layout is by columns, so that the key is the index and needs no multiplication.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static COLUMNS: [[u16; 256]; 7] = {
     let mut columns = [[0; 256]; 7];

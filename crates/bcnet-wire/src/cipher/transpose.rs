@@ -1,10 +1,10 @@
-//! Turns bytes by lane into lanes by byte position, and back.
+//! Transposes bytes by lane into lanes by byte position, and back.
 
 /// Swaps rows and columns. Both counts must be powers of two.
 ///
-/// Interleaving the two halves moves the top bit of every byte's index to the bottom. Once for each bit of
-/// the row number, and rows and columns have changed places. Interleaving is what vector units have an
-/// instruction for, which makes this much faster than moving the bytes one by one.
+/// Interleaving the two halves moves the top bit of every byte's index to the bottom. Doing that once for
+/// each bit of the row number swaps rows and columns. Vector units have an instruction for interleaving, so
+/// this is much faster than moving the bytes one by one.
 #[inline(always)]
 pub(super) fn transpose<const ROWS: usize, const COLUMNS: usize>(
     matrix: &[[u8; COLUMNS]; ROWS],

@@ -1,6 +1,6 @@
 //! The cipher as the rule states it: five rounds per byte over ten mutated key bytes.
 //!
-//! Written from the description alone and sharing nothing with the crate, so that tests can compare the two
+//! It is written from the description alone and shares no code with the crate. So tests can compare the two,
 //! and the benchmark has an honest baseline.
 
 const KEY: [u8; 10] = *b"AlbyRules!";

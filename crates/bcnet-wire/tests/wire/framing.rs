@@ -5,7 +5,7 @@ use bcnet_wire::{Channel, Datagram, Field, Message, PeerId, WireErrorReason, Wri
 
 use crate::{ack, datagram_error, parse, unhex, unreliable};
 
-/// T-01: sender, count, messages back to back, nothing behind them.
+/// T-01: sender, count, messages back to back, no bytes behind them.
 #[test]
 fn datagram_is_sender_count_and_messages() {
     let plain = unhex("02 02 01 27 00 00 01 28 00 00");
@@ -30,23 +30,27 @@ fn datagram_is_sender_count_and_messages() {
     );
 }
 
-/// T-02: which ids a stock sender has; the others are decoded and flagged.
+/// T-02: sender ids that no stock sender has are decoded and flagged.
 #[test]
 fn non_stock_sender_ids_are_reported() {
     for id in 0..=255 {
         let datagram = [id, 1, 2];
         let datagram = Datagram::parse(&datagram, None).expect("a keepalive");
-        let odd = id == 0 || id == 0x5C || (0x7F..=0xFE).contains(&id);
+        let non_stock = id == 0 || id == 0x5C || (0x7F..=0xFE).contains(&id);
         assert_eq!(datagram.sender(), PeerId(id));
-        assert_eq!(NonStock::of_datagram(&datagram).contains(NonStock::SENDER), odd, "sender 0x{id:02X}");
-        assert_eq!(PeerId(id).is_assignable(), !odd && id != 1 && id != 0xFF, "0x{id:02X}");
+        assert_eq!(
+            NonStock::of_datagram(&datagram).contains(NonStock::SENDER),
+            non_stock,
+            "sender 0x{id:02X}"
+        );
+        assert_eq!(PeerId(id).is_assignable(), !non_stock && id != 1 && id != 0xFF, "0x{id:02X}");
     }
     let ids =
         [PeerId(2), PeerId::HOST, PeerId::UNASSIGNED, PeerId::GAMESPY, PeerId::NULL].map(|id| id.to_string());
     assert_eq!(ids, ["peer 2", "host", "unassigned", "peer 0x5C", "peer 0x00"]);
 }
 
-/// T-03: one message to 255; none is malformed, and the writer sends no empty datagram.
+/// T-03: a datagram has 1 to 255 messages; a count of 0 is malformed, and the writer makes no such datagram.
 #[test]
 fn a_datagram_holds_1_to_255_messages() {
     assert_eq!(datagram_error("01 00"), (1, Field::Count, WireErrorReason::CountZero));
@@ -56,12 +60,12 @@ fn a_datagram_holds_1_to_255_messages() {
     let mut buffer = [0; 600];
     let mut writer = Writer::with_limit(&mut buffer, PeerId::HOST, 600);
     assert_eq!((0..300).filter(|_| writer.push(&Message::Keepalive)).count(), 255);
-    let written = writer.finish().expect("it holds messages");
+    let written = writer.finish().expect("the datagram has messages");
     assert_eq!((written.len(), written[1]), (257, 255));
     assert_eq!(Datagram::parse(written, None).expect("well formed").messages().count(), 255);
 }
 
-/// T-04: the writer stops at 512 bytes; larger datagrams, up to the largest UDP allows, are read and flagged.
+/// T-04: the writer stops at 512 bytes; datagrams up to the largest UDP size parse and are flagged.
 #[test]
 fn oversized_datagrams_are_read_but_not_written() {
     let mut buffer = [0; 1024];
@@ -76,20 +80,20 @@ fn oversized_datagrams_are_read_but_not_written() {
     assert!(!writer.push(&Message::Keepalive));
     assert_eq!(writer.finish().map(|datagram| (datagram.len(), datagram[1])), Some((512, 2)));
 
-    for (len, odd) in [(512, false), (513, true), (65_535, true)] {
+    for (len, flagged) in [(512, false), (513, true), (65_535, true)] {
         let mut buffer = vec![0; len];
         let mut writer = Writer::with_limit(&mut buffer, PeerId::HOST, len);
         while writer.free_bytes() > 3 {
             assert!(writer.push(&unreliable(&vec![9; (writer.free_bytes() - 3).min(400)])));
         }
-        let room = writer.free_bytes();
-        assert!((0..room).all(|_| writer.push(&Message::Keepalive)));
+        let free = writer.free_bytes();
+        assert!((0..free).all(|_| writer.push(&Message::Keepalive)));
         let datagram = Datagram::parse(writer.finish().expect("full"), None).expect("well formed");
-        assert_eq!(NonStock::of_datagram(&datagram).contains(NonStock::LARGE_DATAGRAM), odd, "{len}");
+        assert_eq!(NonStock::of_datagram(&datagram).contains(NonStock::LARGE_DATAGRAM), flagged, "{len}");
     }
 }
 
-/// T-04: a buffer or a limit too small for any datagram is refused, not overrun.
+/// T-04: a buffer or limit that is too small for any datagram is refused, not overrun.
 #[test]
 fn writer_refuses_messages_without_space() {
     for len in 0..=2 {
@@ -107,16 +111,16 @@ fn writer_refuses_messages_without_space() {
     assert_eq!(buffer[3..], [0xEE; 5]);
 }
 
-/// T-06: nothing of a malformed datagram is given out; empty and one-byte datagrams are errors too.
+/// T-06: a malformed datagram gives no messages; empty and one-byte datagrams are errors, too.
 #[test]
 fn zero_length_and_one_byte_datagrams_are_truncated() {
     assert_eq!(datagram_error(""), (0, Field::Sender, WireErrorReason::Truncated));
     assert_eq!(datagram_error("01"), (1, Field::Count, WireErrorReason::Truncated));
-    // A good message first does not help.
+    // A well-formed first message does not make the datagram valid.
     assert_eq!(datagram_error("01 02 02 01"), (4, Field::Sequence, WireErrorReason::Truncated));
 }
 
-/// T-06: 65,535 bytes of anything are read or refused without harm.
+/// T-06: 65,535 equal bytes parse or are refused without a panic.
 #[test]
 fn the_largest_datagrams_of_one_byte_value_never_panic() {
     for value in 0..=255 {

@@ -1,4 +1,4 @@
-//! What messages have in common: type, flags, size, sequence number, parts, byte orders.
+//! The parts that messages share: type, flags, size, sequence number, fragments, byte orders.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU8;
@@ -14,7 +14,7 @@ use crate::{
     message_error_as, parse, parse_message, unhex, unreliable,
 };
 
-/// T-10: only seven types exist; any other refuses the whole datagram and keeps its value.
+/// T-10: only seven types exist; any other makes the datagram an error, which has the type.
 #[test]
 fn unknown_type_is_an_error_with_its_value() {
     let known = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x32];
@@ -32,7 +32,7 @@ fn unknown_type_is_an_error_with_its_value() {
     assert_eq!(names, ["identity", "ack", "keepalive", "connect", "boot", "disconnect", "data", "type 0x33"]);
 }
 
-/// T-11: kinds below 0x32 are numbered apart from the others.
+/// T-11: kinds below 0x32 have their own sequence numbers.
 #[test]
 fn the_channel_follows_from_the_kind() {
     assert_eq!(Kind(0x00).channel(), Channel::Control);
@@ -49,7 +49,7 @@ fn the_channel_follows_from_the_kind() {
     assert_eq!(message("05 0A 40 02 00 02 0A 0A 0A EF").id(), None);
 }
 
-/// T-12: bit 15 reliable, bit 14 urgent, bit 13 part, bits 12 to 0 size; urgent data is not stock.
+/// T-12: bit 15 reliable, bit 14 urgent, bit 13 fragment, bits 12 to 0 size; urgent data is not stock.
 #[test]
 fn data_flag_word_has_3_flags_and_13_size_bits() {
     assert_eq!(message("32 04 00 AA"), unreliable(&[0xAA]));
@@ -67,7 +67,7 @@ fn data_flag_word_has_3_flags_and_13_size_bits() {
     assert_eq!(Message::parse(&largest, None).expect("well formed").wire_len(), 8191);
 }
 
-/// T-12, T-13: what the size cannot express is refused by the writer.
+/// T-12, T-13: the writer refuses sizes that the size field cannot express.
 #[test]
 fn messages_larger_than_their_size_field_are_refused() {
     let mut buffer = vec![0; 65_535];
@@ -91,7 +91,7 @@ fn messages_larger_than_their_size_field_are_refused() {
     }
 }
 
-/// T-13: a control message has no part flag; bit 13 belongs to its 14 bits of size.
+/// T-13: a control message has no fragment flag; bit 13 belongs to its 14 bits of size.
 #[test]
 fn control_flag_word_has_14_size_bits() {
     let mut large = unhex("05 0A E0 02 00 02 0A 0A 0A EF");
@@ -102,7 +102,7 @@ fn control_flag_word_has_14_size_bits() {
     assert_eq!(message_error("05 0A E0 02 00 02 0A 0A 0A EF"), (10, Field::Tail, WireErrorReason::Truncated));
 }
 
-/// T-14: the size counts from the type byte; one that is too small for its kind is malformed.
+/// T-14: the size counts from the type byte; a size below the minimum of its kind is malformed.
 #[test]
 fn sizes_below_the_header_size_are_errors() {
     let bad = |found, least| (1, Field::Size, WireErrorReason::BadSize { found, least });
@@ -120,14 +120,14 @@ fn sizes_below_the_header_size_are_errors() {
     assert_eq!(message_error("04 06 C0 00 00 04 02"), bad(6, 7));
     assert_eq!(message_error("05 09 C0 00 00 02 0A 0A 0A EF"), bad(9, 10));
     assert_eq!(message_error("00 0B C0 00 00 02 0A 0A 0A EF 00 00"), bad(11, 12));
-    // The same, not at the beginning of a datagram.
+    // The same, but not at the beginning of a datagram.
     assert_eq!(
         datagram_error("01 02 02 04 06 C0 00 00 04 02"),
         (4, Field::Size, WireErrorReason::BadSize { found: 6, least: 7 })
     );
 }
 
-/// T-14: the least sizes are enough, and sizes 3 and 4 are legal for unreliable data.
+/// T-14: the minimum sizes are accepted, and sizes 3 and 4 are legal for unreliable data.
 #[test]
 fn minimum_size_of_each_kind_is_accepted() {
     assert_eq!(message("32 03 00"), unreliable(&[]));
@@ -142,7 +142,7 @@ fn minimum_size_of_each_kind_is_accepted() {
     }
 }
 
-/// A message, the length from which on it is cut, and the field that each cut hits.
+/// A message, the first length that it is cut to, and the field that each cut hits.
 const TRUNCATIONS: &[(&str, usize, &[Field])] = &[
     ("32 08 80 34 12 AA BB CC", 1, &[Field::Size; 2]),
     ("32 08 80 34 12 AA BB CC", 3, &[Field::Sequence; 2]),
@@ -185,7 +185,7 @@ const TRUNCATIONS: &[(&str, usize, &[Field])] = &[
     ),
 ];
 
-/// T-14: a size beyond the datagram means that it was cut; the error tells in which field.
+/// T-14: a size beyond the datagram means that it was cut; the error names the field.
 #[test]
 fn truncated_messages_report_the_field() {
     let cut = |at, field| (at, field, WireErrorReason::Truncated);
@@ -233,19 +233,21 @@ fn extra_control_bytes_are_kept_as_tail() {
 
 /// T-15: data carries a sequence number exactly when bit 15 is set.
 ///
-/// The claim that every header is five bytes long is refuted by a captured 13-byte message: with a number in it,
-/// the payload would not begin with its opcode 0x1C.
+/// A captured 13-byte message refutes the claim that every header has five bytes. If it had a sequence
+/// number, the payload would not begin with its opcode 0x1C.
 #[test]
 fn unreliable_data_has_no_sequence_number() {
-    let Message::Data(state) = message("32 0D 00 1C FF FF FF 3F 00 11 22 33 80") else { panic!("no data") };
+    let Message::Data(state) = message("32 0D 00 1C FF FF FF 3F 00 11 22 33 80") else {
+        panic!("expected a data message")
+    };
     assert_eq!((state.delivery, state.payload.len(), state.payload[0]), (Delivery::Unreliable, 10, 0x1C));
     assert_eq!(message("32 06 80 05 00 28"), data(Delivery::Reliable(Seq(5)), &[0x28]));
 }
 
-/// T-16: control messages have their number even without bit 15, and stock sets bits 15 and 14.
+/// T-16: control messages have a sequence number even without bit 15; stock sets bits 15 and 14.
 #[test]
 fn control_messages_always_have_a_sequence_number() {
-    for (word, reliable, urgent, odd) in [
+    for (word, reliable, urgent, flags) in [
         ("C0", true, true, NonStock::NONE),
         ("80", true, false, NonStock::CONTROL_NOT_URGENT),
         ("40", false, true, NonStock::CONTROL_UNRELIABLE),
@@ -255,14 +257,14 @@ fn control_messages_always_have_a_sequence_number() {
         let parsed = message(&bytes);
         let Message::Control(control) = parsed else { panic!("{parsed}") };
         assert_eq!((control.seq, control.reliable, control.urgent), (Seq(0x0102), reliable, urgent));
-        assert_eq!((NonStock::of(&parsed), parsed.id().is_some()), (odd, reliable));
+        assert_eq!((NonStock::of(&parsed), parsed.id().is_some()), (flags, reliable));
         assert_eq!(encode(&parsed), unhex(&bytes));
     }
     let fresh = Control::new(Seq(2), Body::Boot { reason: BootReason::KICKED, target: PeerId(2) });
     assert_eq!(encode(&Message::Control(fresh)), unhex("04 07 C0 02 00 04 02"));
 }
 
-/// T-16: a message can be odd in several ways, each of which is told once.
+/// T-16: a message can be non-stock in several ways, and each is reported once.
 #[test]
 fn non_stock_flags_accumulate_and_count_once() {
     let (unreliable, not_urgent) = (NonStock::CONTROL_UNRELIABLE, NonStock::CONTROL_NOT_URGENT);
@@ -278,13 +280,13 @@ fn non_stock_flags_accumulate_and_count_once() {
     }
 }
 
-/// T-17: a control word of zero is malformed; there is no empty three-byte message.
+/// T-17: a control size field of zero is malformed; there is no empty three-byte message.
 #[test]
 fn control_flag_word_of_zero_is_an_error() {
     for (kind, least) in [("00", 12), ("04", 7), ("05", 10)] {
         let found = message_error(&format!("{kind} 00 00"));
         assert_eq!(found, (1, Field::Size, WireErrorReason::BadSize { found: 0, least }));
-        // Not even if what follows would make sense.
+        // The same if valid bytes follow.
         let found = datagram_error(&format!("01 02 {kind} 00 00 02"));
         assert_eq!(found, (3, Field::Size, WireErrorReason::BadSize { found: 0, least }));
     }
@@ -298,24 +300,32 @@ fn control_flag_word_of_zero_is_an_error() {
     );
 }
 
-/// T-18: bit 8 is part of the size, not "more parts follow": the word 0x8111 is a whole message of 273 bytes, and the
-/// bit is missing from the last of the captured parts only because that part is short.
+/// T-18: bit 8 is part of the size and does not mean "more fragments follow".
+///
+/// The size field 0x8111 is a whole message of 273 bytes. The last captured fragment lacks the bit only
+/// because that fragment is short.
 #[test]
 fn bit_8_belongs_to_the_size() {
     let mut whole = unhex("32 11 81 04 00 21 FF");
     whole.resize(273, 0);
-    let Message::Data(single) = Message::parse(&whole, None).expect("well formed") else { panic!("no data") };
+    let Message::Data(single) = Message::parse(&whole, None).expect("well formed") else {
+        panic!("expected a data message")
+    };
     assert_eq!((single.delivery, single.payload.len()), (Delivery::Reliable(Seq(4)), 268));
 
-    // Three parts of 412, 412 and 27 bytes: bit 8 is set in a last part as soon as that part is long.
+    // Three fragments of 412, 412 and 27 bytes: bit 8 is set in a last fragment if that fragment is long.
     let mut last = unhex("32 9C A1 02 00 02");
     last.resize(412, 0);
-    let Message::Data(last) = Message::parse(&last, None).expect("well formed") else { panic!("no data") };
+    let Message::Data(last) = Message::parse(&last, None).expect("well formed") else {
+        panic!("expected a data message")
+    };
     assert_eq!(last.delivery, Delivery::Fragment(Seq(2), later_fragment(2)));
 }
 
-/// T-19: with 14 bits of size, as the other types have, the captured word 0xA19C would be 8604 bytes long in a
-/// datagram of 418; with 13 it is 412 and fits exactly.
+/// T-19: the size of data has 13 bits.
+///
+/// With 14 bits, like the other types, the captured size field 0xA19C would mean 8604 bytes in a datagram
+/// of 418. With 13 bits it is 412 and fits exactly.
 #[test]
 fn the_size_of_data_has_13_bits_and_not_14() {
     assert_eq!(0xA19C & 0x1FFF, 412);
@@ -325,14 +335,14 @@ fn the_size_of_data_has_13_bits_and_not_14() {
     assert_eq!(messages.iter().map(Message::wire_len).collect::<Vec<_>>(), [4, 412]);
 }
 
-/// T-20: the index of a part is on the wire, right behind the sequence number; the total follows only index 0.
+/// T-20: the index of a fragment follows the sequence number; the total follows only index 0.
 #[test]
 fn fragment_index_is_on_the_wire() {
     let captured = "32 0F A0 02 00 00 03 21 02 C4 D1 17 C0 33 00";
-    let Message::Data(part) = message(captured) else { panic!("no data") };
+    let Message::Data(part) = message(captured) else { panic!("expected a data message") };
     assert_eq!(part.delivery, Delivery::Fragment(Seq(2), first_fragment(3)));
     assert_eq!((part.payload[0], part.payload.len()), (0x21, 8));
-    // Without an index, a receiver could not tell parts 1 and 2 apart: all else is equal.
+    // Without an index, a receiver could not distinguish fragments 1 and 2: all else is equal.
     let (one, two) = (message("32 07 A0 02 00 01 AA"), message("32 07 A0 02 00 02 AA"));
     assert_eq!(one.id(), Some(MessageId { channel: Channel::Game, seq: Seq(2), fragment: Some(1) }));
     assert_eq!(two.id(), Some(MessageId { channel: Channel::Game, seq: Seq(2), fragment: Some(2) }));
@@ -351,7 +361,7 @@ fn fragment_index_is_on_the_wire() {
     );
 }
 
-/// T-21: a part without a sequence number is decoded and flagged.
+/// T-21: a fragment without a sequence number is decoded and flagged.
 #[test]
 fn unreliable_fragment_is_not_stock() {
     for (each, part) in [("32 06 20 00 03 AA", first_fragment(3)), ("32 05 20 01 AA", later_fragment(1))] {
@@ -373,13 +383,13 @@ fn fragment_total_of_zero_is_an_error() {
 /// T-23: messages over 412 bytes are flagged.
 #[test]
 fn messages_over_412_bytes_are_not_stock() {
-    for (len, odd) in [(409, NonStock::NONE), (410, NonStock::LARGE_MESSAGE)] {
-        assert_eq!(NonStock::of(&unreliable(&vec![0; len])), odd, "{len}");
+    for (len, flags) in [(409, NonStock::NONE), (410, NonStock::LARGE_MESSAGE)] {
+        assert_eq!(NonStock::of(&unreliable(&vec![0; len])), flags, "{len}");
     }
     assert_eq!(bcnet_wire::MAX_MESSAGE, 412);
 }
 
-/// T-24: sequence numbers are little-endian, wrap, and have a distance by the shorter way round.
+/// T-24: sequence numbers are little-endian, wrap, and have a distance in the shorter direction.
 #[test]
 fn sequence_numbers_are_little_endian_and_wrap() {
     assert_eq!(message("32 05 80 00 01").id().map(|id| id.seq), Some(Seq(256)));
@@ -405,9 +415,11 @@ fn byte_orders_of_numbers_addresses_and_text() {
     let Message::Control(control) =
         message_as("03 13 C0 02 01 01 02 03 04 78 56 34 12 41 00 AC 20 00 00", Role::Client)
     else {
-        panic!("no control message")
+        panic!("expected a control message")
     };
-    let Body::ConnectRequest { address, nonce, password } = control.body else { panic!("no request") };
+    let Body::ConnectRequest { address, nonce, password } = control.body else {
+        panic!("expected a connect request")
+    };
     assert_eq!((control.seq, address, nonce), (Seq(0x0102), Ipv4Addr::new(1, 2, 3, 4), 0x1234_5678));
     assert_eq!(password.to_string(), "A€");
 }

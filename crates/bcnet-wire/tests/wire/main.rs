@@ -22,7 +22,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<bool>, ErrorDetails> {
     parse_as(bytes, None)
 }
 
-/// For each message of a datagram, whether it is a connect reply.
+/// Returns for each message of a datagram whether it is a connect reply.
 fn parse_as(bytes: &[u8], role: Option<Role>) -> Result<Vec<bool>, ErrorDetails> {
     let is_reply =
         |message| matches!(message, Message::Control(Control { body: Body::ConnectReply { .. }, .. }));
@@ -35,12 +35,12 @@ fn parse_message(bytes: &[u8], role: Option<Role>) -> Result<(), ErrorDetails> {
     Message::parse(bytes, role).map(drop).map_err(error_details)
 }
 
-/// What is wrong with a datagram.
+/// Returns the parse error of a datagram.
 fn datagram_error(datagram: &str) -> ErrorDetails {
     parse(&unhex(datagram)).expect_err(datagram)
 }
 
-/// What is wrong with a message.
+/// Returns the parse error of a message.
 fn message_error(message: &str) -> ErrorDetails {
     parse_message(&unhex(message), None).expect_err(message)
 }
@@ -61,7 +61,7 @@ fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, PeerId::HOST);
     assert!(writer.push(message));
-    writer.finish().expect("it holds a message")[2..].to_vec()
+    writer.finish().expect("the datagram has a message")[2..].to_vec()
 }
 
 fn ack(channel: Channel, seq: u16, fragment: Option<u8>) -> Message<'static> {
@@ -77,11 +77,11 @@ fn unreliable(payload: &[u8]) -> Message<'_> {
 }
 
 fn first_fragment(total: u8) -> Fragment {
-    Fragment::First { total: NonZeroU8::new(total).expect("not zero") }
+    Fragment::First { total: NonZeroU8::new(total).expect("the total is not zero") }
 }
 
 fn later_fragment(index: u8) -> Fragment {
-    Fragment::Later { index: NonZeroU8::new(index).expect("not zero") }
+    Fragment::Later { index: NonZeroU8::new(index).expect("the index is not zero") }
 }
 
 fn unhex(text: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Each type of message.
+//! The layout of each type of message.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use crate::{
     ack, datagram_error, encode, message, message_as, message_error, message_error_as, parse, parse_as, unhex,
 };
 
-/// T-30: an ACK is type, sequence number, flags and, for a part, the index.
+/// T-30: an ACK is type, sequence number, flags and, for a fragment, the index.
 #[test]
 fn ack_carries_seq_channel_and_fragment_index() {
     for (each, expected) in [
@@ -28,7 +28,7 @@ fn ack_carries_seq_channel_and_fragment_index() {
     }
 }
 
-/// T-31: bits 2 to 7 mean nothing but are kept; they and the value 3 are flagged.
+/// T-31: bits 2 to 7 have no meaning but are kept; they and the value 3 are flagged.
 #[test]
 fn reserved_ack_flags_are_kept_and_reported() {
     assert_eq!(message("01 02 00 03 05"), ack(Channel::Control, 2, Some(5)));
@@ -36,25 +36,25 @@ fn reserved_ack_flags_are_kept_and_reported() {
     for flags in (4..=255_u8).filter(|flags| flags & 1 == 0) {
         let bytes = [1, 2, 0, flags];
         let parsed = Message::parse(&bytes, None).expect("well formed");
-        let Message::Ack(Ack { id, reserved: spare }) = parsed else { panic!("no ack") };
+        let Message::Ack(Ack { id, reserved: spare }) = parsed else { panic!("expected an ACK") };
         assert_eq!((id.channel == Channel::Control, spare), (flags & 2 != 0, flags & !3));
         assert_eq!(NonStock::of(&parsed), NonStock::ACK_SPARE_BITS);
         assert_eq!(encode(&parsed), bytes);
     }
-    // Whatever a caller leaves in the two bits that have a meaning, the id decides.
+    // The id decides the two bits that have a meaning, not the caller's flags.
     let id = MessageId { channel: Channel::Game, seq: Seq(2), fragment: None };
     assert_eq!(encode(&Message::Ack(Ack { id, reserved: 0x83 })), unhex("01 02 00 80"));
     assert!(NonStock::of(&Message::Ack(Ack { id, reserved: 3 })).is_empty());
 }
 
-/// T-32: a keepalive is its type byte and nothing else.
+/// T-32: a keepalive is only its type byte.
 #[test]
 fn a_keepalive_is_one_byte() {
     assert_eq!(message("02"), Message::Keepalive);
     assert_eq!(Message::Keepalive.wire_len(), 1);
     assert!(NonStock::of(&Message::Keepalive).is_empty());
     assert_eq!(parse(&unhex("01 01 02")).map(|messages| messages.len()), Ok(1));
-    // A one-byte identity, as one note has it, is no message.
+    // A one-byte identity, which one note describes, is not a message.
     assert_eq!(datagram_error("01 01 00"), (3, Field::Size, WireErrorReason::Truncated));
 }
 
@@ -80,7 +80,7 @@ fn a_connect_reply_has_the_assigned_id() {
     assert_eq!(message_as("03 06 C0 00 00 02", Role::Host), Message::Control(Control::new(Seq(0), body)));
 }
 
-/// T-35: who sent it tells a request from a reply; if nobody says, the sender id does, then the size.
+/// T-35: the sender's role distinguishes request and reply; without it the sender id, then the size.
 #[test]
 fn connect_is_read_according_to_sender_role() {
     let (reply, request) = ("03 06 C0 00 00 02", "03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00");
@@ -99,22 +99,22 @@ fn connect_is_read_according_to_sender_role() {
     assert_eq!(in_datagram("02", reply, None), too_small);
     assert_eq!(in_datagram("00", reply, None), Ok(true));
     assert_eq!(in_datagram("00", request, None), Ok(false));
-    // The mark is stronger than the id.
+    // The role takes precedence over the id.
     assert_eq!(in_datagram("01", reply, Some(Role::Client)), too_small);
     assert_eq!(in_datagram("FF", reply, Some(Role::Host)), Ok(true));
     assert_eq!(in_datagram("01", request, Some(Role::Host)), Ok(true));
     assert_eq!(in_datagram("01", request, Some(Role::Client)), Ok(false));
-    // Alone, the size decides.
+    // Without a datagram header, the size decides.
     assert!(is_reply(message(reply)) && !is_reply(message(request)));
     assert!(is_reply(message("03 0E C0 00 00 02 00 00 00 00 00 00 00 00")));
 }
 
-/// T-36: subject, address, name.
+/// T-36: peer, address, name.
 #[test]
 fn an_identity_has_peer_address_and_name() {
     let captured = "00 16 C0 01 00 02 0A 0A 0A EF 43 00 61 00 64 00 79 00 32 00 00 00";
-    let Message::Control(control) = message(captured) else { panic!("no control message") };
-    let Body::Identity { peer, address, name } = control.body else { panic!("no identity") };
+    let Message::Control(control) = message(captured) else { panic!("expected a control message") };
+    let Body::Identity { peer, address, name } = control.body else { panic!("expected an identity") };
     assert_eq!((peer, address), (PeerId(2), Ipv4Addr::new(10, 10, 10, 239)));
     assert_eq!(name.to_string(), "Cady2");
     assert_eq!(message("00 0C C0 01 00 02 0A 0A 0A EF 00 00").wire_len(), 12);
@@ -128,7 +128,7 @@ fn a_boot_has_a_reason_and_a_target() {
         let bytes = [0x04, 0x07, 0xC0, 0x02, 0x00, code, 0xFF];
         let parsed = Message::parse(&bytes, None).expect("well formed");
         let Message::Control(Control { body: Body::Boot { reason, target }, .. }) = parsed else {
-            panic!("no boot")
+            panic!("expected a boot")
         };
         assert_eq!((reason.name(), target), (Some(name), PeerId::UNASSIGNED));
         assert_eq!(reason.to_string(), name);
@@ -136,14 +136,14 @@ fn a_boot_has_a_reason_and_a_target() {
     for (code, shown) in [("06", "reason 6"), ("FF", "reason -1")] {
         let each = format!("04 07 C0 02 00 {code} 02");
         let Message::Control(Control { body: Body::Boot { reason, .. }, .. }) = message(&each) else {
-            panic!("no boot")
+            panic!("expected a boot")
         };
         assert_eq!((reason.name(), reason.to_string()), (None, shown.to_owned()));
         assert_eq!(encode(&message(&each)), unhex(&each));
     }
 }
 
-/// T-38: who leaves, and its address.
+/// T-38: the peer that leaves, and its address.
 #[test]
 fn a_disconnect_has_peer_and_address() {
     let body = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::new(10, 10, 10, 239) };
@@ -164,7 +164,7 @@ fn odd_length_or_unterminated_text_is_an_error() {
     assert_eq!(datagram_error(&format!("FF 02 02 {request}")), bad(16, Field::Password));
 }
 
-/// T-39: an odd tail behind text would make the text unreadable, so the writer does not take it.
+/// T-39: an odd tail behind text would make the text unreadable, so the writer refuses it.
 #[test]
 fn writer_refuses_odd_tail_after_text() {
     let address = Ipv4Addr::new(10, 10, 10, 239);
@@ -186,12 +186,12 @@ fn writer_refuses_odd_tail_after_text() {
     }
 }
 
-/// T-39: units that are no characters are replaced when shown and kept when written.
+/// T-39: invalid units are replaced when displayed and kept when written.
 #[test]
 fn invalid_utf16_is_kept_and_displayed_safely() {
     let each = "00 12 C0 01 00 02 0A 0A 0A EF 00 D8 41 00 0A 00 00 00";
-    let Message::Control(control) = message(each) else { panic!("no control message") };
-    let Body::Identity { name, .. } = control.body else { panic!("no identity") };
+    let Message::Control(control) = message(each) else { panic!("expected a control message") };
+    let Body::Identity { name, .. } = control.body else { panic!("expected an identity") };
     assert_eq!(name.to_string(), "\u{FFFD}A\n");
     assert_eq!(message(each).to_string(), "identity seq=1: peer 2 at 10.10.10.239 is \"\u{FFFD}A\\n\"");
     assert_eq!(encode(&message(each)), unhex(each));

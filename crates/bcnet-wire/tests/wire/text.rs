@@ -1,4 +1,4 @@
-//! Messages and errors, as a person reads them.
+//! The text forms of messages and errors.
 
 use bcnet_observe::NonStock;
 use bcnet_wire::{Datagram, Kind, Role, Text, WireErrorReason, is_printable};
@@ -36,9 +36,9 @@ fn every_message_displays_on_one_line() {
     assert_eq!(shown, "from unassigned: 2 messages in 4 bytes");
     assert_eq!([Role::Host, Role::Client].map(|role| role.to_string()), ["host", "client"]);
     assert_eq!(WireErrorReason::CountZero.to_string(), "count_zero");
-    let odd = NonStock::SENDER | NonStock::TAIL;
+    let flags = NonStock::SENDER | NonStock::TAIL;
     assert_eq!(
-        (odd.to_string(), format!("{odd:?}")),
+        (flags.to_string(), format!("{flags:?}")),
         ("sender, tail".into(), "NonStock(sender, tail)".into())
     );
 }
@@ -51,7 +51,7 @@ fn errors_display_reason_field_and_offset() {
         ("01 01 33", "unknown type 0x33 at byte 2"),
         ("01 00", "count 0 at byte 1: a datagram holds at least one message"),
         ("01 01 02 02", "bytes after the last message, from byte 3"),
-        ("01 01 04 06 C0 02 00 04", "size 6 at byte 3 is too small, it is at least 7"),
+        ("01 01 04 06 C0 02 00 04", "size 6 at byte 3 is too small; the minimum is 7"),
         (
             "01 01 00 0C C0 01 00 02 0A 0A 0A EF 41 00",
             "name at byte 12 is not UTF-16LE text that ends in a zero unit",
@@ -72,11 +72,11 @@ fn errors_display_reason_field_and_offset() {
     assert_eq!(names, ["truncated", "bad_size", "unknown_type", "trailing", "count_zero", "bad_text"]);
 }
 
-/// T-71: whatever units a text has, what is left of them is short enough, valid and shown, and stays as it is.
+/// T-71: any text becomes short enough, valid and printable; cleaning it again does not change it.
 #[test]
 fn cleaned_text_is_always_valid_and_clean() {
-    // Units that matter, and any others.
-    let odd = [
+    // Units with a special meaning; the test mixes them with random ones.
+    let special = [
         0x20, 0x0A, 0x1B, 0x9B, 0xA0, 0xAD, 0x200B, 0x202E, 0x2066, 0x3000, 0xD800, 0xDBFF, 0xDC00, 0xDFFF,
         0xFEFF,
     ];
@@ -89,7 +89,7 @@ fn cleaned_text_is_always_valid_and_clean() {
         let (len, max) = (random(40), usize::try_from(random(30)).expect("small"));
         let units: Vec<u16> = (0..len)
             .map(|_| match random(3) {
-                0 => odd[usize::try_from(random(odd.len() as u64)).expect("small")],
+                0 => special[usize::try_from(random(special.len() as u64)).expect("small")],
                 1 => u16::try_from(0x21 + random(0x5E)).expect("a letter"),
                 _ => u16::try_from(1 + random(0xFFFF)).expect("16 bits"),
             })
@@ -106,7 +106,7 @@ fn cleaned_text_is_always_valid_and_clean() {
     }
 }
 
-/// T-71: what is seen stays, of any script; what is not goes.
+/// T-71: printable characters of any script stay; all others are removed.
 #[test]
 fn cleaning_removes_only_unprintable_characters() {
     for c in "aZ~ äßñ€Жλ漢字あ한🖖\u{301}".chars() {
