@@ -19,7 +19,7 @@
 //! assert_eq!(shown.to_string(), r#"Chat sender=3 text="hi""#);
 //!
 //! let error = Message::parse(&payload[..8]).expect_err("one byte is missing");
-//! assert_eq!(error.to_string(), "Chat: ends in text, which begins at byte 5");
+//! assert_eq!(error.to_string(), "Chat: truncated in text, which begins at byte 5");
 //! ```
 //!
 //! Writing a parsed message gives the same bytes again: packed numbers and flags keep their bits, and fields of unknown

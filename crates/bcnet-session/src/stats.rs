@@ -1,25 +1,25 @@
-//! What happened so far, in numbers.
+//! The counters of a session, and the anomalies of players.
 
 use std::fmt;
 
-/// Something that a player should not do. It has no effect but to be counted.
+/// Something that a correct client does not send. It is counted and has no other effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
     /// A payload without an opcode.
     Empty,
-    /// Something said before the player was in the game.
+    /// A message that is not allowed before the player is in the game.
     TooEarly,
-    /// A checksum reply that makes no sense or that nobody asked for.
+    /// A file check answer that is malformed or was not requested.
     BadReply,
-    /// No checksum reply within the time of a round.
+    /// No file check answer within the timeout of a round.
     NoReply,
-    /// An opcode that only the host uses, or nobody.
+    /// A message that only a host sends, or no one.
     HostOnly,
-    /// An opcode that nobody knows, if those are not passed on.
+    /// A message with an unknown opcode, if the settings forbid relaying those.
     UnknownOpcode,
-    /// A payload that is too short for its fields.
+    /// A message that is too short for its fields.
     TooShort,
-    /// A payload that is larger than any of its kind.
+    /// A message that is larger than the limit of its kind.
     TooLarge,
     /// A message about another player's object.
     NotOwner,
@@ -27,22 +27,22 @@ pub enum Anomaly {
     BadObject,
     /// An event that the stock game does not have.
     BadEvent,
-    /// Chat whose length is wrong.
+    /// Chat whose length field is wrong.
     BadChat,
-    /// Characters in chat or in another text that are not shown; they are replaced.
+    /// Unprintable characters in chat or in another text. They were replaced.
     ControlCharacters,
-    /// A name that cannot be passed on as it is: it is cleaned, cut or replaced.
+    /// A name that was cleaned, truncated or replaced before it was relayed.
     BadName,
-    /// More than a player may have passed on.
+    /// More messages or bytes than a player may send.
     Flood,
-    /// More than another player's line takes: what found no room there was left out.
+    /// More than another player's link can take. Messages were dropped for that player.
     Backlog,
-    /// The player does not take what is sent to it and is dropped.
+    /// The player does not acknowledge messages and was booted.
     Stuck,
 }
 
 impl Anomaly {
-    /// All of them.
+    /// All anomalies.
     pub const ALL: [Self; 17] = [
         Self::Empty,
         Self::TooEarly,
@@ -63,7 +63,7 @@ impl Anomaly {
         Self::Stuck,
     ];
 
-    /// Returns a name for logs and metrics, which never changes.
+    /// Returns the stable name for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,18 +94,18 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// How often each [`Anomaly`] occurred.
+/// The number of occurrences of each [`Anomaly`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Anomalies([u64; Anomaly::ALL.len()]);
 
 impl Anomalies {
-    /// Returns how often `kind` occurred.
+    /// Returns the number of occurrences of `kind`.
     #[must_use]
     pub fn count(&self, kind: Anomaly) -> u64 {
         self.0.get(kind as usize).copied().unwrap_or(0)
     }
 
-    /// Returns how often any occurred.
+    /// Returns the number of all anomalies.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -121,32 +121,32 @@ impl Anomalies {
 /// Cumulative counters of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// GameSpy texts that came.
+    /// Received queries (GameSpy texts).
     pub queries: u64,
-    /// Those that were answered.
+    /// Queries that were answered.
     pub queries_answered: u64,
-    /// Those that were not, because their network or all together ask too much (S-07), or too much waits to be sent.
+    /// Queries that were not answered, because of the limits (S-07) or a full outbox.
     pub queries_limited: u64,
-    /// Heartbeats to list servers.
+    /// Heartbeats sent to list servers.
     pub heartbeats: u64,
-    /// Clients let in.
+    /// Admitted clients.
     pub admitted: u64,
-    /// Clients turned away.
+    /// Refused clients.
     pub refused: u64,
-    /// Requests to be let in that were left unanswered, because their address or network joins too often (S-13).
+    /// Connect requests that were left unanswered, because their address or network joins too often (S-13).
     pub ignored: u64,
-    /// Game messages that came from players in the game.
+    /// Game messages received from players in the game.
     pub messages_in: u64,
-    /// Copies passed on to others.
+    /// Relayed copies of messages.
     pub relayed: u64,
-    /// Messages that waited, because their recipient's line was full or it had to learn a name first.
+    /// Messages that waited in a send queue, for capacity of a link or for a name.
     pub queued: u64,
-    /// Copies that were not queued, because too much waits for their recipient.
+    /// Copies that were dropped, because too many messages wait for their receiver.
     pub not_queued: u64,
-    /// State updates that were dropped before they left, because newer ones of the same ship replace them.
+    /// State updates that were superseded before they were sent.
     pub superseded: u64,
-    /// Events that nobody polled in time.
+    /// Events that were dropped, because the caller did not poll them in time.
     pub events_dropped: u64,
-    /// What players did wrong.
+    /// The anomalies of players.
     pub anomalies: Anomalies,
 }

@@ -1,4 +1,4 @@
-//! What is said of game payloads: captured ones, cut ones, and any bytes.
+//! Descriptions of game payloads: captured ones, truncated ones, and random bytes.
 
 use std::collections::HashMap;
 
@@ -83,12 +83,12 @@ fn captured_ship_subsystems_are_named() {
     let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
     let mut ship = vectors["pl-03-sovereign"].clone();
     let start = ship.len() - 53;
-    // The third shield facing at 51 of 255, the phasers off, the second of eight banks destroyed.
+    // The third shield facing has 51 of 255, the phasers are off, and the second of eight banks is destroyed.
     (ship[start + 5], ship[start + 39], ship[start + 32]) = (51, 0x9C, 0);
     let shown = describe(&ship);
     assert_eq!(described_end(&shown.fields), ship.len());
-    let said = shown.to_string();
-    let (_, said) = said.split_once(" hull=").expect("a hull");
+    let text = shown.to_string();
+    let (_, subsystems) = text.split_once(" hull=").expect("a hull");
     let full = |name: &str, count| format!(" {name}=1.000").repeat(count);
     let powered = |parts| {
         full("powered_system", 1) + &full("powered_system_part", parts) + " powered_system_power=1.00"
@@ -108,7 +108,7 @@ fn captured_ship_subsystems_are_named() {
         powered(2),
         " bridge=1.000".to_owned(),
     ];
-    assert_eq!(said, expected.concat());
+    assert_eq!(subsystems, expected.concat());
 }
 
 /// S-77
@@ -124,11 +124,11 @@ fn subsystems_that_do_not_fit_the_species_stay_bytes() {
         (shown.get("hull").is_some(), shown.get("subsystems").is_some())
     };
     assert_eq!(changed(&|_| {}), (true, true));
-    assert_eq!(changed(&|ship| ship.truncate(end - 1)), (false, true), "one too few");
-    assert_eq!(changed(&|ship| ship.push(0)), (false, true), "one too many");
-    assert_eq!(changed(&|ship| ship.truncate(end - 53)), (false, false), "none");
+    assert_eq!(changed(&|ship| ship.truncate(end - 1)), (false, true), "one byte too few");
+    assert_eq!(changed(&|ship| ship.push(0)), (false, true), "one byte too many");
+    assert_eq!(changed(&|ship| ship.truncate(end - 53)), (false, false), "no bytes");
     assert_eq!(changed(&|ship| ship[11] = 1), (false, true), "another species");
-    assert_eq!(changed(&|ship| ship[11] = 200), (false, true), "a mod's");
+    assert_eq!(changed(&|ship| ship[11] = 200), (false, true), "a species of a mod");
     assert_eq!(changed(&|ship| ship[end - 53 + 26] = 0x80), (false, true), "four weapon systems");
     let lens = [1, 3, 4, 5, 6, 16].map(|species| Species(species).subsystem_bytes().map(|bytes| bytes.len()));
     assert_eq!(lens, [Some(51), Some(54), Some(51), Some(53), Some(34), None]);
@@ -169,9 +169,9 @@ fn correction_data_follows_only_with_its_flag() {
         ("00 00000000 64 01 0100 61", head),
     ]);
     let without = bytes("00 00000000 60 01 0100 61 0203");
-    let error = Message::parse(&without).expect_err("it goes on");
+    let error = Message::parse(&without).expect_err("extra bytes");
     assert_eq!((error.field, error.offset, error.reason), ("rest", 10, GameErrorReason::Trailing));
-    let (message, rest) = Message::parse_prefix(&without).expect("mods have longer ones");
+    let (message, rest) = Message::parse_prefix(&without).expect("extra bytes are allowed");
     assert_eq!((encode(&message).as_slice(), rest), without.split_at(10));
     assert_eq!(describe(&without).get("rest"), Some(Value::Bytes(&[2, 3])));
     assert_eq!(describe(&without).get("correction_data"), None);
@@ -181,7 +181,7 @@ fn correction_data_follows_only_with_its_flag() {
 #[test]
 fn bit_byte_holds_the_later_flags_of_its_message() {
     check_descriptions(&[
-        // The hash is announced and the ship is cloaked, in one byte in front of the hash.
+        // One byte announces the hash and the cloak. It comes before the hash.
         (
             "1C FFFFFF3F 00000000 41 000000000000000000000000 43 3412",
             "StateUpdate object=0x3FFFFFFF time=0 flags=65 (position, cloak) position=0 position=0 position=0 bits=67 has_hash=true hash=4660 cloaked=true",
@@ -190,7 +190,7 @@ fn bit_byte_holds_the_later_flags_of_its_message() {
             "1C FFFFFF3F 00000000 41 000000000000000000000000 42",
             "StateUpdate object=0x3FFFFFFF time=0 flags=65 (position, cloak) position=0 position=0 position=0 bits=66 has_hash=false cloaked=true",
         ),
-        // Without a position the byte stands where the only flag is.
+        // Without a position, the byte is at the place of the only flag.
         (
             "1C FFFFFF3F 00000000 50 0000 21",
             "StateUpdate object=0x3FFFFFFF time=0 flags=80 (speed, cloak) speed=0.0 bits=33 cloaked=true",
@@ -221,17 +221,17 @@ fn event_body_depends_on_its_class() {
             r#"name="ab" warp=1 warp=2 warp=3 warp=4"#,
         ),
     ];
-    for (class, rest, said) in cases {
+    for (class, rest, expected) in cases {
         let bytes = bytes(&format!("06 {class} 4E008000 05000040 FFFFFF3F {rest}"));
         let text = describe(&bytes).to_string();
         let (_, tail) = text.split_once("related=0x3FFFFFFF").expect("a head");
-        assert_eq!(tail.trim_start(), said, "{class}");
+        assert_eq!(tail.trim_start(), expected, "{class}");
         let message = Message::parse(&bytes).unwrap_or_else(|error| panic!("{class}: {error}"));
         assert_eq!(encode(&message), bytes, "{class}");
     }
 }
 
-/// What payloads mean, and that they are written as they were read.
+/// Checks the descriptions of payloads, and that writing gives the same bytes.
 fn check_descriptions(cases: &[(&str, &str)]) {
     for (hex, text) in cases {
         let bytes = bytes(hex);
@@ -248,7 +248,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     pairs.iter().map(|pair| byte(pair).expect("hex")).collect()
 }
 
-/// The hashes of the names are known, so the tree can be checked against them.
+/// The hashes of the names are known, so the test can check the tree.
 #[test]
 fn checksum_response_tree_is_walked() {
     let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
@@ -264,16 +264,16 @@ fn checksum_response_tree_is_walked() {
 #[test]
 fn truncated_payload_gives_its_complete_fields() {
     for (id, bytes) in captured_payloads() {
-        let whole = describe(&bytes);
+        let complete = describe(&bytes);
         for end in 0..bytes.len() {
             let cut = describe(&bytes[..end]);
-            let kept = cut.fields.iter().take_while(|field| whole.fields.contains(field)).count();
+            let kept = cut.fields.iter().take_while(|field| complete.fields.contains(field)).count();
             let last = kept + 1 >= cut.fields.len() && described_end(&cut.fields) <= end.max(1);
             assert!(last, "{id} cut at {end}: {cut}");
             assert!(cut.truncated.is_none_or(|name| !name.is_empty()));
         }
     }
-    assert_eq!(describe(&[0x2C, 2, 0, 0, 0, 5, 0, b'h']).to_string(), "Chat sender=2 ends in text");
+    assert_eq!(describe(&[0x2C, 2, 0, 0, 0, 5, 0, b'h']).to_string(), "Chat sender=2 truncated in text");
     assert_eq!(describe(&[]), Description { opcode: None, fields: vec![], truncated: None });
 }
 
@@ -308,13 +308,13 @@ fn truncated_captured_payload_reports_its_field() {
 fn trailing_bytes_are_an_error_or_returned() {
     let chat = [0x2C, 2, 0, 0, 0, 1, 0, b'a', 7, 8];
     let error = Message::parse(&chat).expect_err("two bytes too many");
-    assert_eq!(error.to_string(), "Chat: goes on behind its last field, at byte 8");
+    assert_eq!(error.to_string(), "Chat: extra bytes after the last field, at byte 8");
     let (message, rest) = Message::parse_prefix(&chat).expect("a message");
     assert_eq!((encode(&message), rest), (chat[..8].to_vec(), &[7, 8][..]));
     let error = Message::parse(&[]).expect_err("empty");
     assert_eq!(error.to_string(), "empty payload");
     let error = Message::parse(&[0x29, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6]).expect_err("short");
-    assert_eq!(error.to_string(), "Explosion: ends in radius, which begins at byte 10");
+    assert_eq!(error.to_string(), "Explosion: truncated in radius, which begins at byte 10");
 }
 
 fn encode(message: &Message<'_>) -> Vec<u8> {
@@ -323,7 +323,7 @@ fn encode(message: &Message<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Names of one type are what lets tools give them one column and one filter.
+/// Each name has one type, so that tools can have one column and one filter for it.
 #[test]
 fn arbitrary_bytes_give_one_type_per_field_name() {
     let mut types = HashMap::new();
@@ -374,7 +374,7 @@ fn type_of(value: Value<'_>) -> &'static str {
     }
 }
 
-/// Where fields that lie one behind the other end; several may say something of the same bytes.
+/// Returns the end of fields that follow each other. Several fields can describe the same bytes.
 fn described_end(fields: &[PayloadField<'_>]) -> usize {
     fields.iter().fold(1, |end, field| {
         assert!(field.range.start == end || field.range.end <= end, "{}: {:?}", field.name, field.range);
@@ -382,7 +382,7 @@ fn described_end(fields: &[PayloadField<'_>]) -> usize {
     })
 }
 
-/// The payloads among the vectors, alone and in messages that are whole.
+/// Returns the payloads among the test vectors, including those in complete messages.
 fn captured_payloads() -> Vec<(String, Vec<u8>)> {
     let files =
         [include_str!("../../../captures/session.json"), include_str!("../../../captures/transport.json")];

@@ -1,4 +1,4 @@
-//! What a session takes from the heap, counted on the thread that drives it.
+//! The heap use of a session, counted on the thread that drives it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -13,7 +13,7 @@ mod heap;
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
 const TICK: Duration = Duration::from_millis(10);
 
-/// What something takes from the heap: how often, and how much of it stays.
+/// The number of allocations, and the bytes that stay allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct HeapUse {
     allocations: usize,
@@ -28,11 +28,11 @@ fn count_heap_use<T>(taken: &mut HeapUse, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A session and clients without a way between them: what is sent arrives in the next tick.
+/// A session and clients without a network between them. Datagrams arrive in the next tick.
 struct CountedSession {
     now: Time,
     session: Session,
-    /// What the session alone has taken.
+    /// The heap use of the session alone.
     heap_use: HeapUse,
     clients: Vec<(SocketAddrV4, Client)>,
     received: u64,
@@ -71,7 +71,7 @@ impl CountedSession {
         }
         while let Some(event) = count_heap_use(taken, || session.poll_event()) {
             self.in_game += usize::from(event.name() == "in_game");
-            // Its name goes with it.
+            // The event's name is freed with it.
             count_heap_use(taken, || drop(event));
         }
         for at in 0..self.clients.len() {
@@ -91,7 +91,7 @@ impl CountedSession {
         let mut payload = Vec::new();
         while let Some(event) = client.poll_event(&mut payload, self.now) {
             match event {
-                // No files at all.
+                // The client has no files at all.
                 Event::FileCheck(check) => {
                     let version: &[u8] = if check.index == 0 { b"vvvv" } else { b"" };
                     let answer = [&[0x21, check.index], version, b"dddd\0\0\0"].concat();
@@ -111,7 +111,7 @@ impl CountedSession {
     }
 }
 
-/// A ship: what it is, where, how it is turned, a name and a set, and subsystems.
+/// Returns a message that creates a ship.
 fn ship(slot: u8, object: [u8; 4]) -> Vec<u8> {
     [
         &[0x03, slot, slot + 2, 0x08, 0x80, 0, 0][..],
@@ -124,76 +124,76 @@ fn ship(slot: u8, object: [u8; 4]) -> Vec<u8> {
     .concat()
 }
 
-/// S-33, S-45: once it has grown to its load, passing on takes nothing from the heap, nor does noting who fires at whom.
+/// S-33, S-45: relaying and recording shots allocate nothing, once the session has grown to its load.
 #[test]
 fn relaying_allocates_nothing() {
-    let mut hall = CountedSession::new(Config { credit_last_shot: true, ..Config::default() });
-    (0..8).for_each(|n| hall.connect(n));
-    hall.run(Duration::from_secs(2));
-    assert_eq!(hall.in_game, 8);
+    let mut counted = CountedSession::new(Config { credit_last_shot: true, ..Config::default() });
+    (0..8).for_each(|n| counted.connect(n));
+    counted.run(Duration::from_secs(2));
+    assert_eq!(counted.in_game, 8);
     let object = |at: usize| (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("few")).to_le_bytes();
-    for (at, (_, client)) in hall.clients.iter_mut().enumerate() {
+    for (at, (_, client)) in counted.clients.iter_mut().enumerate() {
         let ship = ship(u8::try_from(at).expect("few"), object(at));
-        client.send(&ship, DeliveryMode::Reliable, hall.now).expect("room");
+        client.send(&ship, DeliveryMode::Reliable, counted.now).expect("room");
     }
-    hall.run(Duration::from_secs(1));
-    assert!(hall.session.players().all(|player| player.ship.is_some()));
-    let play = |hall: &mut CountedSession, steps: u32| {
+    counted.run(Duration::from_secs(1));
+    assert!(counted.session.players().all(|player| player.ship.is_some()));
+    let play = |counted: &mut CountedSession, steps: u32| {
         for step in 0..steps {
-            for (at, (_, client)) in hall.clients.iter_mut().enumerate() {
+            for (at, (_, client)) in counted.clients.iter_mut().enumerate() {
                 let update =
                     [&[0x1C][..], &object(at), &[0, 0, 0x80, 0x3F, 0x9D], &[7; 12], &[0x21; 17]].concat();
-                client.send(&update, DeliveryMode::Unreliable, hall.now).expect("room");
+                client.send(&update, DeliveryMode::Unreliable, counted.now).expect("room");
                 if step % 4 == 0 {
-                    client.send(&[0xCD; 25], DeliveryMode::Reliable, hall.now).expect("room");
+                    client.send(&[0xCD; 25], DeliveryMode::Reliable, counted.now).expect("room");
                     let target = object((at + 1) % 8);
                     let torpedo = [&[0x19][..], &object(at), &[2, 1, 0, 127, 0], &target, &[0; 4]].concat();
-                    client.send(&torpedo, DeliveryMode::Reliable, hall.now).expect("room");
+                    client.send(&torpedo, DeliveryMode::Reliable, counted.now).expect("room");
                 }
             }
-            (0..5).for_each(|_| hall.tick());
+            (0..5).for_each(|_| counted.tick());
         }
     };
-    play(&mut hall, 400);
-    let (before, received) = (hall.heap_use, hall.received);
-    play(&mut hall, 400);
-    let copies = hall.received - received;
+    play(&mut counted, 400);
+    let (before, received) = (counted.heap_use, counted.received);
+    play(&mut counted, 400);
+    let copies = counted.received - received;
     assert!(copies >= 8 * 7 * 480, "{copies}");
-    let grown = hall.heap_use.allocations - before.allocations;
+    let grown = counted.heap_use.allocations - before.allocations;
     println!("{grown} allocations for {copies} copies");
     assert_eq!(grown, 0);
 }
 
-/// S-04, S-50: ten thousand players later a session holds what it held before.
+/// S-04, S-50: after ten thousand players, a session uses no more memory than before.
 #[test]
 fn ten_thousand_players_leak_no_memory() {
-    let mut hall = CountedSession::new(Config::default());
+    let mut counted = CountedSession::new(Config::default());
     let mut next = 0;
-    let mut cycle = |hall: &mut CountedSession, players: u32| {
+    let mut cycle = |counted: &mut CountedSession, players: u32| {
         for _ in 0..players / 8 {
-            let before = hall.in_game;
+            let before = counted.in_game;
             for _ in 0..8 {
-                hall.connect(next);
+                counted.connect(next);
                 next += 1;
             }
-            while hall.in_game < before + 8 {
-                hall.tick();
+            while counted.in_game < before + 8 {
+                counted.tick();
             }
-            for (_, client) in &mut hall.clients {
-                client.leave(hall.now);
+            for (_, client) in &mut counted.clients {
+                client.leave(counted.now);
             }
-            // Longer than a leaver lingers, so that ids and addresses are free again.
-            hall.run(Duration::from_secs(16));
-            hall.clients.clear();
+            // Longer than the linger time after a leave, so that ids and addresses are free again.
+            counted.run(Duration::from_secs(16));
+            counted.clients.clear();
         }
     };
-    cycle(&mut hall, 800);
-    let early = hall.heap_use.bytes;
-    cycle(&mut hall, 9_200);
-    assert_eq!(hall.in_game, 10_000);
-    println!("{early} bytes after 800 players, {} after 10,000", hall.heap_use.bytes);
-    assert!(hall.heap_use.bytes <= early, "{early} bytes grew to {}", hall.heap_use.bytes);
-    assert_eq!(hall.session.players().count(), 0);
-    let status = hall.session.status(hall.now);
+    cycle(&mut counted, 800);
+    let early = counted.heap_use.bytes;
+    cycle(&mut counted, 9_200);
+    assert_eq!(counted.in_game, 10_000);
+    println!("{early} bytes after 800 players, {} after 10,000", counted.heap_use.bytes);
+    assert!(counted.heap_use.bytes <= early, "{early} bytes grew to {}", counted.heap_use.bytes);
+    assert_eq!(counted.session.players().count(), 0);
+    let status = counted.session.status(counted.now);
     assert_eq!((status.players, status.counters.admitted), (0, 10_000));
 }

@@ -1,11 +1,11 @@
-//! Every message that can be expressed is read as it was written.
+//! Parsing a written message gives the same message, for every kind of message.
 
 use std::num::NonZeroI32;
 
 use bcnet_lab::Rng;
 use bcnet_session::game::*;
 
-/// What messages borrow from.
+/// The data that messages borrow.
 struct BorrowedData {
     bytes: Vec<u8>,
     pairs: Vec<[u8; 2]>,
@@ -22,7 +22,7 @@ impl BorrowedData {
     }
 }
 
-/// Draws values, and slices of `bytes`.
+/// Generates random values, and slices of the borrowed data.
 struct MessageGenerator<'a> {
     rng: Rng,
     source: &'a BorrowedData,
@@ -150,13 +150,13 @@ impl<'a> MessageGenerator<'a> {
 
     fn response(&mut self) -> ChecksumResponse {
         let round = [0, 1, 2, 3, 0xFF][self.rng.index(5)];
-        let (mut tree, mut to_come) = (Vec::new(), 1);
-        while to_come > 0 {
+        let (mut tree, mut remaining) = (Vec::new(), 1);
+        while remaining > 0 {
             let files = self.rng.index(5);
             let files = (0..files).map(|_| FileHash { name: self.u32(), content: self.u32() }).collect();
-            let below = if tree.len() < 20 { self.rng.index(4) } else { 0 };
-            let directories: Vec<u32> = (0..below).map(|_| self.u32()).collect();
-            to_come = to_come - 1 + directories.len();
+            let subdirectories = if tree.len() < 20 { self.rng.index(4) } else { 0 };
+            let directories: Vec<u32> = (0..subdirectories).map(|_| self.u32()).collect();
+            remaining = remaining - 1 + directories.len();
             tree.push(DirectoryHashes { files, directories });
         }
         let version = if round == 0 { Some(self.u32()) } else { None };
@@ -227,7 +227,7 @@ impl<'a> MessageGenerator<'a> {
         ScoreInit { peer, kills, deaths, score, team: self.u8() }
     }
 
-    /// One message of each kind that has a layout of its own.
+    /// Returns one message of each kind that has a separate layout.
     fn messages(&mut self) -> Vec<Message<'a>> {
         let ScoreInit { peer, kills, deaths, score, team } = self.score();
         vec![

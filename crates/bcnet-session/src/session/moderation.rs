@@ -12,7 +12,7 @@ use crate::member::{Member, MemberState};
 use crate::network::any_contains;
 use crate::rate_limit::Rate;
 
-/// S-44: address and name of a muted player, to mute it again after a rejoin.
+/// The address and name of a muted player, to mute it again after a rejoin (S-44).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MutedPlayer {
     address: Ipv4Addr,
@@ -59,15 +59,16 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// S-15: returns whether the whitelist admits an address.
+    /// Returns whether the whitelist admits an address (S-15).
     pub(super) fn is_whitelisted(&self, from: SocketAddrV4) -> bool {
         let Config { whitelist, trusted, .. } = &self.config;
         whitelist.is_empty() || [whitelist, trusted].iter().any(|list| any_contains(list, *from.ip()))
     }
 
-    /// Sends a player the reason, then kicks it once it has acknowledged that, or after three seconds (S-55).
+    /// Sends a player the reason as chat, then kicks it (S-55).
     ///
-    /// Returns `false` if the player is not in the game.
+    /// The boot follows when the client has acknowledged everything, or after three seconds. Returns `false` if the
+    /// player is not in the game.
     pub fn kick_with_reason(&mut self, peer: PeerId, reason: &str, now: Time) -> bool {
         if !self.say_to(peer, reason, now) {
             return false;

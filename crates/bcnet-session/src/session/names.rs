@@ -10,15 +10,15 @@ use super::Session;
 use crate::member::{Member, MemberState};
 
 impl<E: Engine> Session<E> {
-    /// Starts waiting for the names that the transport has just sent to a newcomer.
-    pub(super) fn await_name_acks(&mut self, newcomer: PeerId) {
-        let Some(next) = self.endpoint.unacked_range(newcomer, Channel::Control).map(|range| range.end)
+    /// Starts waiting for the names that the transport has just sent to a new client.
+    pub(super) fn await_name_acks(&mut self, new_client: PeerId) {
+        let Some(next) = self.endpoint.unacked_range(new_client, Channel::Control).map(|range| range.end)
         else {
             return;
         };
         let named = self.members.iter().flatten().filter(|member| member.name.is_some());
         let names: Vec<(PeerId, Seq)> = named.map(|member| (member.id, next)).collect();
-        if let Some(member) = self.member_mut(newcomer) {
+        if let Some(member) = self.member_mut(new_client) {
             member.pending_names = names;
         }
         self.has_ack_waiters = true;
@@ -41,11 +41,11 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Holds the queues of all players that do not know the newcomer's name yet.
-    pub(super) fn hold_for_name(&mut self, newcomer: PeerId) {
+    /// Holds the queues of all players that do not know the new player's name yet.
+    pub(super) fn hold_for_name(&mut self, new_player: PeerId) {
         for peer in self.in_game.iter() {
             let names = self.member(peer).map(|member| &member.pending_names);
-            let name = names.and_then(|names| names.iter().find(|(named, _)| *named == newcomer));
+            let name = names.and_then(|names| names.iter().find(|(named, _)| *named == new_player));
             if let Some(&(_, until)) = name {
                 self.hold_queue(peer, until);
             }
@@ -54,7 +54,7 @@ impl<E: Engine> Session<E> {
 
     /// Checks the ACKs of all members and continues those that waited.
     ///
-    /// Newcomers wait for names, players for capacity in their send queue, and refused clients for the reason.
+    /// New players wait for names, players for capacity in their send queue, and refused clients for the reason.
     pub(super) fn check_acknowledged(&mut self, now: Time) {
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index).and_then(Option::as_deref_mut) else { continue };
@@ -87,10 +87,12 @@ impl<E: Engine> Session<E> {
         self.has_ack_waiters = self.members.iter().flatten().any(|member| member.awaits_ack());
     }
 
-    /// S-28: returns whether a newcomer has sent its name and has acknowledged the names of all players in the game.
-    fn may_enter(&self, newcomer: &Member) -> bool {
-        let is_relevant = |peer: PeerId| peer == newcomer.id || self.in_game.contains(peer);
-        newcomer.name.is_some() && !newcomer.pending_names.iter().any(|(named, _)| is_relevant(*named))
+    /// Returns whether a client may enter (S-28).
+    ///
+    /// It must have sent its name, and must have acknowledged the names of all players in the game.
+    fn may_enter(&self, client: &Member) -> bool {
+        let is_relevant = |peer: PeerId| peer == client.id || self.in_game.contains(peer);
+        client.name.is_some() && !client.pending_names.iter().any(|(named, _)| is_relevant(*named))
     }
 
     /// S-24: returns whether a client has acknowledged all game messages.

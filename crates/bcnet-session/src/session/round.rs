@@ -94,7 +94,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// S-60: ends the round when all players have left. A round that was over makes way for the next one.
+    /// Ends the round when all players have left, or starts the next one if the round was over already (S-60).
     pub(super) fn on_session_empty(&mut self, now: Time) {
         if self.round.is_over() {
             self.next_round(now);
@@ -189,20 +189,20 @@ impl<E: Engine> Session<E> {
         self.send(peer, &message::mission_init(&self.config, system, time), now);
     }
 
-    /// S-30: sends all scores to a newcomer, and the newcomer's score to the others.
-    pub(super) fn send_scores(&mut self, newcomer: PeerId, now: Time) {
+    /// Sends all scores to a new player, and that player's score to the others (S-30).
+    pub(super) fn send_scores(&mut self, new_player: PeerId, now: Time) {
         for other in self.in_game.iter() {
-            self.send_score(newcomer, other, now);
+            self.send_score(new_player, other, now);
         }
-        self.send_score(newcomer, newcomer, now);
+        self.send_score(new_player, new_player, now);
         if self.rules.mission.teams {
             for team in 0..TEAM_COUNT {
                 let score = self.team_score(team);
-                self.send(newcomer, &message::team_score(team, score), now);
+                self.send(new_player, &message::team_score(team, score), now);
             }
         }
         for other in self.in_game.iter() {
-            self.send_score(other, newcomer, now);
+            self.send_score(other, new_player, now);
         }
     }
 

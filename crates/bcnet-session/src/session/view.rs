@@ -52,11 +52,11 @@ pub struct PlayerStatus {
     pub joined_at: Time,
     /// The smoothed round-trip time, once measured.
     pub rtt: Option<Duration>,
-    /// Whether the player is muted (S-44).
+    /// True if the player is muted (S-44).
     pub muted: bool,
     /// The anomalies of the client.
     pub anomalies: Anomalies,
-    /// The superseded state updates for this player that were dropped before they were sent. The link is too slow.
+    /// The number of state updates for this player that were superseded before they were sent: the link is too slow.
     pub superseded: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct SessionStatus {
     pub system: System,
     /// The number of the round, from 1.
     pub round: u32,
-    /// Whether the round is over.
+    /// True if the round is over.
     pub ended: bool,
     /// The game clock.
     pub game_time: Duration,

@@ -94,7 +94,7 @@ fn strict_check_names_the_mismatching_file() {
         assert_eq!((last[0], last[1] as usize), (0x22, last.len() - 3));
         let (file, advice) = std::str::from_utf8(&last[3..]).expect("ASCII").split_once(" - ").expect("both");
         assert!(entry.contains(file), "{file}");
-        assert_eq!(advice, "use the files that this server has");
+        assert_eq!(advice, "use the same files as this server");
         // It is told why before it is thrown out.
         let kicked = |plain: &Vec<u8>| {
             Datagram::parse(plain, None)

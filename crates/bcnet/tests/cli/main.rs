@@ -53,7 +53,7 @@ fn payloads_show_their_opcode() {
     let run = inspect("19 0D 41", &["--payload", "--explain"]);
     assert_eq!(
         run.stdout,
-        "   1    payload 3 bytes  0x19 TorpedoFire ends in weapon\n              0000  19 0D 41                                         |..A|\n"
+        "   1    payload 3 bytes  0x19 TorpedoFire truncated in weapon\n              0000  19 0D 41                                         |..A|\n"
     );
     let every =
         vectors("payload").iter().map(|vector| hex_line(vector, "plain")).collect::<Vec<_>>().join("\n");

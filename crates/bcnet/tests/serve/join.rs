@@ -293,7 +293,7 @@ fn differing_files_are_named_and_a_manifest_fixes_it() {
     let port = server.ports[0];
     let advice =
         "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)";
-    let told = "files differ: game version 60 - use the files that this server has";
+    let told = "files differ: game version 60 - use the same files as this server";
     assert_fails(&join(port, &[]), port, &format!("{told}: {advice}"));
     assert_fails(&join(port, &["--check"]), port, &format!("files: {told}: {advice}"));
     assert_eq!(join(port, &["--check", "--manifest", &manifest]).status.code(), Some(0));
