@@ -1,16 +1,16 @@
-//! ARCHITECTURE.md, SECURITY.md and the code: the way of a relayed message is as long as it says, through functions that exist;
-//! what is said to show that an attack has no effect exists, too.
+//! Compares documents with the code: the functions of docs/explanation/data-paths.md exist, and so do the tests that
+//! the security model names as evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn relay_path_in_architecture_names_existing_functions() {
+fn relay_path_names_existing_functions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let (_, rest) = text.split_once("A relayed message's way").expect("the way");
-    let (way, total) = rest.split_once("Both lists together: ").expect("how long it is");
+    let text = fs::read_to_string(root.join("docs/explanation/data-paths.md")).expect("the document");
+    let (_, rest) = text.split_once("## A relayed message").expect("the section");
+    let (way, total) = rest.split_once("Both lists together: ").expect("the total");
     let (mut functions, mut files, mut homes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     for step in way.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
         let mut quoted = step.split('`').skip(1);
@@ -25,7 +25,7 @@ fn relay_path_in_architecture_names_existing_functions() {
             source.contains(&format!("fn {function}(")) || source.contains(&format!("fn {function}<"))
         });
         files.insert(found.unwrap_or_else(|| panic!("{step}: not in {file}")));
-        assert!(functions.insert(name), "{name} stands twice");
+        assert!(functions.insert(name), "{name} is listed twice");
     }
     let counted = format!("{} functions in {} files", functions.len(), files.len());
     assert!(total.starts_with(&counted), "{counted}");
