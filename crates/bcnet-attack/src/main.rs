@@ -1,7 +1,7 @@
 //! `bcnet-attack`: attacks on a bcnet server, proxy and list server that it starts itself, and victims that measure them.
 //!
 //! Every attack is bounded in rate and time, repeatable by its seed, and takes place in a network namespace of its own or on
-//! loopback ([`sandbox`]). docs/attacks.md tells what each does.
+//! loopback ([`sandbox`]). docs/reference/attacks.md tells what each does.
 
 #[cfg(target_os = "linux")]
 mod attacks;

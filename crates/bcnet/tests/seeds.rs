@@ -1,4 +1,4 @@
-//! docs/seeds.md: every item has its lines, a verdict, a command that works and a rule that there is.
+//! docs/reference/seeds.md: every item has its lines, a verdict, a command that works and a rule that there is.
 
 mod run;
 
@@ -121,9 +121,9 @@ fn every_command_prints_the_expected_output() {
 /// What is open has what would settle it and what is assumed; a key that is named is one of scenarios.
 #[test]
 fn open_questions_name_what_would_settle_them() {
-    let text = read("docs/seeds.md");
+    let text = read("docs/reference/seeds.md");
     let (_, questions) = text.split_once("## Open questions").expect("open questions");
-    let scenarios = read("docs/scenarios.md");
+    let scenarios = read("docs/reference/scenarios.md");
     let rows: Vec<Vec<&str>> = questions.lines().filter_map(table_cells).skip(2).collect();
     assert!(rows.len() >= 8, "{}", rows.len());
     for row in rows {
@@ -134,7 +134,7 @@ fn open_questions_name_what_would_settle_them() {
 }
 
 fn read_seeds() -> Vec<SeedDocument> {
-    let text = read("docs/seeds.md");
+    let text = read("docs/reference/seeds.md");
     let sections = text.split("\n## ").filter(|section| section.starts_with("Seed "));
     let seed = |section: &str| {
         let head = section.lines().next().unwrap_or_default();

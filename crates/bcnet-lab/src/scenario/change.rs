@@ -1,22 +1,26 @@
-//! A scenario with some of its keys changed.
+//! Changes of scenario keys before a scenario is parsed, for `--vary` and comparisons.
+//!
+//! A change edits the TOML tables of the file; the result is parsed and checked like any scenario.
 
 use toml::{Table, Value};
 
 use super::checker::unknown_name;
 use super::{Scenario, ScenarioError, check};
 
-/// A key and the value that it is given.
+/// A key of a scenario and its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// What is changed: a key of the head (`engine`, `duration`, `settle`, `seed`), a key of every node (`gate`), of one
-    /// node (`host.gate`), of every link (`link.loss`), or `proxy`.
+    /// The key to change.
+    ///
+    /// It is a key of the head (`engine`, `duration`, `settle`, `seed`), of every node (`gate`), of one node
+    /// (`host.gate`), of every link (`link.loss`), or `proxy`.
     pub key: String,
-    /// Its value.
+    /// The new value.
     value: Value,
 }
 
 impl Change {
-    /// Makes a change from a key and a value as they are written: as in a file, but that words need no quotes.
+    /// Creates a change from a key and a value in TOML syntax. A string needs no quotes.
     #[must_use]
     pub fn new(key: &str, value: &str) -> Self {
         let parsed = format!("value = {value}").parse::<Table>().ok();
@@ -62,7 +66,7 @@ impl Change {
         table.insert(key.into(), self.value.clone());
     }
 
-    /// Puts a proxy before the host, or takes it away.
+    /// Places a proxy in front of the host, or removes the proxy.
     fn set_proxy(&self, file: &mut Table) -> Result<(), String> {
         let heal = match self.value.as_str() {
             Some("none") => {
@@ -71,11 +75,11 @@ impl Change {
             }
             Some("pass") => false,
             Some("heal") => true,
-            _ => return Err("`proxy` is none, pass or heal".into()),
+            _ => return Err("`proxy` must be none, pass or heal".into()),
         };
         let is_host = |node: &&mut Table| node.get("role").and_then(Value::as_str) == Some("host");
         let host = tables(file, "node").find(is_host).and_then(|node| node.get("name").cloned());
-        let host = host.ok_or("a proxy stands before a host, and there is none")?;
+        let host = host.ok_or("`proxy` needs a node with role = \"host\", and the scenario has none")?;
         let mut proxy = Table::new();
         proxy.insert("name".into(), "proxy".into());
         proxy.insert("before".into(), host);
@@ -86,18 +90,18 @@ impl Change {
 }
 
 impl Scenario {
-    /// Reads a scenario with some keys changed, in this order.
+    /// Parses a scenario after applying the changes in order.
     ///
     /// # Errors
-    /// The first [`ScenarioError`] in it. If only the changes are wrong, its line is 0.
+    /// Returns the first [`ScenarioError`]. Its line is 0 if only the changes are wrong.
     pub fn parse_changed(text: &str, changes: &[Change]) -> Result<Self, ScenarioError> {
         if changes.is_empty() {
             return Self::parse(text);
         }
-        // So that what is wrong with the file itself is told with its line.
+        // Parses the unchanged text first: its errors then have the line number in the file.
         Self::parse(text)?;
         let error = |what: String| ScenarioError { line: 0, message: what };
-        let mut file: Table = text.parse().map_err(|_| error("not a scenario".into()))?;
+        let mut file: Table = text.parse().map_err(|_| error("the text is not a TOML table".into()))?;
         for change in changes {
             change.apply(&mut file).map_err(error)?;
         }
@@ -111,7 +115,7 @@ impl Scenario {
     }
 }
 
-/// Returns the tables of an array of them.
+/// Returns the tables of the array `key`.
 fn tables<'a>(file: &'a mut Table, key: &str) -> impl Iterator<Item = &'a mut Table> {
     let all = file.get_mut(key).and_then(Value::as_array_mut);
     all.into_iter().flatten().filter_map(Value::as_table_mut)
@@ -122,7 +126,7 @@ fn write_key(out: &mut String, key: &str) {
     out.push_str(" = ");
 }
 
-/// Writes a value so that it can stand in one line.
+/// Writes a value on one line.
 fn write_value(out: &mut String, value: &Value) {
     match value {
         Value::String(text) => write_string(out, text),
@@ -162,5 +166,5 @@ fn write_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// The keys of the head that can be changed.
+/// Keys of the head that a change can set.
 const HEAD_KEYS: [&str; 4] = ["engine", "duration", "settle", "seed"];

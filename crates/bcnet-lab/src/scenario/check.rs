@@ -1,4 +1,7 @@
-//! From what is written to what can be run: names become numbers, seconds become times, nonsense becomes a [`ScenarioError`].
+//! Converts the tables of a scenario file to a [`Scenario`].
+//!
+//! Names become node numbers, and seconds become times. An invalid value becomes a [`ScenarioError`] with its
+//! line.
 
 use std::time::Duration;
 
@@ -24,7 +27,7 @@ pub(super) fn parse_and_check(text: &str) -> CheckResult<Scenario> {
     checker.scenario(file)
 }
 
-/// What a send puts on the wire.
+/// Kind of message that a `[[send]]` table sends.
 #[derive(Clone, Copy)]
 enum SendChannel {
     Game,
@@ -40,7 +43,7 @@ impl ScenarioChecker<'_> {
         let clients = nodes.iter().any(|node| node.role == NodeRole::Client);
         let silent_host = nodes.first().is_some_and(|node| node.role == NodeRole::AddressOnly);
         if hosts > 1 || (clients && hosts == 0 && !silent_host) {
-            let what = "clients need one node with role = \"host\", or a first node with role = \"nobody\" in its place";
+            let what = "clients need exactly one node with role = \"host\", or a first node with role = \"nobody\" in place of a host";
             return Err(ScenarioError { line: 1, message: what.into() });
         }
         let proxy = self.proxy(&file.proxy, &nodes)?;
@@ -92,7 +95,7 @@ impl ScenarioChecker<'_> {
         let node = node.get_ref();
         let name = node.name.get_ref();
         if self.names.iter().filter(|other| *other == name).count() > 1 {
-            return Err(self.error(&node.name, format!("two nodes are called `{name}`")));
+            return Err(self.error(&node.name, format!("two nodes have the name `{name}`; give each node its own name")));
         }
         let roles =
             [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::AddressOnly)];
@@ -137,13 +140,13 @@ impl ScenarioChecker<'_> {
 
     fn behavior(&self, node: &file::NodeTable) -> CheckResult<NodeBehavior> {
         let tick = match (&node.tick, &node.hz) {
-            (Some(_), Some(hz)) => return Err(self.error(hz, "a node has `tick` or `hz`, not both")),
+            (Some(_), Some(hz)) => return Err(self.error(hz, "a node cannot have both `tick` and `hz`; remove one")),
             (Some(tick), None) => self.duration_of(tick)?,
             (None, Some(hz)) => self.period(hz)?,
             (None, None) => Duration::from_millis(3),
         };
         if let Some(place) = node.tick.as_ref().or(node.hz.as_ref()).filter(|_| tick < MIN_TICK) {
-            return Err(self.error(place, "ticks are at least 100 microseconds apart"));
+            return Err(self.error(place, "the tick is shorter than 100 microseconds; use `tick` >= 0.0001 or `hz` <= 10000"));
         }
         let mut blocks = Vec::new();
         for [at, length] in &node.blocked {
@@ -166,14 +169,14 @@ impl ScenarioChecker<'_> {
         let proxy = match proxies {
             [] => return Ok(None),
             [proxy] => proxy.get_ref(),
-            [_, second, ..] => return Err(self.error(second, "one [[proxy]] is possible")),
+            [_, second, ..] => return Err(self.error(second, "a scenario can have only one [[proxy]] table; remove this one")),
         };
         let before = self.node_number(&proxy.before)?;
         if nodes.get(before).is_none_or(|node| node.role != NodeRole::Host) {
-            return Err(self.error(&proxy.before, "a proxy stands before the host"));
+            return Err(self.error(&proxy.before, "`before` must name the node with role = \"host\""));
         }
         if self.names.contains(proxy.name.get_ref()) {
-            return Err(self.error(&proxy.name, format!("a node is called `{}`, too", proxy.name.get_ref())));
+            return Err(self.error(&proxy.name, format!("the proxy has the same name as a node: `{}`; rename one of them", proxy.name.get_ref())));
         }
         Ok(Some(ProxySetup { name: proxy.name.get_ref().clone(), before, heal: proxy.heal }))
     }
@@ -181,7 +184,7 @@ impl ScenarioChecker<'_> {
     fn buffer(&self, buffer: &Spanned<u16>) -> CheckResult<u16> {
         match *buffer.get_ref() {
             size @ 128..=1024 => Ok(size),
-            size => Err(self.error(buffer, format!("a buffer of {size} bytes; 128 to 1024 are possible"))),
+            size => Err(self.error(buffer, format!("`buffer` is {size} bytes; it must be 128 to 1024"))),
         }
     }
 
@@ -218,11 +221,11 @@ impl ScenarioChecker<'_> {
         let to = self.target(send)?;
         let count = send.count.as_ref().map_or(1, |count| *count.get_ref());
         if let Some(count) = send.count.as_ref().filter(|count| !(1..=40_000).contains(count.get_ref())) {
-            return Err(self.error(count, "1 to 40000 payloads can be sent at once"));
+            return Err(self.error(count, "`count` must be 1 to 40000"));
         }
         let times = every.map_or(1.0, |(every, until)| until.since(at).as_secs_f64() / every.as_secs_f64());
         if let Some(rate) = send.rate.as_ref().filter(|_| times * f64::from(count) > MAX_SENDS) {
-            return Err(self.error(rate, format!("more than {MAX_SENDS} payloads are too many")));
+            return Err(self.error(rate, format!("this table sends more than {MAX_SENDS} payloads; lower `rate` or `count`, or set an earlier `until`")));
         }
         let channels = [
             ("game", SendChannel::Game),
@@ -247,10 +250,10 @@ impl ScenarioChecker<'_> {
         let what = match (&send.size, &send.bytes) {
             (Some(size), None) if *size.get_ref() <= MAX_PAYLOAD => PayloadContent::Size(*size.get_ref()),
             (Some(size), None) => {
-                return Err(self.error(size, format!("a payload has at most {MAX_PAYLOAD} bytes")));
+                return Err(self.error(size, format!("`size` must be at most {MAX_PAYLOAD} bytes")));
             }
             (None, Some(bytes)) => PayloadContent::Bytes(self.hex(bytes)?),
-            _ => return Err(self.error(place, "a send has a `size` or `bytes`")),
+            _ => return Err(self.error(place, "a [[send]] table needs either `size` or `bytes`")),
         };
         let mode = self.send_mode(place)?;
         Ok(TimedAction {
@@ -262,7 +265,7 @@ impl ScenarioChecker<'_> {
 
     fn target(&self, send: &file::SendTable) -> CheckResult<SendTarget> {
         match (&send.to, &send.to_address) {
-            (Some(_), Some(address)) => Err(self.error(address, "a send has `to` or `to_address`, not both")),
+            (Some(_), Some(address)) => Err(self.error(address, "a [[send]] table cannot have both `to` and `to_address`; remove one")),
             (Some(to), None) => Ok(SendTarget::Peer(self.peer_ref(to)?)),
             (None, Some(address)) => Ok(SendTarget::Address(self.node_number(address)?)),
             (None, None) => Ok(SendTarget::AllPeers),
@@ -277,7 +280,7 @@ impl ScenarioChecker<'_> {
             (false, false, true) => SendMode::Standard(DeliveryMode::Unreliable),
             (true, false, false) => SendMode::NotAggregated,
             _ => {
-                return Err(self.error(place, "only a reliable payload is `urgent`, or not to `aggregate`"));
+                return Err(self.error(place, "`urgent = true` and `aggregate = false` need a reliable payload, and exclude each other"));
             }
         };
         let backoff = self.optional_choice("backoff", send.backoff.as_ref(), &BACKOFF_MODES)?;
@@ -287,7 +290,7 @@ impl ScenarioChecker<'_> {
             return Ok(mode);
         }
         if mode != SendMode::Standard(DeliveryMode::Reliable) {
-            let what = "only a reliable payload that is neither urgent nor apart has a `backoff`, `first_wait` or `step`";
+            let what = "`backoff`, `first_wait` and `step` need a reliable payload without `urgent = true` or `aggregate = false`";
             return Err(self.error(place, what));
         }
         let default = Backoff::default();
@@ -298,7 +301,7 @@ impl ScenarioChecker<'_> {
         }))
     }
 
-    /// Returns when a socket ceases to send, and when it sends again.
+    /// Returns the action that makes a socket unwritable, and the action that makes it writable again.
     fn unwritable(&self, unwritable: &file::UnwritableTable) -> CheckResult<[TimedAction; 2]> {
         let node = self.node_number(&unwritable.node)?;
         let peer = unwritable.peer.as_ref().map(|peer| self.peer_ref(peer)).transpose()?;
@@ -317,7 +320,7 @@ impl ScenarioChecker<'_> {
         for message in &inject.messages {
             datagram.extend(self.hex(message)?);
             if datagram.len() > MAX_DATAGRAM {
-                return Err(self.error(message, format!("a datagram has at most {MAX_DATAGRAM} bytes")));
+                return Err(self.error(message, format!("the datagram is too long: its messages must fit in {MAX_DATAGRAM} bytes")));
             }
         }
         let (into, from) = (self.node_number(&inject.into)?, self.node_number(&inject.from)?);
@@ -338,7 +341,7 @@ impl ScenarioChecker<'_> {
         if let Some(players) =
             traffic.players.as_ref().filter(|players| !(1..=64).contains(players.get_ref()))
         {
-            return Err(self.error(players, "1 to 64 players are possible"));
+            return Err(self.error(players, "`players` must be 1 to 64"));
         }
         Ok(TrafficPattern { at, until, players })
     }
@@ -355,7 +358,7 @@ impl ScenarioChecker<'_> {
             }
             (None, None, None) | (Some(_), ..) => {
                 return Err(
-                    self.error(place, "an expectation has `is`, or `at_least` and `at_most` or one of them")
+                    self.error(place, "an [[expect]] table needs either `is`, or `at_least` or `at_most` or both")
                 );
             }
             (None, min, max) => {
@@ -408,7 +411,7 @@ impl ScenarioChecker<'_> {
             part: measurement.part,
         };
         if metric.reads_dump() && (measurement.at.is_none() || measurement.node.is_none()) {
-            let what = format!("`{}` is a figure of one moment: it needs `at` and `node`", metric.name());
+            let what = format!("the figure `{}` is read at one time on one node: add `at` and `node`", metric.name());
             return Err(self.error(place, what));
         }
         Ok(measurement)
@@ -422,5 +425,5 @@ const BACKOFF_MODES: [(&str, BackoffMode); 3] = [
 ];
 const MIN_TICK: Duration = Duration::from_micros(100);
 const MAX_DATAGRAM: usize = 1024;
-/// Of one table. Each takes memory until the end of the run.
+/// Maximum number of payloads of one table. Each payload takes memory until the end of the run.
 const MAX_SENDS: f64 = 20_000_000.0;

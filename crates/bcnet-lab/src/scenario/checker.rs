@@ -1,4 +1,6 @@
-//! The values of a scenario file: names, times, shares and bytes, each with the line of what is wrong with it.
+//! Checks single values of a scenario file: names, times, probabilities and bytes.
+//!
+//! Each error has the line of the wrong value.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,11 +14,11 @@ use super::{EngineKind, PeerRef, ScenarioError};
 
 pub(super) type CheckResult<T> = Result<T, ScenarioError>;
 
-/// What the checks of all tables need.
+/// Context that the checks of all tables share.
 pub(super) struct ScenarioChecker<'a> {
     pub(super) text: &'a str,
     pub(super) names: Vec<String>,
-    /// The name of the proxy, whose number is the one behind the last node's.
+    /// Name of the proxy. Its number is the one after the last node.
     proxy: Option<String>,
     pub(super) settle: Duration,
     pub(super) duration: Duration,
@@ -32,7 +34,7 @@ impl<'a> ScenarioChecker<'a> {
         if file.node.is_empty() || file.node.len() > MAX_NODES {
             return Err(ScenarioError {
                 line: 1,
-                message: format!("a scenario has 1 to {MAX_NODES} [[node]] tables"),
+                message: format!("a scenario must have 1 to {MAX_NODES} [[node]] tables"),
             });
         }
         Ok(checker)
@@ -48,7 +50,7 @@ impl<'a> ScenarioChecker<'a> {
         number.ok_or_else(|| self.error(name, unknown_name("node", name.get_ref(), known)))
     }
 
-    /// Returns the number of a node, or of the proxy.
+    /// Returns the number of the node or proxy with this name.
     pub(super) fn link_end_number(&self, name: &Spanned<String>) -> CheckResult<usize> {
         if self.proxy.as_ref() == Some(name.get_ref()) {
             return Ok(self.names.len());
@@ -98,34 +100,34 @@ impl<'a> ScenarioChecker<'a> {
         let until_time = until.map_or(Ok(end), |until| self.time(until))?;
         let every = match (rate, until) {
             (None, None) => None,
-            (None, Some(until)) => return Err(self.error(until, "`until` needs a `rate`")),
+            (None, Some(until)) => return Err(self.error(until, "`until` needs a `rate`: add `rate` or remove `until`")),
             (Some(rate), _) => Some((self.period(rate)?, until_time)),
         };
         Ok((self.time(at)?, every))
     }
 
-    /// Returns the time between two of `rate` per second.
+    /// Returns the interval of `rate` events per second.
     pub(super) fn period(&self, rate: &Spanned<f64>) -> CheckResult<Duration> {
         let rate = self.number_in(rate, 0.000_01..10_000.0)?;
         Ok(Duration::from_secs_f64(1.0 / rate))
     }
 
-    /// Returns a moment of the experiment.
+    /// Converts seconds to a time of the experiment.
     pub(super) fn time(&self, seconds: &Spanned<f64>) -> CheckResult<Time> {
         let value = *seconds.get_ref();
         let end = self.duration.as_secs_f64();
         if !(0.0..=end).contains(&value) {
-            let what = format!("{value} is no time of this scenario: it lasts from 0 to {end} seconds");
+            let what = format!("{value} is outside the scenario, which lasts from 0 to {end} seconds");
             return Err(self.error(seconds, what));
         }
-        // Rounded, so that 0.026 is 26,000 microseconds.
+        // Rounds to whole microseconds: 0.026 is 26,000 microseconds.
         Ok(Time::from_micros((value * 1e6).round() as u64))
     }
 
     pub(super) fn duration_of(&self, seconds: &Spanned<f64>) -> CheckResult<Duration> {
         let value = *seconds.get_ref();
         if !(0.0..=MAX_DURATION.as_secs_f64()).contains(&value) {
-            let what = format!("{value} seconds are not possible: 0 to {} are", MAX_DURATION.as_secs());
+            let what = format!("{value} is out of range: a duration must be 0 to {} seconds", MAX_DURATION.as_secs());
             return Err(self.error(seconds, what));
         }
         Ok(Duration::from_nanos((value * 1e9).round() as u64))
@@ -153,7 +155,7 @@ impl<'a> ScenarioChecker<'a> {
             return Ok(value);
         }
         let what =
-            format!("{value} is not possible here: {} up to, but without, {} is", range.start, range.end);
+            format!("{value} is out of range: the value must be at least {} and less than {}", range.start, range.end);
         Err(self.error(number, what))
     }
 
@@ -168,8 +170,8 @@ impl<'a> ScenarioChecker<'a> {
         let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
         match bytes.filter(|_| rest.is_empty()) {
             Some(bytes) if bytes.len() <= MAX_PAYLOAD => Ok(bytes),
-            Some(_) => Err(self.error(text, format!("a payload has at most {MAX_PAYLOAD} bytes"))),
-            None => Err(self.error(text, "this is not hex: two digits per byte, such as \"2A 20\"")),
+            Some(_) => Err(self.error(text, format!("the payload is longer than {MAX_PAYLOAD} bytes"))),
+            None => Err(self.error(text, "this text is not hex; write two hex digits per byte, such as \"2A 20\"")),
         }
     }
 
@@ -178,7 +180,7 @@ impl<'a> ScenarioChecker<'a> {
     }
 }
 
-/// Returns what the parser found wrong, with the nearest valid name if a name is wrong.
+/// Converts an error of the TOML parser. For an unknown key, the error names the nearest valid key.
 pub(super) fn parse_error(text: &str, error: &toml::de::Error) -> ScenarioError {
     let line = error.span().map_or(1, |span| line_number(text, &span));
     let message = error.message();
@@ -198,23 +200,23 @@ pub(super) fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<I
     let known: Vec<&str> = known.collect();
     match known.iter().min_by_key(|name| edit_distance(unknown, name)) {
         Some(near) if edit_distance(unknown, near) <= 1 + near.len() / 3 => {
-            format!("no {what} is called `{unknown}`; `{near}` is")
+            format!("unknown {what} `{unknown}`; did you mean `{near}`?")
         }
-        _ => format!("no {what} is called `{unknown}`; there are {}", known.join(", ")),
+        _ => format!("unknown {what} `{unknown}`; known: {}", known.join(", ")),
     }
 }
 
-/// Returns how many characters must be changed, added, taken away or swapped to make one word of the other.
+/// Returns the edit distance of two words: characters changed, added, removed or swapped.
 fn edit_distance(a: &str, b: &str) -> usize {
     let [a, b] = [a, b].map(|word| word.chars().take(MAX_NAME).collect::<String>());
     strsim::osa_distance(&a, &b)
 }
 
-/// Thirty days.
+/// Longest duration: thirty days.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
-/// T-50: a host and all ids it has.
+/// A host and every client id that it can assign (T-50).
 const MAX_NODES: usize = 125;
-/// More than can be split, so that the refusal can be seen.
+/// More than an engine can split into fragments, so that a scenario can show the refusal.
 pub(super) const MAX_PAYLOAD: usize = 200_000;
-/// Longer names are compared up to here: a comparison takes the product of both lengths.
+/// Characters of a name that are compared. The time of a comparison grows with the product of both lengths.
 const MAX_NAME: usize = 64;

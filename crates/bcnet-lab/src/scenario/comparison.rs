@@ -1,4 +1,4 @@
-//! Variants of scenarios side by side, as a file: which scenarios, and what is changed in each variant.
+//! A comparison file: the scenarios to run, and the keys that each variant changes.
 
 use serde::Deserialize;
 use toml::{Spanned, Table};
@@ -7,25 +7,25 @@ use super::change::Change;
 use super::checker::{line_number, parse_error};
 use super::{BUILT_IN, Scenario, ScenarioError};
 
-/// A comparison that was read and checked.
+/// A comparison that was parsed and checked.
 #[derive(Debug, Clone)]
 pub struct Comparison {
-    /// What it shows, in one line.
+    /// Subject of the comparison, in one line.
     pub title: String,
-    /// More about it.
+    /// Longer description.
     pub about: String,
-    /// The built-in scenarios that it runs.
+    /// Names of the built-in scenarios to run.
     pub scenarios: Vec<String>,
-    /// The variants; all others are held against the first.
+    /// The variants. The first variant is the baseline of all others.
     pub variants: Vec<Variant>,
 }
 
 /// One variant of a scenario.
 #[derive(Debug, Clone)]
 pub struct Variant {
-    /// Its name, for tables.
+    /// Name of the variant in tables.
     pub name: String,
-    /// What is changed.
+    /// Changes that the variant makes to each scenario.
     pub changes: Vec<Change>,
 }
 
@@ -48,10 +48,10 @@ struct VariantTable {
 }
 
 impl Comparison {
-    /// Reads a comparison.
+    /// Parses a comparison.
     ///
     /// # Errors
-    /// The first [`ScenarioError`] in it.
+    /// Returns the first [`ScenarioError`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let file: ComparisonFile = toml::from_str(text).map_err(|error| parse_error(text, &error))?;
         let mut scenarios = Vec::new();
@@ -59,7 +59,7 @@ impl Comparison {
             let known = BUILT_IN.iter().find(|(known, _)| known == name.get_ref());
             let (_, scenario) = known.ok_or_else(|| ScenarioError {
                 line: line_number(text, &name.span()),
-                message: format!("no built-in scenario is called `{}`", name.get_ref()),
+                message: format!("unknown built-in scenario `{}`; `bcnet lab list` shows all", name.get_ref()),
             })?;
             scenarios.push((name.get_ref().clone(), *scenario));
         }
@@ -77,7 +77,7 @@ impl Comparison {
             variants.push(Variant { name: name.clone(), changes });
         }
         if scenarios.is_empty() || variants.is_empty() {
-            let what = "a comparison has at least one scenario and one [[variant]]";
+            let what = "a comparison needs at least one scenario and one [[variant]] table";
             return Err(ScenarioError { line: 1, message: what.into() });
         }
         let scenarios = scenarios.into_iter().map(|(name, _)| name).collect();

@@ -1,4 +1,4 @@
-//! A scenario as it is written: the tables and keys of the file. `docs/scenarios.md` explains each of them.
+//! The tables and keys of a scenario file, as serde types. `docs/reference/scenarios.md` explains each key.
 
 use serde::Deserialize;
 use toml::Spanned;

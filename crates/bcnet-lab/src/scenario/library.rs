@@ -1,14 +1,14 @@
-//! The project's own scenarios.
+//! The scenarios and comparisons that are built into the crate.
 
 macro_rules! built_in {
     ($($name:literal,)*) => {
-        /// The project's own scenarios, by name: every file of the directory `scenarios`.
+        /// Built-in scenarios: name and text of every file in the directory `scenarios`.
         pub const BUILT_IN: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../scenarios/", $name, ".toml"))),)*];
     };
 }
 
-/// The project's own comparisons, by name: every file of the directory `comparisons`.
+/// Built-in comparisons: name and text of every file in the directory `comparisons`.
 pub const BUILT_IN_COMPARISONS: &[(&str, &str)] = &[("cures", include_str!("../../comparisons/cures.toml"))];
 
 built_in! {

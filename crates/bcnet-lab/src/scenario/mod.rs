@@ -1,7 +1,8 @@
-//! Experiments as files: who takes part, what the links do, what is said when, what is expected.
+//! Scenarios: experiments described in TOML files.
 //!
-//! [`Scenario::parse`] reads one and checks it: what it returns can be run. The keys are those of `file`; all of them
-//! are explained in `docs/scenarios.md`.
+//! A scenario lists the nodes, the faults of the links, the actions with their times, and the expectations.
+//! [`Scenario::parse`] reads and checks a file; every scenario that it returns can be run.
+//! `docs/reference/scenarios.md` explains all keys. The module does not run scenarios: [`run`](fn@crate::run) does.
 
 mod change;
 mod check;
@@ -29,17 +30,17 @@ pub use change::Change;
 pub use comparison::{Comparison, Variant};
 pub use library::{BUILT_IN, BUILT_IN_COMPARISONS};
 
-/// Which engine a node runs.
+/// Engine of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EngineKind {
-    /// The original, fault by fault.
+    /// The model of the original engine with all its faults.
     Stock,
     /// The endpoint of `bcnet-transport`.
     Bcnet,
 }
 
 impl EngineKind {
-    /// Returns its name in files and arguments.
+    /// Returns the name of the engine in files and arguments.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,76 +63,77 @@ impl FromStr for EngineKind {
         match name {
             "stock" => Ok(Self::Stock),
             "bcnet" => Ok(Self::Bcnet),
-            _ => Err(format!("no engine is called {name:?}: stock or bcnet")),
+            _ => Err(format!("unknown engine {name:?}; use stock or bcnet")),
         }
     }
 }
 
-/// An experiment that was read and checked. Times count from the beginning of the experiment, that is from the end of
-/// [`settle`](Self::settle).
+/// A scenario that was parsed and checked.
+///
+/// Times count from the start of the experiment, which is the end of [`settle`](Self::settle).
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What it shows, in one line.
+    /// Subject of the scenario, in one line.
     pub title: String,
-    /// More about it.
+    /// Longer description.
     pub about: String,
-    /// The engine of nodes that name none.
+    /// Engine of nodes whose table names none.
     pub engine: EngineKind,
-    /// The seed if nobody asks for another.
+    /// Seed, unless the caller passes another one.
     pub seed: u64,
-    /// How long the nodes have to find each other on good links before the experiment begins.
+    /// Time for the nodes to connect over links without faults, before the experiment begins.
     pub settle: Duration,
-    /// How long it lasts.
+    /// Length of the experiment.
     pub duration: Duration,
-    /// The claim that it puts to the test.
+    /// The claim that the scenario tests.
     pub claim: Option<ScenarioClaim>,
-    /// Who takes part.
+    /// The nodes.
     pub(crate) nodes: Vec<ScenarioNode>,
-    /// The proxy that stands before the host.
+    /// The proxy in front of the host.
     pub(crate) proxy: Option<ProxySetup>,
-    /// What the links do, in the order of the file: later ones win.
+    /// Faults of the links, in file order. A later entry overrides an earlier one.
     pub(crate) links: Vec<ScenarioLink>,
-    /// What happens when.
+    /// Actions with their times.
     pub(crate) actions: Vec<TimedAction>,
-    /// Recorded traffic.
+    /// Generated battle traffic.
     pub(crate) traffic: Vec<TrafficPattern>,
-    /// Messages that somebody has recorded, in the order of time.
+    /// Messages from a recording, ordered by time.
     pub(crate) recorded_messages: Vec<GameMessage>,
-    /// When queues are dumped.
+    /// Times at which queues are dumped.
     pub dumps: Vec<DumpRequest>,
-    /// What must come out.
+    /// Expected results.
     pub expectations: Vec<Expectation>,
 }
 
-/// A claim about the original game, and what is left of it.
+/// A claim about the original game, and the verdict of the experiment.
 #[derive(Debug, Clone)]
 pub struct ScenarioClaim {
-    /// Who said it, and where.
+    /// Author and place of the claim.
     pub source: String,
-    /// What was said.
+    /// The claim itself.
     pub statement: String,
-    /// Whether it is so.
+    /// Verdict on the claim.
     pub verdict: ClaimVerdict,
-    /// What the experiment shows.
+    /// Result of the experiment, in words.
     pub finding: String,
-    /// What the measurement is, for a table.
+    /// Name of the measurement, for a table.
     pub label: String,
-    /// Its unit.
+    /// Unit of the measurement.
     pub unit: String,
-    /// Whether it says something how many times as much it is on one engine as on the other.
+    /// `true` if the ratio between the two engines is meaningful.
     pub shows_factor: bool,
-    /// The measurement that shows it.
+    /// The measurement that tests the claim.
     pub measurement: Measurement,
 }
 
-/// What is left of a claim.
+/// Verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimVerdict {
-    /// It is so.
+    /// The claim is true.
     Holds,
-    /// Something of it is so.
+    /// A part of the claim is true.
     Partly,
-    /// It is not so.
+    /// The claim is false.
     Refuted,
 }
 
@@ -145,244 +147,244 @@ impl fmt::Display for ClaimVerdict {
     }
 }
 
-/// One who takes part.
+/// A node of a scenario.
 #[derive(Debug, Clone)]
 pub(crate) struct ScenarioNode {
-    /// Its name in the file.
+    /// Name of the node in the file.
     pub(crate) name: String,
-    /// What it is.
+    /// Role of the node.
     pub(crate) role: NodeRole,
-    /// Its engine, if it is not that of the run.
+    /// Engine of the node, if it differs from the engine of the run.
     pub(crate) engine: Option<EngineKind>,
-    /// What its program does.
+    /// Behaviour of the program around the engine.
     pub(crate) behavior: NodeBehavior,
-    /// Settings of its engine that are not the default.
+    /// Engine settings that differ from the default.
     pub(crate) settings: EngineSettings,
 }
 
-/// What a node is.
+/// Role of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeRole {
-    /// It admits clients.
+    /// The node admits clients.
     Host,
-    /// It connects to the host.
+    /// The node connects to the host.
     Client,
-    /// It has an address and says nothing: what comes from it is injected.
+    /// The node has an address and no engine. Its datagrams are injected.
     AddressOnly,
 }
 
-/// Settings of an engine; what is `None` has its default.
+/// Settings of an engine. `None` means the default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EngineSettings {
-    /// Seconds without anything queued until a keepalive; zero is never.
+    /// Time without queued messages until a keepalive is sent. Zero means never.
     pub(crate) keepalive: Option<Duration>,
-    /// Silence after which a peer is gone.
+    /// Silence after which a peer is removed.
     pub(crate) silence: Option<Duration>,
-    /// How long a peer that leaves is served.
+    /// Time for which the engine still serves a peer that leaves.
     pub(crate) linger: Option<Duration>,
-    /// The size of a datagram at most.
+    /// Maximum size of a datagram in bytes.
     pub(crate) buffer: Option<u16>,
-    /// What only the original has.
+    /// Settings that only the stock engine has.
     pub(crate) stock: StockSettings,
 }
 
-/// Settings of the original; what is `None` has its default.
+/// Settings of the stock engine. `None` means the default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StockSettings {
-    /// The step of the frame clock.
+    /// Step of the frame clock.
     pub(crate) clock: Option<Duration>,
-    /// How often an ACK is sent whatever else is sent.
+    /// Number of sends of an ACK that the gate does not block.
     pub(crate) free_acks: Option<u32>,
-    /// The send after which an ACK is forgotten.
+    /// Number of sends after which an ACK is removed.
     pub(crate) last_ack: Option<u32>,
-    /// The time between two sends of an ACK.
+    /// Time between two sends of an ACK.
     pub(crate) ack_step: Option<Duration>,
-    /// When ACKs that had their free sends are sent again.
+    /// Condition for sending ACKs again after their free sends.
     pub(crate) gate: Option<AckGate>,
-    /// How long a reliable message is repeated.
+    /// Age at which the engine stops retransmitting a reliable message.
     pub(crate) age_limit: Option<Duration>,
-    /// The wait before a game message is repeated for the first time.
+    /// Wait before the first retransmission of a game message.
     pub(crate) first_wait: Option<Duration>,
-    /// What a repeated message does to its ACK.
+    /// Effect of a duplicate message on its ACK.
     pub(crate) dedup: Option<AckDedup>,
-    /// Where ACKs go in a datagram.
+    /// Position of ACKs in a datagram.
     pub(crate) ack_place: Option<AckPosition>,
-    /// How many messages are repeated in one frame.
+    /// Number of messages that are retransmitted in one frame.
     pub(crate) resend: Option<RetransmitsPerFrame>,
-    /// How a goodbye that is passed on is repeated.
+    /// Backoff of a relayed disconnect message.
     pub(crate) relayed_goodbye: Option<BackoffMode>,
-    /// Whether one that is leaving sends keepalives.
+    /// `true` if a node that leaves still sends keepalives.
     pub(crate) leaving_keepalives: Option<bool>,
-    /// Which datagrams tell a port.
+    /// Datagrams from which the engine learns a peer's port.
     pub(crate) port_map: Option<PortLearning>,
 }
 
-/// A proxy before a node.
+/// A proxy in front of a node.
 #[derive(Debug, Clone)]
 pub(crate) struct ProxySetup {
-    /// Its name in the file. Its number is the one behind the last node's.
+    /// Name of the proxy in the file. Its number is the one after the last node.
     pub(crate) name: String,
-    /// The node before which it stands.
+    /// Number of the node behind the proxy.
     pub(crate) before: usize,
-    /// Whether it heals.
+    /// `true` if the proxy heals traffic.
     pub(crate) heal: bool,
 }
 
-/// What a link does from the beginning of the experiment on.
+/// Faults of a link from the start of the experiment.
 #[derive(Debug, Clone)]
 pub(crate) struct ScenarioLink {
-    /// From which node; `None` is every one.
+    /// Source node; `None` means every node.
     pub(crate) from: Option<usize>,
-    /// To which node; `None` is every one.
+    /// Destination node; `None` means every node.
     pub(crate) to: Option<usize>,
-    /// By chance.
+    /// Random faults.
     pub(crate) faults: Faults,
-    /// By plan.
+    /// Faults of chosen datagrams.
     pub(crate) script: FaultScript,
 }
 
-/// An action with its time, or times.
+/// An action with its time, or its times if it is repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct TimedAction {
     /// The first time.
     pub(crate) at: Time,
-    /// The time between two, and the end, if it is repeated.
+    /// Interval and end of the repetition, if the action is repeated.
     pub(crate) repeat: Option<(Duration, Time)>,
-    /// What is done.
+    /// The action.
     pub(crate) action: ScenarioAction,
 }
 
-/// What is done.
+/// An action of a scenario.
 #[derive(Debug, Clone)]
 pub(crate) enum ScenarioAction {
-    /// A payload is given to an engine.
+    /// Hands a payload to an engine.
     Send {
-        /// The node.
+        /// The sending node.
         from: usize,
-        /// For whom.
+        /// The receivers.
         to: SendTarget,
-        /// What is sent.
+        /// The payload.
         content: PayloadContent,
-        /// How many at once.
+        /// Number of payloads to send at once.
         count: u32,
-        /// How it is sent.
+        /// The send mode.
         mode: SendMode,
     },
-    /// A node tells its name, on the control channel.
+    /// Announces the name of a node, on the control channel.
     Identify {
         /// The node.
         from: usize,
     },
-    /// A datagram appears in a node's socket.
+    /// Puts a datagram into the socket of a node.
     Inject {
-        /// The node.
+        /// The receiving node.
         into: usize,
-        /// Whose address it comes from.
+        /// The node with the source address.
         from: usize,
-        /// And from which port, if it is not that node's.
+        /// Source port, if it is not the node's own.
         port: Option<u16>,
-        /// The whole datagram, in the clear.
+        /// The whole datagram, in plaintext.
         datagram: Vec<u8>,
     },
-    /// A node leaves.
+    /// Makes a node leave.
     Leave {
         /// The node.
         node: usize,
     },
-    /// The socket of a node can send, or cannot.
+    /// Makes the socket of a node writable or not.
     SetWritable {
         /// The node.
         node: usize,
-        /// Toward whom; `None` is everyone.
+        /// The peer that is affected; `None` means all peers.
         peer: Option<PeerRef>,
-        /// Whether it can.
+        /// `true` if the socket can send.
         writable: bool,
     },
 }
 
-/// For whom a payload is.
+/// Receivers of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SendTarget {
     /// One peer.
     Peer(PeerRef),
-    /// Whoever has the address of this node.
+    /// The peer with the address of this node.
     Address(usize),
     /// Every peer.
     AllPeers,
 }
 
-/// What a payload is.
+/// Content of a payload.
 #[derive(Debug, Clone)]
 pub(crate) enum PayloadContent {
-    /// So many bytes, made up.
+    /// Generated bytes of this length.
     Size(usize),
-    /// Given bytes.
+    /// The bytes given in the file.
     Bytes(Vec<u8>),
 }
 
-/// A peer: by the node that it is, or by its id.
+/// A reference to a peer, by node number or by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerRef {
     /// The node with this number.
     Node(usize),
-    /// The peer that has this id.
+    /// The peer with this id.
     Id(PeerId),
 }
 
-/// Recorded traffic between the host and all clients.
+/// Generated battle traffic between the host and all clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TrafficPattern {
-    /// When it begins.
+    /// Start time.
     pub(crate) at: Time,
-    /// When it ends.
+    /// End time.
     pub(crate) until: Time,
-    /// How many ships there are, nodes or not.
+    /// Number of ships, including ships without a node.
     pub(crate) players: usize,
 }
 
-/// When and whose queues are dumped.
+/// A request to dump queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DumpRequest {
-    /// When, after what happens at that time.
+    /// Time of the dump. Actions at the same time are performed first.
     pub at: Time,
-    /// At which node.
+    /// Number of the node.
     pub node: usize,
-    /// For which peer; `None` is every one.
+    /// The peer whose queues are dumped; `None` means all peers.
     pub peer: Option<PeerRef>,
 }
 
-/// What must come out.
+/// An expected result.
 #[derive(Debug, Clone)]
 pub struct Expectation {
     /// The line in the file.
     pub line: usize,
-    /// What it means that it comes out so.
+    /// Meaning of the result for readers.
     pub meaning: Option<String>,
-    /// Which measurement.
+    /// The measurement.
     pub measurement: Measurement,
-    /// Only for this engine of the run.
+    /// Restricts the expectation to runs of this engine.
     pub engine: Option<EngineKind>,
-    /// What it must be.
+    /// The expected value.
     pub expected: ExpectedValue,
 }
 
-/// What a measurement must be.
+/// Expected value of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExpectedValue {
-    /// One number, give or take.
+    /// One number, and the tolerance.
     Near(f64, f64),
-    /// These numbers, each give or take.
+    /// A list of numbers, and the tolerance of each.
     AllNear(Vec<f64>, f64),
-    /// A number in a range.
+    /// A range, from minimum to maximum.
     Between(f64, f64),
 }
 
-/// Why a file is no scenario.
+/// An error in a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong there, and what would be right.
+    /// The fault, and how to correct it.
     pub message: String,
 }
 
@@ -395,21 +397,21 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Parses and checks a scenario.
     ///
     /// # Errors
-    /// The first [`ScenarioError`] in it.
+    /// Returns the first [`ScenarioError`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         check::parse_and_check(text)
     }
 
-    /// Returns the number of the node that hosts.
+    /// Returns the number of the host node.
     #[must_use]
     pub(crate) fn host_number(&self) -> Option<usize> {
         self.nodes.iter().position(|node| node.role == NodeRole::Host)
     }
 
-    /// Returns whether what is sent depends on the seed.
+    /// Returns whether the scenario generates traffic that depends on the seed.
     #[must_use]
     pub const fn has_traffic_patterns(&self) -> bool {
         !self.traffic.is_empty()
@@ -423,18 +425,18 @@ impl Scenario {
         }
     }
 
-    /// Returns the names of its nodes.
+    /// Returns the names of the nodes.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// Returns the name of its proxy.
+    /// Returns the name of the proxy.
     #[must_use]
     pub fn proxy_name(&self) -> Option<&str> {
         self.proxy.as_ref().map(|proxy| proxy.name.as_str())
     }
 
-    /// Returns whether a link leaves anything to chance, so that one run says little about the rare delays.
+    /// Returns whether a link has random faults. One run then says little about rare delays.
     #[must_use]
     pub fn has_random_links(&self) -> bool {
         self.links.iter().any(|link| link.faults.is_random())

@@ -1,4 +1,4 @@
-//! A scenario made of what was recorded of a session.
+//! Builds a scenario from the messages of a recorded session.
 
 use std::time::Duration;
 
@@ -10,8 +10,10 @@ use crate::behavior::NodeBehavior;
 use crate::link::{FaultScript, Faults};
 
 impl Scenario {
-    /// Makes a scenario of what was said in a session: a host, a client with each of these names, and all messages that one
-    /// gave to its engine. Links in both directions have these faults from the beginning on.
+    /// Creates a scenario from the messages of a recorded session.
+    ///
+    /// It has a host, and one client with each of the names. Each message is handed to the engine of its
+    /// sender. The links in both directions have `faults` from the start.
     #[must_use]
     pub fn from_recording(
         title: &str,
@@ -36,7 +38,7 @@ impl Scenario {
             engine: EngineKind::Stock,
             seed: 1,
             settle: RECORDED_SETTLE,
-            // What was sent last is to arrive.
+            // Leaves time for the last message to arrive.
             duration: end.since(Time::ZERO) + RECORDED_SETTLE,
             claim: None,
             nodes: [host].into_iter().chain(clients).collect(),
@@ -51,8 +53,8 @@ impl Scenario {
     }
 }
 
-/// A dedicated host, and clients at 60 frames a second.
+/// Tick of a dedicated host. Clients run at 60 frames per second.
 const HOST_TICK: Duration = Duration::from_millis(3);
 const CLIENT_TICK: Duration = Duration::from_micros(16_667);
-/// As long as stock takes to send all ACKs of a join.
+/// Time that the stock engine needs to send all ACKs of a join.
 const RECORDED_SETTLE: Duration = Duration::from_secs(60);

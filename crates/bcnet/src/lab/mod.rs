@@ -38,7 +38,7 @@ use run_recorder::{RunRecorder, TimeWindow};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Scenarios are files; docs/scenarios.md explains every key. Those of the project are built in and known by their names.
+Scenarios are files; docs/reference/scenarios.md explains every key. Those of the project are built in and known by their names.
 
 Examples:
   bcnet lab list

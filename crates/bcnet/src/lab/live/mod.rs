@@ -93,7 +93,7 @@ struct CommonArgs {
     #[arg(long, default_value = "stock")]
     engine: EngineKind,
 
-    /// A key of a scenario's node and its value, such as gate=always; see docs/scenarios.md
+    /// A key of a scenario's node and its value, such as gate=always; see docs/reference/scenarios.md
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
