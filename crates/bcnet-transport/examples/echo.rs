@@ -1,4 +1,4 @@
-//! A host that sends every payload back, or a client that talks to it, over real UDP.
+//! A host that sends every payload back, or a client of such a host, over real UDP.
 //!
 //! ```sh
 //! cargo run -p bcnet-transport --example echo -- host 127.0.0.1:22101
@@ -36,7 +36,7 @@ fn run() -> io::Result<()> {
         }
         "client" => {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-            // A real program takes a random number here.
+            // A real program uses a random number here.
             let nonce = process::id() | 1;
             let own = Ipv4Addr::LOCALHOST;
             let client = Endpoint::connect(
@@ -50,17 +50,17 @@ fn run() -> io::Result<()> {
     }
 }
 
-/// Lets everyone in and sends everything back.
+/// Admits every client and sends every payload back.
 fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
     match event {
         Event::Request { from, .. } => {
             if let Err(error) = endpoint.admit(from, now) {
-                eprintln!("{error}");
+                eprintln!("request not answered: {error}");
             }
         }
         Event::Received { peer, .. } => {
             if let Err(error) = endpoint.send(peer, payload, DeliveryMode::Reliable, now) {
-                eprintln!("{peer}: {error}");
+                eprintln!("payload to {peer} dropped: {error}");
             }
         }
         Event::Joined { peer } => println!("{peer} joined"),
@@ -69,14 +69,16 @@ fn echo(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
     }
 }
 
-/// Says something, waits for the answer and leaves.
+/// Sends one payload, waits until it comes back, and leaves.
 fn send_once_and_leave(endpoint: &mut Endpoint, event: Event, payload: &[u8], now: Time) {
     match event {
         Event::Joined { peer } => {
             println!("joined as {peer}");
-            // A message that takes many datagrams.
+            // A payload that needs many datagrams.
             let long = "the quick brown fox ".repeat(500);
-            endpoint.send(PeerId::HOST, long.as_bytes(), DeliveryMode::Reliable, now).expect("just joined");
+            endpoint
+                .send(PeerId::HOST, long.as_bytes(), DeliveryMode::Reliable, now)
+                .expect("the host is connected");
         }
         Event::Received { .. } => {
             println!("{} bytes came back", payload.len());
@@ -89,7 +91,7 @@ fn send_once_and_leave(endpoint: &mut Endpoint, event: Event, payload: &[u8], no
 
 type EventHandler = fn(&mut Endpoint, Event, &[u8], Time);
 
-/// The drive loop: datagrams and time go in, datagrams and events come out.
+/// Drives the endpoint: passes datagrams and time in, and takes datagrams and events out.
 fn drive(
     mut endpoint: Endpoint,
     socket: &UdpSocket,
@@ -109,7 +111,7 @@ fn drive(
             socket.send_to(&buffer[..transmit.len], transmit.to)?;
         }
         let due = endpoint.next_timeout().unwrap_or(now + Duration::from_secs(1));
-        // A timeout of zero would mean to wait for ever.
+        // A timeout of zero would mean to wait forever.
         socket.set_read_timeout(Some(due.since(clock.now()).max(Duration::from_millis(1))))?;
         match socket.recv_from(&mut buffer) {
             Ok((len, SocketAddr::V4(from))) => {
@@ -123,7 +125,7 @@ fn drive(
     Ok(())
 }
 
-/// Real time as the endpoint wants it.
+/// Real time in the form that the endpoint needs.
 struct EchoClock(Instant);
 
 impl EchoClock {

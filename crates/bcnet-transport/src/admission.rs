@@ -1,7 +1,8 @@
-//! Newcomers before they are peers: who has asked, which id each was offered, and who has proved that it hears us.
+//! Clients before they are peers: pending requests, offered ids, address verification.
 //!
-//! Owns T-75 and T-76. What is kept is bounded: requests that the caller has not decided about, one offer per id, answers
-//! that wait to be sent. The cookie of an offer is a keyed hash, so a flood that overwrites offers keeps nobody out.
+//! This module implements T-75 and T-76. Its memory is bounded: pending requests, one offer for each id,
+//! and queued replies. The cookie of an offer is a keyed hash. So a client can still join after a flood has
+//! overwritten its offer.
 
 mod cookie;
 mod verify;
@@ -17,27 +18,27 @@ use crate::wire::{BootReason, PeerId, Seq};
 use cookie::{cookie_outside, siphash};
 pub(crate) use verify::{AddressOwner, Verification};
 
-/// All newcomers.
+/// The state of all clients that are not peers yet.
 #[derive(Debug)]
 pub(crate) struct AddressVerifier {
     key: [u64; 2],
-    /// How many random numbers were drawn.
+    /// The number of random values drawn so far.
     random_draws: u64,
-    /// The id that was offered or given last.
+    /// The id that was offered or assigned last.
     last_id: PeerId,
     requests: Vec<PendingRequest>,
-    /// By id; empty until the first is made.
+    /// One slot for each id; empty until the first offer is made.
     id_slots: Vec<IdSlot>,
     replies: RingQueue<UnverifiedReply>,
-    /// One second later for each address that was answered and has not proved itself.
+    /// Grows by one second for each answered address, and shrinks for each that verifies itself.
     suspicion: Time,
-    /// A forger has shown itself, and is remembered until then.
+    /// A forged datagram was detected; that counts until this time.
     forgery_seen_until: Time,
-    /// An attack was seen when an offer was made last.
+    /// An attack was detected when the last offer was made, so offers may have been overwritten.
     offers_evicted: bool,
 }
 
-/// A request that the caller has not decided about.
+/// A request that waits for the caller's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PendingRequest {
     pub(crate) from: SocketAddrV4,
@@ -45,41 +46,41 @@ pub(crate) struct PendingRequest {
     since: Time,
 }
 
-/// What is known of an id.
+/// The state of an id.
 #[derive(Debug, Clone, Copy, Default)]
 struct IdSlot {
-    /// When it was last offered, or in use.
+    /// The last time when the id was offered or in use.
     last_used: Option<Time>,
     offer: Option<IdOffer>,
 }
 
-/// An id that somebody was told and has not taken yet.
+/// An id that was sent to an address and is not in use yet.
 #[derive(Debug, Clone, Copy)]
 struct IdOffer {
     to: SocketAddrV4,
-    /// Of its request, if that is known.
+    /// The nonce of the request, if it is known.
     nonce: Option<u32>,
     since: Time,
     last_reply: Time,
-    /// The first cookie, if it is not [`Admission::cookie`].
+    /// The first cookie, if it is not the hash of [`AddressVerifier::cookie`].
     first_cookie: Option<Seq>,
-    /// The second, if one was asked for.
+    /// The second cookie, if one was sent.
     second_cookie: Option<Seq>,
 }
 
-/// A datagram to an address that has proved nothing.
+/// A datagram to an unverified address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnverifiedReply {
     pub(crate) to: SocketAddrV4,
     pub(crate) content: ReplyContent,
 }
 
-/// What it says.
+/// The content of an [`UnverifiedReply`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyContent {
     /// The ACK of the request, the id, and the cookie.
     Offer(PeerId, Seq),
-    /// The ACK of the request, and why it is refused.
+    /// The ACK of the request, and the reason of the refusal.
     Refusal(BootReason),
     /// The cookie alone.
     Cookie(Seq),
@@ -88,7 +89,7 @@ pub(crate) enum ReplyContent {
 }
 
 impl AddressVerifier {
-    /// Nobody has asked. `secret` is a number that nobody can guess.
+    /// Creates an empty verifier. `secret` must be a number that an attacker cannot guess.
     pub(crate) fn new(secret: u64) -> Self {
         Self {
             key: [secret, secret.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15],
@@ -103,8 +104,10 @@ impl AddressVerifier {
         }
     }
 
-    /// Notes a request; a later one of the same address takes its place. `max` are kept, each for `timeout`. Returns
-    /// whether the caller is to be asked, or `None` if there is no room.
+    /// Stores a request; a newer one of the same address replaces it.
+    ///
+    /// At most `max` requests are stored, each for `timeout`. Returns whether the request is new for the
+    /// caller, or `None` if there is no space.
     pub(crate) fn add_request(
         &mut self,
         from: SocketAddrV4,
@@ -112,12 +115,12 @@ impl AddressVerifier {
         (max, timeout): (usize, u64),
         now: Time,
     ) -> Option<bool> {
-        self.requests.retain(|asked| now < asked.since.plus(timeout));
+        self.requests.retain(|request| now < request.since.plus(timeout));
         let fresh = PendingRequest { from, nonce, since: now };
-        if let Some(asked) = self.requests.iter_mut().find(|asked| asked.from == from) {
-            let is_new = asked.nonce != nonce;
+        if let Some(request) = self.requests.iter_mut().find(|request| request.from == from) {
+            let is_new = request.nonce != nonce;
             if is_new {
-                *asked = fresh;
+                *request = fresh;
             }
             return Some(is_new);
         }
@@ -130,21 +133,24 @@ impl AddressVerifier {
 
     /// Returns the request of an address.
     pub(crate) fn request(&self, from: SocketAddrV4, timeout: u64, now: Time) -> Option<PendingRequest> {
-        self.requests.iter().find(|asked| asked.from == from && now < asked.since.plus(timeout)).copied()
+        self.requests
+            .iter()
+            .find(|request| request.from == from && now < request.since.plus(timeout))
+            .copied()
     }
 
-    /// Forgets the request of an address.
+    /// Drops the request of an address.
     pub(crate) fn forget_request(&mut self, from: SocketAddrV4) {
-        self.requests.retain(|asked| asked.from != from);
+        self.requests.retain(|request| request.from != from);
     }
 
-    /// Forgets all requests and answers.
+    /// Drops all requests and replies.
     pub(crate) fn close(&mut self) {
         self.requests.clear();
         self.replies = RingQueue::default();
     }
 
-    /// T-50: returns an id for an address: the one that it was offered already, or one of those that `is_free`.
+    /// Returns an id for an address (T-50): the one that it was offered before, or another that `is_free`.
     pub(crate) fn choose_id(
         &mut self,
         to: SocketAddrV4,
@@ -169,22 +175,25 @@ impl AddressVerifier {
                 }
             }
         };
-        let rests = |id| self.id_slot(id).last_used.is_none_or(|used| now >= used.plus(ID_REST));
-        let is_loose = |id| !self.id_slot(id).is_reserved(now);
-        let id = pick(&rests).or_else(|| pick(&is_loose)).or_else(|| pick(&|_| true))?;
+        let is_rested = |id| self.id_slot(id).last_used.is_none_or(|used| now >= used.plus(ID_REST));
+        let is_unreserved = |id| !self.id_slot(id).is_reserved(now);
+        let id = pick(&is_rested).or_else(|| pick(&is_unreserved)).or_else(|| pick(&|_| true))?;
         self.last_id = id;
         Some(id)
     }
 
-    /// Notes that an id is in use, or was until now.
+    /// Records that an id is in use, or was until now.
     pub(crate) fn note_used(&mut self, id: PeerId, now: Time) {
         if let Some(place) = self.id_slots.get_mut(usize::from(id.0)) {
             *place = IdSlot { last_used: Some(now), offer: None };
         }
     }
 
-    /// Offers an id. `window` is what the address would keep of a former connection, if it has one (T-77). Returns
-    /// `false`, and nothing is said, if no cookie can be found, or the address was answered just now.
+    /// Offers an id and queues the reply.
+    ///
+    /// `window` has the unacknowledged sequence numbers of the connected peer at this address, if there is
+    /// one (T-77). Returns `false`, without a reply, if no cookie is possible or the address just got a
+    /// reply.
     pub(crate) fn offer_id(
         &mut self,
         id: PeerId,
@@ -230,51 +239,53 @@ impl AddressVerifier {
         }
     }
 
-    /// Withdraws what an address was offered.
+    /// Withdraws all offers to an address.
     pub(crate) fn withdraw_offers_to(&mut self, to: SocketAddrV4) {
         for place in &mut self.id_slots {
             place.offer.take_if(|offer| offer.to == to);
         }
     }
 
-    /// Withdraws all that was offered.
+    /// Withdraws all offers.
     pub(crate) fn withdraw_all(&mut self) {
         self.id_slots.iter_mut().for_each(|place| place.offer = None);
     }
 
-    /// Returns whether a datagram under an id that nobody has is worth a [`claim`](Self::claim), which is asked often: from
-    /// an address that was offered something, or from any while offers may have been washed away.
+    /// Returns whether [`verify`](Self::verify) can accept a datagram with an unused id. This test is
+    /// cheap.
+    ///
+    /// The address must have an offer. While offers may have been overwritten, any address passes.
     pub(crate) fn may_verify(&self, from: SocketAddrV4, id: PeerId) -> bool {
         let offered = |place: &IdSlot| place.offer.is_some_and(|offer| offer.to == from);
         id.is_assignable() && (self.offers_evicted || self.id_slots.iter().any(offered))
     }
 
-    /// Notes that somebody has joined under an id.
+    /// Records that a client has joined with an id.
     pub(crate) fn note_joined(&mut self, id: PeerId, now: Time) {
         self.note_used(id, now);
         self.suspicion = Time::from_micros(self.suspicion.as_micros().saturating_sub(SUSPICION_STEP));
     }
 
-    /// Returns whether newcomers may be forged.
+    /// Returns whether an attack is detected, so that new clients may be forged.
     fn is_under_attack(&self, now: Time) -> bool {
         self.suspicion > now.plus(ATTACK_THRESHOLD) || now < self.forgery_seen_until
     }
 
-    /// Queues an answer, if not too many wait: who gets none asks again.
+    /// Queues a reply unless too many wait: a client without a reply retransmits its request.
     pub(crate) fn queue_reply(&mut self, to: SocketAddrV4, content: ReplyContent) {
         if self.replies.len() < MAX_REPLIES {
             self.replies.push(UnverifiedReply { to, content });
         }
     }
 
-    /// Takes the next answer to send.
+    /// Removes and returns the next reply to send.
     pub(crate) fn next_reply(&mut self) -> Option<UnverifiedReply> {
-        let answer = self.replies.front().copied()?;
+        let reply = self.replies.front().copied()?;
         self.replies.drop_front(1);
-        Some(answer)
+        Some(reply)
     }
 
-    /// Returns whether an answer waits to be sent.
+    /// Returns whether a reply waits to be sent.
     pub(crate) const fn has_replies(&self) -> bool {
         !self.replies.is_empty()
     }
@@ -283,7 +294,7 @@ impl AddressVerifier {
         self.id_slots.get(usize::from(id.0)).copied().unwrap_or_default()
     }
 
-    /// Returns what an address was offered.
+    /// Returns the open offers to an address.
     fn open_offers(&self, to: SocketAddrV4, now: Time) -> impl Iterator<Item = (PeerId, IdOffer)> {
         let open = move |offer: &IdOffer| offer.to == to && offer.is_open(now);
         (0..)
@@ -292,7 +303,7 @@ impl AddressVerifier {
             .filter_map(move |(id, place)| Some((id, place.offer.filter(open)?)))
     }
 
-    /// T-76: the number that proves that an address was told an id within this minute.
+    /// Returns the cookie that verifies that an address was offered an id within this minute (T-76).
     fn cookie(&self, to: SocketAddrV4, id: PeerId, now: Time) -> Seq {
         self.cookie_in_period(to, id, now.as_micros() / COOKIE_PERIOD)
     }
@@ -302,7 +313,7 @@ impl AddressVerifier {
         cookie_outside(&(0..0), siphash(self.key, [place, period])).unwrap_or_default()
     }
 
-    /// Returns the numbers that an address may have been told with an id within this minute and the last.
+    /// Returns the cookies of this minute and the last for an address and an id.
     fn valid_cookies(&self, to: SocketAddrV4, id: PeerId, now: Time) -> [Seq; 2] {
         let period = now.as_micros() / COOKIE_PERIOD;
         [period, period.saturating_sub(1)].map(|period| self.cookie_in_period(to, id, period))
@@ -313,7 +324,7 @@ impl AddressVerifier {
         cookie_outside(&(window.start.0..window.end.0), draw)
     }
 
-    /// Returns a number that nobody can foresee.
+    /// Returns a number that an attacker cannot predict.
     fn next_random(&mut self) -> u64 {
         self.random_draws += 1;
         siphash(self.key, [u64::MAX, self.random_draws])
@@ -321,7 +332,7 @@ impl AddressVerifier {
 }
 
 impl IdSlot {
-    /// Returns whether its offer is not overwritten as long as another id is left.
+    /// Returns whether the offer must not be overwritten while another id is available.
     fn is_reserved(&self, now: Time) -> bool {
         self.offer.is_some_and(|offer| offer.is_reserved(now))
     }
@@ -332,18 +343,20 @@ impl IdOffer {
         now < self.since.plus(OFFER_LIFETIME)
     }
 
-    /// Returns the cookie that is asked for, if it is one that is kept.
+    /// Returns the stored cookie that the client must acknowledge, if one is stored.
     fn stored_cookie(&self) -> Option<Seq> {
         self.second_cookie.or(self.first_cookie)
     }
 
-    /// Returns whether it is known by what is kept of it alone. At the address of a peer (T-77) it is withdrawn in time;
-    /// there are no more of those than peers.
+    /// Returns whether the offer can be recognized only by its stored cookie.
+    ///
+    /// An offer at the address of a peer (T-77) is withdrawn in time, and there are at most as many as
+    /// peers.
     fn is_reserved(&self, now: Time) -> bool {
         self.first_cookie.is_some() && self.is_open(now) || self.awaits_second_cookie(now)
     }
 
-    /// Returns whether a second cookie is awaited.
+    /// Returns whether the second cookie is still expected.
     fn awaits_second_cookie(&self, now: Time) -> bool {
         self.second_cookie.is_some() && now < self.since.plus(RESERVED_FOR)
     }
@@ -352,21 +365,22 @@ impl IdOffer {
 const FIRST_ID: u8 = 2;
 const LAST_ID: u8 = 0x7E;
 const ID_SLOTS: usize = 128;
-/// An id rests so long after it was offered or in use, if there are others. In microseconds, as all times here.
+/// The time for which an id is not offered again after use, if others are free. All times are in
+/// microseconds.
 const ID_REST: u64 = 15_000_000;
-/// How long an offer can be taken.
+/// The time for which an offer is valid.
 const OFFER_LIFETIME: u64 = 60_000_000;
-/// How long a cookie that is kept is safe from other offers of its id.
+/// The time for which an id with a stored cookie is not offered to others.
 const RESERVED_FOR: u64 = 3_000_000;
-/// An address is not answered again within this time.
+/// The minimum time between two replies to one address.
 const REPLY_INTERVAL: u64 = 200_000;
-/// What one address that was answered adds to the doubt, from how much on newcomers are doubted, and the most.
+/// The suspicion that one answered address adds; then the threshold of an attack and the maximum.
 const SUSPICION_STEP: u64 = 1_000_000;
 const ATTACK_THRESHOLD: u64 = 32 * SUSPICION_STEP;
 const MAX_SUSPICION: u64 = 64 * SUSPICION_STEP;
-/// How long a cookie stays the same.
+/// The time for which a cookie stays the same.
 const COOKIE_PERIOD: u64 = 60_000_000;
-/// Answers that wait to be sent: a socket's worth of requests.
+/// The maximum number of queued replies: as many requests as a socket buffers.
 const MAX_REPLIES: usize = 1024;
 #[cfg(test)]
 #[path = "admission_model.rs"]

@@ -1,4 +1,4 @@
-//! T-75, T-76: whatever strangers do, what is kept is bounded, and nobody is let in who was not told the number it shows.
+//! T-75, T-76: with random clients, memory is bounded, and only clients that were sent a cookie join.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::config::{Config, ProofPolicy};
 use crate::lcg::Lcg;
 use crate::wire::{Ack, Channel, Datagram, Message, MessageId, Role, Writer};
 
-/// A datagram under `id` that acknowledges `numbers`, or says that it lives.
+/// Returns a datagram under `id` that acknowledges `numbers`, or has a keepalive.
 fn datagram<'b>(buffer: &'b mut [u8], id: PeerId, numbers: &[Seq]) -> Datagram<'b> {
     let mut writer = Writer::new(buffer, id);
     for &seq in numbers {
@@ -26,7 +26,9 @@ fn datagram<'b>(buffer: &'b mut [u8], id: PeerId, numbers: &[Seq]) -> Datagram<'
     Datagram::parse(bytes, Some(Role::Client)).expect("well formed")
 }
 
-/// One run: how many were let in, of how many who showed a number that they were told, and of how many who guessed.
+/// Runs one simulation.
+///
+/// Returns how many clients joined, how many showed a number that they were sent, and how many guessed.
 fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
     let config = Config { proof_policy: prove, ..Config::default() }.resolve();
     let (mut admission, mut lcg) = (AddressVerifier::new(seed), Lcg(seed));
@@ -35,15 +37,15 @@ fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
     let (mut now, mut counts) = (Time::from_micros(1), [0; 3]);
     for _ in 0..20_000 {
         now = now.plus(lcg.below(20_000));
-        let host = u32::try_from(lcg.below(addresses)).expect("few");
+        let host = u32::try_from(lcg.below(addresses)).expect("a small number");
         let from = SocketAddrV4::new(Ipv4Addr::from(host), 22101);
         match lcg.below(4) {
             0 | 1 => {
-                let nonce = u32::try_from(lcg.below(3)).expect("few");
-                let asked = admission.add_request(from, nonce, (32, 10_000_000), now).is_some();
-                if let Some(asked) = admission.request(from, 10_000_000, now).filter(|_| asked) {
+                let nonce = u32::try_from(lcg.below(3)).expect("a small number");
+                let is_stored = admission.add_request(from, nonce, (32, 10_000_000), now).is_some();
+                if let Some(request) = admission.request(from, 10_000_000, now).filter(|_| is_stored) {
                     let id = admission.choose_id(from, IdPolicy::Random, |_| true, now).expect("a free id");
-                    admission.offer_id(id, asked, None, now);
+                    admission.offer_id(id, request, None, now);
                     admission.forget_request(from);
                 }
             }
@@ -60,17 +62,17 @@ fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
                 let knows = numbers.iter().any(|number| sent_cookies[&(from, id)].contains(&number.0));
                 counts[if knows { 1 } else { 2 }] += 1;
                 if let Verification::Verified(_) = admission.verify(from, &shown, None, &config, now) {
-                    assert!(knows, "{from} as {id} has guessed");
+                    assert!(knows, "{from} joined as {id} by a guess");
                     counts[0] += 1;
                     admission.note_joined(id, now);
                 }
             }
         }
-        while let Some(UnverifiedReply { to, content: word }) = admission.next_reply() {
-            if let ReplyContent::Offer(id, number) = word {
+        while let Some(UnverifiedReply { to, content }) = admission.next_reply() {
+            if let ReplyContent::Offer(id, number) = content {
                 sent_cookies.entry((to, id)).or_default().insert(number.0);
                 known.push((to, id));
-            } else if let ReplyContent::Cookie(number) = word {
+            } else if let ReplyContent::Cookie(number) = content {
                 for (_, numbers) in sent_cookies.iter_mut().filter(|((address, _), _)| *address == to) {
                     numbers.insert(number.0);
                 }

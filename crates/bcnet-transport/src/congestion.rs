@@ -1,11 +1,11 @@
-//! When to send again, and how much may be under way: round-trip estimate, timeout, budget.
+//! Round-trip estimate, retransmission timeout and congestion window.
 //!
-//! Owns T-61 and T-63. Times are microseconds.
+//! This module implements T-61 and T-63. Times are in microseconds.
 
 use crate::config::Config;
 use crate::time::Time;
 
-/// The measured round trip to one peer (RFC 6298), and the timeout that follows from it.
+/// The round-trip time estimate of one peer (RFC 6298), and the retransmission timeout.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RttEstimator {
     /// Zero before the first sample.
@@ -15,7 +15,10 @@ pub(crate) struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// T-61: only messages that were sent once are measured, so that a sample is never ambiguous (Karn's rule).
+    /// Adds a measured round-trip time.
+    ///
+    /// Only messages that were sent once are measured, so that a sample is never ambiguous (T-61, Karn's
+    /// rule).
     pub(crate) fn add_sample(&mut self, micros: u64) {
         let sample = u32::try_from(micros).unwrap_or(u32::MAX).clamp(1, MAX_SAMPLE);
         if self.smoothed == 0 {
@@ -28,9 +31,9 @@ impl RttEstimator {
         self.min = self.min.min(sample);
     }
 
-    /// Lets the least round trip rise a little, so that a change of route is found.
+    /// Raises the minimum round-trip time a little, so that a change of route is detected.
     const fn drift_min(&mut self) {
-        // Not beyond the longest there can be, however long nothing is measured.
+        // Limited to the largest sample, even if no sample arrives for long.
         let least = self.min + self.min / 1024;
         self.min = if least < MAX_SAMPLE { least } else { MAX_SAMPLE };
     }
@@ -47,19 +50,19 @@ impl RttEstimator {
         self.min
     }
 
-    /// Returns whether round trips are so long that a queue must have built up on the way, or at the peer.
+    /// Returns whether the round-trip time shows that a queue builds up on the path or at the peer.
     pub(crate) fn is_queue_building(&self) -> bool {
         let queued = self.smoothed.saturating_sub(self.min);
         u64::from(queued) > u64::from(self.min).max(SHRINK_QUEUE_DELAY)
     }
 
-    /// Returns whether they are so long that what cannot wait is late for what can.
+    /// Returns whether the queue on the path delays urgent messages too much.
     pub(crate) fn delays_urgent_messages(&self) -> bool {
         u64::from(self.smoothed.saturating_sub(self.min))
             > u64::from(self.min).clamp(SHRINK_QUEUE_DELAY, MAX_URGENT_DELAY)
     }
 
-    /// Returns how long to wait for an ACK.
+    /// Returns the retransmission timeout.
     pub(crate) fn rto(&self, config: &Config<u64>) -> u64 {
         if self.smoothed == 0 {
             return config.initial_rto;
@@ -70,15 +73,15 @@ impl RttEstimator {
     }
 }
 
-/// How many unacknowledged bytes may be under way to one peer (T-63).
+/// The congestion window of one peer: the maximum of unacknowledged bytes in flight (T-63).
 ///
-/// It grows while the round trip stays near its least, and shrinks when the round trip shows that a queue builds up
-/// on the way, or when most of what was sent is lost. Loss alone does not shrink it: on a lossy link that would
-/// starve the game without helping anyone.
+/// The window grows while the round-trip time stays near its minimum. It shrinks when the round-trip time
+/// shows that a queue builds up on the path, or when most sent bytes are lost. Loss alone does not shrink
+/// it: on a lossy link that would starve the game without any benefit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CongestionController {
     window: u32,
-    /// Bytes that were acknowledged and lost since `since`.
+    /// Bytes that were acknowledged and lost since `review_start`.
     acked: u32,
     lost: u32,
     review_start: Time,
@@ -94,7 +97,7 @@ impl CongestionController {
         self.window as usize
     }
 
-    /// `bytes` arrived of `in_flight`, and the round trip was measured as `sample`.
+    /// Handles an ACK of `bytes`, with `in_flight` bytes before it and a round-trip time `sample`.
     pub(crate) fn on_ack(
         &mut self,
         bytes: usize,
@@ -115,12 +118,12 @@ impl CongestionController {
         }
     }
 
-    /// `bytes` did not arrive.
+    /// Counts `bytes` as lost.
     pub(crate) fn on_loss(&mut self, bytes: usize) {
         self.lost = self.lost.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// Once per round trip: is what is under way too much?
+    /// Checks once per round-trip time whether the window must shrink.
     #[inline]
     pub(crate) fn review(&mut self, rtt: &mut RttEstimator, config: &Config<u64>, now: Time) {
         if now.micros_since(self.review_start) < u64::from(rtt.smoothed).max(MIN_REVIEW_INTERVAL) {
@@ -143,15 +146,15 @@ impl CongestionController {
     }
 }
 
-/// What a timeout adds to a round trip that never varies.
+/// The minimum margin of a timeout if the round-trip time does not vary.
 const MIN_MARGIN: u64 = 1_000;
 const MAX_MARGIN: u64 = 5_000;
 const MAX_SAMPLE: u32 = 60_000_000;
-/// Extra round trip from which on nothing more is added.
+/// The queueing delay from which on the window does not grow.
 const GROWTH_QUEUE_DELAY: u64 = 10_000;
-/// Extra round trip from which on less is sent.
+/// The queueing delay from which on the window shrinks.
 const SHRINK_QUEUE_DELAY: u64 = 40_000;
-/// However long the way is, words are late by no more.
+/// The maximum queueing delay for urgent messages, even on a long path.
 const MAX_URGENT_DELAY: u64 = 80_000;
 const MIN_REVIEW_INTERVAL: u64 = 20_000;
 const MIN_LOSS_SAMPLE: u32 = 8 * 512;
@@ -161,7 +164,7 @@ const MIN_WINDOW_DATAGRAMS: usize = 8;
 mod tests {
     use super::*;
 
-    /// T-63: the least round trip rises only as far as a sample can be, however long there is none.
+    /// T-63: the minimum round-trip time rises at most to the largest sample, even without any sample.
     #[test]
     fn min_rtt_drift_is_bounded() {
         let mut trip = RttEstimator::default();

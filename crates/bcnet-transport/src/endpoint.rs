@@ -1,6 +1,7 @@
-//! One socket's worth of peers: who is let in, under which id, what each says and when each is gone.
+//! An endpoint: all peers of one socket, their admission, their messages and their end.
 //!
-//! Owns T-50 to T-59; [`admission`](crate::admission) owns T-75 and T-76. Delivery is in [`peer`](crate::peer) and below.
+//! This module implements T-50 to T-59; [`admission`](crate::admission) implements T-75 and T-76. Delivery
+//! is in [`peer`](crate::peer) and the modules below it.
 
 mod admission;
 mod control;
@@ -31,26 +32,28 @@ use control::{MAX_NAME, PendingDisconnect};
 pub use send::{Capacity, DeliveryMode, InFlightLimit, SendError};
 use table::{EndpointPeers, PeerHandle};
 
-/// One end of any number of conversations over one UDP socket, without the socket. [`Engine`] says how it is driven.
+/// One end of any number of connections over one UDP socket, without the socket.
+///
+/// [`Engine`] describes its use.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config<u64>,
     role: Role,
-    /// The own id; a client has none until the host gives it one.
+    /// The own id; a client has none until the host assigns one.
     id: PeerId,
-    /// The caller said goodbye: nobody is let in any more.
+    /// The caller has called `leave`: no client is admitted any more.
     is_shutting_down: bool,
-    /// S-03: addresses are not passed on.
+    /// The host removes addresses from relayed messages (S-03).
     masks_addresses: bool,
-    /// A host's own name, if it has told one.
+    /// A host's own name, if it has announced one.
     name: Option<PeerName>,
     peers: EndpointPeers,
-    /// Peers to look at before anything else: something may have to be sent, or a deadline has moved.
+    /// Peers with pending work: a message may be ready to send, or a deadline has changed.
     dirty_peers: RingQueue<PeerHandle>,
     deadlines: Deadlines,
     events: EventQueue,
     pool: BlockPool,
-    /// What ends a conversation, until the rest of its datagram is read.
+    /// The end of a connection, until the rest of its datagram is handled.
     pending_disconnect: Option<PendingDisconnect>,
     admission: AddressVerifier,
     rejected: RejectCounters,
@@ -59,37 +62,42 @@ pub struct Endpoint {
 /// A datagram to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// To whom.
+    /// The destination.
     pub to: SocketAddrV4,
-    /// How many bytes of the buffer.
+    /// The length of the datagram in the buffer.
     pub len: usize,
 }
 
-/// A client's request to be let in.
+/// A client's connect request.
 #[derive(Debug, Clone, Copy)]
 pub struct Connect<'a> {
-    /// Where the host is.
+    /// The address of the host.
     pub host: SocketAddrV4,
-    /// A random number, which differs from attempt to attempt.
+    /// A random number, which differs for each attempt.
     pub nonce: u32,
-    /// The password, or nothing. What does not fit one message (198 characters) is cut, and so is what follows a NUL.
+    /// The password, or an empty string.
+    ///
+    /// It is truncated to the size of one message (198 characters) and at a NUL.
     pub password: &'a str,
 }
 
 impl Endpoint {
-    /// A host, to which clients connect.
+    /// Creates a host, to which clients connect.
     #[must_use]
     pub fn host(config: Config) -> Self {
         Self::new(config, Role::Host, PeerId::HOST)
     }
 
-    /// A host that draws ids and cookies (T-50, T-76) by a number that nobody can guess. Without one they can be foreseen.
+    /// Sets the secret that makes ids and cookies unpredictable (T-50, T-76).
+    ///
+    /// `secret` must be a number that an attacker cannot guess. Without it, ids and cookies are
+    /// predictable.
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Self {
         Self { admission: AddressVerifier::new(secret), ..self }
     }
 
-    /// A client that asks a host to be let in.
+    /// Creates a client that sends a connect request to a host.
     #[must_use]
     pub fn connect(config: Config, Connect { host, nonce, password }: Connect<'_>, now: Time) -> Self {
         let mut endpoint = Self::new(config, Role::Client, PeerId::UNASSIGNED);
@@ -137,26 +145,26 @@ impl Endpoint {
             self.serve_timers(handle, now);
             self.mark_changed(handle);
         } else {
-            // The alarm came too early.
-            let alarm = self.peers.get_mut(handle).map(|peer| peer.postpone_wakeup(due, now));
-            self.deadlines.set(handle.key(), alarm);
+            // The wakeup was too early.
+            let wakeup = self.peers.get_mut(handle).map(|peer| peer.postpone_wakeup(due, now));
+            self.deadlines.set(handle.key(), wakeup);
         }
     }
 
-    /// A datagram to the first peer of the list, which leaves the list if that is all.
+    /// Fills a datagram for the first peer of the dirty list. Removes the peer if it has no more to send.
     #[inline(never)]
     fn transmit_to(&mut self, handle: PeerHandle, buffer: &mut [u8], now: Time) -> Option<Transmit> {
         let Some(peer) = self.peers.get_mut(handle) else {
             self.dirty_peers.drop_front(1);
             return self.transmit_reply(buffer);
         };
-        let lone = peer.fill_single_message(buffer, self.id, &self.config, now);
-        let len = if lone.is_some() { lone } else { peer.fill(buffer, self.id, &self.config, now) };
+        let single = peer.fill_single_message(buffer, self.id, &self.config, now);
+        let len = if single.is_some() { single } else { peer.fill(buffer, self.id, &self.config, now) };
         let to = peer.address;
         if !peer.is_dirty {
             self.dirty_peers.drop_front(1);
-            if let Some(alarm) = peer.set_wakeup(&self.config) {
-                self.deadlines.set(handle.key(), Some(alarm));
+            if let Some(wakeup) = peer.set_wakeup(&self.config) {
+                self.deadlines.set(handle.key(), Some(wakeup));
             }
             if matches!(peer.state, PeerState::Draining { .. } | PeerState::Lingering { .. }) {
                 self.advance_shutdown(handle, now);
@@ -184,7 +192,7 @@ impl Endpoint {
         Some(peer)
     }
 
-    /// Puts a peer on the list of those to look at, whatever has changed.
+    /// Puts a peer on the dirty list and recomputes its deadline.
     fn mark_changed(&mut self, handle: PeerHandle) {
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.wakeup = None;
@@ -233,7 +241,7 @@ impl Engine for Endpoint {
     }
 
     fn next_urgent_timeout(&self) -> Option<Time> {
-        // Answers to those who are no peers (T-75) do not wait.
+        // Replies to unverified addresses (T-75) are not delayed.
         let urgent =
             |handle: &PeerHandle| self.peers.get(*handle).map_or(Some(Time::ZERO), Peer::next_urgent_timeout);
         self.dirty_peers.iter().filter_map(urgent).chain(self.deadlines.first().map(|(due, _)| due)).min()
@@ -278,9 +286,9 @@ impl Engine for Endpoint {
     ) -> Result<Capacity, SendError> {
         let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
         let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
-        let room = peer.capacity(payload.len(), limit);
-        if room != Capacity::Available {
-            return send::check_connected(peer).map(|()| room);
+        let capacity = peer.capacity(payload.len(), limit);
+        if capacity != Capacity::Available {
+            return send::check_connected(peer).map(|()| capacity);
         }
         send::queue(peer, payload, DeliveryMode::Reliable, &self.config, now)?;
         mark_dirty(peer, handle, &mut self.dirty_peers);
@@ -364,7 +372,7 @@ impl Engine for Endpoint {
                     self.advance_shutdown(handle, now);
                 }
                 PeerState::Connecting => drop(self.remove(handle, now)),
-                // Nobody has to wait for repeats any more.
+                // No remote needs the ACKs of duplicates any more.
                 PeerState::Draining { .. } | PeerState::Lingering { .. } => self.mark_changed(handle),
             }
             if state.is_connected() || state == PeerState::Connecting {
@@ -420,7 +428,7 @@ impl Engine for Endpoint {
     }
 }
 
-/// Puts a peer on the list of those to look at, if it is not there.
+/// Puts a peer on the dirty list, unless it is there.
 #[inline]
 fn mark_dirty(peer: &mut Peer, handle: PeerHandle, dirty_peers: &mut RingQueue<PeerHandle>) {
     if !peer.is_dirty {
@@ -432,7 +440,7 @@ fn mark_dirty(peer: &mut Peer, handle: PeerHandle, dirty_peers: &mut RingQueue<P
 #[cold]
 #[track_caller]
 fn buffer_too_short(len: usize, limit: usize) -> ! {
-    panic!("a buffer of {len} bytes is too short for datagrams of {limit}")
+    panic!("a buffer of {len} bytes is too short for datagrams of {limit} bytes")
 }
 
 /// Returns the first `max` bytes of a text.
@@ -441,5 +449,5 @@ fn truncate_text(text: Text<'_>, max: usize) -> Text<'_> {
     Text::new(bytes.get(..max).unwrap_or(bytes)).unwrap_or_default()
 }
 
-/// The longest password, in bytes of UTF-16LE, that a stock-sized message holds (T-23, T-33).
+/// The longest password, in bytes of UTF-16LE, that fits a message of stock size (T-23, T-33).
 const MAX_PASSWORD: usize = 396;

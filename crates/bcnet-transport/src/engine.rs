@@ -1,6 +1,7 @@
-//! The interface of a transport engine, for a session or a client on top of it.
+//! The interface of a transport engine, which a session or a client uses.
 //!
-//! [`Endpoint`](crate::Endpoint) implements it, and so does the laboratory's model of the original engine.
+//! [`Endpoint`](crate::Endpoint) implements it. The laboratory's model of the stock engine implements it,
+//! too.
 
 use alloc::vec::Vec;
 use core::fmt::Debug;

@@ -1,6 +1,6 @@
-//! Splits payloads into parts as stock does, and keeps the parts that arrive until all are there.
+//! Splits payloads into fragments as stock does, and stores received fragments until all have arrived.
 //!
-//! Owns T-67 and T-68.
+//! This module implements T-67 and T-68.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,8 +8,9 @@ use core::num::NonZeroU8;
 
 use crate::wire::Fragment;
 
-/// T-67: returns how many parts a payload of `len` bytes takes that does not fit one message of `limit` bytes, or `None` if
-/// 255 are not enough.
+/// Returns the number of fragments of a payload, or `None` if it needs more than 255 (T-67).
+///
+/// `len` is the length of a payload that does not fit one message of `limit` bytes.
 pub(crate) fn fragment_count(len: usize, limit: usize) -> Option<NonZeroU8> {
     let (first, later) = (limit.saturating_sub(FIRST_HEADER), limit.saturating_sub(LATER_HEADER));
     if later == 0 {
@@ -18,12 +19,14 @@ pub(crate) fn fragment_count(len: usize, limit: usize) -> Option<NonZeroU8> {
     NonZeroU8::new(u8::try_from(1 + len.saturating_sub(first).div_ceil(later)).ok()?)
 }
 
-/// Returns the largest payload that 255 parts can hold.
+/// Returns the largest payload that fits 255 fragments.
 pub(crate) const fn max_payload(limit: usize) -> usize {
     limit.saturating_sub(FIRST_HEADER) + 254 * limit.saturating_sub(LATER_HEADER)
 }
 
-/// T-67: returns the parts of `payload`, in order: the first one byte shorter than the others, the last what is left.
+/// Returns the fragments of `payload` in order (T-67).
+///
+/// The first is one byte shorter than the others, and the last has the rest.
 pub(crate) fn split(
     payload: &[u8],
     total: NonZeroU8,
@@ -42,14 +45,14 @@ pub(crate) fn split(
     })
 }
 
-/// Bytes held for later, in blocks that are used again.
+/// A pool of reusable memory blocks for buffered messages.
 #[derive(Debug, Default)]
 pub(crate) struct BlockPool {
     blocks: Vec<Block>,
     /// The first free block.
     free_list: BlockLink,
     used: usize,
-    /// Sets that are used again.
+    /// Unused reassemblies, for reuse.
     #[expect(clippy::vec_box, reason = "a set is large and moves between here and the inboxes")]
     free_sets: Vec<Box<Reassembly>>,
 }
@@ -60,10 +63,10 @@ struct Block {
     bytes: [u8; BLOCK_LEN],
 }
 
-/// The number of a block, or none.
+/// The number of a block (index plus one), or `None`.
 type BlockLink = Option<core::num::NonZeroU32>;
 
-/// Some bytes in a [`Pool`].
+/// Bytes that are stored in a [`BlockPool`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ByteChain {
     first: BlockLink,
@@ -75,21 +78,21 @@ impl ByteChain {
         self.len as usize
     }
 
-    /// Returns what it takes of the pool.
+    /// Returns the memory that the bytes use in the pool.
     pub(crate) const fn cost(self) -> usize {
         self.len().div_ceil(BLOCK_LEN) * size_of::<Block>()
     }
 }
 
 impl BlockPool {
-    /// Returns what storing `len` bytes takes.
+    /// Returns the memory that `len` bytes would use.
     pub(crate) const fn cost(len: usize) -> usize {
         len.div_ceil(BLOCK_LEN) * size_of::<Block>()
     }
 
     pub(crate) fn store(&mut self, bytes: &[u8]) -> ByteChain {
         let mut first = None;
-        // From the last block to the first, so that each knows its successor.
+        // From the last block to the first, because each block links to its successor.
         for chunk in bytes.chunks(BLOCK_LEN).rev() {
             first = self.store_block(chunk, first);
         }
@@ -114,7 +117,7 @@ impl BlockPool {
         Some(link)
     }
 
-    /// Copies a chain out and frees it. `out` is as long as the chain.
+    /// Copies the bytes of a chain to `out` and frees the chain. `out` must have the length of the chain.
     pub(crate) fn take_into(&mut self, chain: ByteChain, out: &mut [u8]) {
         let mut link = chain.first;
         for chunk in out.chunks_mut(BLOCK_LEN) {
@@ -142,7 +145,7 @@ impl BlockPool {
         self.free_sets.pop().unwrap_or_default()
     }
 
-    /// Frees a set with all its parts.
+    /// Frees a reassembly with all its fragments.
     pub(crate) fn free_set(&mut self, mut set: Box<Reassembly>) {
         for slot in &mut set.fragments {
             if let Some(chain) = slot.take() {
@@ -153,13 +156,13 @@ impl BlockPool {
         self.free_sets.push(set);
     }
 
-    /// Returns how many blocks are in use.
+    /// Returns the number of used blocks.
     #[cfg(test)]
     pub(crate) const fn used(&self) -> usize {
         self.used
     }
 
-    /// Gives memory back if nothing is held.
+    /// Releases the memory if no block is used.
     pub(crate) fn shrink(&mut self) {
         if self.used == 0 {
             *self = Self::default();
@@ -167,7 +170,7 @@ impl BlockPool {
     }
 }
 
-/// The parts of one payload that have arrived.
+/// The received fragments of one payload.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     total: Option<NonZeroU8>,
@@ -182,22 +185,22 @@ impl Default for Reassembly {
     }
 }
 
-/// Why a part does not fit its set (T-68).
+/// The reason why a fragment does not fit a reassembly (T-68).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FragmentError {
-    /// It is there already.
+    /// The fragment has arrived before.
     Duplicate,
-    /// Its index or its total contradicts what other parts say.
+    /// The index or the total contradicts other fragments.
     Contradiction,
 }
 
 impl Reassembly {
-    /// T-68: whether `part` belongs here.
+    /// Checks whether `fragment` fits this reassembly (T-68).
     pub(crate) fn check(&self, fragment: Fragment) -> Result<(), FragmentError> {
         let index = fragment.index();
         let total = match (self.total, fragment.total()) {
-            (Some(known), Some(said)) if known != said => return Err(FragmentError::Contradiction),
-            (known, said) => known.or(said),
+            (Some(known), Some(claimed)) if known != claimed => return Err(FragmentError::Contradiction),
+            (known, claimed) => known.or(claimed),
         };
         if total.is_some_and(|total| index >= total.get()) {
             return Err(FragmentError::Contradiction);
@@ -214,7 +217,7 @@ impl Reassembly {
         }
     }
 
-    /// Keeps a part that was checked.
+    /// Stores a fragment that [`check`](Self::check) has accepted.
     pub(crate) fn insert(&mut self, fragment: Fragment, chain: ByteChain) {
         self.total = self.total.or_else(|| fragment.total());
         if let Some(slot) = self.fragments.get_mut(usize::from(fragment.index())) {
@@ -228,7 +231,7 @@ impl Reassembly {
         self.total.is_some_and(|total| total.get() == self.count)
     }
 
-    /// Returns the length of the whole payload, as far as it has arrived.
+    /// Returns the length of the payload, as far as it has arrived.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -241,7 +244,7 @@ impl Reassembly {
         self.total
     }
 
-    /// Copies all parts to `out`, which is [`len`](Self::len) bytes long, and frees the set.
+    /// Copies all fragments to `out`, which must have [`len`](Self::len) bytes, and frees the reassembly.
     pub(crate) fn take_into(mut self: Box<Self>, out: &mut [u8], pool: &mut BlockPool) {
         let mut rest = out;
         for slot in &mut self.fragments {
@@ -253,17 +256,17 @@ impl Reassembly {
         pool.free_set(self);
     }
 
-    /// Returns what it takes of the pool.
+    /// Returns the memory that the reassembly uses.
     pub(crate) fn cost(&self) -> usize {
         self.fragments.iter().flatten().map(|chain| chain.cost()).sum::<usize>() + size_of::<Self>()
     }
 }
 
-/// The headers of reliable parts (T-20).
+/// The header lengths of reliable fragments (T-20).
 const FIRST_HEADER: usize = 7;
 const LATER_HEADER: usize = 6;
 const BLOCK_LEN: usize = 412;
-/// T-20: what a byte can count.
+/// The maximum number of fragments: the total is one byte (T-20).
 pub(crate) const MAX_FRAGMENTS: usize = 255;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Splitting and keeping parts against the plainest way to do it.
+//! Tests of splitting and reassembly against simple models.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::lcg::Lcg;
 
-/// T-67: the parts of a payload are its bytes in order, the first one byte shorter than the others, at most 255.
+/// T-67: fragments have the bytes in order, the first is one byte shorter than the others, at most 255.
 #[test]
 fn payload_is_split_like_stock() {
     let payload: Vec<u8> = (0..105_000_u32).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
@@ -17,11 +17,11 @@ fn payload_is_split_like_stock() {
         assert_eq!(max_payload(limit), max);
         let ends =
             [limit - header, limit - header + 1, first + later, first + later + 1, max - 1, max, max + 1];
-        // What fits one message is not split.
+        // A payload that fits one message is not split.
         for len in (0..1300).chain(ends).filter(|len| (limit - header + 1..=payload.len()).contains(len)) {
             let whole = &payload[..len];
             let Some(total) = fragment_count(len, limit) else {
-                assert!(len > max, "{len} bytes fit");
+                assert!(len > max, "{len} bytes fit 255 fragments");
                 continue;
             };
             assert!(len <= max);
@@ -35,7 +35,7 @@ fn payload_is_split_like_stock() {
     }
 }
 
-/// T-68: chains and sets keep what they are given, freed blocks are used again, and none is lost.
+/// T-68: stored bytes come back, freed blocks are reused, and no block is lost.
 #[test]
 fn block_pool_matches_a_map() {
     for seed in 1..=40 {
@@ -70,17 +70,17 @@ fn block_pool_matches_a_map() {
     }
 }
 
-/// T-68: a set is complete when every part is there, whatever the order, and gives back the payload.
+/// T-68: a reassembly is complete when all fragments have arrived, in any order, and returns the payload.
 #[test]
 fn reassembly_matches_a_map_of_fragments() {
     let mut pool = BlockPool::default();
     for seed in 1..=400 {
         let mut random = Lcg(seed);
         let total = u8::try_from(1 + random.index(255)).unwrap_or(1);
-        let total = NonZeroU8::new(total).expect("at least one");
+        let total = NonZeroU8::new(total).expect("the total is not zero");
         let mut set = pool.new_set();
         let mut naive: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
-        let mut told = false;
+        let mut is_total_known = false;
         while !set.is_complete() {
             let index = u8::try_from(random.index(255)).unwrap_or(0);
             let part = match NonZeroU8::new(index) {
@@ -88,20 +88,20 @@ fn reassembly_matches_a_map_of_fragments() {
                 None => Fragment::First { total },
             };
             let beyond = naive.keys().any(|known| *known >= total.get()) || index >= total.get();
-            let expected = if (told || index == 0) && beyond {
+            let expected = if (is_total_known || index == 0) && beyond {
                 Err(FragmentError::Contradiction)
             } else if naive.contains_key(&index) {
                 Err(FragmentError::Duplicate)
             } else {
                 Ok(())
             };
-            assert_eq!(set.check(part), expected, "seed {seed} part {index} of {total}");
-            // Parts beyond the total would keep the set from ever getting complete.
+            assert_eq!(set.check(part), expected, "seed {seed} fragment {index} of {total}");
+            // Fragments beyond the total would keep the reassembly from ever being complete.
             if expected.is_ok() && index < total.get() {
                 let bytes = vec![index; random.index(500)];
                 set.insert(part, pool.store(&bytes));
                 naive.insert(index, bytes);
-                told |= index == 0;
+                is_total_known |= index == 0;
             }
             assert_eq!(usize::from(set.count()), naive.len());
             assert_eq!(set.is_complete(), naive.len() == usize::from(total.get()), "seed {seed}");
@@ -110,11 +110,11 @@ fn reassembly_matches_a_map_of_fragments() {
         let mut out = vec![0; set.len()];
         set.take_into(&mut out, &mut pool);
         assert_eq!(out, naive.into_values().flatten().collect::<Vec<u8>>(), "seed {seed}");
-        assert_eq!((pool.used, pool.free_sets.len()), (0, 1), "seed {seed}: the set is used again");
+        assert_eq!((pool.used, pool.free_sets.len()), (0, 1), "seed {seed}: the reassembly is not reused");
     }
-    // One that is not complete is freed with its parts.
+    // An incomplete reassembly is freed with its fragments.
     let mut set = pool.new_set();
-    let index = NonZeroU8::new(7).expect("not zero");
+    let index = NonZeroU8::new(7).expect("the index is not zero");
     set.insert(Fragment::Later { index }, pool.store(&[1; BLOCK_LEN + 1]));
     assert_eq!(pool.used, 2);
     pool.free_set(set);

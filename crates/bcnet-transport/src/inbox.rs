@@ -1,6 +1,7 @@
-//! What arrived from one peer on one channel: each message once and in order.
+//! The receiving end of one channel of one peer: delivers each message once and in order.
 //!
-//! Owns T-69 and T-70. In-order messages pass through without being stored; only what is ahead of a gap, or a part, is held.
+//! This module implements T-69 and T-70. Messages in order pass through without being stored. Only
+//! fragments and messages behind a gap are buffered.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,7 +14,7 @@ use crate::wire::{Fragment, Seq};
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     expected: Seq,
-    /// What is held: its first entry is for `expected`.
+    /// The out-of-order buffer; its first entry is for `expected`.
     out_of_order: Option<Box<OutOfOrderBuffer>>,
 }
 
@@ -21,11 +22,11 @@ pub(crate) struct Inbox {
 struct OutOfOrderBuffer {
     entries: VecDeque<BufferedMessage>,
     cost: usize,
-    /// Since when the expected message is waited for.
+    /// The time since when later messages wait for the expected one.
     stalled_since: Option<Time>,
 }
 
-/// What is held for one sequence number.
+/// The buffered content of one sequence number.
 #[derive(Debug, Default)]
 pub(crate) enum BufferedMessage {
     #[default]
@@ -34,27 +35,27 @@ pub(crate) enum BufferedMessage {
     Fragments(Box<Reassembly>),
 }
 
-/// What became of a message.
+/// The result of [`Inbox::accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepted {
-    /// It is next: deliver it, then see what else is [`ready`](Inbox::next_ready).
+    /// The message is next: deliver it, then poll [`next_ready`](Inbox::next_ready).
     InOrder,
-    /// It is kept; something may be ready.
+    /// The message is buffered; poll [`next_ready`](Inbox::next_ready).
     Buffered,
-    /// It was here before; acknowledge it once more.
+    /// The message has arrived before; acknowledge it again.
     Duplicate,
-    /// It is not kept.
+    /// The message is dropped.
     Refused(InboxRefusal),
 }
 
-/// Why a message cannot be kept.
+/// The reason why a message is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InboxRefusal {
-    /// Too far ahead of what is expected: acknowledge it, nobody keeps it (T-69). The others must not be.
+    /// Too far ahead of the expected number. Acknowledge it anyway (T-69); the other refusals must not be.
     Window,
-    /// Too much is held for this peer already.
+    /// The out-of-order buffer is full.
     Full,
-    /// A part that contradicts the others (T-68).
+    /// A fragment contradicts the others (T-68).
     Contradiction,
 }
 
@@ -63,8 +64,9 @@ impl Inbox {
         self.expected
     }
 
-    /// T-69: what [`accept`](Self::accept) does if the message is next and nothing is held. Returns `false`, and
-    /// nothing changed, if it is not so.
+    /// Accepts a message if it is next and nothing is buffered (T-69).
+    ///
+    /// Otherwise it returns `false` and changes nothing. It is a fast form of [`accept`](Self::accept).
     #[inline]
     pub(crate) fn accept_next(&mut self, seq: Seq) -> bool {
         let next = seq == self.expected && !self.has_buffered();
@@ -74,7 +76,7 @@ impl Inbox {
         next
     }
 
-    /// T-69: a message or part with this number arrived.
+    /// Accepts a message or fragment with this number (T-69).
     pub(crate) fn accept(
         &mut self,
         seq: Seq,
@@ -128,7 +130,7 @@ impl Inbox {
         Accepted::Buffered
     }
 
-    /// Returns what is next in order, if it is complete.
+    /// Removes and returns the next message in order, if it is complete.
     pub(crate) fn next_ready(&mut self) -> Option<BufferedMessage> {
         let held = self.out_of_order.as_mut()?;
         let entry = held.entries.front_mut()?;
@@ -143,7 +145,7 @@ impl Inbox {
         Some(entry)
     }
 
-    /// Returns how many messages are held, whole or in parts, and how many bytes of memory that takes.
+    /// Returns the number of buffered messages, whole or incomplete, and the bytes of memory they use.
     pub(crate) fn buffered(&self) -> (usize, usize) {
         let count = |held: &OutOfOrderBuffer| {
             held.entries.iter().filter(|entry| !matches!(entry, BufferedMessage::Missing)).count()
@@ -151,7 +153,7 @@ impl Inbox {
         self.out_of_order.as_ref().map_or((0, 0), |held| (count(held), held.cost))
     }
 
-    /// Returns the sets of parts that are not complete: number, parts here, parts in all if known.
+    /// Returns the incomplete split messages with their sequence numbers.
     pub(crate) fn reassemblies(&self) -> impl Iterator<Item = (Seq, &Reassembly)> {
         let entries = self.out_of_order.iter().flat_map(|held| held.entries.iter());
         (0_u16..).zip(entries).filter_map(|(ahead, entry)| match entry {
@@ -160,8 +162,9 @@ impl Inbox {
         })
     }
 
-    /// Remembers since when what is held waits for an earlier message. `progress` says whether something was delivered.
-    /// Returns whether this is the first that waits.
+    /// Records since when buffered messages wait for an earlier one.
+    ///
+    /// `progress` tells whether a message was delivered. Returns whether the wait has just begun.
     pub(crate) fn note_stall(&mut self, progress: bool, now: Time) -> bool {
         let Some(held) = &mut self.out_of_order else { return false };
         let old = held.stalled_since;
@@ -170,18 +173,18 @@ impl Inbox {
         old.is_none() && held.stalled_since.is_some()
     }
 
-    /// Returns since when what is held waits for an earlier message.
+    /// Returns the time since when buffered messages wait for an earlier one.
     pub(crate) fn stalled_since(&self) -> Option<Time> {
         self.out_of_order.as_ref().and_then(|held| held.stalled_since)
     }
 
-    /// Returns whether something is held.
+    /// Returns whether a message is buffered.
     #[inline]
     pub(crate) fn has_buffered(&self) -> bool {
         self.out_of_order.as_ref().is_some_and(|held| !held.entries.is_empty())
     }
 
-    /// Frees everything.
+    /// Frees all buffered messages.
     pub(crate) fn clear(&mut self, pool: &mut BlockPool) {
         if let Some(held) = self.out_of_order.take() {
             for entry in held.entries {
@@ -190,7 +193,7 @@ impl Inbox {
         }
     }
 
-    /// The expected message is here: the next one is expected.
+    /// Advances to the next expected number.
     fn advance(&mut self) {
         self.expected = self.expected.next();
         if let Some(held) = &mut self.out_of_order {
@@ -204,7 +207,7 @@ impl Inbox {
         }
     }
 
-    /// Gives memory back if nothing is held.
+    /// Releases the memory if nothing is buffered.
     pub(crate) fn shrink(&mut self) {
         if self.out_of_order.as_ref().is_some_and(|held| held.entries.is_empty()) {
             self.out_of_order = None;
@@ -220,12 +223,12 @@ impl Inbox {
 }
 
 impl OutOfOrderBuffer {
-    /// Returns what speaks against keeping a message or part in this place.
+    /// Returns why a message or fragment cannot be buffered at this place, or `None` if it can.
     fn check(&self, ahead: usize, fragment: Option<Fragment>) -> Option<Accepted> {
         match (self.entries.get(ahead), fragment) {
             (None | Some(BufferedMessage::Missing), None) => None,
             (None | Some(BufferedMessage::Missing), Some(part)) => {
-                // No set has so many parts.
+                // No payload has so many fragments.
                 (part.index() == u8::MAX).then_some(Accepted::Refused(InboxRefusal::Contradiction))
             }
             (Some(BufferedMessage::Whole(_)), None) => Some(Accepted::Duplicate),
@@ -258,7 +261,7 @@ impl BufferedMessage {
         }
     }
 
-    /// Copies the payload to `out`, which is [`len`](Self::len) bytes long, and frees it.
+    /// Copies the payload to `out`, which must have [`len`](Self::len) bytes, and frees it.
     pub(crate) fn take_into(self, out: &mut [u8], pool: &mut BlockPool) {
         match self {
             Self::Missing => {}
@@ -276,20 +279,21 @@ impl BufferedMessage {
     }
 }
 
-/// T-69: how far ahead of the expected number a message may be, as in stock.
+/// The size of the receive window (T-69), as in stock.
 pub(crate) const RECEIVE_WINDOW: usize = 0x4000;
 
-/// How many bytes may be held.
+/// The limits of the out-of-order buffer, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BufferLimits {
-    /// With messages that wait for others.
+    /// For messages behind a gap.
     out_of_order: usize,
-    /// With parts of the next: it must always find room, or what is held behind it could never leave.
+    /// For fragments of the next message. They must always fit, or the buffered messages could never leave.
     next_in_order: usize,
 }
 
 impl BufferLimits {
-    /// So many bytes, and the largest payload in parts that senders make whose messages are at most this long.
+    /// Creates the limits: `bytes`, and in addition the largest split payload with messages of
+    /// `message_limit` bytes.
     pub(crate) const fn new(bytes: usize, message_limit: usize) -> Self {
         let largest = MAX_FRAGMENTS * BlockPool::cost(message_limit) + size_of::<Reassembly>();
         Self { out_of_order: bytes, next_in_order: bytes.saturating_add(largest) }

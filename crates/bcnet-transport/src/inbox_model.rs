@@ -1,4 +1,4 @@
-//! The inbox against a naive one: a map from number to what has come.
+//! Test of the inbox against a simple model: a map from sequence number to content.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -8,10 +8,10 @@ use core::num::NonZeroU8;
 use super::*;
 use crate::lcg::Lcg;
 
-/// The same rules without any care for cost.
+/// The same rules in their simplest form, without regard to cost.
 #[derive(Default)]
 struct NaiveInbox {
-    /// Not wrapped.
+    /// The expected number, without wrapping.
     expected: i64,
     held: BTreeMap<i64, NaiveEntry>,
 }
@@ -49,10 +49,12 @@ impl NaiveInbox {
                 self.held.insert(number, NaiveEntry::Fragments(total, parts));
             }
             (Some(NaiveEntry::Fragments(total, parts)), Some(part)) => {
-                let said = part.total().map(NonZeroU8::get);
-                let all = total.or(said);
+                let claimed = part.total().map(NonZeroU8::get);
+                let all = total.or(claimed);
                 let highest = parts.keys().copied().max().unwrap_or(0).max(part.index());
-                if (total.is_some() && said.is_some() && *total != said) || highest >= all.unwrap_or(255) {
+                if (total.is_some() && claimed.is_some() && *total != claimed)
+                    || highest >= all.unwrap_or(255)
+                {
                     return contradiction;
                 }
                 if parts.contains_key(&part.index()) {
@@ -80,7 +82,7 @@ impl NaiveInbox {
 }
 
 fn draw_fragment(random: &mut Lcg) -> Option<Fragment> {
-    // Mostly of sets of four, so that some get complete and some are contradicted.
+    // Mostly fragments of four, so that some payloads become complete and some contradict.
     let index = u8::try_from([0, 1, 2, 3, 3, 4, 254, 255][random.index(8)]).ok()?;
     match (random.below(5), NonZeroU8::new(index)) {
         (0, _) => None,
@@ -89,8 +91,9 @@ fn draw_fragment(random: &mut Lcg) -> Option<Fragment> {
     }
 }
 
-/// T-68, T-69: whatever comes in whatever order, the same is accepted, refused and delivered; with little room, only what
-/// does not fit is refused besides.
+/// T-68, T-69: the inbox accepts, refuses and delivers the same as the model, in any order.
+///
+/// With little memory, it also refuses messages that do not fit.
 #[test]
 fn inbox_matches_naive_model() {
     for seed in 1..=60 {
@@ -99,7 +102,7 @@ fn inbox_matches_naive_model() {
         let hold = BufferLimits::new(limit, 900);
         let (mut inbox, mut naive, mut pool) =
             (Inbox::default(), NaiveInbox::default(), BlockPool::default());
-        // Close to the wrap of the numbers.
+        // Starts close to the wrap of the sequence numbers.
         while naive.expected < 0xFFE0 {
             let seq = inbox.expected();
             assert_eq!(inbox.accept(seq, None, &[], hold, &mut pool), Accepted::InOrder);
@@ -120,7 +123,7 @@ fn inbox_matches_naive_model() {
             let bytes = vec![u8::try_from(step & 0xFF).unwrap_or(0); random.index(900)];
             let accepted = inbox.accept(seq, part, &bytes, hold, &mut pool);
             if accepted == Accepted::Refused(InboxRefusal::Full) {
-                assert!(ahead > 0, "seed {seed} step {step}: what is waited for finds no room");
+                assert!(ahead > 0, "seed {seed} step {step}: no space for the expected message");
                 full += 1;
             } else {
                 assert_eq!(
@@ -134,28 +137,28 @@ fn inbox_matches_naive_model() {
                 held.take_into(&mut out, &mut pool);
                 assert_eq!(Some(out), naive.next_ready(), "seed {seed} step {step}");
             }
-            assert!(naive.next_ready().is_none(), "seed {seed} step {step}: something should be ready");
+            assert!(naive.next_ready().is_none(), "seed {seed} step {step}: a message should be ready");
             let (held, cost) = inbox.buffered();
             assert_eq!(held, naive.held.len(), "seed {seed} step {step}");
             assert_eq!(inbox.has_buffered(), held > 0, "seed {seed} step {step}");
             assert!(cost <= hold.next_in_order && (held > 0 || cost == 0), "seed {seed} step {step}: {cost}");
             assert_eq!(i64::from(inbox.expected().0), naive.expected & 0xFFFF, "seed {seed} step {step}");
         }
-        assert_eq!(full > 0, limit < 1 << 20, "seed {seed}: {full} found no room");
+        assert_eq!(full > 0, limit < 1 << 20, "seed {seed}: {full} messages were refused");
         inbox.clear(&mut pool);
         assert!(!inbox.has_buffered());
         assert_eq!(pool.used(), 0, "seed {seed}: blocks were lost");
     }
 }
 
-/// T-69: the limit is what may be held, to the byte; what is waited for may take more.
+/// T-69: the limit holds to the byte; fragments of the expected message may exceed it.
 #[test]
 fn out_of_order_buffer_is_limited_to_the_byte() {
     let cost = BlockPool::cost(10) + 2 * size_of::<BufferedMessage>();
     for (limit, expected) in [(cost, Accepted::Buffered), (cost - 1, Accepted::Refused(InboxRefusal::Full))] {
         let (mut inbox, mut pool) = (Inbox::default(), BlockPool::default());
         assert_eq!(inbox.accept(Seq(1), None, &[0; 10], BufferLimits::new(limit, 412), &mut pool), expected);
-        let total = NonZeroU8::new(2).expect("not zero");
+        let total = NonZeroU8::new(2).expect("the total is not zero");
         let part = Some(Fragment::First { total });
         assert_eq!(
             inbox.accept(Seq(0), part, &[0; 10], BufferLimits::new(limit, 412), &mut pool),

@@ -1,6 +1,6 @@
-//! Chance for tests: the same numbers from the same seed.
+//! A random number generator for tests: the same seed gives the same numbers.
 
-/// A linear congruential generator of 64 bits, of which the upper half is used.
+/// A linear congruential generator of 64 bits. It returns the upper half.
 #[derive(Debug, Clone)]
 pub(crate) struct Lcg(pub(crate) u64);
 

@@ -1,24 +1,27 @@
 //! The UDP transport of Star Trek: Bridge Commander 1.1, without I/O.
 //!
-//! [`Endpoint`] is one end of a session: a host with up to 124 clients, or a client. It delivers payloads reliably and in
-//! order, or unreliably and at once, to stock games and to its own kind. Below it, [`wire`] reads and writes datagrams
-//! and [`cipher`] puts them into the form they are sent in; both are the crate `bcnet-wire`, for who needs no endpoint. The
-//! rules that the code cites as `T-nn` are those of PROTOCOL.md.
+//! [`Endpoint`] is one end of a session: a host with up to 124 clients, or a client. It delivers payloads
+//! reliably and in order, or unreliably and at once. Its peers are stock games and other endpoints of this
+//! crate. Below it, [`wire`] parses and writes datagrams, and [`cipher`] encrypts and decrypts them. Both
+//! are the crate `bcnet-wire`, which is usable without an endpoint. The code cites the rules of PROTOCOL.md
+//! as `T-nn`.
 //!
 //! # Driving an endpoint
 //!
-//! The caller owns the socket, the buffers and the clock. In each turn of its loop it
-//! 1. hands over what has arrived ([`handle_datagram`](Engine::handle_datagram)) and the time
-//!    ([`handle_timeout`](Engine::handle_timeout)),
-//! 2. takes out what has happened ([`poll_event`](Engine::poll_event)) and answers with
-//!    [`send`](Engine::send), [`admit`](Engine::admit) and so on,
-//! 3. sends what is to be sent ([`poll_transmit`](Engine::poll_transmit)) until there is nothing left,
-//! 4. waits for the next datagram, or until [`next_timeout`](Engine::next_timeout), or for the next tick of its game.
+//! The caller owns the socket, the buffers and the clock. In each turn of its loop it does these steps:
+//! 1. It passes received datagrams ([`handle_datagram`](Engine::handle_datagram)) and the time
+//!    ([`handle_timeout`](Engine::handle_timeout)).
+//! 2. It polls events ([`poll_event`](Engine::poll_event)) and answers with [`send`](Engine::send),
+//!    [`admit`](Engine::admit) and so on.
+//! 3. It sends datagrams ([`poll_transmit`](Engine::poll_transmit)) until there are no more.
+//! 4. It waits for the next datagram, or until [`next_timeout`](Engine::next_timeout), or for the next tick
+//!    of its game.
 //!
-//! What is queued together leaves together: datagrams are packed in step 3. Many endpoints in one loop share a
-//! [`Deadlines`], which finds the next one that is due without looking at the others.
+//! Datagrams are filled in step 3, so messages that were queued together share datagrams. Many endpoints in
+//! one loop share a [`Deadlines`], which finds the next due endpoint without checking the others.
 //!
-//! Here a host and a client talk through memory instead of a socket; `examples/echo.rs` is the same over UDP.
+//! In this example a host and a client exchange datagrams in memory; `examples/echo.rs` does the same over
+//! UDP.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddrV4};
@@ -34,21 +37,21 @@
 //! let request = Connect { host: host_address, nonce: 0x0A5F, password: "" };
 //! let mut client = Endpoint::connect(Config::default(), request, now);
 //!
-//! let (mut buffer, mut payload, mut heard) = ([0; 512], Vec::new(), Vec::new());
+//! let (mut buffer, mut payload, mut received) = ([0; 512], Vec::new(), Vec::new());
 //! for _ in 0..10 {
 //!     now = now + Duration::from_millis(16);
 //!     host.handle_timeout(now);
 //!     client.handle_timeout(now);
 //!     while let Some(event) = host.poll_event(&mut payload) {
 //!         match event {
-//!             Event::Request { from, .. } => println!("let in: {:?}", host.admit(from, now)),
+//!             Event::Request { from, .. } => println!("admitted: {:?}", host.admit(from, now)),
 //!             Event::Joined { peer } => host.send(peer, b"welcome aboard", DeliveryMode::Reliable, now)?,
 //!             _ => {}
 //!         }
 //!     }
 //!     while let Some(event) = client.poll_event(&mut payload) {
 //!         if let Event::Received { peer: PeerId::HOST, .. } = event {
-//!             heard.push(payload.clone());
+//!             received.push(payload.clone());
 //!         }
 //!     }
 //!     while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
@@ -59,18 +62,20 @@
 //!     }
 //! }
 //! assert_eq!(client.id(), PeerId(2));
-//! assert_eq!(heard, [b"welcome aboard"]);
+//! assert_eq!(received, [b"welcome aboard"]);
 //! # Ok::<(), bcnet_transport::SendError>(())
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - A payload sent with [`DeliveryMode::Reliable`] or [`DeliveryMode::Urgent`] arrives exactly once, in order, or the peer is
-//!   [`Left`](Event::Left). A loss delays what comes after it on the same channel, never unreliable payloads.
-//! - Nothing that arrives makes it panic, grow without bound or work without bound. What makes no sense is counted
-//!   ([`PeerCounters`], [`RejectCounters`]) and changes nothing.
-//! - Same input, same output: it reads no clock and draws no random numbers.
-//! - Once it has grown to its load it allocates nothing; what a burst took is given back after a few idle seconds.
+//! - A payload sent with [`DeliveryMode::Reliable`] or [`DeliveryMode::Urgent`] arrives exactly once and in
+//!   order, or the peer is [`Left`](Event::Left). A loss delays later messages on the same channel, never
+//!   unreliable payloads.
+//! - No received datagram makes the endpoint panic, grow without bound or work without bound. Invalid
+//!   datagrams and messages are counted ([`PeerCounters`], [`RejectCounters`]) and have no other effect.
+//! - The same input gives the same output: the endpoint reads no clock and draws no random numbers.
+//! - An endpoint that has grown to its load does not allocate. Memory for a burst is released after a few
+//!   idle seconds.
 #![no_std]
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 

@@ -1,6 +1,7 @@
-//! What must be sent to one peer: owed ACKs, messages that were lost, fresh ones; and how they fill a datagram.
+//! Everything that waits to be sent to one peer: pending ACKs, lost messages, new messages.
 //!
-//! Owns T-60 (ACKs); [`fill`] owns T-66 (order), [`settle`] T-62 (loss), [`plain`] T-65 (plain ACKs for parts).
+//! This module implements T-60 (ACKs). [`fill`] implements T-66 (order), [`acks_and_loss`] T-62 (loss), and
+//! [`plain_acks`] T-65 (plain ACKs for fragments).
 
 mod acks_and_loss;
 mod fill;
@@ -22,12 +23,13 @@ use stream::{OutboxSegment, ReliableStream, SegmentState};
 struct UnreliableMessage {
     offset: u32,
     len: u16,
-    /// It leaves after all that was queued before it, which is all before this number.
+    /// The sequence number of the next reliable message: earlier ones leave before this message.
     before: Seq,
 }
 
-/// What was sent in one datagram, for finding what was not acknowledged in time: a part, or messages with numbers from
-/// `seq` on.
+/// A record of sent messages in one datagram, to detect losses.
+///
+/// It is one fragment, or `count` whole messages with numbers from `seq` on.
 #[derive(Debug, Clone, Copy)]
 struct Transmission {
     sent_at: Time,
@@ -38,7 +40,7 @@ struct Transmission {
     channel: Channel,
 }
 
-/// ACKs that are owed: for a part, or for whole messages with numbers from that of `first` on.
+/// Pending ACKs: one for a fragment, or `count` for whole messages with numbers from `first` on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingAckRun {
     pub(crate) first: MessageId,
@@ -49,21 +51,21 @@ pub(crate) struct PendingAckRun {
 pub(crate) struct Outbox {
     control: ReliableStream,
     pub(crate) game: ReliableStream,
-    /// Fresh entries of the game channel that go ahead of the others.
+    /// Unsent urgent messages of the game channel, which go ahead of the others.
     pub(crate) urgent: RingQueue<Seq>,
     unreliable: RingQueue<UnreliableMessage>,
     unreliable_bytes: ByteRing,
     transmissions: RingQueue<Transmission>,
     pub(crate) lost: VecDeque<(Channel, Seq, u8)>,
     pub(crate) pending_acks: RingQueue<PendingAckRun>,
-    /// How many ACKs that is.
+    /// The number of ACKs in `pending_acks`.
     pub(crate) pending_ack_count: usize,
-    /// Datagrams made so far.
+    /// The number of datagrams filled so far.
     pub(crate) datagram_count: u32,
-    /// The newest datagram of which something was acknowledged.
+    /// The newest datagram with an acknowledged message.
     newest_acked_datagram: u32,
     pub(crate) in_flight: usize,
-    /// Messages and parts that were never sent.
+    /// Messages and fragments that were never sent.
     pub(crate) unsent: usize,
     /// Messages and bytes that are not acknowledged, or unreliable and not sent.
     queued: usize,
@@ -71,8 +73,10 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// T-60: an ACK is owed once per receipt, here for a part, or for `count` messages with numbers from that of
-    /// `first` on. Returns `false` if there are too many already; the peer will ask again.
+    /// Queues ACKs, one for each receipt (T-60).
+    ///
+    /// They are for one fragment, or for `count` messages with numbers from `first` on. Returns `false` if
+    /// too many ACKs are pending; the peer will retransmit.
     #[inline(always)]
     pub(crate) fn queue_ack(&mut self, first: MessageId, count: u8) -> bool {
         let count = u8::try_from(MAX_PENDING_ACKS - self.pending_ack_count).unwrap_or(u8::MAX).min(count);
@@ -87,7 +91,7 @@ impl Outbox {
         true
     }
 
-    /// Takes a reliable message, or the next part of one that has so many `parts`.
+    /// Queues a reliable message, or the next fragment of one with so many `fragments`.
     #[inline(always)]
     pub(crate) fn queue(
         &mut self,
@@ -109,12 +113,13 @@ impl Outbox {
         self.queued_bytes += len;
     }
 
-    /// The game message with this number, all its parts, goes ahead of what is not urgent.
+    /// Moves the game message with this number, with all its fragments, ahead of messages that are not
+    /// urgent.
     pub(crate) fn mark_urgent(&mut self, seq: Seq) {
         self.urgent.push(seq);
     }
 
-    /// Takes an unreliable message. `next` is the number that the next reliable one will have.
+    /// Queues an unreliable message. `next` is the number of the next reliable one.
     #[inline]
     pub(crate) fn queue_unreliable(&mut self, head: &[u8], body: &[u8], next: Seq) {
         let Some((at, len)) = self.unreliable_bytes.store(head, body) else { return };
@@ -122,7 +127,7 @@ impl Outbox {
         self.count_queued(usize::from(len));
     }
 
-    /// Drops unreliable messages whose payload is outdated, the newest first.
+    /// Drops unreliable messages that are superseded; checks the newest first.
     #[inline(never)]
     pub(crate) fn drop_superseded(&mut self, is_superseded: &mut dyn FnMut(&[u8]) -> bool) {
         let mut kept = 0;
@@ -131,7 +136,7 @@ impl Outbox {
             let len = usize::from(message.len);
             let bytes = self.unreliable_bytes.get(message.offset, len);
             if is_superseded(bytes.get(Delivery::Unreliable.header_len()..).unwrap_or_default()) {
-                // None that waits is empty.
+                // Zero marks a dropped message: no queued message is empty.
                 message.len = 0;
                 self.queued -= 1;
                 self.unsent -= 1;
@@ -150,8 +155,10 @@ impl Outbox {
         self.release_dropped(kept);
     }
 
-    /// Frees the bytes of what was dropped, of which `kept` are still needed: at once where it was first, and where it was
-    /// not when there is more of it than a full line explains.
+    /// Frees the bytes of dropped messages; `kept` bytes are still needed.
+    ///
+    /// Bytes at the front are freed at once. Gaps are compacted only if they are larger than those of a
+    /// blocked queue.
     fn release_dropped(&mut self, kept: usize) {
         match self.unreliable.front() {
             Some(first) => self.unreliable_bytes.release_to(first.offset),
@@ -171,7 +178,7 @@ impl Outbox {
         }
     }
 
-    /// Whole game messages with numbers from `first` on leave in `datagram`.
+    /// Records that whole game messages with numbers from `first` on leave in `datagram`.
     #[inline]
     pub(crate) fn record_transmission(&mut self, first: Seq, count: u8, datagram: u32, now: Time) {
         self.transmissions.push(Transmission {
@@ -189,19 +196,19 @@ impl Outbox {
         self.pending_ack_count > 0
     }
 
-    /// Returns whether something was sent of which it is not known that it arrived.
+    /// Returns whether a sent message may be unacknowledged.
     #[inline]
     pub(crate) const fn has_transmissions(&self) -> bool {
         !self.transmissions.is_empty()
     }
 
-    /// Returns when the oldest transmission times out.
+    /// Returns the time at which the oldest transmission times out.
     #[inline]
     pub(crate) fn next_timeout(&self, timeout: u64) -> Option<Time> {
         self.transmissions.front().map(|sent| sent.sent_at.plus(timeout))
     }
 
-    /// Returns when the oldest reliable message that is not acknowledged was sent first.
+    /// Returns the time of the first send of the oldest unacknowledged reliable message.
     pub(crate) fn oldest_sent_at(&self) -> Option<Time> {
         Time::earliest(
             self.control.oldest_sent_at(),
@@ -209,7 +216,7 @@ impl Outbox {
         )
     }
 
-    /// Returns when an urgent message was sent first: it may be under way before the first message has left.
+    /// Returns the time of the first send of an urgent message, which may leave before the oldest message.
     fn oldest_urgent_sent_at(&self) -> Option<Time> {
         let sent = self.transmissions.front().map(|sent| (sent.channel, sent.seq));
         let (channel, seq) = sent.or_else(|| self.lost.front().map(|(channel, seq, _)| (*channel, *seq)))?;
@@ -220,24 +227,25 @@ impl Outbox {
         self.pending_acks.iter().flat_map(|run| (0..run.count).map(|place| run.without_first(place).first))
     }
 
-    /// Returns how many messages and parts were never sent.
+    /// Returns the number of messages and fragments that were never sent.
     pub(crate) const fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// Returns whether something waits to be sent, be it for want of room, budget or company.
+    /// Returns whether anything waits to be sent, even if the datagram or the window is full or ACKs are
+    /// delayed.
     #[inline]
     pub(crate) fn has_pending_work(&self) -> bool {
         self.unsent > 0 || self.pending_ack_count > 0 || !self.lost.is_empty()
     }
 
-    /// Returns whether something other than unreliable messages waits, and the budget lets it go.
+    /// Returns whether anything but unreliable messages waits and the window has space.
     pub(crate) fn has_urgent(&self, window: usize) -> bool {
         let waits = self.unsent > self.unreliable.len() || !self.lost.is_empty();
         waits && (self.in_flight == 0 || self.in_flight < window)
     }
 
-    /// Returns what was sent and is not acknowledged: id, sends, time of the first send.
+    /// Returns the sent and unacknowledged messages: id, number of sends, time of the first send.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (MessageId, u8, Time)> {
         let channels = [(Channel::Control, &self.control), (Channel::Game, &self.game)];
         channels.into_iter().flat_map(|(channel, stream)| {
@@ -258,7 +266,7 @@ impl Outbox {
         self.queued_bytes
     }
 
-    /// Returns how many bytes of reliable messages are not acknowledged, sent or not.
+    /// Returns the bytes of unacknowledged reliable messages, sent or not.
     #[inline]
     pub(crate) fn reliable_bytes(&self) -> usize {
         self.queued_bytes.saturating_sub(self.unreliable_bytes.used())
@@ -268,23 +276,24 @@ impl Outbox {
         self.in_flight
     }
 
-    /// Returns whether nothing waits here, so that the memory can go.
+    /// Returns whether nothing is queued, so that the memory can be released.
     pub(crate) fn is_empty(&self) -> bool {
         self.queued == 0 && self.pending_ack_count == 0
     }
 
-    /// Returns how many game messages there are from the oldest unacknowledged one on, and the bytes they lie in.
+    /// Returns the number of game messages from the oldest unacknowledged one on, and the bytes they use.
     #[inline]
     pub(crate) fn retained(&self) -> (usize, usize) {
         self.game.retained()
     }
 
-    /// Returns how many control messages wait, from the oldest that is not acknowledged on, and the bytes they lie in.
+    /// Returns the number of control messages from the oldest unacknowledged one on, and the bytes they
+    /// use.
     pub(crate) fn control_backlog(&self) -> (usize, usize) {
         self.control.retained()
     }
 
-    /// Returns the number of the oldest reliable message of a channel that is not acknowledged.
+    /// Returns the number of the oldest unacknowledged reliable message of a channel.
     pub(crate) fn oldest_seq(&self, channel: Channel) -> Option<Seq> {
         let stream = match channel {
             Channel::Control => &self.control,
@@ -310,13 +319,13 @@ impl Outbox {
 }
 
 impl PendingAckRun {
-    /// Returns whether so many more from `first` on can be added.
+    /// Returns whether `count` ACKs from `first` on continue this run.
     fn can_extend_with(&self, first: MessageId, count: u8) -> bool {
         let whole = first.fragment.is_none() && self.first.fragment.is_none();
         whole && self.without_first(self.count).first == first && self.count.checked_add(count).is_some()
     }
 
-    /// Without the first `count`.
+    /// Returns the run without its first `count` ACKs.
     #[inline]
     const fn without_first(&self, count: u8) -> Self {
         let MessageId { channel, seq, fragment: part } = self.first;
@@ -325,9 +334,9 @@ impl PendingAckRun {
     }
 }
 
-/// Bytes of dropped messages that are left lying.
+/// The bytes of dropped messages that may stay in the ring.
 const MAX_DROPPED_BYTES: usize = 4096;
-/// More ACKs than any honest peer makes necessary between two flushes.
+/// More ACKs than any honest peer requires between two flushes.
 const MAX_PENDING_ACKS: usize = 2048;
 
 #[cfg(test)]

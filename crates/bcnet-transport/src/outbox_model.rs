@@ -1,4 +1,4 @@
-//! The outbox against a naive one: a list that is searched from the front each time.
+//! Test of the outbox against a simple model: a list that is searched from the front each time.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::congestion::RttEstimator;
 use crate::lcg::Lcg;
 use crate::wire::{Body, Control, Data, Datagram, Delivery, Fragment, Message, PeerId, Role, Writer};
 
-/// A message or part as the naive outbox has it.
+/// A message or fragment in the model.
 #[derive(Debug, Clone)]
 struct NaiveItem {
     id: MessageId,
@@ -21,20 +21,20 @@ struct NaiveItem {
     datagram: u32,
 }
 
-/// What may follow in a datagram.
+/// The next content of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NaiveNext {
     Ack(MessageId),
     Segment(MessageId),
-    /// An unreliable message, by its number.
+    /// An unreliable message, by its number in the payload.
     Unreliable(u32),
 }
 
 #[derive(Default)]
 struct NaiveOutbox {
-    /// In the order of queueing; what is acknowledged stays.
+    /// In the order of queueing; acknowledged items remain.
     items: Vec<NaiveItem>,
-    /// Unreliable messages that wait: number, length, and how many items were queued before.
+    /// Unsent unreliable messages: number, length, and how many items were queued before.
     unreliable: Vec<(u32, usize, usize)>,
     acks: Vec<MessageId>,
     datagrams: u32,
@@ -50,7 +50,7 @@ impl NaiveOutbox {
         self.items.iter().filter(|item| item.state != SegmentState::Acked)
     }
 
-    /// T-66: everything that could be sent, in its order.
+    /// Returns everything that could be sent, in the right order (T-66).
     fn order(&self) -> Vec<NaiveNext> {
         let of = |channel: Channel, state: SegmentState| {
             let items = self.items.iter().enumerate();
@@ -66,7 +66,7 @@ impl NaiveOutbox {
         order.extend(urgent.iter().map(|(_, item)| NaiveNext::Segment(item.id)));
         let mut rest: Vec<(usize, NaiveNext)> =
             normal.iter().map(|(at, item)| (*at, NaiveNext::Segment(item.id))).collect();
-        // One that was queued after n items stands before the item n.
+        // A message that was queued after n items is before item n.
         for (number, _, before) in &self.unreliable {
             let place =
                 rest.iter().position(|(at, next)| matches!(next, NaiveNext::Segment(_)) && at >= before);
@@ -76,9 +76,9 @@ impl NaiveOutbox {
         order
     }
 
-    /// T-60, T-66: what was sent is the beginning of what could be, and as much of it as fits.
+    /// Checks that the sent messages are the first of the order, and as many as fit (T-60, T-66).
     fn check_sent(&mut self, datagram: Option<&[u8]>, window: usize, now: Time) {
-        // T-62: what does not leave does not count.
+        // T-62: datagrams that are not sent do not count.
         self.datagrams += u32::from(datagram.is_some());
         let (ready, mut acks) = (self.is_ready(window), 0);
         let mut size = 2;
@@ -102,7 +102,11 @@ impl NaiveOutbox {
                 NaiveNext::Segment(id) => {
                     assert!(self.in_flight() == 0 || self.in_flight() + message.wire_len() <= window);
                     let datagram = self.datagrams;
-                    let item = self.items.iter_mut().find(|item| item.id == id).expect("it was in the order");
+                    let item = self
+                        .items
+                        .iter_mut()
+                        .find(|item| item.id == id)
+                        .expect("a sent item is in the order");
                     assert_eq!(item.len, message.wire_len());
                     (item.state, item.sent_at, item.datagram, item.sends) =
                         (SegmentState::InFlight, now, datagram, item.sends + 1);
@@ -111,7 +115,7 @@ impl NaiveOutbox {
         }
         let fits = match order.next() {
             None => false,
-            // T-60: at most 16 if there is nothing else.
+            // T-60: at most 16 ACKs if there is nothing else.
             Some(NaiveNext::Ack(id)) => {
                 (ready || acks < 16) && size + 4 + usize::from(id.fragment.is_some()) <= 512
             }
@@ -119,7 +123,7 @@ impl NaiveOutbox {
                 self.unreliable.iter().any(|(number, len, _)| *number == found && size + len <= 512)
             }
             Some(NaiveNext::Segment(id)) => {
-                let item = self.items.iter().find(|item| item.id == id).expect("it is in the order");
+                let item = self.items.iter().find(|item| item.id == id).expect("an item of the order exists");
                 let room = self.in_flight() == 0 || self.in_flight() + item.len <= window;
                 room && size + item.len <= 512
             }
@@ -128,7 +132,7 @@ impl NaiveOutbox {
         assert!(!fits, "there was room for more after {size} bytes");
     }
 
-    /// Returns whether something besides ACKs may be sent.
+    /// Returns whether anything besides ACKs may be sent.
     fn is_ready(&self, window: usize) -> bool {
         let first = self.order().into_iter().find_map(|next| match next {
             NaiveNext::Ack(_) => None,
@@ -139,7 +143,7 @@ impl NaiveOutbox {
         !self.unreliable.is_empty() || first.is_some_and(room)
     }
 
-    /// T-61, T-62: timed out, or overtaken by three datagrams.
+    /// Marks items as lost: timed out, or overtaken by three datagrams (T-61, T-62).
     fn detect_loss(&mut self, timeout: u64, now: Time) -> usize {
         let newest = self.newest;
         let late = |item: &NaiveItem| item.sent_at.plus(timeout) <= now || newest >= item.datagram + 3;
@@ -156,7 +160,7 @@ fn unreliable_number(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload[..4].try_into().expect("a number"))
 }
 
-/// Returns a message as it goes over the wire.
+/// Returns the encoded message.
 fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut writer = Writer::new(&mut buffer, PeerId(2));
@@ -164,7 +168,7 @@ fn encode(message: &Message<'_>) -> Vec<u8> {
     writer.finish().expect("one message")[2..].to_vec()
 }
 
-/// Both outboxes, and what the test needs to feed them.
+/// Both outboxes, and the state of the test.
 struct OutboxPair {
     random: Lcg,
     outbox: Outbox,
@@ -172,7 +176,7 @@ struct OutboxPair {
     seqs: [Seq; 2],
     numbers: u32,
     now: Time,
-    /// Datagrams of one message that went the short way.
+    /// The number of datagrams that used the fast path.
     single_messages: usize,
 }
 
@@ -251,17 +255,17 @@ impl OutboxPair {
     }
 
     fn fill(&mut self) {
-        let budget = [600, 2000, 50_000][self.random.index(3)];
+        let window = [600, 2000, 50_000][self.random.index(3)];
         let mut buffer = [0; 512];
         if self.random.index(4) > 0
-            && let Some(len) = self.fill_single_message(&mut buffer, budget)
+            && let Some(len) = self.fill_single_message(&mut buffer, window)
         {
-            return self.naive.check_sent(buffer.get(..len), budget, self.now);
+            return self.naive.check_sent(buffer.get(..len), window, self.now);
         }
         let mut writer = Writer::new(&mut buffer, PeerId(2));
-        let ready = self.outbox.readiness(budget);
-        self.outbox.fill(&mut writer, ready, budget, self.now);
-        self.naive.check_sent(writer.finish().as_deref(), budget, self.now);
+        let ready = self.outbox.readiness(window);
+        self.outbox.fill(&mut writer, ready, window, self.now);
+        self.naive.check_sent(writer.finish().as_deref(), window, self.now);
     }
 
     fn fill_single_message(&mut self, buffer: &mut [u8], window: usize) -> Option<usize> {
@@ -276,7 +280,7 @@ impl OutboxPair {
         len.map(|len| 2 + len)
     }
 
-    /// An ACK comes: of something that was sent, or of something that was not.
+    /// Acknowledges a random item: one in flight, or sometimes one that was acknowledged before.
     fn on_ack(&mut self) {
         let sent: Vec<usize> = (0..self.naive.items.len())
             .filter(|at| !matches!(self.naive.items[*at].state, SegmentState::Unsent))
@@ -285,18 +289,19 @@ impl OutboxPair {
         if sent.is_empty() {
             return;
         }
-        // The first is the likeliest, and one that was sent often is not left to wait longer (T-62).
-        let tired = sent.iter().position(|at| {
+        // The first items are the likeliest. An item with many sends is picked, so that its intervals do
+        // not grow (T-62).
+        let sent_often = sent.iter().position(|at| {
             self.naive.items[*at].sends >= 7 && self.naive.items[*at].state != SegmentState::Acked
         });
-        let pick = tired.unwrap_or_else(|| self.random.index(sent.len().min(12)));
+        let pick = sent_often.unwrap_or_else(|| self.random.index(sent.len().min(12)));
         let item = &mut self.naive.items[sent[pick]];
-        let settled = self.outbox.on_ack(item.id, &RttEstimator::default(), self.now);
+        let effect = self.outbox.on_ack(item.id, &RttEstimator::default(), self.now);
         self.outbox.release_acked();
         if item.state == SegmentState::Acked {
-            return assert_eq!(settled, AckEffect::Useless);
+            return assert_eq!(effect, AckEffect::Useless);
         }
-        let AckEffect::Delivered { bytes, rtt: trip, .. } = settled else { panic!("{settled:?}") };
+        let AckEffect::Delivered { bytes, rtt: trip, .. } = effect else { panic!("{effect:?}") };
         assert_eq!(bytes, item.len);
         assert_eq!(trip, (item.sends == 1).then(|| self.now.micros_since(item.sent_at)));
         item.state = SegmentState::Acked;
@@ -327,19 +332,19 @@ impl OutboxPair {
     }
 }
 
-/// T-60 to T-62, T-66: the same leaves in the same order, the same is lost and the same is settled.
+/// T-60 to T-62, T-66: both send the same in the same order, and lose and acknowledge the same.
 #[test]
 fn outbox_matches_naive_model() {
-    let mut lone = 0;
+    let mut single_messages = 0;
     for seed in 1..=25 {
         let (outbox, naive) = (Outbox::default(), NaiveOutbox::default());
-        // Close to the wrap of the numbers.
+        // Starts close to the wrap of the sequence numbers.
         let seqs = [Seq(0xFFF0), Seq(0xFF80)];
         let now = Time::from_micros(1);
         let mut pair =
             OutboxPair { random: Lcg(seed), outbox, naive, seqs, numbers: 0, now, single_messages: 0 };
         for step in 0..1500 {
-            // In half of the runs little is queued, so that often there is only one thing to send.
+            // In half of the runs little is queued, so that often there is only one message to send.
             let quiet = if seed % 2 == 0 && pair.random.index(4) > 0 { 6 } else { 0 };
             match quiet + pair.random.index(20 - quiet) {
                 0 => pair.queue_control(),
@@ -369,12 +374,12 @@ fn outbox_matches_naive_model() {
             pair.on_ack();
         }
         assert!(pair.outbox.is_empty() && pair.outbox.in_flight() == 0, "seed {seed}");
-        lone += pair.single_messages;
+        single_messages += pair.single_messages;
     }
-    assert!(lone > 100, "only {lone} datagrams of one message");
+    assert!(single_messages > 100, "only {single_messages} datagrams of one message");
 }
 
-/// T-66: an urgent message that has left is forgotten, also if it left alone.
+/// T-66: a sent urgent message leaves the urgent queue, even if it was alone in its datagram.
 #[test]
 fn sent_urgent_messages_leave_the_urgent_queue() {
     let mut outbox = Outbox::default();
@@ -394,8 +399,9 @@ fn sent_urgent_messages_leave_the_urgent_queue() {
     }
 }
 
-/// T-60: no more ACKs are owed than a peer can have messages under way, and those that follow each other take no more
-/// room than one.
+/// T-60: the number of pending ACKs is limited, and consecutive ones are stored as one run.
+///
+/// The limit is more than a peer can have messages in flight.
 #[test]
 fn pending_acks_are_bounded_and_stored_as_runs() {
     let mut outbox = Outbox::default();
@@ -405,14 +411,14 @@ fn pending_acks_are_bounded_and_stored_as_runs() {
     for seq in 250..2046 {
         assert!(outbox.queue_ack(id(seq), 1), "ACK {seq}");
     }
-    // Of five more, two still fit.
+    // Two of the next five fit.
     assert!(outbox.queue_ack(id(3000), 5));
     assert!(!outbox.queue_ack(id(4000), 1));
-    let owed: Vec<u16> = outbox.pending_acks().map(|id| id.seq.0).collect();
-    assert_eq!(owed, (0..2046).chain([3000, 3001]).collect::<Vec<_>>());
+    let pending: Vec<u16> = outbox.pending_acks().map(|id| id.seq.0).collect();
+    assert_eq!(pending, (0..2046).chain([3000, 3001]).collect::<Vec<_>>());
 }
 
-/// What was lost and leaves again counts as game data if it is: ACKs travel with such.
+/// A retransmitted game message counts as game data: ACKs wait for such datagrams.
 #[test]
 fn filled_datagram_reports_whether_it_has_game_data() {
     for (channel, is_game) in [(Channel::Game, true), (Channel::Control, false)] {
@@ -431,7 +437,7 @@ fn filled_datagram_reports_whether_it_has_game_data() {
         let filled = fill(&mut outbox, late);
         assert_eq!((filled.first_sends, filled.retransmits, filled.has_game_data), (0, 1, is_game));
     }
-    // What has no room is not there.
+    // A message that does not fit does not count.
     let mut outbox = Outbox::default();
     for seq in 0..2 {
         outbox.queue(Channel::Game, Seq(seq), None, &[0x32, 15, 0x80, 0, 0], &[7; 10]);

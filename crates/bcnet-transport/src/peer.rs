@@ -1,4 +1,4 @@
-//! One remote: what is known of it, what it is owed, what it has said.
+//! The state of one peer: connection, queues, estimates and timers.
 
 mod acks;
 mod fill;
@@ -19,32 +19,37 @@ use crate::wire::{Body, Channel, Control, Message, MessageId, PeerId, Seq, Write
 
 pub(crate) use acks::AckSummary;
 
-/// Where a peer stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
-    /// Client: asked the host to be let in.
+    /// This client has sent its connect request.
     Connecting,
-    /// Messages flow.
+    /// Messages are exchanged.
     Established,
-    /// T-77: somebody asks to be let in at its address. Nothing is sent until it is heard, or until then. So many numbers
-    /// were guessed meanwhile.
+    /// A new client asks for admission at the peer's address (T-77).
+    ///
+    /// Nothing is sent until a datagram of the peer arrives or until the time `until`. `guesses` counts
+    /// wrong cookies in the meantime.
     Contested { until: Time, guesses: u8 },
-    /// This side leaves, but says so only when what was queued before has arrived, or half of the linger time is over.
+    /// This side is leaving. It sends its disconnect when all earlier messages are acknowledged.
+    ///
+    /// It waits for that at most half of the linger time.
     Draining { since: Time },
-    /// Only the last words are still repeated and acknowledged; T-77: not while somebody asks to be let in at its address,
-    /// which is until `hushed`.
+    /// Only the last messages are still retransmitted and acknowledged.
+    ///
+    /// That pauses until `muted_until` while a new client asks for admission at the peer's address (T-77).
     Lingering { until: Time, muted_until: Option<Time> },
 }
 
 impl PeerState {
-    /// Returns whether the connection stands.
+    /// Returns whether the peer is connected.
     #[inline]
     pub(crate) const fn is_connected(self) -> bool {
         matches!(self, Self::Established | Self::Contested { .. })
     }
 }
 
-/// What a peer is called.
+/// The name of a peer.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerName {
     pub(crate) address: Ipv4Addr,
@@ -56,28 +61,31 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddrV4,
     pub(crate) id: PeerId,
     pub(crate) state: PeerState,
-    /// Of its connect request, if that is known.
+    /// The nonce of the connect request, if it is known.
     pub(crate) nonce: Option<u32>,
     pub(crate) name: Option<PeerName>,
-    /// When a further change of name is listened to.
+    /// The time from which on the next change of name is accepted.
     pub(crate) rename_allowed_at: Time,
     pub(crate) last_received: Time,
     last_queued: Time,
     pub(crate) last_data_sent: Time,
-    /// When owed ACKs leave at the latest.
+    /// The latest time at which pending ACKs leave.
     pub(crate) ack_due: Option<Time>,
-    /// T-55: a sign of life is due. It is not in the outbox, so that a peer that is only kept alive has none.
+    /// A keepalive is due (T-55). It is not in the outbox, so that a peer with only keepalives needs no
+    /// outbox.
     pub(crate) keepalive_due: bool,
-    /// How often the timeout was doubled because the peer is silent.
+    /// The number of doublings of the timeout because the peer is silent.
     backoff: u8,
-    /// T-61: the timeout, less what makes a retransmission happen at the service nearest to its time, not only after it.
+    /// The timeout minus half a tick (T-61), so that a retransmission happens at the tick nearest to its
+    /// time.
     effective_rto: u64,
-    /// How many datagrams with ACKs in a row told nothing of the round trip.
+    /// The number of consecutive datagrams with ACKs that gave no round-trip time.
     acks_without_sample: u8,
-    /// Whether it stands in the endpoint's list of peers to look at.
+    /// The peer is on the endpoint's dirty list.
     pub(crate) is_dirty: bool,
-    /// When the endpoint looks at it again unasked, which may be too early but never too late. `None` if that must be
-    /// worked out anew.
+    /// The time at which the endpoint checks the peer's timers; it may be too early but never too late.
+    ///
+    /// `None` if it must be computed again.
     pub(crate) wakeup: Option<Time>,
     next_seq: [Seq; 2],
     pub(crate) inboxes: [Inbox; 2],
@@ -154,13 +162,13 @@ impl Peer {
         self.outbox.as_deref()
     }
 
-    /// Returns the pause after so many sends of a message, in microseconds.
+    /// Returns the interval after `sends` sends of a message, in microseconds.
     pub(crate) fn retransmit_interval(&self, sends: u8, config: &Config<u64>) -> u64 {
         let policy = retransmit_policy(self.state, self.rto(config));
         policy.rto.saturating_mul(1 + u64::from(policy.extra_timeouts(sends)))
     }
 
-    /// Returns the smoothed round trip, if one was measured.
+    /// Returns the smoothed round-trip time, if it was measured.
     pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed().map(|micros| Duration::from_micros(micros.into()))
     }
@@ -170,7 +178,7 @@ impl Peer {
         self.outbox.as_ref().map_or((0, 0), |outbox| (outbox.queued(), outbox.queued_bytes()))
     }
 
-    /// Returns whether one old message that is not acknowledged keeps too many later ones from being forgotten.
+    /// Returns whether one old unacknowledged message keeps too many later ones in memory.
     #[inline]
     pub(crate) fn is_head_of_line_blocked(&self, config: &Config<u64>) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| {
@@ -179,18 +187,19 @@ impl Peer {
         })
     }
 
-    /// Returns whether a game message of `len` bytes more may be under way: if with it there are no more than `max`, and
-    /// the others leave a quarter of the budget.
+    /// Returns whether a game message of `len` more bytes may be in flight.
+    ///
+    /// With it, there must be no more than `limit`, and a quarter of the window must remain.
     #[inline]
     pub(crate) fn capacity(&self, len: usize, limit: InFlightLimit) -> Capacity {
         let Some(outbox) = &self.outbox else { return Capacity::Available };
-        let ((numbers, _), bytes, budget) =
+        let ((numbers, _), bytes, window) =
             (outbox.retained(), outbox.reliable_bytes(), self.congestion.window());
-        let on_the_way = bytes + numbers * LONE_MESSAGE_OVERHEAD;
+        let total_bytes = bytes + numbers * LONE_MESSAGE_OVERHEAD;
         if numbers == 0
             || numbers < limit.messages
-                && on_the_way + len + LONE_MESSAGE_OVERHEAD <= limit.bytes
-                && bytes < budget - budget / 4
+                && total_bytes + len + LONE_MESSAGE_OVERHEAD <= limit.bytes
+                && bytes < window - window / 4
         {
             Capacity::Available
         } else if self.rtt.delays_urgent_messages() {
@@ -200,7 +209,7 @@ impl Peer {
         }
     }
 
-    /// Queues a control message, reliable and ahead of all game data.
+    /// Queues a reliable control message, which leaves before all game data.
     pub(crate) fn queue_control(&mut self, body: Body<'_>, now: Time) {
         if self.is_control_backlog_full() {
             return;
@@ -213,26 +222,26 @@ impl Peer {
         if let (true, Some(datagram)) = (written, writer.finish())
             && let Some(message) = datagram.get(2..)
         {
-            // Taken only now: a number that is never sent would be waited for.
+            // Only now: the peer would wait for a number that is never sent.
             self.take_seq(Channel::Control);
             self.outbox_for_queueing(now).queue(Channel::Control, seq, None, &[], message);
         }
     }
 
-    /// Returns the outbox, to queue something of which T-55 shall know.
+    /// Returns the outbox to queue a message, which postpones the keepalive (T-55).
     #[inline]
     pub(crate) fn outbox_for_queueing(&mut self, now: Time) -> &mut Outbox {
         self.last_queued = now;
         self.outbox()
     }
 
-    /// Returns the number that the next game message will have.
+    /// Returns the number of the next game message.
     pub(crate) const fn next_game_seq(&self) -> Seq {
         let [_, game] = self.next_seq;
         game
     }
 
-    /// Returns the numbers from the oldest reliable message that is not acknowledged up to the next.
+    /// Returns the numbers from the oldest unacknowledged reliable message up to the next new one.
     pub(crate) fn unacked_range(&self, channel: Channel) -> Range<Seq> {
         let [control, game] = self.next_seq;
         let next = match channel {
@@ -242,14 +251,15 @@ impl Peer {
         self.outbox_ref().and_then(|outbox| outbox.oldest_seq(channel)).unwrap_or(next)..next
     }
 
-    /// T-60: the ACK leaves now, or soon in company if this side is sending anyway. `count` is that of
-    /// [`Outbox::owe`].
+    /// Queues ACKs; they leave now, or soon with data if this side is sending (T-60).
+    ///
+    /// `first` and `count` are those of [`Outbox::queue_ack`].
     #[inline(always)]
     pub(crate) fn queue_ack(&mut self, first: MessageId, count: u8, config: &Config<u64>, now: Time) {
         if self.outbox().queue_ack(first, count) && self.ack_due.is_none() {
-            let company = now.micros_since(self.last_data_sent) <= config.ack_piggyback_window
+            let data_is_likely = now.micros_since(self.last_data_sent) <= config.ack_piggyback_window
                 && self.last_data_sent > Time::ZERO;
-            self.ack_due = Some(if company { now.plus(config.ack_delay) } else { now });
+            self.ack_due = Some(if data_is_likely { now.plus(config.ack_delay) } else { now });
         }
     }
 
@@ -264,7 +274,7 @@ impl Peer {
         self.counters.bytes_in += len as u64;
     }
 
-    /// After a datagram or a timeout: what was lost?
+    /// Detects losses, after a datagram or a timeout.
     #[inline]
     pub(crate) fn detect_loss(&mut self, config: &Config<u64>, now: Time) {
         let Some(outbox) = &self.outbox else { return };
@@ -274,20 +284,20 @@ impl Peer {
         self.congestion.review(&mut self.rtt, config, now);
     }
 
-    /// As [`find_lost`](Self::find_lost), for a peer that was sent something.
+    /// Does the work of [`detect_loss`](Self::detect_loss) for a peer with sent messages.
     #[inline(never)]
     fn detect_loss_in_outbox(&mut self, config: &Config<u64>, now: Time) {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.effective_rto;
-        let asks = self.state == PeerState::Connecting;
+        let is_connecting = self.state == PeerState::Connecting;
         let lost = outbox.detect_loss(retransmit_policy(self.state, timeout), now);
         if lost == 0 {
             return;
         }
         self.congestion.on_loss(lost);
-        // T-61: only a peer that is wholly silent is asked ever more seldom.
+        // T-61: the timeout doubles only while the peer is completely silent.
         let silence = now.micros_since(self.last_received);
-        if !asks && silence > 2 * timeout && self.backoff < MAX_BACKOFF {
+        if !is_connecting && silence > 2 * timeout && self.backoff < MAX_BACKOFF {
             self.backoff += 1;
             self.update_rto(config);
         }
@@ -297,13 +307,13 @@ impl Peer {
         (self.rtt.rto(config) << self.backoff).min(config.max_rto)
     }
 
-    /// After a change of the round trip or of the backoff.
+    /// Computes the timeout after a change of the round-trip time or of the backoff.
     fn update_rto(&mut self, config: &Config<u64>) {
-        // Never at once: what was looked at is not looked at again before time has passed.
+        // At least 1: a segment must not time out again before time has passed.
         self.effective_rto = self.rto(config).saturating_sub(config.tick / 2).max(1);
     }
 
-    /// T-55: a sign of life is due.
+    /// Marks a keepalive as due if its interval has passed (T-55).
     pub(crate) fn check_keepalive(&mut self, config: &Config<u64>, now: Time) {
         if self.state == PeerState::Established && now >= self.last_queued.plus(config.keepalive) {
             self.last_queued = now;
@@ -311,8 +321,10 @@ impl Peer {
         }
     }
 
-    /// After a message of this channel was accepted the long way. What waits for an earlier message is a deadline of its
-    /// own, and one channel's progress does not hide another's gap.
+    /// Records whether messages wait for an earlier one, after a message was accepted on the general path.
+    ///
+    /// Each channel has its own deadline for that, so that progress of one does not hide a gap of the
+    /// other.
     pub(crate) fn note_stall(&mut self, channel: Channel, progress: bool, now: Time) {
         if self.inbox(channel).note_stall(progress, now) {
             self.wakeup = None;
@@ -323,12 +335,15 @@ impl Peer {
         now >= self.last_received.plus(config.idle_timeout)
     }
 
-    /// T-64: a reliable message stays unacknowledged, or one that others wait for does not come.
+    /// Returns whether a reliable message is unacknowledged, or a missing one is awaited, for too long
+    /// (T-64).
     pub(crate) fn is_undeliverable(&self, config: &Config<u64>, now: Time) -> bool {
         self.undeliverable_at(config).is_some_and(|at| at <= now)
     }
 
-    /// T-64: so many control messages are not acknowledged that the peer could not even take more, or so many bytes.
+    /// Returns whether too many control messages or bytes are unacknowledged (T-64).
+    ///
+    /// The limit is the number that fits the receive window of the peer.
     fn is_control_backlog_full(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| {
             let (messages, bytes) = outbox.control_backlog();
@@ -345,22 +360,22 @@ impl Peer {
         Time::earliest(oldest, stalled).map(|since| since.plus(config.delivery_timeout))
     }
 
-    /// Returns whether everything that must be acknowledged before leaving is.
+    /// Returns whether all messages before leaving are acknowledged.
     pub(crate) fn is_shutdown_acked(&self) -> bool {
         self.outbox_ref()
             .is_none_or(|outbox| outbox.oldest_seq(Channel::Control).is_none() && !outbox.has_pending_acks())
     }
 
-    /// Returns a new alarm, if the one that is set would be too late.
+    /// Returns a new wakeup time if the current one would be too late.
     ///
-    /// What happens often moves deadlines into the future, all but two; only those are looked at here, and nothing is
-    /// worked out if they are later than the alarm.
+    /// Frequent operations only postpone deadlines, with two exceptions. So only these two are compared,
+    /// and nothing else is computed if they are later than the wakeup.
     #[inline]
     pub(crate) fn set_wakeup(&mut self, config: &Config<u64>) -> Option<Time> {
         let resend = self.outbox.as_ref().and_then(|outbox| outbox.next_timeout(self.effective_rto));
         let soonest = Time::earliest(resend, self.ack_due);
-        if let Some(alarm) = self.wakeup {
-            let sooner = soonest.filter(|due| *due < alarm)?;
+        if let Some(wakeup) = self.wakeup {
+            let sooner = soonest.filter(|due| *due < wakeup)?;
             self.wakeup = Some(sooner);
         } else {
             self.wakeup = Some(self.next_timeout(config));
@@ -368,16 +383,17 @@ impl Peer {
         self.wakeup
     }
 
-    /// Sets an alarm that came too early to `due`. Whoever sent a moment ago will send again soon, and need one as early
-    /// as that.
+    /// Postpones a wakeup that was too early to `due`.
+    ///
+    /// A peer with recently sent data will get more soon, and then needs a wakeup within the timeout.
     pub(crate) fn postpone_wakeup(&mut self, due: Time, now: Time) -> Time {
         let sends = now.micros_since(self.last_data_sent) < self.effective_rto;
-        let alarm = if sends { due.min(now.plus(self.effective_rto)) } else { due };
-        self.wakeup = Some(alarm);
-        alarm
+        let wakeup = if sends { due.min(now.plus(self.effective_rto)) } else { due };
+        self.wakeup = Some(wakeup);
+        wakeup
     }
 
-    /// Returns the next time at which something is due.
+    /// Returns the time of the next due timer.
     #[inline(never)]
     pub(crate) fn next_timeout(&self, config: &Config<u64>) -> Time {
         let silence = self.last_received.plus(config.idle_timeout);
@@ -386,7 +402,7 @@ impl Peer {
             PeerState::Contested { until, .. } => return until.min(silence),
             PeerState::Established => silence.min(self.last_queued.plus(config.keepalive)),
             PeerState::Draining { since } => since.plus(config.linger / 2),
-            PeerState::Lingering { until, muted_until: Some(hushed) } => return until.min(hushed),
+            PeerState::Lingering { until, muted_until: Some(muted_until) } => return until.min(muted_until),
             PeerState::Lingering { until, muted_until: None } => until,
         };
         let undeliverable =
@@ -400,7 +416,7 @@ impl Peer {
         due.map_or(own, |due| own.min(due))
     }
 
-    /// Gives memory back that was not used for a while. Returns `false` if it was.
+    /// Releases memory that was not used for a while. Returns `false` if it was used.
     pub(crate) fn shrink(&mut self, now: Time) -> bool {
         if now < self.last_queued.max(self.last_received).plus(SHRINK_AFTER_IDLE) {
             return false;
@@ -412,32 +428,35 @@ impl Peer {
         true
     }
 
-    /// Drops unreliable messages that wait in vain, if the line is full.
+    /// Drops superseded unreliable messages, if the congestion window blocks the send queue.
     #[inline]
     pub(crate) fn drop_superseded(&mut self, is_superseded: &mut dyn FnMut(&[u8]) -> bool) {
-        let budget = self.congestion.window();
+        let window = self.congestion.window();
         if let Some(outbox) = self.outbox.as_deref_mut()
-            && outbox.blocks_unreliable(budget)
+            && outbox.blocks_unreliable(window)
         {
             outbox.drop_superseded(is_superseded);
         }
     }
 
-    /// Returns when something must leave: at once anything but unreliable messages, and ACKs when they have waited for
-    /// company for long enough (T-60).
+    /// Returns the time at which a datagram must leave.
+    ///
+    /// Everything but unreliable messages leaves at once. ACKs leave when they have waited for data long
+    /// enough (T-60).
     pub(crate) fn next_urgent_timeout(&self) -> Option<Time> {
-        let fresh = || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.congestion.window()));
-        let at_once = self.state != PeerState::Established || self.keepalive_due || fresh();
+        let has_urgent =
+            || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.congestion.window()));
+        let at_once = self.state != PeerState::Established || self.keepalive_due || has_urgent();
         if at_once { Some(Time::ZERO) } else { self.ack_due }
     }
 
-    /// Returns whether nothing waits for it or from it.
+    /// Returns whether no message waits to be sent to the peer or delivered from it.
     pub(crate) fn is_idle(&self) -> bool {
         self.queued() == (0, 0) && !self.inboxes.iter().any(Inbox::has_buffered)
     }
 }
 
-/// T-51: only a connect request is repeated without end and at equal intervals.
+/// Returns the policy: only a connect request is retransmitted forever and at equal intervals (T-51).
 #[inline]
 fn retransmit_policy(state: PeerState, timeout: u64) -> RetransmitPolicy {
     RetransmitPolicy {
@@ -446,7 +465,7 @@ fn retransmit_policy(state: PeerState, timeout: u64) -> RetransmitPolicy {
     }
 }
 
-/// Seldom needed, and large.
+/// Not inlined: rarely needed, and large.
 #[cold]
 #[inline(never)]
 fn new_outbox() -> Box<Outbox> {
@@ -455,12 +474,12 @@ fn new_outbox() -> Box<Outbox> {
 
 /// The largest control message: an identity with a long name.
 pub(crate) const MAX_CONTROL_MESSAGE: usize = 512;
-/// The most bytes of control messages that wait for one peer: the names of 124 others, many times over.
+/// The maximum bytes of queued control messages for one peer: the names of 124 others, many times over.
 const MAX_CONTROL_BYTES: usize = 1 << 20;
 const MAX_BACKOFF: u8 = 8;
-/// What a message takes on the way besides its bytes if it is alone in its datagram: its header, and those of UDP and IP.
+/// The bytes of a message that is alone in its datagram, besides its own: its header, UDP and IP.
 const LONE_MESSAGE_OVERHEAD: usize = 30;
-/// T-62: from this many sends of one message on the pauses between them grow.
+/// The number of sends of one message after which its intervals grow (T-62).
 const BACKOFF_AFTER_SENDS: u8 = 8;
-/// A peer that was quiet this long has no need for buffers.
+/// In microseconds; a peer that was idle for this long needs no buffers.
 const SHRINK_AFTER_IDLE: u64 = 4_000_000;

@@ -1,15 +1,15 @@
-//! A queue of small values in a ring.
+//! A FIFO of small values in a ring.
 //!
-//! What `VecDeque` does, with two differences that the hot path is made of: a place is found by a mask instead of a
-//! comparison, and what leaves the front is not moved out.
+//! It differs from `VecDeque` in two ways that matter on the hot path. A slot is found by a mask instead of
+//! a comparison, and values that leave the front are not moved out.
 
 use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(crate) struct RingQueue<T> {
-    /// Its length is zero or a power of two.
+    /// The length is zero or a power of two.
     slots: Vec<T>,
-    /// The place of the first value; only its lower bits count.
+    /// The index of the first value; only its lower bits count.
     first: usize,
     len: usize,
 }
@@ -76,7 +76,7 @@ impl<T: Copy> RingQueue<T> {
         }
     }
 
-    /// Drops the first `count` values, which must be there.
+    /// Drops the first `count` values; there must be that many.
     #[inline]
     pub(crate) const fn drop_front(&mut self, count: usize) {
         self.first = self.first.wrapping_add(count);
@@ -106,7 +106,7 @@ impl<T: Copy> RingQueue<T> {
         self.first.wrapping_add(index) & self.slots.len().wrapping_sub(1)
     }
 
-    /// Doubles the ring. The new places hold `filler` until they are used.
+    /// Doubles the ring. The new slots contain `filler` until they are used.
     #[cold]
     fn grow(&mut self, filler: T) {
         let size = (2 * self.slots.len()).max(MIN_SIZE);

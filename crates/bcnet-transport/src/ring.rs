@@ -1,10 +1,12 @@
-//! Bytes of many messages in one growing ring: each message in one piece, freed in order.
+//! A growing ring buffer for the bytes of many messages: each contiguous, freed in order.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A ring of bytes. A place in it is named by an offset that only grows (and wraps with `u32`), so it stays valid while
-/// the ring grows. No piece crosses the end of the ring, and none longer than [`MAX_PIECE`] is taken.
+/// A ring of bytes.
+///
+/// An offset identifies a place. Offsets only grow (and wrap with `u32`), so they stay valid while the ring
+/// grows. No piece crosses the end of the ring, and pieces longer than [`MAX_PIECE`] are refused.
 #[derive(Debug, Default)]
 pub(crate) struct ByteRing {
     buffer: Vec<u8>,
@@ -15,7 +17,9 @@ pub(crate) struct ByteRing {
 }
 
 impl ByteRing {
-    /// Room for `len` bytes in one piece, and where it is. Returns `None` if `len` is more than [`MAX_PIECE`].
+    /// Reserves `len` contiguous bytes and returns their offset.
+    ///
+    /// Returns `None` if `len` is more than [`MAX_PIECE`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, len: usize) -> Option<(u32, &mut [u8])> {
         if len > MAX_PIECE as usize {
@@ -34,8 +38,9 @@ impl ByteRing {
         Some((at, self.buffer.get_mut(start..start + len as usize)?))
     }
 
-    /// Keeps `head` and `body` as one piece. Returns where it is and how long, or `None` if that is more than a message can
-    /// have.
+    /// Stores `head` and `body` as one piece.
+    ///
+    /// Returns its offset and length, or `None` if it is longer than a message can be.
     #[inline(always)]
     pub(crate) fn store(&mut self, head: &[u8], body: &[u8]) -> Option<(u32, u16)> {
         let len = u16::try_from(head.len().saturating_add(body.len())).ok()?;
@@ -46,36 +51,36 @@ impl ByteRing {
         Some((at, len))
     }
 
-    /// Returns the `len` bytes at `at`.
+    /// Returns the `len` bytes at offset `at`.
     #[inline]
     pub(crate) fn get(&self, at: u32, len: usize) -> &[u8] {
         let start = self.index(at);
         self.buffer.get(start..start + len).unwrap_or_default()
     }
 
-    /// Returns how many bytes there are from `at` to the end of the ring, which nothing in one piece crosses.
+    /// Returns the number of bytes from `at` to the end of the ring, which no piece crosses.
     #[inline]
     pub(crate) const fn contiguous_from(&self, at: u32) -> usize {
         self.buffer.len().saturating_sub(self.index(at))
     }
 
-    /// Frees everything before `at`.
+    /// Frees all pieces before `at`.
     pub(crate) const fn release_to(&mut self, at: u32) {
         self.tail = at;
     }
 
-    /// Frees everything.
+    /// Frees all pieces.
     pub(crate) const fn release_all(&mut self) {
         self.tail = self.head;
     }
 
-    /// Returns the bytes between the oldest piece and the newest.
+    /// Returns the number of bytes from the oldest piece to the newest.
     #[inline]
     pub(crate) const fn used(&self) -> usize {
         self.head.wrapping_sub(self.tail) as usize
     }
 
-    /// Returns where a piece of `len` bytes would go, if there is room.
+    /// Returns the offset for a new piece of `len` bytes, if there is space.
     #[inline(always)]
     fn fit(&self, len: u32) -> Option<u32> {
         let size = self.size;
@@ -87,7 +92,9 @@ impl ByteRing {
         (at.wrapping_add(len).wrapping_sub(self.tail) <= size).then_some(at)
     }
 
-    /// Doubles until `len` more bytes fit. Pieces stay whole: the ends of a larger ring are ends of the smaller one too.
+    /// Doubles the size until `len` more bytes fit.
+    ///
+    /// Pieces stay contiguous: the ends of the larger ring are also ends of the smaller one.
     #[cold]
     fn grow(&mut self, len: u32) {
         let (old_size, mut size) = (self.size, self.size.max(MIN_SIZE));
@@ -117,7 +124,7 @@ impl ByteRing {
     }
 }
 
-/// The longest piece: more than the largest payload there can be (255 parts).
+/// The longest piece: more than the largest possible payload (255 fragments).
 pub(crate) const MAX_PIECE: u32 = 1 << 21;
 const MIN_SIZE: u32 = 256;
 
@@ -131,7 +138,7 @@ mod tests {
     fn pieces_stay_whole_while_the_ring_wraps_and_grows() {
         for seed in 1..20_u64 {
             let mut random = Lcg(seed);
-            // Near the wrap of u32, so that offsets wrap as well.
+            // Starts near the wrap of `u32`, so that offsets wrap as well.
             let mut ring = ByteRing { head: 0xFFFF_F000, tail: 0xFFFF_F000, ..ByteRing::default() };
             let mut model: VecDeque<(u32, Vec<u8>)> = VecDeque::new();
             for step in 0..3000_u64 {
@@ -164,7 +171,7 @@ mod tests {
             ring.release_to(at);
         }
         assert_eq!(ring.buffer.len(), 256);
-        assert_eq!(ring.store(&[], &[0; 0x1_0000]), None, "no message is as long");
+        assert_eq!(ring.store(&[], &[0; 0x1_0000]), None, "longer than any message");
         assert!(ring.reserve(MAX_PIECE as usize + 1).is_none());
     }
 }

@@ -77,7 +77,7 @@ impl Deadlines {
         }
     }
 
-    /// Inserts `entry` at `index` or above, moving later deadlines down.
+    /// Inserts `entry` at `place` or above, moving later deadlines down.
     fn sift_up(&mut self, mut place: usize, entry: (Time, u32)) {
         while place > 0 {
             let parent = (place - 1) / 2;
@@ -90,7 +90,7 @@ impl Deadlines {
         self.place_entry(place, entry);
     }
 
-    /// Inserts `entry` at `index` or below, moving earlier deadlines up.
+    /// Inserts `entry` at `place` or below, moving earlier deadlines up.
     fn sift_down(&mut self, mut place: usize, entry: (Time, u32)) {
         loop {
             let left = 2 * place + 1;
@@ -136,7 +136,7 @@ mod tests {
         let mut deadlines = Deadlines::new();
         let mut model = BTreeMap::new();
         for _ in 0..20_000 {
-            let key = u32::try_from(random.below(60)).expect("small");
+            let key = u32::try_from(random.below(60)).expect("a small key");
             let deadline = (random.below(4) > 0).then(|| Time::from_micros(random.below(50)));
             deadlines.set(key, deadline);
             model.remove(&key);

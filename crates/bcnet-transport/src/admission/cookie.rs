@@ -1,11 +1,13 @@
-//! Numbers that a client acknowledges and drops, and that nobody can foresee.
+//! Cookies: sequence numbers that a client acknowledges and drops, and that an attacker cannot predict.
 
 use core::ops::Range;
 
 use crate::inbox::RECEIVE_WINDOW;
 use crate::wire::{Channel, Datagram, Message, Seq};
 
-/// Returns the numbers of game messages that a datagram acknowledges and that no newcomer was sent but as a cookie.
+/// Returns the acknowledged sequence numbers that can only be cookies.
+///
+/// They are outside the receive window of a new client, so no other message to it has them.
 pub(super) fn acked_cookies(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
     datagram.messages().filter_map(|message| match message {
         Message::Ack(ack) if ack.id.channel == Channel::Game && ack.id.fragment.is_none() => {
@@ -15,23 +17,25 @@ pub(super) fn acked_cookies(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq
     })
 }
 
-/// T-76, T-77: returns a number, drawn by `draw`, that both a new client and one that expects any of the numbers in
-/// `window`, or the one after, acknowledge and drop. Stock takes the difference without wrapping: it drops what is at
-/// least 0x4000 ahead, or at most 0x4000 behind. `None` if the window is too wide.
+/// Returns a sequence number that a client acknowledges and drops (T-76, T-77); `draw` selects it.
+///
+/// It is outside the receive window of a new client, and of a client that expects any number in `window` or
+/// the one after. Stock compares without wrapping: it drops numbers at least 0x4000 ahead, or at most
+/// 0x4000 behind. Returns `None` if the window is too wide.
 pub(super) fn cookie_outside(window: &Range<u16>, draw: u64) -> Option<Seq> {
     let [start, end] = [window.start, window.end].map(u64::from);
     let numbers = match () {
         () if start == 0 && end == 0 => 0x4000..0xC000,
         () if start <= end && end <= 0x8000 => end + 0x4000..0x1_0000,
         () if start <= end => end - 0x4000..start,
-        // The window wraps, so it begins near the end, and 0xFFFF is in it.
+        // The window wraps, so it begins near the end and includes 0xFFFF.
         () => 0xBFFF.max(end + 0x4000)..start,
     };
     let count = numbers.end.checked_sub(numbers.start).filter(|count| *count >= MIN_COOKIES)?;
     u16::try_from(numbers.start + draw % count).ok().map(Seq)
 }
 
-/// Returns SipHash-2-4 of two words.
+/// Returns the SipHash-2-4 of two words.
 pub(super) fn siphash([k0, k1]: [u64; 2], words: [u64; 2]) -> u64 {
     let mut v = [
         k0 ^ 0x736F_6D65_7073_6575,
@@ -63,7 +67,7 @@ const fn sip_round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
     [a, b, c, d]
 }
 
-/// From fewer numbers none is drawn.
+/// The minimum number of possible cookies; with fewer, a guess is too easy.
 const MIN_COOKIES: u64 = 0x1000;
 
 #[cfg(test)]
@@ -78,7 +82,7 @@ mod tests {
         assert_eq!(siphash(words, words), 0x3F2A_CC7F_57C2_9BDB);
     }
 
-    /// T-69: what stock keeps: the difference of two numbers, not their distance around the circle.
+    /// Returns whether stock stores a message (T-69): it compares the difference, without wrapping.
     fn stock_keeps(number: Seq, expected: u16) -> bool {
         let ahead = i32::from(number.0) - i32::from(expected);
         (0..0x4000).contains(&ahead) || ahead < -0x4000
@@ -88,7 +92,7 @@ mod tests {
         (0..0x4000).contains(&number.distance_from(Seq(expected)))
     }
 
-    /// T-76, T-77
+    /// T-76, T-77: a cookie is outside the receive window of a new client and of the former connection.
     #[test]
     fn cookie_is_outside_every_receive_window() {
         let mut lcg = Lcg(7);
@@ -100,7 +104,10 @@ mod tests {
                 without += 1;
                 continue;
             };
-            assert!(usize::from(number.0) >= RECEIVE_WINDOW, "{number} is one that a newcomer keeps");
+            assert!(
+                usize::from(number.0) >= RECEIVE_WINDOW,
+                "{number} is inside the receive window of a new client"
+            );
             for ahead in 0..=window.end.wrapping_sub(window.start) {
                 let expected = window.start.wrapping_add(ahead);
                 assert!(
@@ -109,10 +116,10 @@ mod tests {
                 );
             }
         }
-        assert_eq!(without, 0, "what is under way to one peer leaves room for a cookie");
+        assert_eq!(without, 0, "some windows have no cookie");
     }
 
-    /// T-76: fifteen bits.
+    /// T-76: a cookie for a new client has fifteen random bits.
     #[test]
     fn newcomer_cookie_is_one_of_32768() {
         let numbers = (0..0x8000).filter_map(|draw| cookie_outside(&(0..0), draw));

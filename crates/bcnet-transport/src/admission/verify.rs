@@ -1,4 +1,4 @@
-//! T-76: what is said under an id that nobody has.
+//! Verification of datagrams with an id that is not in use (T-76).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::Range;
@@ -9,30 +9,30 @@ use crate::config::{Config, ProofPolicy};
 use crate::time::Time;
 use crate::wire::{Datagram, PeerId, Seq};
 
-/// What a datagram under an id that nobody has is worth.
+/// The result of [`AddressVerifier::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verification {
-    /// Its sender is who the id was offered to; and its nonce, if that is still known.
+    /// The sender has the offer of this id and has verified its address; with its nonce, if it is known.
     Verified(Option<u32>),
-    /// It was offered the id and has to prove itself yet.
+    /// The sender has an offer of this id and has not verified its address yet.
     Pending,
-    /// It was offered the id and acknowledges so many numbers that it was not sent.
+    /// The sender has an offer of this id, but acknowledges this many numbers that it was not sent.
     WrongCookies(u8),
-    /// Nobody was offered that.
+    /// The sender has no offer of this id.
     NoOffer,
 }
 
-/// T-77: the peer that is at the address of a newcomer.
+/// The peer at the address of a new client (T-77).
 #[derive(Debug, Clone)]
 pub(crate) struct AddressOwner {
-    /// The numbers that it may still acknowledge, and so may who was started anew at its address.
+    /// The numbers that the peer, or a client restarted at its address, may still acknowledge.
     pub(crate) unacked_range: Range<Seq>,
-    /// T-53: nothing was heard of it for so long that it may be replaced by who speaks under its id.
+    /// The peer was silent for so long that a datagram with the offered id may replace it (T-53).
     pub(crate) is_idle: bool,
 }
 
 impl AddressVerifier {
-    /// Judges a datagram under an id that nobody has. `rival` is who is at the same address.
+    /// Judges a datagram with an unused id. `owner` is the peer at the same address, if there is one.
     pub(crate) fn verify(
         &mut self,
         from: SocketAddrV4,
@@ -47,8 +47,8 @@ impl AddressVerifier {
             if self.open_offers(from, now).next().is_some() {
                 self.forgery_seen_until = now.plus(FORGERY_MEMORY);
             }
-            let may_be_washed = owner.is_none() && !config.selective_admission && self.is_under_attack(now);
-            return if may_be_washed {
+            let may_be_evicted = owner.is_none() && !config.selective_admission && self.is_under_attack(now);
+            return if may_be_evicted {
                 self.verify_evicted(from, datagram, now)
             } else {
                 Verification::NoOffer
@@ -56,13 +56,13 @@ impl AddressVerifier {
         };
         let attacked = self.is_under_attack(now);
         let cookies = self.valid_cookies(from, id, now);
-        let is_former = |number: &Seq| owner.is_some_and(|rival| is_within(&rival.unacked_range, *number));
+        let is_former = |number: &Seq| owner.is_some_and(|owner| is_within(&owner.unacked_range, *number));
         let numbers = acked_cookies(datagram).filter(|number| !is_former(number)).take(MAX_COOKIES_CHECKED);
         let is_cookie = |number: &Seq| offer.first_cookie.is_none() && cookies.contains(number);
         let is_known = |number: &Seq| {
             is_cookie(number) || [offer.first_cookie, offer.second_cookie].contains(&Some(*number))
         };
-        // A newcomer was sent nothing else.
+        // A new client was sent no other game messages.
         let guesses = numbers.clone().filter(|number| !is_known(number)).count();
         if guesses > 0 {
             self.on_wrong_cookie(id, owner.is_some(), now);
@@ -79,7 +79,7 @@ impl AddressVerifier {
                 Verification::Verified(offer.nonce)
             };
         }
-        let by_id = offer.second_cookie.is_none() && owner.is_none_or(|rival| rival.is_idle);
+        let by_id = offer.second_cookie.is_none() && owner.is_none_or(|owner| owner.is_idle);
         let patient =
             config.proof_policy == ProofPolicy::Auto && !attacked && now >= offer.since.plus(ID_PROOF_DELAY);
         if by_id && (config.proof_policy == ProofPolicy::Id || patient) {
@@ -89,7 +89,7 @@ impl AddressVerifier {
         Verification::Pending
     }
 
-    /// Judges a datagram of which nothing is known while an attack is seen: the offer was washed away, or never made.
+    /// Judges a datagram without a known offer during an attack: the offer was overwritten, or never made.
     fn verify_evicted(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Verification {
         let id = datagram.sender();
         let cookies = self.valid_cookies(from, id, now);
@@ -110,8 +110,10 @@ impl AddressVerifier {
         }
     }
 
-    /// A second cookie, for one who has proved itself while others are forged, or where a peer is: it is kept, and guessed
-    /// at once.
+    /// Sends a second cookie to a client that has acknowledged the first.
+    ///
+    /// This is needed during an attack, or at the address of a peer. The second cookie is stored, and the
+    /// client has one attempt.
     fn send_second_cookie(
         &mut self,
         id: PeerId,
@@ -119,7 +121,7 @@ impl AddressVerifier {
         owner: Option<&AddressOwner>,
         now: Time,
     ) -> Verification {
-        let window = owner.map_or(Seq(0)..Seq(0), |rival| rival.unacked_range.clone());
+        let window = owner.map_or(Seq(0)..Seq(0), |owner| owner.unacked_range.clone());
         if owner.is_none() && !self.may_reserve(id, *to.ip(), now) {
             return Verification::Pending;
         }
@@ -143,8 +145,9 @@ impl AddressVerifier {
         Verification::Pending
     }
 
-    /// Returns whether an id may be held for an address, beside those that are held for it and its network already: who
-    /// has many holds few.
+    /// Returns whether an id may be held for an address, given the ids already held for it and its network.
+    ///
+    /// So an attacker with many addresses holds only a few ids.
     fn may_reserve(&self, id: PeerId, address: Ipv4Addr, now: Time) -> bool {
         let others = (0..).map(PeerId).zip(&self.id_slots).filter(|(other, _)| *other != id);
         let held =
@@ -156,7 +159,7 @@ impl AddressVerifier {
         of(32) < MAX_RESERVED_PER_ADDRESS && of(NETWORK_PREFIX_BITS) < MAX_RESERVED_PER_NETWORK
     }
 
-    /// A number that was never sent. At the address of a peer the caller counts them.
+    /// Handles an ACK of a number that was never sent. At the address of a peer, the caller counts them.
     fn on_wrong_cookie(&mut self, id: PeerId, contested: bool, now: Time) {
         if contested {
             return;
@@ -167,7 +170,9 @@ impl AddressVerifier {
         }
     }
 
-    /// Sends a cookie again to one who speaks without having acknowledged it, for no more bytes than came.
+    /// Sends the cookie again to a client that sends without having acknowledged it.
+    ///
+    /// The reply has no more bytes than the received datagram.
     fn resend_cookie(&mut self, id: PeerId, len: usize, now: Time) {
         let Some(offer) = self.id_slots.get_mut(usize::from(id.0)).and_then(|place| place.offer.as_mut())
         else {
@@ -183,20 +188,21 @@ impl AddressVerifier {
     }
 }
 
-/// Returns whether a number is one of a window, which may wrap.
+/// Returns whether a number is in a window, which may wrap.
 fn is_within(window: &Range<Seq>, number: Seq) -> bool {
     number.0.wrapping_sub(window.start.0) < window.end.0.wrapping_sub(window.start.0)
 }
 
-/// A client that acknowledges no cookie may show by now that it goes on without.
+/// The time after which a client without an ACK of its cookie may verify itself by its id.
 const ID_PROOF_DELAY: u64 = 1_000_000;
-/// How long a forger is remembered.
+/// The time for which a detected forgery counts.
 const FORGERY_MEMORY: u64 = 600_000_000;
-/// How many numbers of one datagram are looked at: a newcomer has two at most.
+/// The maximum number of ACKs of one datagram to check: a new client has at most two.
 const MAX_COOKIES_CHECKED: usize = 4;
-/// How many ids are held at once for one address and for one network: those who come together take turns.
+/// The maximum number of held ids for one address and for one network. Clients that come together take
+/// turns.
 const MAX_RESERVED_PER_ADDRESS: usize = 4;
 const MAX_RESERVED_PER_NETWORK: usize = 16;
 const NETWORK_PREFIX_BITS: u32 = 16;
-/// The size of a datagram with a cookie alone.
+/// The length of a datagram that contains only a cookie.
 const COOKIE_DATAGRAM_LEN: usize = 7;

@@ -1,6 +1,6 @@
-//! From a stranger's request to a peer, and why nobody was let in, turned away or thrown out.
+//! Admission of clients: from a connect request to a peer, and the errors of that.
 //!
-//! Owns T-53 and T-77; what newcomers have to prove is in [`admission`](crate::admission).
+//! This module implements T-53 and T-77; [`admission`](crate::admission) verifies the addresses.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,7 +20,9 @@ use crate::wire::{
 };
 
 impl Endpoint {
-    /// Handles a datagram under an id that nobody has. Returns whose it is, if that is a peer by now.
+    /// Handles a datagram with an id that is not in use.
+    ///
+    /// Returns its peer if the datagram makes the sender a peer.
     #[inline(never)]
     pub(super) fn handle_unknown_sender(
         &mut self,
@@ -29,7 +31,7 @@ impl Endpoint {
         now: Time,
     ) -> Option<PeerHandle> {
         let sender = datagram.sender();
-        let taken = if self.role == Role::Client {
+        let result = if self.role == Role::Client {
             Err(RejectCause::UnknownSender)
         } else if self.is_shutting_down {
             Err(RejectCause::NotAllowed)
@@ -38,13 +40,13 @@ impl Endpoint {
         } else {
             self.verify_newcomer(from, datagram, now).map(Some)
         };
-        taken.unwrap_or_else(|cause| {
+        result.unwrap_or_else(|cause| {
             self.reject(from, cause);
             None
         })
     }
 
-    /// T-51: takes the one thing that somebody without an id may say: that it wants to be let in, or not any more.
+    /// Handles a datagram of a client without an id: a connect request or a disconnect (T-51).
     fn handle_unassigned(
         &mut self,
         from: SocketAddrV4,
@@ -59,7 +61,7 @@ impl Endpoint {
             Some((Seq(0), Body::ConnectRequest { address, nonce, password })) => {
                 self.handle_request((from, address), nonce, password, now)
             }
-            // Who was turned away says goodbye and waits until it is acknowledged.
+            // A refused client sends a disconnect and waits for the ACK.
             Some((seq, Body::Disconnect { .. })) => {
                 self.admission.forget_request(from);
                 self.queue_reply(from, ReplyContent::Ack(seq));
@@ -69,7 +71,7 @@ impl Endpoint {
         }
     }
 
-    /// T-53, T-75: somebody asks to be let in.
+    /// Handles a connect request (T-53, T-75).
     fn handle_request(
         &mut self,
         (from, address): (SocketAddrV4, Ipv4Addr),
@@ -84,10 +86,10 @@ impl Endpoint {
             self.queue_reply(from, ReplyContent::Ack(Seq(0)));
             return Ok(());
         }
-        // Who has left lives until it has acknowledged that.
-        let stands = |peer: &Peer| peer.state.is_connected() || !peer.is_shutdown_acked();
-        let lives = |peer: &Peer| stands(peer) && now < peer.last_received.plus(RECENTLY_ALIVE);
-        if self.peers.at_address(from).any(|(_, peer)| lives(peer) || has_too_many_guesses(peer.state)) {
+        // A peer that is leaving counts as alive until it has acknowledged the end.
+        let is_present = |peer: &Peer| peer.state.is_connected() || !peer.is_shutdown_acked();
+        let is_alive = |peer: &Peer| is_present(peer) && now < peer.last_received.plus(RECENTLY_ALIVE);
+        if self.peers.at_address(from).any(|(_, peer)| is_alive(peer) || has_too_many_guesses(peer.state)) {
             return Err(RejectCause::Impostor);
         }
         if self.events.queued_bytes() >= self.config.max_event_bytes {
@@ -100,7 +102,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// T-76: somebody speaks under an id that nobody has. If it was offered the id and hears us, it is a peer now.
+    /// Handles a datagram with an unused id (T-76).
+    ///
+    /// If the sender has an offer of the id and verifies its address, it becomes a peer.
     fn verify_newcomer(
         &mut self,
         from: SocketAddrV4,
@@ -108,13 +112,13 @@ impl Endpoint {
         now: Time,
     ) -> Result<PeerHandle, RejectCause> {
         let old = self.connected_at(from);
-        let rival = old.and_then(|old| self.peers.get(old)).map(|peer| AddressOwner {
+        let owner = old.and_then(|old| self.peers.get(old)).map(|peer| AddressOwner {
             unacked_range: peer.unacked_range(Channel::Game),
             is_idle: now >= peer.last_received.plus(self.replaceable_after()),
         });
-        let claim = self.admission.verify(from, datagram, rival.as_ref(), &self.config, now);
+        let verification = self.admission.verify(from, datagram, owner.as_ref(), &self.config, now);
         self.mark_replies_dirty();
-        let nonce = match claim {
+        let nonce = match verification {
             Verification::Verified(nonce) => nonce,
             Verification::Pending => return Err(RejectCause::NotAllowed),
             Verification::WrongCookies(guesses) => {
@@ -138,15 +142,15 @@ impl Endpoint {
         self.join(peer, now).ok_or(RejectCause::Crowded)
     }
 
-    /// Lets in who asked, at once.
+    /// Admits the client of a pending request at once.
     pub(super) fn admit_now(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
         if self.connected_at(from).is_some() {
             return self.offer_id(from, now);
         }
-        let (asked, id) = self.prepare_admission(from, now)?;
+        let (request, id) = self.prepare_admission(from, now)?;
         self.remove_former(from, now);
         let mut peer = Peer::new(from, id, PeerState::Established, &self.config, now);
-        peer.nonce = Some(asked.nonce);
+        peer.nonce = Some(request.nonce);
         peer.inbox(Channel::Control).accept_next(Seq(0));
         peer.queue_ack(
             MessageId { channel: Channel::Control, seq: Seq(0), fragment: None },
@@ -159,12 +163,12 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// T-75: tells who asked an id, and asks it to prove that it hears that.
+    /// Offers an id to the client of a pending request; the client must verify its address (T-75).
     pub(super) fn offer_id(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
-        let (asked, id) = self.prepare_admission(from, now)?;
+        let (request, id) = self.prepare_admission(from, now)?;
         let old = self.connected_at(from);
         let window = old.and_then(|old| self.peers.get(old)).map(|peer| peer.unacked_range(Channel::Game));
-        if self.admission.offer_id(id, asked, window, now) {
+        if self.admission.offer_id(id, request, window, now) {
             self.mark_replies_dirty();
             for handle in self.peers.handles() {
                 self.contest(handle, from, now);
@@ -173,27 +177,28 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Takes the request of an address, and finds an id for it.
+    /// Removes the request of an address, and chooses an id for it.
     fn prepare_admission(
         &mut self,
         from: SocketAddrV4,
         now: Time,
     ) -> Result<(PendingRequest, PeerId), AdmitError> {
-        let asked = self.find_request(from, now)?;
+        let request = self.find_request(from, now)?;
         if self.count_connected_elsewhere(from) >= self.config.max_peers {
             return Err(AdmitError::Full(from));
         }
         let id = self.choose_id(from, now).ok_or(AdmitError::Full(from))?;
         self.admission.forget_request(from);
-        Ok((asked, id))
+        Ok((request, id))
     }
 
-    /// Returns how many are connected elsewhere: who is at an address gives way to who joins there.
+    /// Returns the number of peers connected from other addresses: a new client replaces the peer at its
+    /// address.
     fn count_connected_elsewhere(&self, from: SocketAddrV4) -> usize {
         self.peers.iter().filter(|peer| peer.state.is_connected() && peer.address != from).count()
     }
 
-    /// Forgets those who have left an address: what they were told last is nothing for who joins there now.
+    /// Removes the peers that have left an address: their last messages must not reach the new client.
     fn remove_former(&mut self, from: SocketAddrV4, now: Time) {
         let is_former = |peer: &Peer| peer.address == from && !peer.state.is_connected();
         for handle in self.peers.handles() {
@@ -203,7 +208,8 @@ impl Endpoint {
         }
     }
 
-    /// T-50: finds an id; if all are taken, that of the peer which has been leaving longest.
+    /// Chooses an id (T-50). If all are in use, removes the peer that has been leaving longest and takes
+    /// its id.
     fn choose_id(&mut self, from: SocketAddrV4, now: Time) -> Option<PeerId> {
         let ids = self.config.id_policy;
         let peers = &self.peers;
@@ -226,7 +232,7 @@ impl Endpoint {
         self.admission.request(from, self.config.pending_timeout, now).ok_or(AdmitError::NoRequest(from))
     }
 
-    /// T-52: a newcomer is a peer, and learns who is there.
+    /// Adds a new peer, and sends it the names of the others (T-52).
     fn join(&mut self, mut peer: Peer, now: Time) -> Option<PeerHandle> {
         let named = |peer: &Peer| peer.state.is_connected().then(|| Some((peer.id, peer.name.clone()?)))?;
         let own = self.name.clone().map(|name| (self.id, name));
@@ -245,7 +251,7 @@ impl Endpoint {
         Some(handle)
     }
 
-    /// T-53: somebody else is at the address of a peer, which is gone.
+    /// Removes a peer whose address another client has now (T-53).
     fn replace_peer(&mut self, handle: PeerHandle, now: Time) {
         let Some(peer) = self.remove(handle, now) else { return };
         self.events.push(Event::Left { peer: peer.id, reason: LeaveReason::Replaced }, &[]);
@@ -253,13 +259,17 @@ impl Endpoint {
         self.broadcast_gone(peer.id, peer.name.is_some(), gone, now);
     }
 
-    /// T-53: after this long without a word, in microseconds, a peer may be replaced by who speaks under its id.
+    /// Returns the silence in microseconds after which a datagram with the offered id may replace a peer
+    /// (T-53).
     const fn replaceable_after(&self) -> u64 {
         self.config.keepalive.saturating_mul(5) / 2
     }
 
-    /// T-77: nothing is sent to a peer, if it is at this address, until it is heard, or has been silent for long and nobody
-    /// has proved itself in time. Last words wait only as long as that takes.
+    /// Pauses sending to a peer at `address`, because a new client may have replaced it (T-77).
+    ///
+    /// The pause ends when the peer sends a datagram. It also ends when the peer was silent for long and no
+    /// client has verified itself in time. The last messages to a leaving peer pause only for the time of
+    /// the verification.
     fn contest(&mut self, handle: PeerHandle, address: SocketAddrV4, now: Time) {
         let max_pause = self.replaceable_after();
         let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.address == address) else { return };
@@ -275,13 +285,13 @@ impl Endpoint {
             PeerState::Connecting | PeerState::Draining { .. } | PeerState::Lingering { .. } => return,
         };
         peer.state = state;
-        // As if it were on the list: whatever happens, it is not put there.
+        // Marked as dirty without being on the list: so nothing puts it there.
         peer.is_dirty = true;
         self.dirty_peers.remove(handle);
         self.deadlines.set(handle.key(), Some(until));
     }
 
-    /// T-77: a contested peer lives, or is not contested any more.
+    /// Ends the pause of a contested peer (T-77).
     pub(super) fn end_contest(&mut self, handle: PeerHandle) {
         let Some(peer) = self.peers.get_mut(handle) else { return };
         peer.state = match peer.state {
@@ -301,8 +311,10 @@ impl Endpoint {
         self.mark_changed(handle);
     }
 
-    /// T-77: numbers that were never sent came from the address of a peer. After some of them nobody can prove itself there
-    /// until the peer is heard or the time is over, whatever is asked meanwhile.
+    /// Counts ACKs of numbers that were never sent, from the address of a contested peer (T-77).
+    ///
+    /// After too many of them, no client can verify itself there until a datagram of the peer arrives or
+    /// the pause ends.
     fn count_guesses(&mut self, from: SocketAddrV4, more: u8) {
         let Some(handle) = self.connected_at(from) else { return };
         let Some(peer) = self.peers.get_mut(handle) else { return };
@@ -314,12 +326,12 @@ impl Endpoint {
         }
     }
 
-    /// Returns who is connected at an address.
+    /// Returns the peer that is connected at an address.
     fn connected_at(&self, address: SocketAddrV4) -> Option<PeerHandle> {
         self.peers.at_address(address).find(|(_, peer)| peer.state.is_connected()).map(|(handle, _)| handle)
     }
 
-    /// Queues an answer to somebody who is no peer.
+    /// Queues a reply to an unverified address.
     pub(super) fn queue_reply(&mut self, to: SocketAddrV4, content: ReplyContent) {
         self.admission.queue_reply(to, content);
         self.mark_replies_dirty();
@@ -333,17 +345,17 @@ impl Endpoint {
         }
     }
 
-    /// Writes the next answer to send; the others wait for their turn.
+    /// Writes the next reply into `buffer`; the others wait for their turn.
     #[cold]
     pub(super) fn transmit_reply(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        let UnverifiedReply { to, content: word } = self.admission.next_reply()?;
+        let UnverifiedReply { to, content } = self.admission.next_reply()?;
         self.mark_replies_dirty();
         let mut writer = Writer::with_limit(buffer, self.id, self.config.datagram_limit);
         let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Control, seq, fragment: None }));
         let first = |body| Message::Control(Control::new(Seq(0), body));
         let cookie =
             |seq| Message::Data(Data { delivery: Delivery::Reliable(seq), urgent: false, payload: &[] });
-        let written = match word {
+        let written = match content {
             ReplyContent::Offer(assigned, number) => {
                 let reply = first(Body::ConnectReply { assigned });
                 writer.push(&ack(Seq(0))) && writer.push(&reply) && writer.push(&cookie(number))
@@ -363,7 +375,7 @@ impl Endpoint {
     }
 }
 
-/// Returns how many numbers were guessed at the address of a contested peer.
+/// Returns how many wrong numbers arrived from the address of a contested peer.
 const fn guess_count(state: PeerState) -> u8 {
     match state {
         PeerState::Contested { guesses, .. } => guesses,
@@ -374,26 +386,29 @@ const fn guess_count(state: PeerState) -> u8 {
     }
 }
 
-/// Returns whether too many numbers were guessed at the address of a peer.
+/// Returns whether too many wrong numbers arrived from the address of a peer.
 const fn has_too_many_guesses(state: PeerState) -> bool {
     guess_count(state) >= MAX_GUESSES
 }
 
-/// T-53: a peer that was heard this recently was not started anew since, in microseconds.
+/// A peer with a datagram within this time, in microseconds, was not restarted since (T-53).
 const RECENTLY_ALIVE: u64 = 2_000_000;
-/// Within this a stock client has sent the last of the nine ACKs for its cookie.
+/// Within this time a stock client has sent the last of the nine ACKs for its cookie.
 const PROOF_TIMEOUT: u64 = 6_000_000;
 
-/// How many numbers may be guessed at the address of a contested peer.
+/// The maximum number of wrong numbers from the address of a contested peer.
 const MAX_GUESSES: u8 = 4;
 
-/// Why a client was neither let in nor turned away.
+/// The reason why a client was neither admitted nor refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmitError {
-    /// Nobody at this address waits for an answer: answer each [`Event::Request`] once, within
-    /// [`pending_timeout`](crate::Config::pending_timeout).
+    /// No request from this address is pending.
+    ///
+    /// Answer each [`Event::Request`] once, within [`pending_timeout`](crate::Config::pending_timeout).
     NoRequest(SocketAddrV4),
-    /// All ids are taken, or as many as [`peers`](crate::Config::peers): refuse it, or try again when a peer has left.
+    /// All ids are in use, or [`max_peers`](crate::Config::max_peers) clients are connected.
+    ///
+    /// Refuse the client, or try again when a peer has left.
     Full(SocketAddrV4),
 }
 
@@ -401,10 +416,10 @@ impl fmt::Display for AdmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRequest(from) => {
-                write!(f, "{from} does not wait to be let in: it has given up, or has its answer")
+                write!(f, "no pending connect request from {from}: it has expired or was answered before")
             }
             Self::Full(from) => {
-                write!(f, "no id is free for {from}: refuse it, or try again when a peer has left")
+                write!(f, "no free id for {from}: refuse the client, or try again when a peer has left")
             }
         }
     }
@@ -412,7 +427,7 @@ impl fmt::Display for AdmitError {
 
 impl core::error::Error for AdmitError {}
 
-/// Nobody with this id can be booted: it has left, or was never let in, or this is no host.
+/// The peer cannot be booted: it has left or never joined, or this endpoint is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BootError(pub PeerId);
 
@@ -420,7 +435,7 @@ impl fmt::Display for BootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is not connected to this host: boot it after its Joined event and before it leaves",
+            "cannot boot {}: it is not connected to this host; boot a peer after its Joined event and before it leaves",
             self.0
         )
     }

@@ -1,4 +1,4 @@
-//! Control messages take effect, and timers that end a peer.
+//! Effects of control messages, and timers that end a peer.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -12,18 +12,18 @@ use crate::stats::RejectCause;
 use crate::time::Time;
 use crate::wire::{Body, BootReason, PeerId, Role, Text};
 
-/// A peer has said that a conversation is over.
+/// A received message that ends a connection.
 #[derive(Debug)]
 pub(super) struct PendingDisconnect {
     handle: PeerHandle,
     peer: PeerId,
-    /// Of a client that leaves, as it sees itself.
+    /// The address that a leaving client reports for itself.
     address: Ipv4Addr,
     reason: LeaveReason,
 }
 
 impl Endpoint {
-    /// A control message takes effect, in its order.
+    /// Handles a control message that is next in order.
     pub(super) fn dispatch(&mut self, handle: PeerHandle, body: &Body<'_>, now: Time) {
         let result = match self.role {
             Role::Host => self.dispatch_from_client(handle, body, now),
@@ -80,7 +80,7 @@ impl Endpoint {
         }
     }
 
-    /// T-52: a host keeps the name and passes it on to everyone, its owner included.
+    /// Stores a client's name and relays it to every client, including its owner (T-52).
     fn handle_identity(
         &mut self,
         handle: PeerHandle,
@@ -92,7 +92,7 @@ impl Endpoint {
         if !peer.state.is_connected() {
             return Err(RejectCause::NotAllowed);
         }
-        // What was sent at its time may arrive with others, when the first of them was lost.
+        // Names that were sent with pauses may arrive together if the first of them was lost.
         if now.plus(MAX_NAME_BURST * NAME_INTERVAL) <= peer.rename_allowed_at {
             return Err(RejectCause::Flood);
         }
@@ -107,7 +107,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// T-57: a client leaves; a host passes that on.
+    /// Handles a client that leaves; a host relays that (T-57).
     fn handle_client_left(&mut self, handle: PeerHandle, address: Ipv4Addr, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
         let (id, live, named) = (peer.id, peer.state.is_connected(), peer.name.is_some());
@@ -118,7 +118,7 @@ impl Endpoint {
         }
     }
 
-    /// T-51: the host lets this client in.
+    /// Handles the reply of the host: this client is admitted (T-51).
     fn handle_connect_reply(&mut self, handle: PeerHandle, assigned: PeerId) -> Result<(), RejectCause> {
         let peer = self.peers.get_mut(handle).ok_or(RejectCause::UnknownSender)?;
         if peer.state != PeerState::Connecting || !assigned.is_assignable() {
@@ -130,7 +130,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// To a client: a peer is gone. If it is the host or this client, so is the session.
+    /// Handles on a client that a peer is gone. If that is the host or this client, the session is over.
     fn handle_peer_gone(&mut self, handle: PeerHandle, peer: PeerId, reason: LeaveReason) {
         if peer == self.id || peer == PeerId::HOST || peer == PeerId::UNASSIGNED {
             let address = Ipv4Addr::UNSPECIFIED;
@@ -140,20 +140,20 @@ impl Endpoint {
         }
     }
 
-    /// T-57: a datagram that ends a conversation was read to its end.
+    /// Ends a connection after the rest of the datagram was handled (T-57).
     #[cold]
     pub(super) fn finish_disconnect(&mut self, disconnect: PendingDisconnect, now: Time) {
-        let PendingDisconnect { handle, peer: who, address, reason } = disconnect;
+        let PendingDisconnect { handle, peer, address, reason } = disconnect;
         match self.role {
             Role::Host => self.handle_client_left(handle, address, now),
             Role::Client => {
-                self.events.push(Event::Left { peer: who, reason }, &[]);
+                self.events.push(Event::Left { peer, reason }, &[]);
                 self.start_lingering(handle, now);
             }
         }
     }
 
-    /// Sends a control message to every live peer.
+    /// Queues a control message for every connected peer.
     pub(super) fn broadcast_control(&mut self, body: Body<'_>, now: Time) {
         let body = mask_address(body, self.masks_addresses);
         for handle in self.peers.handles() {
@@ -164,7 +164,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells every live peer that one of them is gone; if that never had a name only itself, for nobody else knows it.
+    /// Informs every connected peer that `gone` has left. Without a name, only `gone` itself knows it.
     pub(super) fn broadcast_gone(&mut self, gone: PeerId, named: bool, body: Body<'_>, now: Time) {
         if named {
             return self.broadcast_control(body, now);
@@ -177,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    /// A peer's deadline has passed.
+    /// Handles the due timers of a peer.
     pub(super) fn serve_timers(&mut self, handle: PeerHandle, now: Time) {
         let config = &self.config;
         let Some(peer) = self.peers.get_mut(handle) else { return };
@@ -212,24 +212,26 @@ impl Endpoint {
         }
     }
 
-    /// T-56: a peer is given up; a host tells everyone, and the peer itself if it was only silent: it may be heard again.
+    /// Gives a peer up and informs every client (T-56).
+    ///
+    /// A host also informs a silent peer, because its link may recover.
     fn give_up_peer(&mut self, handle: PeerHandle, reason: LeaveReason, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
         let (peer, named) = (peer.id, peer.name.is_some());
-        let stays = self.role == Role::Host && reason == LeaveReason::Silent;
-        if !stays {
+        let lingers = self.role == Role::Host && reason == LeaveReason::Silent;
+        if !lingers {
             self.remove(handle, now);
         }
         self.events.push(Event::Left { peer, reason }, &[]);
         if self.role == Role::Host {
             self.broadcast_gone(peer, named, Body::Boot { reason: BootReason::TIMED_OUT, target: peer }, now);
         }
-        if stays {
+        if lingers {
             self.start_lingering(handle, now);
         }
     }
 
-    /// T-57: what was said last is still repeated and acknowledged for a while.
+    /// Continues to retransmit and acknowledge the last messages for the linger time (T-57).
     pub(super) fn start_lingering(&mut self, handle: PeerHandle, now: Time) {
         self.end_contest(handle);
         let Some(peer) = self.peers.get_mut(handle) else { return };
@@ -239,18 +241,20 @@ impl Endpoint {
             PeerState::Connecting | PeerState::Established | PeerState::Contested { .. } => now,
         };
         peer.state = PeerState::Lingering { until: since.plus(self.config.linger), muted_until: None };
-        // T-60: who leaves is sent no more data, which an ACK could wait for, and may wait for that of its goodbye.
+        // T-60: no more data leaves that an ACK could wait for. And the peer may wait for the ACK of its
+        // disconnect.
         peer.ack_due = peer.ack_due.map(|due| due.min(now));
         self.mark_changed(handle);
     }
 
-    /// T-57: a peer leaves, and may have come a step further.
+    /// Advances the shutdown of a peer that is leaving, if possible (T-57).
     pub(super) fn advance_shutdown(&mut self, handle: PeerHandle, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
         match peer.state {
-            // Control messages overtake data, so the goodbye waits until none is left.
+            // Control messages overtake data, so the disconnect waits until no data is left.
             PeerState::Draining { .. } if peer.queued() == (0, 0) => self.send_disconnect_notice(handle, now),
-            // Who leaves is done as soon as its goodbye is acknowledged; a host stays for repeats of others.
+            // A leaving endpoint is done when its disconnect is acknowledged; a host remains for duplicates
+            // of others.
             PeerState::Lingering { .. }
                 if (self.role == Role::Client || self.is_shutting_down) && peer.is_shutdown_acked() =>
             {
@@ -265,15 +269,15 @@ impl Endpoint {
     }
 
     fn send_disconnect_notice(&mut self, handle: PeerHandle, now: Time) {
-        let goodbye = Body::Disconnect { peer: self.id, address: self.config.address };
+        let disconnect = Body::Disconnect { peer: self.id, address: self.config.address };
         if let Some(peer) = self.peers.get_mut(handle) {
-            peer.queue_control(mask_address(goodbye, self.masks_addresses), now);
+            peer.queue_control(mask_address(disconnect, self.masks_addresses), now);
         }
         self.start_lingering(handle, now);
     }
 }
 
-/// S-03: a name or a goodbye without the address in it, if addresses are masked.
+/// Removes the address from an identity or a disconnect, if addresses are masked (S-03).
 pub(super) const fn mask_address(body: Body<'_>, masks: bool) -> Body<'_> {
     let address = Ipv4Addr::UNSPECIFIED;
     match body {
@@ -283,16 +287,16 @@ pub(super) const fn mask_address(body: Body<'_>, masks: bool) -> Body<'_> {
     }
 }
 
-/// T-71: returns a name as it is passed on. One of which nothing is left says which peer it is.
+/// Returns the clean form of a name, as it is relayed (T-71). An empty name becomes "Player" with the id.
 fn clean_name(name: Text<'_>, peer: PeerId) -> Box<[u8]> {
     let clean = name.cleaned(MAX_NAME);
-    let stand_in = || Text::encode(&format!("Player {}", peer.0)).unwrap_or_default();
-    if clean.is_empty() { stand_in().into() } else { clean.into() }
+    let default_name = || Text::encode(&format!("Player {}", peer.0)).unwrap_or_default();
+    if clean.is_empty() { default_name().into() } else { clean.into() }
 }
 
-/// The longest name that is passed on, in bytes of UTF-16LE.
+/// The longest relayed name, in bytes of UTF-16LE.
 pub(super) const MAX_NAME: usize = 200;
-/// How often a peer may change its name, in microseconds.
+/// The minimum interval between changes of a peer's name, in microseconds.
 const NAME_INTERVAL: u64 = 250_000;
-/// How many changes may come together.
+/// The number of changes that may come together.
 const MAX_NAME_BURST: u64 = 8;

@@ -1,8 +1,11 @@
-//! Short ways: most datagrams hold a single ACK or a single payload, or nothing but whole messages in order. What happens
-//! to those is asked fewer questions here than on the general way.
+//! The fast path for frequent datagrams.
 //!
-//! A short way does what the general way would do, to the byte and to the counter, or declines and changes nothing. With
-//! [`Config::short_ways`](crate::Config::short_ways) off none is taken; the laboratory compares both.
+//! Most datagrams have a single ACK or a single payload, or only whole messages in order. This module
+//! handles them with fewer checks than the general path.
+//!
+//! The fast path does exactly what the general path would do, to the byte and to the counter, or it
+//! declines and changes nothing. [`Config::fast_path`](crate::Config::fast_path) switches it off; the
+//! laboratory compares both.
 
 use core::net::SocketAddrV4;
 
@@ -16,8 +19,10 @@ use crate::wire::encoded::{WholeData, parse_plain_ack, parse_whole_data, plain_a
 use crate::wire::{Channel, Kind, MessageId, Messages, PeerId};
 
 impl Endpoint {
-    /// Handles a datagram with one ACK of a whole message, or with one payload that is next in order, from a live peer.
-    /// Returns `false` if it is anything else.
+    /// Handles a datagram from a connected peer with one plain ACK, or with one payload that is next in
+    /// order.
+    ///
+    /// Returns `false` for any other datagram.
     #[inline]
     pub(super) fn handle_single_message(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
         let Self { peers, events, config, dirty_peers: ready, .. } = self;
@@ -49,8 +54,9 @@ impl Endpoint {
     }
 }
 
-/// Takes what comes next in a datagram as long as it is frequent: ACKs of whole messages, then payloads that are next in
-/// order. What is left is for the general way.
+/// Handles the next messages of a datagram while they are frequent ones.
+///
+/// These are plain ACKs, then payloads that are next in order. The general path handles the rest.
 #[inline]
 pub(super) fn handle_frequent(
     peer: &mut Peer,
@@ -66,8 +72,8 @@ pub(super) fn handle_frequent(
     if parse_plain_ack(messages.rest()).is_some() {
         apply_next_acks(peer, messages, acks, now);
     }
-    let takes = events.queued_bytes() < config.max_event_bytes && peer.state == PeerState::Established;
-    if takes && parse_whole_data(messages.rest()).is_some() {
+    let accepts = events.queued_bytes() < config.max_event_bytes && peer.state == PeerState::Established;
+    if accepts && parse_whole_data(messages.rest()).is_some() {
         let first = peer.inbox(Channel::Game).expected();
         let taken = deliver_next_in_order(peer, messages, events);
         if taken > 0 {
@@ -82,7 +88,7 @@ pub(super) fn handle_frequent(
     }
 }
 
-/// Settles the ACKs of whole messages that come next.
+/// Applies the plain ACKs that come next.
 #[inline(never)]
 fn apply_next_acks(peer: &mut Peer, messages: &mut Messages<'_>, acks: &mut AckSummary, now: Time) {
     let (mut all, mut rest) = (*acks, messages.rest());
@@ -98,7 +104,7 @@ fn apply_next_acks(peer: &mut Peer, messages: &mut Messages<'_>, acks: &mut AckS
     *acks = all;
 }
 
-/// Takes the payloads that come next and are next in order. Returns how many.
+/// Delivers the payloads that come next and are next in order. Returns how many.
 #[inline(never)]
 fn deliver_next_in_order(peer: &mut Peer, messages: &mut Messages<'_>, events: &mut EventQueue) -> u8 {
     let received = Event::Received { peer: peer.id, reliable: true };
@@ -116,8 +122,9 @@ fn deliver_next_in_order(peer: &mut Peer, messages: &mut Messages<'_>, events: &
 }
 
 impl Peer {
-    /// As [`fill`](Self::fill), if all there is to send is one ACK or one reliable message that was never sent. Returns
-    /// `None` if there is anything else.
+    /// Fills a datagram like [`fill`](Self::fill), if only one ACK or one new reliable message waits.
+    ///
+    /// Returns `None` in any other case.
     #[inline(always)]
     pub(crate) fn fill_single_message(
         &mut self,
@@ -147,7 +154,7 @@ impl Peer {
 }
 
 impl Outbox {
-    /// Writes the ACK of a whole message, if that is all there is to send. Returns how long it is.
+    /// Writes a plain ACK, if nothing else waits to be sent. Returns its length.
     #[inline(always)]
     pub(crate) fn fill_single_ack(&mut self, room: &mut [u8]) -> Option<usize> {
         if self.pending_ack_count != 1 || self.unsent > 0 || !self.lost.is_empty() {
@@ -162,10 +169,10 @@ impl Outbox {
         Some(ack.len())
     }
 
-    /// As [`fill_lone_ack`](Self::fill_lone_ack), for a reliable game message that was never sent.
+    /// Writes a new reliable game message, if nothing else waits to be sent. Returns its length.
     #[inline(always)]
     pub(crate) fn fill_single_data(&mut self, room: &mut [u8], window: usize, now: Time) -> Option<usize> {
-        // What is urgent leaves its list only on the general way.
+        // Only the general path removes messages from the urgent queue.
         if self.unsent != 1 || self.pending_ack_count > 0 || !self.lost.is_empty() || !self.urgent.is_empty()
         {
             return None;

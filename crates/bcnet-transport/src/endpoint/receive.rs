@@ -1,4 +1,4 @@
-//! What arrives: datagrams find their peer, messages their inbox, ACKs their outbox.
+//! The general path for received datagrams: finds the peer, fills inboxes, applies ACKs.
 
 use core::net::SocketAddrV4;
 
@@ -15,7 +15,7 @@ use crate::wire::{
 };
 
 impl Endpoint {
-    /// Handles a datagram, whatever it is.
+    /// Handles any datagram.
     #[inline(never)]
     pub(super) fn handle_general(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) {
         let Ok(datagram) = Datagram::parse(bytes, Some(self.remote_role())) else {
@@ -30,9 +30,10 @@ impl Endpoint {
         }
         if !messages.rest().is_empty() {
             self.handle_rest(handle, &mut messages, &mut acks, now);
-            // T-57: only now, for what stands behind a goodbye was said before it: control messages go first (T-66).
-            if let Some(farewell) = self.pending_disconnect.take() {
-                self.finish_disconnect(farewell, now);
+            // T-57: only now, because messages behind a disconnect were sent before it: control messages go
+            // first (T-66).
+            if let Some(disconnect) = self.pending_disconnect.take() {
+                self.finish_disconnect(disconnect, now);
             }
         }
         if let Some(peer) = self.peers.get_mut(handle) {
@@ -41,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles what is left of a datagram, whatever it is.
+    /// Handles the rest of a datagram, with any kind of message.
     #[inline(never)]
     fn handle_rest(
         &mut self,
@@ -58,7 +59,7 @@ impl Endpoint {
                     if let Some(peer) = self.peers.get_mut(handle) {
                         peer.on_ack(ack.id, acks, now);
                     }
-                    // Mostly another ACK of a part follows.
+                    // Usually another ACK of a fragment follows.
                     continue;
                 }
                 Message::Data(data) => self.handle_data(handle, &data, now),
@@ -84,7 +85,7 @@ impl Endpoint {
         }
     }
 
-    /// T-58: may this be somebody's? Only the first byte of the datagram is looked at.
+    /// Checks by the first byte whether a datagram may have an effect (T-58).
     #[inline]
     pub(super) fn check_sender(&self, from: SocketAddrV4, bytes: &[u8]) -> Result<(), RejectCause> {
         let sender = PeerId(*bytes.first().ok_or(RejectCause::Malformed)?);
@@ -97,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// T-58: the peer with an id, if it is at this address.
+    /// Returns the peer with an id, if it is at this address (T-58).
     #[inline]
     fn find_sender(&self, sender: PeerId, from: SocketAddrV4) -> Result<PeerHandle, RejectCause> {
         let handle = self.peers.find(sender).ok_or(RejectCause::UnknownSender)?;
@@ -105,7 +106,7 @@ impl Endpoint {
         if known { Ok(handle) } else { Err(RejectCause::WrongAddress) }
     }
 
-    /// T-51, T-58: whose datagram is this?
+    /// Returns the peer that sent a datagram (T-51, T-58).
     fn resolve_peer(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> Option<PeerHandle> {
         let handle = match self.find_sender(datagram.sender(), from) {
             Ok(handle) => handle,
@@ -126,7 +127,8 @@ impl Endpoint {
         let Some(peer) = self.peers.get_mut(handle) else { return };
         peer.counters.messages_in.add(Kind::DATA, 1);
         let (id, live) = (peer.id, peer.state.is_connected());
-        // T-51: data that overtakes the connect reply cannot be delivered yet, so it is not acknowledged either.
+        // T-51: data that overtakes the connect reply cannot be delivered yet, so it is not acknowledged
+        // either.
         if peer.state == PeerState::Connecting {
             return self.reject_from(handle, RejectCause::NotAllowed);
         }
@@ -143,7 +145,7 @@ impl Endpoint {
             }
             Delivery::UnreliableFragment(_) => return self.reject_from(handle, RejectCause::Contradiction),
         };
-        // Nothing is acknowledged that could not be kept; what was delivered before is.
+        // Messages that cannot be stored are not acknowledged; duplicates of delivered ones are.
         if !room && seq.distance_from(peer.inbox(Channel::Game).expected()) >= 0 {
             return self.reject_from(handle, RejectCause::Full);
         }
@@ -157,8 +159,9 @@ impl Endpoint {
         }
     }
 
-    /// Hands a reliable message to its inbox and owes the ACK, whatever the window says (T-69). Returns `None` if it
-    /// was refused or is a duplicate.
+    /// Passes a reliable message to its inbox and queues the ACK, even outside the window (T-69).
+    ///
+    /// Returns `None` if the message was refused or is a duplicate.
     fn accept(
         &mut self,
         handle: PeerHandle,
@@ -185,7 +188,7 @@ impl Endpoint {
                 peer.counters.duplicates += 1;
                 return None;
             }
-            // T-76: a host's cookie is acknowledged like any message, and was meant to be dropped.
+            // T-76: the cookie of a host is acknowledged like any message and dropped on purpose.
             Accepted::Refused(InboxRefusal::Window) if self.role == Role::Client && bytes.is_empty() => {
                 return None;
             }
@@ -197,7 +200,7 @@ impl Endpoint {
         None
     }
 
-    /// Delivers the game messages that waited for what has just arrived. Returns `false` if there are none.
+    /// Delivers buffered game messages that are in order now. Returns `false` if there are none.
     #[inline]
     fn deliver_ready(&mut self, handle: PeerHandle, live: bool) -> bool {
         let Some(peer) = self.peers.get_mut(handle) else { return false };
@@ -218,7 +221,7 @@ impl Endpoint {
         delivered
     }
 
-    /// Everything but ACKs and data.
+    /// Handles a message that is neither an ACK nor data.
     fn handle_other(&mut self, handle: PeerHandle, message: &Message<'_>, raw: &[u8], now: Time) {
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.counters.messages_in.add(message.kind(), 1);
@@ -294,5 +297,5 @@ impl Endpoint {
     }
 }
 
-/// Rejections are told only while no more than this waits to be polled.
+/// `Rejected` events are queued only while fewer bytes than this wait to be polled.
 const REJECTED_EVENT_LIMIT: usize = 4096;

@@ -1,4 +1,4 @@
-//! Payloads become messages that wait to be sent.
+//! Encodes payloads as messages and queues them.
 
 use core::fmt;
 
@@ -9,58 +9,60 @@ use crate::time::Time;
 use crate::wire::encoded::data_header;
 use crate::wire::{Channel, Delivery, PeerId};
 
-/// How a payload is to be delivered.
+/// The delivery of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeliveryMode {
-    /// Once and in order, whatever the network does.
+    /// Delivered once and in order, despite loss.
     #[default]
     Reliable,
-    /// As [`Reliable`](Self::Reliable), ahead of everything else that waits to be sent for the first time.
+    /// Like [`Reliable`](Self::Reliable), but ahead of all other unsent data.
     Urgent,
-    /// Without waiting for anything: lost if its datagram is lost, twice if the network doubles it. What is too large for
-    /// one message is sent reliably (T-67).
+    /// Sent once: lost if its datagram is lost, delivered twice if the network duplicates it.
+    ///
+    /// A payload that is too large for one message is sent reliably (T-67).
     Unreliable,
 }
 
-/// The most that may be under way to a peer: game messages that it has not acknowledged.
+/// The maximum of unacknowledged game messages in flight to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlightLimit {
-    /// How many.
+    /// The number of messages.
     pub messages: usize,
-    /// How much they take on the way, headers included, if each is alone in its datagram. One message is always allowed.
+    /// Their bytes including all headers, as if each were alone in its datagram. One message is always
+    /// allowed.
     pub bytes: usize,
 }
 
-/// Whether the line to a peer takes one more message, so that what cannot wait is not late for it.
+/// Tells whether one more message may be in flight to a peer without delaying urgent messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
-    /// It does.
+    /// The message may be sent.
     Available,
-    /// As much is under way as may be.
+    /// The limit of messages in flight is reached.
     Full,
-    /// The same, and round trips tell that a queue has built up on the way.
+    /// The limit is reached, and the round-trip time shows a queue on the path.
     Congested,
 }
 
-/// Why a payload was not taken. Nothing of it is sent.
+/// The reason why a payload was not queued. No part of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// No peer has this id, or it is not connected yet: send after its `Joined` event.
+    /// No peer has this id, or the peer is not connected yet. Send after its `Joined` event.
     UnknownPeer(PeerId),
-    /// The peer is leaving or was booted; nothing more reaches it.
+    /// The peer is leaving or was booted; no further messages reach it.
     Leaving(PeerId),
-    /// More than 255 parts: send less, or in several messages.
+    /// The payload needs more than 255 fragments. Send less, or send several payloads.
     TooLarge {
         /// The size of the payload.
         len: usize,
-        /// The largest that can be sent.
+        /// The largest possible payload.
         max: usize,
     },
-    /// Too much waits for this peer already: send later, or boot it.
+    /// Too many messages wait for this peer. Send later, or boot the peer.
     QueueFull {
-        /// How many messages wait.
+        /// The number of queued messages.
         messages: usize,
-        /// How many bytes wait.
+        /// The number of queued bytes.
         bytes: usize,
     },
 }
@@ -68,13 +70,18 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPeer(peer) => write!(f, "{peer} is not connected: send after its Joined event"),
-            Self::Leaving(peer) => write!(f, "{peer} is leaving: nothing more reaches it"),
+            Self::UnknownPeer(peer) => {
+                write!(f, "cannot send to {peer}: not connected; send after its Joined event")
+            }
+            Self::Leaving(peer) => write!(f, "cannot send to {peer}: the peer is leaving"),
             Self::TooLarge { len, max } => {
-                write!(f, "{len} bytes are more than the {max} a payload can have: send less, or in several")
+                write!(f, "payload of {len} bytes is too large: the maximum is {max}; send several payloads")
             }
             Self::QueueFull { messages, bytes } => {
-                write!(f, "{messages} messages with {bytes} bytes wait already: send later, or boot the peer")
+                write!(
+                    f,
+                    "send queue is full: {messages} messages, {bytes} bytes; send later or boot the peer"
+                )
             }
         }
     }
@@ -92,7 +99,8 @@ pub(super) fn queue(
     now: Time,
 ) -> Result<(), SendError> {
     check_connected(peer)?;
-    // T-67: what does not fit one message is reliable, and that is decided before it gets its number.
+    // T-67: a payload that does not fit one message is sent reliably; that is decided before it gets its
+    // number.
     let header_len = if mode == DeliveryMode::Unreliable { 3 } else { 5 };
     if header_len + payload.len() > config.message_limit {
         return queue_fragments(peer, payload, mode, config, now);
@@ -122,7 +130,7 @@ pub(super) const fn check_connected(peer: &Peer) -> Result<(), SendError> {
     }
 }
 
-/// Checks that so many more messages with so many bytes may wait for a peer.
+/// Checks that `more` messages with `len` bytes fit the send queue of a peer.
 #[inline(always)]
 fn check_queue_capacity(peer: &Peer, more: usize, len: usize, config: &Config<u64>) -> Result<(), SendError> {
     let (messages, bytes) = peer.queued();
@@ -141,7 +149,7 @@ fn queue_unreliable(peer: &mut Peer, payload: &[u8], now: Time) {
     peer.outbox_for_queueing(now).queue_unreliable(head.get(..len).unwrap_or_default(), payload, next);
 }
 
-/// T-67: queues a payload in parts, which all have one sequence number.
+/// Queues a payload as fragments, which share one sequence number (T-67).
 #[inline(never)]
 fn queue_fragments(
     peer: &mut Peer,
@@ -167,7 +175,7 @@ fn queue_fragments(
     Ok(())
 }
 
-/// Returns the size of a message that is not longer than it may be, as its header has it.
+/// Returns the size as the 16-bit value of the header; the caller has checked the limit.
 #[inline(always)]
 fn size_field(size: usize) -> u16 {
     u16::try_from(size).unwrap_or(u16::MAX)

@@ -6,15 +6,15 @@ use core::net::SocketAddrV4;
 use crate::peer::Peer;
 use crate::wire::PeerId;
 
-/// Stands for a peer as long as it is in the table, whether it has an id or not. It is used again afterwards.
+/// Identifies a peer while it is in the table, with or without an id. Later peers reuse the handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PeerHandle(u8);
 
 impl PeerHandle {
-    /// Stands for no peer, but for answers to those who are none yet (T-75).
+    /// Identifies no peer, but the replies to unverified addresses (T-75).
     pub(super) const UNVERIFIED_REPLIES: Self = Self(u8::MAX);
 
-    /// Returns the key of its deadline.
+    /// Returns the key of the peer's deadline.
     pub(super) fn key(self) -> u32 {
         self.0.into()
     }
@@ -29,7 +29,7 @@ impl PeerHandle {
     }
 }
 
-/// All peers.
+/// All peers of an endpoint.
 #[derive(Debug)]
 pub(super) struct EndpointPeers {
     peers: Vec<Option<Peer>>,
@@ -55,7 +55,7 @@ impl EndpointPeers {
         *self.by_id.get(usize::from(id.0))?
     }
 
-    /// Returns the peers at an address: one that is connected at most, and those that have left it.
+    /// Returns the peers at an address: at most one that is connected, and those that have left it.
     pub(super) fn at_address(&self, address: SocketAddrV4) -> impl Iterator<Item = (PeerHandle, &Peer)> {
         let peers = self.handles().filter_map(|handle| Some((handle, self.get(handle)?)));
         peers.filter(move |(_, peer)| peer.address == address)
@@ -65,12 +65,12 @@ impl EndpointPeers {
         self.peers.iter().flatten()
     }
 
-    /// Returns all handles that may stand for a peer.
+    /// Returns all handles that may identify a peer.
     pub(super) fn handles(&self) -> impl Iterator<Item = PeerHandle> + use<> {
         (0..u8::try_from(self.peers.len()).unwrap_or(u8::MAX)).map(PeerHandle)
     }
 
-    /// Takes a peer in. Returns `None` if there are too many.
+    /// Adds a peer. Returns `None` if there are too many.
     pub(super) fn add(&mut self, peer: Peer) -> Option<PeerHandle> {
         let index = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
         let handle = u8::try_from(index).ok().filter(|index| *index < u8::MAX).map(PeerHandle)?;
@@ -91,7 +91,7 @@ impl EndpointPeers {
         Some(peer)
     }
 
-    /// Notes who has an id; a peer without one is in no list.
+    /// Sets the owner of an id. A peer without an id has no entry.
     fn register(&mut self, id: PeerId, handle: Option<PeerHandle>) {
         if let Some(slot) = self.by_id.get_mut(usize::from(id.0)) {
             *slot = handle;

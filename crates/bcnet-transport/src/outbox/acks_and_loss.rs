@@ -1,4 +1,4 @@
-//! What becomes of what was sent: it is acknowledged, or taken for lost.
+//! Handles ACKs, and detects lost messages.
 
 use super::stream::{OutboxSegment, SegmentState, StreamEntryMut};
 use super::{Outbox, Transmission};
@@ -6,50 +6,54 @@ use crate::congestion::RttEstimator;
 use crate::time::Time;
 use crate::wire::{Channel, MessageId, Seq};
 
-/// What an ACK did.
+/// The effect of an ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckEffect {
-    /// Nothing waited for it.
+    /// No message was waiting for the ACK.
     Useless,
-    /// A plain ACK for a part: counted, nothing settled yet.
+    /// A plain ACK for a fragment: counted, but no fragment is acknowledged yet.
     Counted,
-    /// `bytes` arrived; the round trip, if it can be told, and the most it can have been if it was sent again.
+    /// `bytes` were acknowledged.
+    ///
+    /// `rtt` is the round-trip time, if it is unambiguous. `max_rtt` is its upper bound if the message was
+    /// sent more than once.
     Delivered { bytes: usize, rtt: Option<u64>, max_rtt: Option<u64> },
 }
 
-/// When something is sent again.
+/// The times of retransmission.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RetransmitPolicy {
-    /// In microseconds after it was sent.
+    /// The retransmission timeout, in microseconds.
     pub(crate) rto: u64,
-    /// From this many sends of one message on, it waits longer.
+    /// The number of sends of one message after which its intervals grow.
     pub(crate) backoff_after_sends: u8,
 }
 
 impl Outbox {
-    /// T-60, T-65: an ACK arrived. After the last of a datagram comes [`trim`](Self::trim).
+    /// Handles an ACK (T-60, T-65). Call [`release_acked`](Self::release_acked) after the last ACK of a
+    /// datagram.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, id: MessageId, rtt: &RttEstimator, now: Time) -> AckEffect {
-        let (segment, flown) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
+        let (segment, flight_bytes) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
             (Some(StreamEntryMut::Whole(segment)), None) => (*segment, segment.mark_acked()),
             (Some(StreamEntryMut::Split(split)), Some(part)) => {
                 let Some(segment) = split.segments.get_mut(usize::from(part)) else {
                     return AckEffect::Useless;
                 };
-                let (copy, flown) = (*segment, segment.mark_acked());
-                split.unacked -= u8::from(flown.is_some());
+                let (copy, flight_bytes) = (*segment, segment.mark_acked());
+                split.unacked -= u8::from(flight_bytes.is_some());
                 split.deferred -= u8::from(copy.state == SegmentState::Deferred);
-                // T-65: it may have been the last that the others waited for.
-                if flown.is_some() && split.all_deferred() {
+                // T-65: this may be the fragment that the others waited for.
+                if flight_bytes.is_some() && split.all_deferred() {
                     self.retransmit_deferred(id.channel, id.seq, now);
                 }
-                (copy, flown)
+                (copy, flight_bytes)
             }
             (Some(StreamEntryMut::Split(_)), None) => return self.on_plain_ack(id.channel, id.seq, now),
             (Some(StreamEntryMut::Whole(_)), Some(_)) | (None, _) => return AckEffect::Useless,
         };
-        let Some(flown) = flown else { return AckEffect::Useless };
-        self.in_flight -= flown;
+        let Some(flight_bytes) = flight_bytes else { return AckEffect::Useless };
+        self.in_flight -= flight_bytes;
         self.queued -= 1;
         self.queued_bytes -= segment.len();
         if segment.sends == 1 {
@@ -59,17 +63,18 @@ impl Outbox {
         }
         let (is_early, max_trip) = self.on_ack_of_retransmission(segment, rtt, now);
         let answers_first = is_early && segment.sends == 2;
-        // T-61: without a sign that the way is longer, the guess is a careful one.
-        let careful = rtt
+        // T-61: without evidence that the path is longer, the estimate is conservative.
+        let upper_bound = rtt
             .smoothed()
             .filter(|_| !is_early)
             .map_or(u64::MAX, |trip| (2 * u64::from(trip)).max(CONSERVATIVE_RTT));
         let trip = answers_first.then_some(max_trip);
-        AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: Some(max_trip.min(careful)) }
+        AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: Some(max_trip.min(upper_bound)) }
     }
 
-    /// A message that was sent more than once was acknowledged: whether the ACK comes too soon to answer the last send,
-    /// and how long ago the first was.
+    /// Handles an ACK of a message that was sent more than once.
+    ///
+    /// Returns whether the ACK came too soon to answer the last send, and the time since the first send.
     #[cold]
     #[inline(never)]
     fn on_ack_of_retransmission(
@@ -79,8 +84,9 @@ impl Outbox {
         now: Time,
     ) -> (bool, u64) {
         let since_last = now.micros_since(segment.last_sent);
-        // An ACK that comes much sooner after a repeat than a round trip takes answers an earlier send. It must not make
-        // others seem overtaken if it may, and is measured only if it does.
+        // An ACK much sooner after a retransmission than the round-trip time answers an earlier send. If
+        // that is possible, the ACK must not make other messages look overtaken. It is measured only if
+        // that is certain.
         let answers_last = |trip: u32| since_last >= u64::from(trip - trip / 4);
         if answers_last(rtt.smoothed().unwrap_or(0)) {
             self.note_acked_datagram(segment.datagram);
@@ -88,7 +94,7 @@ impl Outbox {
         (!answers_last(rtt.min()), now.micros_since(segment.first_sent))
     }
 
-    /// Something of this datagram was acknowledged.
+    /// Records that a message of this datagram was acknowledged.
     #[inline]
     const fn note_acked_datagram(&mut self, datagram: u32) {
         if self.newest_acked_datagram.wrapping_sub(datagram).cast_signed() < 0 {
@@ -96,7 +102,7 @@ impl Outbox {
         }
     }
 
-    /// Drops what was settled, and the oldest transmissions if nothing of them is left.
+    /// Drops acknowledged messages, and the oldest transmissions that are acknowledged completely.
     pub(crate) fn release_acked(&mut self) {
         for stream in [&mut self.control, &mut self.game] {
             if !stream.is_empty() {
@@ -112,7 +118,8 @@ impl Outbox {
         }
     }
 
-    /// T-62: finds what was lost: timed out, or overtaken by the ACKs of later datagrams. Returns how many bytes.
+    /// Detects lost messages: timed out, or overtaken by ACKs of later datagrams (T-62). Returns their
+    /// bytes.
     pub(crate) fn detect_loss(&mut self, policy: RetransmitPolicy, now: Time) -> usize {
         let mut bytes = 0;
         while let Some(&sent) = self.transmissions.front() {
@@ -122,7 +129,7 @@ impl Outbox {
             };
             let overtaken =
                 self.newest_acked_datagram.wrapping_sub(sent.datagram).cast_signed() >= REORDER_THRESHOLD;
-            // T-62: once it waits longer than a timeout, nothing hurries it.
+            // T-62: a message with a longer interval is not retransmitted early.
             let segment = self.segment(waiting.channel, waiting.seq, waiting.fragment);
             let patient = segment.is_some_and(|segment| {
                 segment.skipped_timeouts > 0 || policy.extra_timeouts(segment.sends) > 0
@@ -141,7 +148,7 @@ impl Outbox {
         bytes
     }
 
-    /// Returns what is left of a transmission after what was acknowledged, or sent again, at its beginning.
+    /// Returns the rest of a transmission behind the messages that are acknowledged or were sent again.
     #[inline]
     fn skip_acked(&mut self, mut sent: Transmission) -> Option<Transmission> {
         let stream = self.stream(sent.channel);
@@ -149,7 +156,7 @@ impl Outbox {
             let done = match stream.segment(sent.seq, sent.fragment) {
                 Some(segment) if segment.is_unacked_since(sent.datagram, sent.sent_at) => return Some(sent),
                 Some(_) => 1,
-                // Nothing of what is behind the first that is still here waits.
+                // All messages before the oldest stored one are acknowledged.
                 None => u8::try_from(stream.seqs_behind(sent.seq)).unwrap_or(u8::MAX).max(1),
             };
             sent.seq = Seq(sent.seq.0.wrapping_add(done.into()));
@@ -158,8 +165,9 @@ impl Outbox {
         None
     }
 
-    /// A transmission was lost: its first segment is sent again, or waits a little longer. Returns how many bytes were
-    /// lost.
+    /// Marks the first message of a lost transmission for retransmission, or extends its wait.
+    ///
+    /// Returns the number of lost bytes.
     fn on_transmission_lost(&mut self, sent: Transmission, policy: RetransmitPolicy, now: Time) -> usize {
         let Transmission { seq, fragment: part, channel, .. } = sent;
         let segment = match self.stream(channel).find_mut(seq) {
@@ -186,8 +194,9 @@ impl Outbox {
         len
     }
 
-    /// T-66: what was lost is sent again in the order of queueing. A peer that can hold no more still has room for what
-    /// it waits for, so that must come first.
+    /// Queues a lost message in the order of queueing (T-66).
+    ///
+    /// A peer with a full buffer still has space for the message that it expects, so that must come first.
     pub(super) fn insert_lost(&mut self, channel: Channel, seq: Seq, fragment: u8) {
         let (control, game) = (self.control.base_seq(), self.game.base_seq());
         let key = |(channel, seq, part): (Channel, Seq, u8)| match channel {
@@ -204,15 +213,17 @@ impl Outbox {
 }
 
 impl Transmission {
-    /// Without its first message.
+    /// Returns the transmission without its first message.
     const fn after_first(self) -> Self {
         Self { seq: self.seq.next(), count: self.count - 1, ..self }
     }
 }
 
 impl RetransmitPolicy {
-    /// T-62: returns how many timeouts a message waits beyond the first. One that stays unanswered after many sends is
-    /// repeated ever more seldom: it is not the link that is bad then.
+    /// Returns how many timeouts a message waits in addition to the first (T-62).
+    ///
+    /// The intervals of a message that stays unanswered after many sends grow, because then the link is not
+    /// the cause.
     pub(crate) fn extra_timeouts(self, sends: u8) -> u8 {
         let extra = sends.saturating_sub(self.backoff_after_sends).min(6);
         let max = (MAX_RETRANSMIT_INTERVAL / self.rto.max(1)).saturating_sub(1);
@@ -222,7 +233,7 @@ impl RetransmitPolicy {
 
 /// In microseconds; a longer timeout is waited for once.
 const MAX_RETRANSMIT_INTERVAL: u64 = 5_000_000;
-/// In microseconds: a guess at the round trip that is never too bold.
+/// In microseconds: a conservative upper bound of the estimated round-trip time.
 const CONSERVATIVE_RTT: u64 = 100_000;
-/// T-62: as many later datagrams were acknowledged.
+/// The number of later datagrams after which a message counts as lost (T-62).
 const REORDER_THRESHOLD: i32 = 3;

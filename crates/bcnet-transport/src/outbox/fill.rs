@@ -5,24 +5,24 @@ use super::{Outbox, Transmission, UnreliableMessage};
 use crate::time::Time;
 use crate::wire::{Channel, Seq, Writer};
 
-/// Whether there is something to send besides ACKs.
+/// Tells whether there is anything to send besides ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Nothing,
-    /// Something, but the budget is used up.
+    /// Messages wait, but the congestion window is full.
     Blocked,
     Now,
 }
 
-/// What a datagram took from the outbox.
+/// The messages that a datagram took from the outbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FilledDatagram {
     pub(crate) acks: u32,
     pub(crate) retransmits: u32,
     pub(crate) first_sends: u32,
-    /// Control messages among the fresh ones, by kind.
+    /// New control messages, by kind.
     pub(crate) control: [u8; 6],
-    /// Whether game data is among it.
+    /// The datagram has game data.
     pub(crate) has_game_data: bool,
 }
 
@@ -35,7 +35,7 @@ struct DatagramInProgress<'w, 'b> {
 }
 
 impl Outbox {
-    /// Returns whether there is something to send besides ACKs, as far as the budget allows.
+    /// Returns whether there is anything to send besides ACKs, within the congestion window.
     #[inline]
     pub(crate) fn readiness(&mut self, window: usize) -> Readiness {
         if self.unsent == 0 && self.lost.is_empty() {
@@ -47,7 +47,7 @@ impl Outbox {
         self.readiness_in_flight(window)
     }
 
-    /// As [`readiness`](Self::readiness), if something waits and something else is under way.
+    /// Does the work of [`readiness`](Self::readiness) if messages wait and others are in flight.
     #[inline(never)]
     fn readiness_in_flight(&mut self, window: usize) -> Readiness {
         let Some(next) = self.next_len() else { return Readiness::Now };
@@ -55,7 +55,7 @@ impl Outbox {
         if now { Readiness::Now } else { Readiness::Blocked }
     }
 
-    /// Returns the length of the reliable message or part that is sent next, if there is one.
+    /// Returns the length of the next reliable message or fragment to send, if there is one.
     #[inline]
     fn next_len(&mut self) -> Option<usize> {
         let len = |segment: Option<&OutboxSegment>| segment.map_or(0, OutboxSegment::len);
@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// Returns whether unreliable messages wait behind a reliable one for which there is no budget.
+    /// Returns whether unreliable messages wait behind a reliable one that does not fit the window.
     #[inline]
     pub(crate) fn blocks_unreliable(&mut self, window: usize) -> bool {
         !self.unreliable.is_empty()
@@ -78,9 +78,10 @@ impl Outbox {
             && self.next_len().is_some_and(|next| next > self.window_space(next, window))
     }
 
-    /// T-60, T-66: ACKs first, then what was lost, then what is fresh: control, urgent, the rest, each in order.
+    /// Fills a datagram: ACKs, lost messages, new control, urgent and other messages, each in order (T-60,
+    /// T-66).
     ///
-    /// `ready` is what [`readiness`](Self::readiness) says for the same budget.
+    /// `ready` must be the result of [`readiness`](Self::readiness) for the same window.
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -91,14 +92,15 @@ impl Outbox {
     ) -> FilledDatagram {
         let mut filled = FilledDatagram::default();
         if self.pending_ack_count > 0 {
-            // T-60: a lost datagram of ACKs makes the peer send all of it again, so they do not all travel in one.
+            // T-60: if a datagram of ACKs is lost, the peer retransmits all its messages. So one datagram
+            // has few of them.
             let max = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_PER_ACK_DATAGRAM };
             filled.acks = self.fill_acks(writer, max);
         }
         let datagram = self.datagram_count.wrapping_add(1);
         if ready != Readiness::Nothing {
             let mut filling = DatagramInProgress { writer: &mut *writer, datagram, window, now };
-            // Mostly nothing goes ahead of game messages, and all of them leave in one piece.
+            // Usually only game messages wait, and all of them leave as one run.
             if self.lost.is_empty() && !self.control.has_unsent() && self.urgent.is_empty() {
                 self.fill_game(&mut filling, &mut filled);
             } else {
@@ -106,14 +108,14 @@ impl Outbox {
             }
             self.unsent -= filled.first_sends as usize;
         }
-        // T-62: loss is told by counting datagrams, so only those count that leave.
+        // T-62: losses are detected by counting datagrams, so only sent datagrams count.
         if !writer.is_empty() {
             self.datagram_count = datagram;
         }
         filled
     }
 
-    /// Writes owed ACKs, `max` of them. Returns how many.
+    /// Writes at most `max` pending ACKs. Returns how many.
     #[inline]
     fn fill_acks(&mut self, writer: &mut Writer<'_>, max: u32) -> u32 {
         let mut acks = 0;
@@ -131,7 +133,7 @@ impl Outbox {
         acks
     }
 
-    /// Writes what is not ACKs, whatever it is.
+    /// Writes messages of all kinds except ACKs.
     #[inline(never)]
     fn fill_mixed(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) {
         if self.fill_lost(filling, filled)
@@ -142,7 +144,7 @@ impl Outbox {
         }
     }
 
-    /// `false` if some had no room.
+    /// Writes lost messages. Returns `false` if some did not fit.
     fn fill_lost(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) -> bool {
         while let Some(&(channel, seq, part)) = self.lost.front() {
             if self.segment(channel, seq, part).is_some_and(|segment| segment.state == SegmentState::Lost) {
@@ -157,7 +159,7 @@ impl Outbox {
         true
     }
 
-    /// `false` if some had no room.
+    /// Writes new control messages. Returns `false` if some did not fit.
     fn fill_control(
         &mut self,
         filling: &mut DatagramInProgress<'_, '_>,
@@ -177,7 +179,7 @@ impl Outbox {
         true
     }
 
-    /// `false` if some had no room.
+    /// Writes new urgent messages. Returns `false` if some did not fit.
     fn fill_urgent(&mut self, filling: &mut DatagramInProgress<'_, '_>, filled: &mut FilledDatagram) -> bool {
         while let Some(&seq) = self.urgent.front() {
             let Some(part) = self.game.first_unsent_fragment(seq) else {
@@ -205,12 +207,13 @@ impl Outbox {
         }
     }
 
-    /// Writes game messages that lie in one piece, as many as fit. Returns how many, and whether there is no room for
-    /// the next.
+    /// Writes contiguous game messages, as many as fit.
+    ///
+    /// Returns how many, and whether the next message did not fit.
     #[inline]
     fn write_run(&mut self, filling: &mut DatagramInProgress<'_, '_>) -> (u8, bool) {
-        let DatagramInProgress { writer, datagram, window: budget, now } = filling;
-        let bytes = writer.free_bytes().min(budget.saturating_sub(self.in_flight));
+        let DatagramInProgress { writer, datagram, window, now } = filling;
+        let bytes = writer.free_bytes().min(window.saturating_sub(self.in_flight));
         let room = DatagramSpace { bytes, messages: writer.free_messages() };
         let run = self.game.mark_run_sent(room, *datagram, *now);
         if run.count > 0 && writer.push_run(self.game.run_bytes(&run), run.count) {
@@ -220,7 +223,7 @@ impl Outbox {
         (run.count, run.is_full)
     }
 
-    /// Writes the next game message, or part, if it fits. Returns how many.
+    /// Writes the next game message or fragment, if it fits. Returns how many it wrote.
     #[inline(never)]
     fn write_next(&mut self, filling: &mut DatagramInProgress<'_, '_>) -> u8 {
         u8::from(match (self.unreliable.front().copied(), self.game.next_unsent()) {
@@ -253,14 +256,14 @@ impl Outbox {
         true
     }
 
-    /// Returns how many bytes may be sent, of which the first message or part takes `first`.
+    /// Returns how many bytes may be sent. The first message or fragment has `first` bytes.
     #[inline]
     fn window_space(&self, first: usize, window: usize) -> usize {
-        // Something must always be under way, or nothing would ever bring the news that there is room again.
+        // At least one message must be in flight: otherwise no ACK would ever open the window.
         if self.in_flight == 0 { window.max(first) } else { window.saturating_sub(self.in_flight) }
     }
 
-    /// Writes a segment. Returns `false` if there is no room in the datagram or in the budget.
+    /// Writes a message or fragment. Returns `false` if the datagram or the window has no space.
     #[inline]
     fn write_segment(
         &mut self,

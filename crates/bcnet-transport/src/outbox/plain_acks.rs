@@ -1,9 +1,11 @@
-//! T-65: parts that a peer answers with plain ACKs, which do not tell what arrived.
+//! Retransmission of fragments to a peer that answers with plain ACKs, which do not name the fragment
+//! (T-65).
 //!
-//! All parts are sent again, round by round, until a round is answered in full. Then most likely all have arrived, but
-//! an ACK that was doubled on the way, or that the peer repeats, may stand for one that was never sent. So each part is
-//! then sent once more, alone, after a time in which nothing was said about the message: what comes next answers it.
-//! Only an ACK that is later than that pause could still deceive.
+//! First, all fragments are retransmitted in rounds until a round is answered completely. Then most likely
+//! all have arrived. But the network may have duplicated an ACK, or the peer may have repeated one, so an
+//! ACK may be missing. So each fragment is then sent once more, alone, after a quiet period for this
+//! message. The next ACK answers that fragment. Only an ACK that is delayed by more than the quiet period
+//! could still mislead.
 
 use super::stream::{SegmentState, SplitMessage, StreamEntryMut};
 use super::{AckEffect, Outbox, RetransmitPolicy, Transmission};
@@ -11,7 +13,7 @@ use crate::time::Time;
 use crate::wire::{Channel, Seq};
 
 impl Outbox {
-    /// A plain ACK for a message that was split.
+    /// Handles a plain ACK for a split message.
     #[cold]
     pub(super) fn on_plain_ack(&mut self, channel: Channel, seq: Seq, now: Time) -> AckEffect {
         let Some(StreamEntryMut::Split(split)) = self.stream(channel).find_mut(seq) else {
@@ -25,14 +27,16 @@ impl Outbox {
         if busy && split.all_deferred() {
             self.retransmit_deferred(channel, seq, now);
         }
-        let Some((flown, bytes)) = arrived else { return AckEffect::Counted };
-        self.in_flight -= flown;
+        let Some((flight_bytes, bytes)) = arrived else { return AckEffect::Counted };
+        self.in_flight -= flight_bytes;
         self.queued -= 1;
         self.queued_bytes -= bytes;
         AckEffect::Delivered { bytes, rtt: None, max_rtt: None }
     }
 
-    /// A part was not answered in time, or has waited a while for its turn. Returns how many bytes were lost.
+    /// Handles a fragment that was not answered in time, or that has waited for its turn.
+    ///
+    /// Returns the number of lost bytes.
     #[cold]
     pub(super) fn on_fragment_timeout(
         &mut self,
@@ -50,7 +54,7 @@ impl Outbox {
         let patient = match (waits, alone) {
             (true, _) => !quiet,
             (false, true) => segment.skipped_timeouts < policy.extra_timeouts(segment.sends),
-            // A round ends when nothing of it can still be answered.
+            // A round ends when none of its fragments can still be answered.
             (false, false) => segment.skipped_timeouts == 0,
         };
         if patient {
@@ -78,7 +82,8 @@ impl Outbox {
         len
     }
 
-    /// Nothing of a message is under way: all parts that are left are sent again, or the first of them, when it is quiet.
+    /// Retransmits the deferred fragments when none is in flight: all of them, or the first after a quiet
+    /// period.
     #[cold]
     pub(super) fn retransmit_deferred(&mut self, channel: Channel, seq: Seq, now: Time) {
         let Some(StreamEntryMut::Split(split)) = self.stream(channel).find_mut(seq) else { return };
@@ -88,7 +93,7 @@ impl Outbox {
             else {
                 return;
             };
-            // Patient from the start, so that no later ACK hurries it.
+            // One skipped timeout from the start, so that no later ACK triggers an early retransmission.
             (segment.last_sent, segment.skipped_timeouts) = (now, 1);
             let datagram = segment.datagram;
             return self.transmissions.push(Transmission {
@@ -115,24 +120,24 @@ impl Outbox {
 }
 
 impl SplitMessage {
-    /// A part leaves in `datagram`.
+    /// Records that a fragment leaves in `datagram`.
     pub(super) fn mark_fragment_sent(&mut self, fragment: u8, datagram: u32, now: Time) {
         self.last_activity = now;
         match &mut self.phase {
             RetransmitPhase::Rounds { sends, .. } => *sends = sends.saturating_add(1),
-            RetransmitPhase::OneByOne { in_flight: asked } => *asked = Some(fragment),
+            RetransmitPhase::OneByOne { in_flight } => *in_flight = Some(fragment),
         }
         if let Some(segment) = self.segments.get_mut(usize::from(fragment)) {
             segment.mark_sent(datagram, now);
         }
     }
 
-    /// Returns whether all parts that are left wait to be sent again.
+    /// Returns whether all unacknowledged fragments are deferred.
     pub(super) const fn all_deferred(&self) -> bool {
         self.deferred > 0 && self.deferred == self.unacked
     }
 
-    /// Returns how long it must be quiet before the next part is sent alone.
+    /// Returns the quiet period before the next fragment is sent alone.
     const fn quiet_period(&self) -> u64 {
         match self.ack_habit {
             AckHabit::Once => QUIET_PERIOD,
@@ -140,25 +145,27 @@ impl SplitMessage {
         }
     }
 
-    /// A plain ACK came. If it is certain which part it answers: the bytes of it that were under way, and its length.
+    /// Applies a plain ACK.
+    ///
+    /// If it certainly answers one fragment, returns that fragment's bytes in flight and its length.
     fn apply_plain_ack(&mut self, now: Time) -> Option<(usize, usize)> {
         let silent = now.micros_since(self.last_activity);
         (self.gets_plain_acks, self.last_activity) = (true, now);
-        let asked = match &mut self.phase {
-            RetransmitPhase::Rounds { sends, acks: answers, .. } => {
-                *answers = answers.saturating_add(1);
-                let all = *sends >= u16::from(self.unacked) && *answers >= *sends;
-                // As many sends as parts may have been repeats of a few.
+        let answered = match &mut self.phase {
+            RetransmitPhase::Rounds { sends, acks, .. } => {
+                *acks = acks.saturating_add(1);
+                let all = *sends >= u16::from(self.unacked) && *acks >= *sends;
+                // The sends of this round may have been retransmissions of a few fragments.
                 if all && self.segments.iter().all(|segment| segment.state != SegmentState::Unsent) {
                     self.phase = RetransmitPhase::OneByOne { in_flight: None };
                     self.defer_lost();
                 }
                 return None;
             }
-            RetransmitPhase::OneByOne { in_flight: asked } => asked.take(),
+            RetransmitPhase::OneByOne { in_flight } => in_flight.take(),
         };
-        let asked = asked.and_then(|part| self.segments.get_mut(usize::from(part)));
-        let arrived = asked.and_then(|segment| Some((segment.mark_acked()?, segment.len())));
+        let answered = answered.and_then(|part| self.segments.get_mut(usize::from(part)));
+        let arrived = answered.and_then(|segment| Some((segment.mark_acked()?, segment.len())));
         if arrived.is_some() {
             self.unacked -= 1;
             self.last_acked = now;
@@ -174,7 +181,7 @@ impl SplitMessage {
         arrived
     }
 
-    /// What was about to be sent waits for its turn: parts are sent one by one.
+    /// Defers fragments that are marked for retransmission, because fragments are now sent one by one.
     fn defer_lost(&mut self) {
         for segment in self.segments.iter_mut().filter(|segment| segment.state == SegmentState::Lost) {
             segment.state = SegmentState::Deferred;
@@ -183,12 +190,12 @@ impl SplitMessage {
     }
 }
 
-/// How the parts of a message are sent again to a peer that answers them with plain ACKs.
+/// The phase of retransmission to a peer that answers fragments with plain ACKs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RetransmitPhase {
-    /// All together: how many rounds there were before, and the sends and plain ACKs of this one.
+    /// All fragments together: the number of previous rounds, and the sends and plain ACKs of this one.
     Rounds { previous: u8, sends: u16, acks: u16 },
-    /// One after the other: which of them is under way, if one is.
+    /// One after the other: the fragment that is in flight, if there is one.
     OneByOne { in_flight: Option<u8> },
 }
 
@@ -199,12 +206,12 @@ impl Default for RetransmitPhase {
 }
 
 impl RetransmitPhase {
-    /// Returns whether this part is under way alone.
+    /// Returns whether this fragment is in flight alone.
     fn is_in_flight_alone(&self, fragment: u8) -> bool {
         matches!(self, Self::OneByOne { in_flight } if *in_flight == Some(fragment))
     }
 
-    /// Begins another round. Returns `false` if there were enough, and parts are sent one by one from now on.
+    /// Begins another round. Returns `false` if there were enough and fragments are now sent one by one.
     fn begin_round(&mut self) -> bool {
         match *self {
             Self::Rounds { previous: before, .. } if before < MAX_ROUNDS => {
@@ -218,22 +225,22 @@ impl RetransmitPhase {
     }
 }
 
-/// How often the peer answers one part.
+/// The number of ACKs that a peer sends for one fragment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum AckHabit {
     #[default]
     Unknown,
-    /// Once, so that only the network can double an ACK.
+    /// One ACK, so that only the network can duplicate it.
     Once,
-    /// Again and again, as stock does, which waits 0.67 s in between.
+    /// Several ACKs; stock repeats them at intervals of 0.67 s.
     Repeats,
 }
 
-/// In microseconds: longer than the network holds anything back.
+/// In microseconds: longer than the network delays a datagram.
 const QUIET_PERIOD: u64 = 500_000;
-/// Longer than several repeats that are lost in a row.
+/// Longer than several lost repetitions in a row.
 const LONG_QUIET_PERIOD: u64 = 3_000_000;
-/// What comes so long after anything else was not doubled by the network.
+/// An ACK this long after any other activity is not a duplicate by the network.
 const MAX_DUPLICATION_DELAY: u64 = 300_000;
-/// All parts together are sent again so often. With many parts and much loss no round is ever answered in full.
+/// The maximum number of rounds. With many fragments and much loss, no round is ever answered completely.
 const MAX_ROUNDS: u8 = 3;

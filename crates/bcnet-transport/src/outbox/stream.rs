@@ -1,7 +1,8 @@
-//! The reliable messages of one channel, from `queue` until they are acknowledged, as they go over the wire.
+//! The reliable messages of one channel in encoded form, until they are acknowledged.
 //!
-//! Every operation on one message costs the same however many there are: its sequence number is its place in a queue.
-//! Messages that were queued one after the other lie one after the other, so a datagram takes many in one piece.
+//! Every operation on one message takes constant time: its sequence number gives its index in a queue.
+//! Messages that were queued one after the other are contiguous in memory, so a datagram copies many in one
+//! piece.
 
 use alloc::vec::Vec;
 
@@ -11,18 +12,18 @@ use crate::ring::ByteRing;
 use crate::time::Time;
 use crate::wire::Seq;
 
-/// A message, or a part of one, that waits for its ACK.
+/// A message or fragment with its send state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutboxSegment {
     pub(super) first_sent: Time,
     pub(super) last_sent: Time,
     /// The datagram that carried it last.
     pub(super) datagram: u32,
-    /// Where its bytes lie.
+    /// The offset of its bytes.
     offset: u32,
     len: u16,
     pub(super) sends: u8,
-    /// How often a timeout passed without sending again.
+    /// The number of timeouts without a retransmission.
     pub(super) skipped_timeouts: u8,
     pub(super) state: SegmentState,
 }
@@ -31,49 +32,51 @@ pub(super) struct OutboxSegment {
 pub(super) enum SegmentState {
     /// Never sent.
     Unsent,
-    /// Sent, and an ACK is hoped for.
+    /// Sent, and not acknowledged yet.
     InFlight,
-    /// Timed out, but waits for the other parts, or for its turn, before it is sent again (T-65).
+    /// Timed out, but waits for the other fragments, or for its turn, before it is retransmitted (T-65).
     Deferred,
-    /// To be sent again.
+    /// Marked for retransmission.
     Lost,
     /// Acknowledged.
     Acked,
 }
 
-/// What one sequence number stands for.
+/// The content of one sequence number.
 #[derive(Debug, Clone, Copy)]
 enum StreamEntry {
     Whole(OutboxSegment),
-    /// The place of its split.
+    /// The index of its [`SplitMessage`].
     Split(u32),
 }
 
-/// The parts of a message that was split.
+/// The fragments of a split message.
 #[derive(Debug, Default)]
 pub(super) struct SplitMessage {
     pub(super) segments: Vec<OutboxSegment>,
-    /// How many are not done.
+    /// The number of unacknowledged fragments.
     pub(super) unacked: u8,
-    /// How many wait for the others.
+    /// The number of deferred fragments.
     pub(super) deferred: u8,
-    /// The peer answers parts with plain ACKs (T-65).
+    /// The peer answers fragments with plain ACKs (T-65).
     pub(super) gets_plain_acks: bool,
     pub(super) phase: RetransmitPhase,
     pub(super) ack_habit: AckHabit,
-    /// When a part was last sent, or a plain ACK came.
+    /// The last time when a fragment was sent or a plain ACK arrived.
     pub(super) last_activity: Time,
-    /// When a plain ACK last settled a part: one by one takes its time, and is not the same as being stuck (T-64).
+    /// The last time when a plain ACK acknowledged a fragment.
+    ///
+    /// Sending one by one takes time, which must not count as undeliverable (T-64).
     pub(super) last_acked: Time,
 }
 
-/// What a sequence number stands for, to be changed.
+/// Mutable access to the content of one sequence number.
 pub(super) enum StreamEntryMut<'a> {
     Whole(&'a mut OutboxSegment),
     Split(&'a mut SplitMessage),
 }
 
-/// Something that was never sent.
+/// A message or fragment that was never sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UnsentSegment {
     pub(super) seq: Seq,
@@ -81,41 +84,42 @@ pub(super) struct UnsentSegment {
     pub(super) len: usize,
 }
 
-/// What still fits.
+/// The remaining space of a datagram.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DatagramSpace {
     pub(super) bytes: usize,
     pub(super) messages: u8,
 }
 
-/// Fresh messages that lie in one piece.
+/// New messages that are contiguous in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MessageRun {
     pub(super) first: Seq,
     pub(super) count: u8,
-    /// Another message follows, for which there is no room.
+    /// Another message follows, but does not fit.
     pub(super) is_full: bool,
     offset: u32,
     pub(super) len: usize,
 }
 
-/// One channel's reliable messages, in order.
+/// The reliable messages of one channel, in order.
 #[derive(Debug, Default)]
 pub(crate) struct ReliableStream {
     entries: RingQueue<StreamEntry>,
-    /// The number of the first entry.
+    /// The sequence number of the first entry.
     base_seq: Seq,
     bytes: ByteRing,
-    /// The first entry that may have something fresh, and its part, counted from `base`.
+    /// The first entry that may have unsent data, and its fragment, counted from `base_seq`.
     unsent_cursor: (u16, u8),
     splits: Vec<SplitMessage>,
-    /// Split messages that are used again.
+    /// Indexes of unused split messages, for reuse.
     free_splits: Vec<u32>,
 }
 
 impl ReliableStream {
-    /// Takes a message, or the next part of one that has so many `parts`. Returns how many bytes it has, or `None` if it
-    /// is too long to be kept.
+    /// Queues a message, or the next fragment of one with so many `fragments`.
+    ///
+    /// Returns its length, or `None` if it is too long to be stored.
     #[inline(always)]
     pub(super) fn queue(
         &mut self,
@@ -175,31 +179,30 @@ impl ReliableStream {
         self.entries.is_empty()
     }
 
-    /// Returns the number of the first entry.
+    /// Returns the sequence number of the first entry.
     pub(super) const fn base_seq(&self) -> Seq {
         self.base_seq
     }
 
-    /// Returns how many numbers are in use from the oldest that is not acknowledged on, and the bytes their messages
-    /// lie in.
+    /// Returns the number of entries from the oldest unacknowledged one on, and the bytes they use.
     #[inline]
     pub(super) fn retained(&self) -> (usize, usize) {
         (self.entries.len(), self.bytes.used())
     }
 
-    /// Returns whether a number still stands for something.
+    /// Returns whether a sequence number has an entry.
     #[inline]
     pub(super) fn contains(&self, seq: Seq) -> bool {
         self.index(seq) < self.entries.len()
     }
 
-    /// Returns how many numbers `seq` is behind the first that is still here.
+    /// Returns how far `seq` is behind the first entry.
     #[inline]
     pub(super) const fn seqs_behind(&self, seq: Seq) -> u16 {
         self.base_seq.0.wrapping_sub(seq.0)
     }
 
-    /// Returns what a number stands for.
+    /// Returns the entry of a sequence number.
     #[inline]
     pub(super) fn find_mut(&mut self, seq: Seq) -> Option<StreamEntryMut<'_>> {
         let index = self.index(seq);
@@ -209,7 +212,7 @@ impl ReliableStream {
         }
     }
 
-    /// Returns a message, or a part if it is split.
+    /// Returns a message, or a fragment if it is split.
     #[inline]
     pub(super) fn segment(&self, seq: Seq, fragment: u8) -> Option<&OutboxSegment> {
         match self.entries.get(self.index(seq))? {
@@ -228,13 +231,13 @@ impl ReliableStream {
         self.bytes.get(run.offset, run.len)
     }
 
-    /// Returns whether something may never have been sent.
+    /// Returns whether a message may be unsent.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         usize::from(self.unsent_cursor.0) < self.entries.len()
     }
 
-    /// Returns the next part that was never sent, or the message if it is whole.
+    /// Returns the next unsent message or fragment.
     #[inline]
     pub(super) fn next_unsent(&mut self) -> Option<UnsentSegment> {
         loop {
@@ -259,7 +262,9 @@ impl ReliableStream {
         }
     }
 
-    /// Notes the next message as sent, if it is fresh, whole and not longer than `max`. Returns its number and its bytes.
+    /// Marks the next message as sent, if it is new, whole and not longer than `max`.
+    ///
+    /// Returns its sequence number and its bytes.
     #[inline(always)]
     pub(crate) fn mark_next_sent(&mut self, max: usize, datagram: u32, now: Time) -> Option<(Seq, &[u8])> {
         let (index, _) = self.unsent_cursor;
@@ -272,7 +277,8 @@ impl ReliableStream {
         Some((Seq(self.base_seq.0.wrapping_add(index)), self.bytes.get(segment.offset, segment.len())))
     }
 
-    /// Notes as sent what is fresh, whole, in one piece and has `room`. Nothing may be, where something else comes first.
+    /// Marks new, whole, contiguous messages that fit `space` as sent. Returns an empty run if there are
+    /// none.
     #[inline]
     pub(super) fn mark_run_sent(&mut self, space: DatagramSpace, datagram: u32, now: Time) -> MessageRun {
         let (mut index, _) = self.unsent_cursor;
@@ -285,7 +291,7 @@ impl ReliableStream {
                 (run.offset, end, left) =
                     (segment.offset, segment.offset, self.bytes.contiguous_from(segment.offset));
             }
-            // What is next by its offset may lie at the other end of the ring.
+            // The next offset may be at the other end of the ring.
             if segment.state != SegmentState::Unsent || segment.offset != end || len > left {
                 break;
             }
@@ -301,7 +307,7 @@ impl ReliableStream {
         run
     }
 
-    /// Returns the first part of a message that was never sent.
+    /// Returns the first unsent fragment of a message.
     pub(super) fn first_unsent_fragment(&self, seq: Seq) -> Option<u8> {
         match self.entries.get(self.index(seq))? {
             StreamEntry::Whole(segment) => (segment.state == SegmentState::Unsent).then_some(0),
@@ -312,7 +318,7 @@ impl ReliableStream {
         }
     }
 
-    /// Drops what is done from the front.
+    /// Drops acknowledged messages from the front.
     pub(super) fn release_acked(&mut self) {
         let mut done = 0;
         let keep = loop {
@@ -349,16 +355,16 @@ impl ReliableStream {
         }
     }
 
-    /// Returns when the first message was sent first, if it was, or when something of it was settled since.
+    /// Returns the time of the first send of the oldest message, or of a later ACK of one of its fragments.
     #[inline]
     pub(super) fn oldest_sent_at(&self) -> Option<Time> {
         self.first_sent_at(self.base_seq)
     }
 
-    /// As [`oldest`](Self::oldest), for the message with this number.
+    /// Does the same as [`oldest_sent_at`](Self::oldest_sent_at) for the message with this number.
     #[inline]
     pub(super) fn first_sent_at(&self, seq: Seq) -> Option<Time> {
-        let (segment, settled) = match self.entries.get(self.index(seq))? {
+        let (segment, last_acked) = match self.entries.get(self.index(seq))? {
             StreamEntry::Whole(segment) => (segment, Time::ZERO),
             StreamEntry::Split(place) => {
                 let split = self.splits.get(*place as usize)?;
@@ -368,10 +374,10 @@ impl ReliableStream {
                 )
             }
         };
-        (segment.sends > 0).then(|| segment.first_sent.max(settled))
+        (segment.sends > 0).then(|| segment.first_sent.max(last_acked))
     }
 
-    /// Returns all segments with their number and part.
+    /// Returns all messages and fragments with their ids.
     pub(super) fn segments(&self) -> impl Iterator<Item = ((Seq, Option<u8>), &OutboxSegment)> {
         (0_u16..).zip(self.entries.iter()).flat_map(|(index, entry)| {
             let seq = Seq(self.base_seq.0.wrapping_add(index));
@@ -397,14 +403,14 @@ impl OutboxSegment {
         usize::from(self.len)
     }
 
-    /// Returns whether the last that became of it is that it was sent so, or has waited since then.
+    /// Returns whether this transmission is the latest event of the segment and is not acknowledged.
     #[inline]
     pub(super) fn is_unacked_since(&self, datagram: u32, at: Time) -> bool {
         let awaited = matches!(self.state, SegmentState::InFlight | SegmentState::Deferred);
         awaited && self.last_sent == at && self.datagram == datagram
     }
 
-    /// It leaves in `datagram`.
+    /// Records that the segment leaves in `datagram`.
     #[inline]
     pub(super) fn mark_sent(&mut self, datagram: u32, now: Time) {
         if self.sends == 0 {
@@ -414,15 +420,17 @@ impl OutboxSegment {
         (self.last_sent, self.datagram, self.state) = (now, datagram, SegmentState::InFlight);
     }
 
-    /// It has arrived. Returns how many of its bytes were under way, or `None` if it was not waited for.
+    /// Marks the segment as acknowledged.
+    ///
+    /// Returns its bytes in flight, or `None` if it was not sent or was acknowledged before.
     #[inline]
     pub(super) fn mark_acked(&mut self) -> Option<usize> {
-        let flown = if self.state == SegmentState::InFlight { self.len() } else { 0 };
+        let flight_bytes = if self.state == SegmentState::InFlight { self.len() } else { 0 };
         if matches!(self.state, SegmentState::Unsent | SegmentState::Acked) {
             return None;
         }
         self.state = SegmentState::Acked;
-        Some(flown)
+        Some(flight_bytes)
     }
 }
 
@@ -432,7 +440,7 @@ mod tests {
 
     #[test]
     fn run_bytes_are_contiguous_across_the_ring_end() {
-        // 16 messages of 16 bytes fill the smallest ring exactly, so that the next lies at its other end.
+        // 16 messages of 16 bytes fill the smallest ring exactly, so the next one is at its other end.
         let mut stream = ReliableStream::default();
         let (mut queued, mut sent) = (0_u8, 0_u8);
         let room = DatagramSpace { bytes: 100, messages: 255 };

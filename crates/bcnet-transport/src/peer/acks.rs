@@ -1,4 +1,4 @@
-//! ACKs arrive: what they settle, and what they tell about the link.
+//! Effects of received ACKs on the outbox and on the estimates of the link.
 
 use super::Peer;
 use crate::config::Config;
@@ -6,16 +6,16 @@ use crate::outbox::AckEffect;
 use crate::time::Time;
 use crate::wire::{Kind, MessageId};
 
-/// What the ACKs of one datagram tell about the link.
+/// The combined effect of the ACKs of one datagram.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AckSummary {
     bytes: usize,
     rtt: Option<u64>,
-    /// A guess at the round trip, of what was sent more than once.
+    /// An upper bound of the round-trip time, from messages that were sent more than once.
     max_rtt: Option<u64>,
-    /// How many ACKs.
+    /// The number of ACKs.
     count: u32,
-    /// How many of them told nothing.
+    /// The number of ACKs for messages that were not in flight.
     useless: u32,
 }
 
@@ -38,7 +38,7 @@ impl AckSummary {
 }
 
 impl Peer {
-    /// An ACK came; what it tells is added to `acks`.
+    /// Handles an ACK and adds its effect to `acks`.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, id: MessageId, acks: &mut AckSummary, now: Time) {
         acks.add(match &mut self.outbox {
@@ -47,8 +47,9 @@ impl Peer {
         });
     }
 
-    /// After a datagram: what do its ACKs tell, and what was lost? Without any there is no news: what is overdue is the
-    /// timer's.
+    /// Updates the estimates and detects losses, after all ACKs of a datagram.
+    ///
+    /// Without ACKs there is nothing to do: the timer detects overdue messages.
     #[inline(always)]
     pub(crate) fn apply_acks(&mut self, acks: &AckSummary, config: &Config<u64>, now: Time) {
         if acks.count == 0 {
@@ -62,13 +63,14 @@ impl Peer {
         self.detect_loss(config, now);
     }
 
-    /// The round trip is measured once for a datagram, by the last of its ACKs that can tell.
+    /// Updates round-trip time and congestion window: one sample per datagram, from its last unambiguous
+    /// ACK.
     #[inline]
     fn update_estimates(&mut self, acks: &AckSummary, config: &Config<u64>) {
         if let Some(outbox) = &mut self.outbox {
             outbox.release_acked();
         }
-        // T-61: if nothing can be told for long, the way may have become longer than the timeout.
+        // T-61: if no ACK gives a sample for long, the path may have become longer than the timeout.
         self.acks_without_sample =
             if acks.rtt.is_some() { 0 } else { self.acks_without_sample.saturating_add(1) };
         let guess = if self.acks_without_sample > MAX_ACKS_WITHOUT_SAMPLE { acks.max_rtt } else { None };

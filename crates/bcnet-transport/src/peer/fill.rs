@@ -1,4 +1,4 @@
-//! What leaves: datagrams are filled and counted.
+//! Fills datagrams for a peer and counts them.
 
 use super::Peer;
 use crate::config::Config;
@@ -7,8 +7,9 @@ use crate::time::Time;
 use crate::wire::{Kind, PeerId, Writer};
 
 impl Peer {
-    /// Fills one datagram. Returns how long it is, or `None` if there is nothing to send now. If nothing is left to send, it
-    /// is not [`listed`](Self::listed) any more.
+    /// Fills one datagram. Returns its length, or `None` if nothing is to be sent now.
+    ///
+    /// Clears [`is_dirty`](Self::is_dirty) if no more work is pending.
     #[inline(never)]
     pub(crate) fn fill(
         &mut self,
@@ -17,9 +18,9 @@ impl Peer {
         config: &Config<u64>,
         now: Time,
     ) -> Option<usize> {
-        let budget = self.congestion.window();
+        let window = self.congestion.window();
         let ack_now = self.ack_due.is_some_and(|due| due <= now);
-        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
+        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(window));
         self.is_dirty = false;
         if !ack_now && ready != Readiness::Now && !self.keepalive_due {
             return None;
@@ -27,7 +28,7 @@ impl Peer {
         let mut writer = Writer::with_limit(buffer, from, config.datagram_limit);
         let mut filled = FilledDatagram::default();
         if let Some(outbox) = &mut self.outbox {
-            filled = outbox.fill(&mut writer, ready, budget, now);
+            filled = outbox.fill(&mut writer, ready, window, now);
             if !outbox.has_pending_acks() {
                 self.ack_due = None;
             }
@@ -51,7 +52,7 @@ impl Peer {
         self.count_datagram(len)
     }
 
-    /// Counts control messages that leave, by kind. Returns how many.
+    /// Counts sent control messages by kind. Returns how many there are.
     #[cold]
     fn count_control(&mut self, kinds: [u8; 6]) -> u64 {
         for (kind, count) in (0..).zip(kinds) {
@@ -60,7 +61,7 @@ impl Peer {
         kinds.iter().copied().map(u64::from).sum()
     }
 
-    /// Counts a datagram that leaves.
+    /// Counts a sent datagram.
     #[inline]
     pub(crate) fn count_datagram(&mut self, len: usize) -> Option<usize> {
         self.counters.datagrams_out += 1;
