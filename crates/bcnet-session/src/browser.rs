@@ -165,7 +165,10 @@ mod tests {
         assert_eq!(reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\1\\queryid\\1.1", b"\\b\\2\\queryid\\1.2"]), None);
         let reply =
             reply(&[b"\\a\\1\\queryid\\1.1", b"\\a\\2\\queryid\\2.1", b"\\b\\3\\final\\\\queryid\\2.2"]);
-        assert_eq!(reply.expect("the second reply is complete").pairs, [("a".into(), "2".into()), ("b".into(), "3".into())]);
+        assert_eq!(
+            reply.expect("the second reply is complete").pairs,
+            [("a".into(), "2".into()), ("b".into(), "3".into())]
+        );
     }
 
     #[test]

@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(window.messages, INITIAL_WINDOW - INITIAL_WINDOW / 4 + 2, "a queueing delay counts once");
     }
 
-    /// S-43: slow links have fewer bytes in flight, but enough for one of the largest stock messages and more.
+    /// S-43: slow links have fewer bytes in flight, but enough for one of the largest stock messages.
     #[test]
     fn window_limits_bytes_in_flight() {
         let mut window = CongestionWindow { messages: 100, ..CongestionWindow::default() };

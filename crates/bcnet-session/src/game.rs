@@ -1,8 +1,8 @@
 //! Game messages: the payloads of the transport's data messages (S-70 to S-77).
 //!
 //! The table in `game/table.rs` has a row for each message. A row has the opcode, the name, the direction, the action
-//! of a host, the evidence and the fields. [`Message`] reads and writes messages, and [`describe()`] lists their
-//! fields. [`Opcode::rule`] returns the action of a host.
+//! of a host, the evidence and the fields. The type [`Message`] reads and writes messages, and [`describe()`] lists
+//! their fields. The function [`Opcode::rule`] returns the action of a host.
 //!
 //! ```
 //! use bcnet_session::game::{Chat, Message, Opcode, Text16, Value, describe};

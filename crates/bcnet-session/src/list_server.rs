@@ -175,7 +175,7 @@ impl ServerList {
         Some((from, format!("\\secure\\{}", self.challenges.current(from, now).text()).into_bytes()))
     }
 
-    /// Handles a final heartbeat: the server is not listed until it answers, because the heartbeat may be spoofed.
+    /// Handles a final heartbeat. The server is not listed until it answers: the heartbeat may be spoofed.
     fn on_final_heartbeat(&mut self, from: SocketAddrV4, now: Time) -> Option<OutgoingDatagram> {
         let server = self.servers.get_mut(&from)?;
         if server.final_heartbeat_at.is_some_and(|sent| now.since(sent) < MIN_STATUS_INTERVAL) {

@@ -1,4 +1,6 @@
-//! Manifests: the hashes of a client's files from its five file check answers, and their comparison (S-20 to S-24).
+//! Manifests: the hashes of files from a client's five file check answers (S-20 to S-24).
+//!
+//! A strict file check compares the answers of clients with manifests.
 //!
 //! This module computes no hashes: a manifest is learned from the answers of a client with a good installation.
 
@@ -76,7 +78,9 @@ impl fmt::Display for MismatchKind {
 }
 
 impl Mismatch {
-    /// Returns the text that the player reads in a window of the game: the file that differs, and what to do (S-24).
+    /// Returns the text for the player: the file that differs, and what to do (S-24).
+    ///
+    /// The game shows it in a window.
     #[must_use]
     pub fn advice(&self) -> String {
         let what = if self.kind == MismatchKind::Version { "game version " } else { "" };
@@ -206,7 +210,7 @@ impl Manifest {
         self.rounds.iter().flatten().map(|reply| reply.files.len()).sum()
     }
 
-    /// Returns the first difference of a client's files from this manifest, in the rounds up to `last` (S-23).
+    /// Returns the first difference of a client's files from this manifest, up to round `last` (S-23).
     pub(crate) fn mismatch(&self, client: &Self, last: usize, extra_files: bool) -> Option<Mismatch> {
         let rounds = self.rounds.iter().zip(&client.rounds).zip(FILE_CHECK_ROUNDS).enumerate().take(last + 1);
         let mut mismatches = rounds.filter_map(|(round, ((expected, reply), check))| {
@@ -263,14 +267,19 @@ impl Manifest {
             *current = Some(round);
             return Ok(());
         }
-        let reply =
-            current.and_then(|round| self.rounds.get_mut(round)?.as_mut()).ok_or("expected `round` before this line")?;
+        let reply = current
+            .and_then(|round| self.rounds.get_mut(round)?.as_mut())
+            .ok_or("expected `round` before this line")?;
         match key {
-            "version" => reply.version = Some(parse_hash(value).ok_or("`version` must be a hash of eight hex digits")?),
-            "directory" => reply.directory = parse_hash(value).ok_or("`directory` must be a hash of eight hex digits")?,
-            "file" => {
-                reply.files.push(parse_file(value).ok_or("expected `file PATH CONTENT` with hashes of eight hex digits")?)
+            "version" => {
+                reply.version = Some(parse_hash(value).ok_or("`version` must be a hash of eight hex digits")?)
             }
+            "directory" => {
+                reply.directory = parse_hash(value).ok_or("`directory` must be a hash of eight hex digits")?
+            }
+            "file" => reply.files.push(
+                parse_file(value).ok_or("expected `file PATH CONTENT` with hashes of eight hex digits")?,
+            ),
             _ => return Err("expected `name`, `round`, `version`, `directory` or `file`"),
         }
         Ok(())

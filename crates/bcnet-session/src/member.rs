@@ -43,8 +43,9 @@ pub(crate) struct Member {
     pub(crate) name: Option<String>,
     pub(crate) ship: ShipState,
     pub(crate) score: Score,
-    /// The time in the game in this round before the player left and came back, and the time of the last entry.
+    /// The time in the game in this round until the player last left.
     pub(crate) played: Duration,
+    /// The time at which the player entered the game, if it is in the game.
     pub(crate) entered: Option<Time>,
     pub(crate) team: Option<u8>,
     pub(crate) relay_bucket: TokenBucket,
@@ -63,7 +64,7 @@ pub(crate) struct Member {
     ///
     /// Each has the sequence number that the ACKs of the control channel must reach.
     pub(crate) pending_names: Vec<(PeerId, Seq)>,
-    /// Messages that wait until the client has acknowledged names, or until its link has capacity (S-28, S-43).
+    /// Messages that wait for ACKs of names, or for capacity of the link (S-28, S-43).
     pub(crate) send_queue: Option<Box<SendQueue>>,
     pub(crate) window: CongestionWindow,
     /// The client's answers to the file check, until the check is over.

@@ -71,7 +71,10 @@ mod tests {
         let network = Network::containing(inside, 16);
         assert_eq!(network.to_string(), "10.9.0.0/16");
         assert!(network.contains(inside) && !network.contains(outside));
-        assert!(Network::containing(inside, 0).contains(outside), "a prefix of 0 bits contains all addresses");
+        assert!(
+            Network::containing(inside, 0).contains(outside),
+            "a prefix of 0 bits contains all addresses"
+        );
         let one = Network::containing(inside, 200);
         assert!(one.contains(inside) && !one.contains(outside), "a prefix of 32 bits contains one address");
         assert_eq!(one.to_string(), "10.9.255.255");

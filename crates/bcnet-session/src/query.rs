@@ -175,7 +175,7 @@ const MAX_REPLY_DATAGRAM: usize = 1349;
 const MAX_REPLY: usize = 2000;
 /// `\final\` and `\queryid\4294967295.99`.
 const ENDING_LEN: usize = 29;
-/// The space for the texts after the names: an echo, the answer to a challenge, the ends of two datagrams.
+/// The space for texts after the names: an echo, the answer to a challenge, the ends of two datagrams.
 const RESERVED_LEN: usize = 7 + MAX_ECHO + 10 + MAX_CHALLENGE.div_ceil(3) * 4 + 2 * ENDING_LEN;
 /// `\player_16\` and a backslash.
 const MAX_KEY: usize = 12;

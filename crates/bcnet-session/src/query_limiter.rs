@@ -76,7 +76,7 @@ impl QueryLimiter {
         }
     }
 
-    /// Returns whether `from` may get a reply of these bytes, and deducts them from the quota of its network.
+    /// Returns whether `from` may get a reply of these bytes, and deducts them from its quota.
     #[must_use]
     pub fn allow_reply(&mut self, origin: QueryOrigin, from: Ipv4Addr, bytes: usize, now: Time) -> bool {
         let quotas = match origin {

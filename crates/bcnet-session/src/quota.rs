@@ -318,7 +318,7 @@ mod tests {
         let mut millis = 0;
         for step in 0..20_000_u32 {
             millis += u64::from(step * 7919 % 997);
-            let cost = 50 + u16::try_from(step * 31 % 700).expect("small");
+            let cost = 50 + u16::try_from(step * 31 % 700).expect("a small number");
             if quotas.take(Ipv4Addr::from(address.to_bits() + step % 250), cost, at(millis)) {
                 taken.push((millis, cost.into()));
             }
@@ -329,7 +329,7 @@ mod tests {
         });
         assert_eq!(most.max().map(|most| (1900..=2000).contains(&most)), Some(true));
         let all: u32 = taken.iter().map(|(_, cost)| cost).sum();
-        let spans = u32::try_from(millis / 10_000).expect("few");
+        let spans = u32::try_from(millis / 10_000).expect("a small number");
         assert!(all > spans * 1500, "{all} in {spans} spans");
     }
 

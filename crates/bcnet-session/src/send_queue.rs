@@ -1,4 +1,4 @@
-//! The send queue of one player: messages that wait for capacity of its link (S-43) or for a name (S-28).
+//! The send queue of one player: messages that wait for its link (S-43) or for a name (S-28).
 //!
 //! Each message is in the lane of the player that sent it or that it is about. Each lane is a FIFO. Chat and the
 //! server's own messages go first; the lanes share the rest of the link equally. The queue sends nothing itself.
@@ -126,8 +126,7 @@ struct QueuedPayload {
 }
 
 impl SourceLane {
-    /// Returns the cost of the messages that [`drop_bulk_before_object`](SendQueue::drop_bulk_before_object) would
-    /// keep.
+    /// Returns the cost of the messages that `SendQueue::drop_bulk_before_object` would keep.
     fn retained_cost(&self) -> u64 {
         let retained = self.queue.iter().filter(|waiting| waiting.priority != Priority::Bulk);
         retained.map(|waiting| u64::from(cost(&waiting.payload))).sum()
@@ -217,7 +216,7 @@ impl SendQueue {
         if is_refused { Err(self.full_error()) } else { Ok(()) }
     }
 
-    /// Drops the source's relayed messages if too many wait before a message that creates or removes an object.
+    /// Drops the source's relayed messages if too many wait before a creation or removal of an object.
     ///
     /// Messages of others that name the object must not wait long. Returns the number of dropped messages.
     fn drop_bulk_before_object(&mut self, outgoing: Outgoing<'_>, limits: QueueLimits) -> u64 {
@@ -277,7 +276,9 @@ impl SendQueue {
         self.bytes -= left.payload.len();
     }
 
-    /// Returns the sources with a waiting creation or removal of an object that a message may name, as bits.
+    /// Returns the sources with a waiting creation or removal of an object that a message names.
+    ///
+    /// The sources are bits. A message with unknown fields may name any object.
     fn blocking_sources(&self, outgoing: Outgoing<'_>) -> u32 {
         let waiting =
             (0_u8..).map(MessageSource).zip(&self.lanes).filter(|(_, lane)| !lane.object_numbers.is_empty());
@@ -348,7 +349,7 @@ mod tests {
         [&[0x0C, 0x0C, 1, 0, 0, 1, 0, 0x80, 0, 0, 0, 0, 0][..], &own, &other].concat()
     }
 
-    /// S-43: a source with few messages does not wait for one with many, and sources with many share equally.
+    /// S-43: a source with few messages does not wait for one with many; those with many share equally.
     #[test]
     fn queue_shares_capacity_equally_between_sources() {
         let mut queue = SendQueue::default();
@@ -365,10 +366,7 @@ mod tests {
         }
         assert!(cost[0].abs_diff(cost[1]) <= 2 * 132, "{cost:?}");
         queue.push(outgoing(2, Priority::Bulk, &[3]), LIMITS).expect("capacity");
-        assert!(
-            (0..3).any(|_| pop_front(&mut queue) == Some((2, vec![3]))),
-            "a new source is served soon"
-        );
+        assert!((0..3).any(|_| pop_front(&mut queue) == Some((2, vec![3]))), "a new source is served soon");
         queue.push(outgoing(3, Priority::Urgent, b"hi"), LIMITS).expect("capacity");
         assert_eq!(pop_front(&mut queue), Some((3, b"hi".to_vec())));
     }
@@ -476,16 +474,16 @@ mod tests {
         let (mut pushed, mut left) = ([0_u16; SOURCE_COUNT], [0_u16; SOURCE_COUNT]);
         for step in 0..20_000 {
             if random(100) < if step < 15_000 { 52 } else { 0 } {
-                let slot = u8::try_from(random(17)).expect("small");
+                let slot = u8::try_from(random(17)).expect("a small number");
                 let priority = [
                     Priority::Urgent,
                     Priority::UrgentObject,
                     Priority::Bulk,
                     Priority::Bulk,
                     Priority::BulkObject,
-                ][usize::try_from(random(5)).expect("small")];
+                ][usize::try_from(random(5)).expect("a small number")];
                 let number = pushed[usize::from(slot)].to_le_bytes();
-                let named = u8::try_from(random(16)).expect("small");
+                let named = u8::try_from(random(16)).expect("a small number");
                 let payload = [&event(slot, named)[..], &number].concat();
                 let outgoing = Outgoing { source: MessageSource(slot), priority, payload: &payload };
                 let limits = QueueLimits {

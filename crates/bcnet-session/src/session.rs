@@ -1,8 +1,13 @@
 //! A game session of a host, without I/O: members, relaying, rounds, events.
 //!
-//! [`Session`] owns the members and drives the engine of the transport. The submodules contain the rules: admission and
-//! file check (S-10 to S-31), game messages and relaying (S-32 to S-45), leaving (S-50 to S-55), rounds (S-60 to S-63)
-//! and queries (S-05 to S-09). A session simulates nothing.
+//! The [`Session`] owns the members and drives the engine of the transport. It simulates nothing. The submodules contain
+//! the rules:
+//!
+//! - admission and file check (S-10 to S-31)
+//! - game messages and relaying (S-32 to S-45)
+//! - leaving (S-50 to S-55)
+//! - rounds (S-60 to S-63)
+//! - queries (S-05 to S-09)
 
 mod game_messages;
 mod join;

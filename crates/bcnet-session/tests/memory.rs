@@ -95,9 +95,9 @@ impl CountedSession {
                 Event::FileCheck(check) => {
                     let version: &[u8] = if check.index == 0 { b"vvvv" } else { b"" };
                     let answer = [&[0x21, check.index], version, b"dddd\0\0\0"].concat();
-                    client.answer_file_check(&answer, self.now).expect("room");
+                    client.answer_file_check(&answer, self.now).expect("the message is queued");
                 }
-                Event::Load => client.enter(self.now).expect("room"),
+                Event::Load => client.enter(self.now).expect("the message is queued"),
                 _ => self.received += u64::from(!payload.is_empty()),
             }
         }
@@ -131,10 +131,11 @@ fn relaying_allocates_nothing() {
     (0..8).for_each(|n| counted.connect(n));
     counted.run(Duration::from_secs(2));
     assert_eq!(counted.in_game, 8);
-    let object = |at: usize| (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("few")).to_le_bytes();
+    let object =
+        |at: usize| (0x3FFF_FFFF + 0x4_0000 * u32::try_from(at).expect("a small number")).to_le_bytes();
     for (at, (_, client)) in counted.clients.iter_mut().enumerate() {
-        let ship = ship(u8::try_from(at).expect("few"), object(at));
-        client.send(&ship, DeliveryMode::Reliable, counted.now).expect("room");
+        let ship = ship(u8::try_from(at).expect("a small number"), object(at));
+        client.send(&ship, DeliveryMode::Reliable, counted.now).expect("the message is queued");
     }
     counted.run(Duration::from_secs(1));
     assert!(counted.session.players().all(|player| player.ship.is_some()));
@@ -143,12 +144,16 @@ fn relaying_allocates_nothing() {
             for (at, (_, client)) in counted.clients.iter_mut().enumerate() {
                 let update =
                     [&[0x1C][..], &object(at), &[0, 0, 0x80, 0x3F, 0x9D], &[7; 12], &[0x21; 17]].concat();
-                client.send(&update, DeliveryMode::Unreliable, counted.now).expect("room");
+                client.send(&update, DeliveryMode::Unreliable, counted.now).expect("the message is queued");
                 if step % 4 == 0 {
-                    client.send(&[0xCD; 25], DeliveryMode::Reliable, counted.now).expect("room");
+                    client
+                        .send(&[0xCD; 25], DeliveryMode::Reliable, counted.now)
+                        .expect("the message is queued");
                     let target = object((at + 1) % 8);
                     let torpedo = [&[0x19][..], &object(at), &[2, 1, 0, 127, 0], &target, &[0; 4]].concat();
-                    client.send(&torpedo, DeliveryMode::Reliable, counted.now).expect("room");
+                    client
+                        .send(&torpedo, DeliveryMode::Reliable, counted.now)
+                        .expect("the message is queued");
                 }
             }
             (0..5).for_each(|_| counted.tick());

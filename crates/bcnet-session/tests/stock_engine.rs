@@ -1,4 +1,4 @@
-//! A session runs on any engine: here on the model of the original.
+//! A session on another engine: the model of the stock engine.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use bcnet_transport::{LeaveReason, Time};
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
-/// A host's session and one client, both on the model, in frames of 33 ms.
+/// A session and one client, both on the stock engine, in frames of 33 ms.
 struct StockGame {
     session: Session<StockEngine>,
     client: Client<StockEngine>,
     now: Time,
     session_events: Vec<Event>,
-    /// What the client's game was told.
+    /// The events of the client, with their payloads.
     client_events: Vec<(client::Event, Vec<u8>)>,
 }
 
@@ -55,18 +55,18 @@ impl StockGame {
         (0..frames).for_each(|_| self.frame());
     }
 
-    /// The first bytes of the game messages.
+    /// Returns the opcodes of the received game messages.
     fn first_bytes(&self) -> Vec<u8> {
         self.client_events.iter().filter_map(|(_, payload)| payload.first().copied()).collect()
     }
 }
 
-/// S-10 to S-31: the whole way into the game, and out of it.
+/// S-10 to S-31: a client joins, chats and leaves.
 #[test]
-fn a_stock_client_joins_a_session_on_the_stock_engine() {
+fn client_joins_a_session_on_the_stock_engine() {
     let config = Config { round_timeout: Duration::from_secs(1), ..Config::default() };
     let mut game = StockGame::new(config, &[]);
-    // It answers no question about its files, so each round takes its time.
+    // The client answers no file check request, so each round lasts until its timeout.
     game.run(60);
     assert!(
         game.session_events
@@ -75,12 +75,12 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
     );
     game.run(180);
     assert!(game.first_bytes().ends_with(&[0x28, 0x00, 0x01]), "{:02X?}", game.first_bytes());
-    game.client.enter(game.now).expect("it may load");
+    game.client.enter(game.now).expect("the client is loading");
     game.run(30);
     assert_eq!(game.session.players().map(|player| player.state).collect::<Vec<_>>(), [PlayerState::InGame]);
-    // Chat comes back to its sender.
+    // Chat is relayed to its sender.
     game.client_events.clear();
-    game.client.chat("hi", game.now).expect("it is in the game");
+    game.client.chat("hi", game.now).expect("the client is in the game");
     game.run(30);
     assert_eq!(game.first_bytes(), [0x2C]);
     game.client.leave(game.now);
@@ -99,9 +99,9 @@ fn a_stock_client_joins_a_session_on_the_stock_engine() {
     assert!(game.session.is_closed());
 }
 
-/// S-11: the session decides, not the engine.
+/// S-11: the session decides on admission, not the engine.
 #[test]
-fn a_wrong_password_is_refused_on_the_stock_engine() {
+fn wrong_password_is_refused_on_the_stock_engine() {
     let config = Config { password: Some("Enterprise".into()), ..Config::default() };
     let mut game = StockGame::new(config, b"N\0X\0");
     game.run(30);

@@ -1,4 +1,4 @@
-//! PROTOCOL.md and the dissector say of every message what the table says. `BCNET_UPDATE=1` writes it there.
+//! Checks that PROTOCOL.md and the dissector contain the message table. `BCNET_UPDATE=1` writes it there.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,21 +25,21 @@ fn table_is_sorted_and_names_are_unique() {
     }
 }
 
-/// What a file has between two lines must be `wanted`.
-fn check_section(file: &str, begin: &str, end: &str, wanted: &str) {
+/// Checks that the section of a file between two lines is `expected`.
+fn check_section(file: &str, begin: &str, end: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
     let (head, rest) =
         text.split_once(&format!("{begin}\n")).unwrap_or_else(|| panic!("{file} has no {begin}"));
     let (found, tail) = rest.split_once(end).unwrap_or_else(|| panic!("{file} has no {end}"));
-    if found == wanted {
+    if found == expected {
         return;
     }
     assert!(
         std::env::var_os("BCNET_UPDATE").is_some(),
-        "{file} differs from the table; BCNET_UPDATE=1 writes it"
+        "{file} differs from the message table; run the test with BCNET_UPDATE=1 to update the file"
     );
-    std::fs::write(&path, format!("{head}{begin}\n{wanted}{end}{tail}")).expect("written");
+    std::fs::write(&path, format!("{head}{begin}\n{expected}{end}{tail}")).expect("cannot write the file");
 }
 
 fn lua() -> String {
@@ -48,12 +48,12 @@ fn lua() -> String {
         let name = row.opcode.name().unwrap_or_default();
         let _ = writeln!(lua, "    [0x{:02X}] = \"{name}\",", row.opcode.0);
     }
-    lua += "}\n-- The fields of each message: name and kind; with ? the message may end in front of it.\nlocal FIELDS = {\n";
+    lua += "}\n-- The fields of each message: name and kind. A message may end before a field with ?.\nlocal FIELDS = {\n";
     for row in TABLE.iter().filter(|row| !row.fields.is_empty()) {
         let fields: Vec<String> = row.fields.iter().map(lua_field).collect();
         let _ = writeln!(lua, "    [0x{:02X}] = {{ {} }},", row.opcode.0, fields.join(", "));
     }
-    lua += "}\n-- What numbers stand for.\nlocal CODES = {\n";
+    lua += "}\n-- The names of numbers.\nlocal CODES = {\n";
     for codes in CODES {
         let _ = writeln!(lua, "    [\"{}\"] = {{ number = \"{}\", names = {{", codes.kind, codes.number);
         for (code, name) in codes.names {
@@ -61,7 +61,7 @@ fn lua() -> String {
         }
         lua += "    } },\n";
     }
-    lua += "}\n-- What bits stand for, and whether each has a field.\nlocal FLAGS = {\n";
+    lua += "}\n-- The names of bits. With apart = true, each bit is a separate field.\nlocal FLAGS = {\n";
     for flags in FLAGS {
         let names: Vec<String> =
             flags.names.iter().map(|(bit, name)| format!("{{ 0x{bit:02X}, \"{name}\" }}")).collect();
@@ -73,7 +73,7 @@ fn lua() -> String {
             names.join(", ")
         );
     }
-    lua += "}\n-- What each byte about the subsystems of a species says, and how many flags their weapons have.\nlocal SUBSYSTEMS = {\n";
+    lua += "}\n-- The meaning of each subsystem byte of a species, and the number of weapon flags.\nlocal SUBSYSTEMS = {\n";
     for (species, bytes) in subsystems() {
         let weapons = weapons(&bytes);
         let _ = writeln!(
@@ -85,7 +85,7 @@ fn lua() -> String {
     lua + "}\n"
 }
 
-/// Of each species whose subsystems are known, what their bytes say.
+/// Returns the subsystem bytes of each species for which they are known.
 fn subsystems() -> impl Iterator<Item = (u8, Vec<SubsystemByte>)> {
     (0..=u8::MAX).filter_map(|species| Species(species).subsystem_bytes().map(|bytes| (species, bytes)))
 }
@@ -102,7 +102,7 @@ fn weapons(bytes: &[SubsystemByte]) -> u8 {
     bytes.iter().find_map(count).unwrap_or_default()
 }
 
-/// Names, those that follow themselves once with their number.
+/// Returns the names, joined; a repeated name appears once, with its count.
 fn run_length_names(bytes: &[SubsystemByte], times: &str, between: &str) -> String {
     let runs = bytes.chunk_by(|a, b| a.name() == b.name()).map(|run| match run {
         [one] => one.name().to_owned(),
@@ -116,8 +116,9 @@ fn lua_field(Part { name, kind, optional }: &Part) -> String {
 }
 
 fn markdown() -> String {
-    let mut rows =
-        String::from("| Opcode | Name | Said | The host | Evidence | Fields |\n|---|---|---|---|---|---|\n");
+    let mut rows = String::from(
+        "| Opcode | Name | Direction | Host action | Evidence | Fields |\n|---|---|---|---|---|---|\n",
+    );
     for row in TABLE {
         let fields: Vec<String> = row.fields.iter().map(markdown_field).collect();
         let fields = if fields.is_empty() { "–".into() } else { fields.join("; ") };

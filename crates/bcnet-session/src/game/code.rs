@@ -21,7 +21,7 @@ pub struct Codes {
 pub struct Flags {
     /// The name of the kind.
     pub kind: &'static str,
-    /// True if each flag is shown as a separate field; false if the names of the set flags are shown as a list.
+    /// True to show each flag as a separate field; false to show the names of the set flags as a list.
     pub apart: bool,
     /// The bits that have a name.
     pub names: &'static [(u8, &'static str)],

@@ -21,7 +21,11 @@ impl CompressedFloat {
             return Self(sign | 0x7FFF);
         };
         let (low, high) = (decade_bottom(decade), decade_top(decade));
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the step is from 0 to 4095")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the step is from 0 to 4095"
+        )]
         let step = ((size - low) / (high - low) * STEPS) as u16;
         Self(sign | decade << 12 | step.min(0x0FFF))
     }

@@ -180,7 +180,9 @@ impl fmt::Display for GameError {
             GameErrorReason::Truncated => {
                 write!(f, "truncated in {}, which begins at byte {}", self.field, self.offset)
             }
-            GameErrorReason::Trailing => write!(f, "extra bytes after the last field, at byte {}", self.offset),
+            GameErrorReason::Trailing => {
+                write!(f, "extra bytes after the last field, at byte {}", self.offset)
+            }
         }
     }
 }

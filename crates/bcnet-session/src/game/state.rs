@@ -109,7 +109,9 @@ impl StateUpdate<'_> {
     }
 }
 
-/// Converts a power byte to a fraction. 255 is 125 %, the most that a player can set: inferred from the byte of 100 %.
+/// Converts a power byte to a fraction.
+///
+/// 255 is 125 %, the most that a player can set: inferred from the byte of 100 %.
 fn power_fraction(byte: u8) -> f32 {
     f32::from(byte) * 1.25 / 255.0
 }

@@ -85,7 +85,10 @@ mod tests {
         assert!(is_dropped(&complete, &later) && is_dropped(&complete, &complete));
         assert!(!is_dropped(&later, &complete), "the updates arrived in reverse order");
         assert!(!is_dropped(&complete, &modified_update(|update| update.time = f32::NAN)));
-        assert!(!is_dropped(&complete, &modified_update(|update| update.object.0 += 0x4_0000)), "another ship");
+        assert!(
+            !is_dropped(&complete, &modified_update(|update| update.object.0 += 0x4_0000)),
+            "another ship"
+        );
         for lacks in [
             modified_update(|update| update.position = None),
             modified_update(|update| update.forward = None),
@@ -153,7 +156,10 @@ mod tests {
     fn malformed_updates_supersede_nothing() {
         let complete = captured("pl-1C-9D");
         for len in 0..complete.len() - 6 {
-            assert!(!is_dropped(&complete[..len], &complete) && !is_dropped(&complete, &complete[..len]), "{len} bytes");
+            assert!(
+                !is_dropped(&complete[..len], &complete) && !is_dropped(&complete, &complete[..len]),
+                "{len} bytes"
+            );
         }
         let longer = [&modified_update(|update| update.power = None)[..], &[0]].concat();
         assert!(!is_dropped(&longer, &complete) && !is_dropped(&longer, &longer));

@@ -104,7 +104,11 @@ fn status_reply_resets_the_unanswered_count() {
         }
     }
     assert_eq!(list.listed().len(), 1);
-    assert_eq!(list.handle_datagram(from, HEARTBEAT, at(99 * 60 + 9)), None, "the last query was sent a moment ago");
+    assert_eq!(
+        list.handle_datagram(from, HEARTBEAT, at(99 * 60 + 9)),
+        None,
+        "the last query was sent a moment ago"
+    );
     assert!(list.handle_datagram(from, HEARTBEAT, at(99 * 60 + 10)).is_some());
 }
 
@@ -117,7 +121,11 @@ fn final_heartbeat_delists_until_the_server_answers() {
     // The server still answers: the final heartbeat was spoofed.
     list.handle_datagram(from, STATUS_REPLY, at(1));
     assert_eq!(list.listed().len(), 1);
-    assert_eq!(list.handle_datagram(from, FINAL_HEARTBEAT, at(2)), None, "too early for another final heartbeat");
+    assert_eq!(
+        list.handle_datagram(from, FINAL_HEARTBEAT, at(2)),
+        None,
+        "too early for another final heartbeat"
+    );
     assert_eq!(list.listed().len(), 1);
     list.handle_datagram(from, FINAL_HEARTBEAT, at(11)).expect("a question");
     assert_eq!(list.listed().len(), 0);

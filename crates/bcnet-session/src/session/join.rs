@@ -40,7 +40,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Creates the member for a client whose address is verified or trusted, and starts its file check (S-13).
+    /// Adds a client whose address is verified or trusted, and starts its file check (S-13).
     pub(super) fn on_peer_joined(&mut self, peer: PeerId, now: Time) {
         let Some(address) = self.endpoint.address(peer) else { return };
         if self.members.is_empty() {

@@ -94,7 +94,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Ends the round when all players have left, or starts the next one if the round was over already (S-60).
+    /// Ends the round when all players have left, or starts the next one if it was over already (S-60).
     pub(super) fn on_session_empty(&mut self, now: Time) {
         if self.round.is_over() {
             self.next_round(now);

@@ -56,7 +56,7 @@ pub struct PlayerStatus {
     pub muted: bool,
     /// The anomalies of the client.
     pub anomalies: Anomalies,
-    /// The number of state updates for this player that were superseded before they were sent: the link is too slow.
+    /// The number of superseded state updates for this player. If it grows, the link is too slow.
     pub superseded: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Attacks on those who come and on those who are there: nobody is thrown out, kept out or flooded.
+//! Attacks on admission: no player is disconnected, kept out or flooded.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::world::TestWorld;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// Makes the `n`th datagram of an attack.
 type DatagramMaker = fn(u32) -> Vec<u8>;
-/// Returns where the `n`th player is.
+/// Returns the address of the `n`th player.
 type PlayerAddress = fn(u16) -> SocketAddrV4;
 
-/// What an attack may add to the way of a line.
+/// The delay that an attack may add to a message.
 const MARGIN: Duration = Duration::from_millis(20);
 
-/// The captured connect request, with this nonce.
+/// Returns the captured connect request, with this nonce.
 pub(crate) fn connect_request(nonce: u32) -> Vec<u8> {
     let mut bytes = [0xFF, 1, 0x03, 0x0F, 0xC0, 0, 0, 10, 10, 10, 239, 0, 0, 0, 0, 0, 0].to_vec();
     bytes[11..15].copy_from_slice(&nonce.to_le_bytes());
@@ -27,7 +27,7 @@ pub(crate) fn connect_request(nonce: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a client says that has heard an id and a cookie: the ACKs, and whatever follows.
+/// Returns the datagram of a client that has got an id and a cookie: the ACKs, then `more`.
 fn ack_datagram(id: u8, cookie: u16, more: &[u8]) -> Vec<u8> {
     let [low, high] = cookie.to_le_bytes();
     let count = if more.is_empty() { 2 } else { 3 };
@@ -36,7 +36,7 @@ fn ack_datagram(id: u8, cookie: u16, more: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An identity, control message 1.
+/// Returns an identity as control message 1.
 fn identity_message(id: u8) -> Vec<u8> {
     [&[0x00, 0x0E, 0xC0, 1, 0, id, 10, 0, 0, 1][..], &[0x51, 0, 0, 0]].concat()
 }
@@ -45,7 +45,7 @@ pub(crate) fn forged_address(n: u32) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(n), 22101)
 }
 
-/// Forged addresses of 65,536 networks, in turns.
+/// Returns spoofed addresses of 65,536 networks, in turns.
 pub(crate) fn network_address(n: u32) -> SocketAddrV4 {
     forged_address(0x0B00_0001 + ((n % 0x1_0000) << 8))
 }
@@ -61,7 +61,7 @@ fn check_unharmed(world: &TestWorld, players: usize) {
     assert!(!world.event_names().contains(&"left"), "{:?}", world.events.last());
 }
 
-/// T-53, T-75, S-13: 20,000 requests a second with a new nonce each time, all of one address.
+/// T-53, T-75, S-13: 20,000 requests per second from one address, each with a new nonce.
 #[test]
 fn changing_nonces_do_not_delay_players() {
     for config in [Config::default(), strict_config()] {
@@ -74,14 +74,14 @@ fn changing_nonces_do_not_delay_players() {
         });
         assert!(longest <= BASELINE_DELAY + MARGIN, "{longest:?}");
         check_unharmed(&world, 2);
-        // A hundred lines of twelve bytes and their ACKs.
+        // A hundred messages of twelve bytes, and their ACKs.
         let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;
         assert!(bytes < 4_000, "{bytes} bytes to a player in eleven seconds");
         assert_eq!(world.session.players().count(), 2);
     }
 }
 
-/// T-53: one forged request at each player's address, and at each port of it, with the right password and without.
+/// T-53: spoofed requests from each player's address and all its ports, with and without the right password.
 #[test]
 fn forged_requests_do_not_disconnect_players() {
     let locked = Config { password: Some("engage".into()), ..Config::default() };
@@ -108,28 +108,30 @@ fn forged_requests_do_not_disconnect_players() {
     }
 }
 
-/// T-77: an idle player is asked for a sign of life, once in two seconds at most; a line for it waits that long at most.
+/// T-77: an idle player is probed at most once in two seconds, and a message for it waits for the probe.
 #[test]
 fn forged_requests_delay_an_idle_player_by_one_rtt() {
     let mut world = world_with_players(strict_config(), 2);
     let victim = world.clients[1].address;
-    let line = b"\xCDa line";
+    let message = b"\xCDa line";
     for round in 0..20_u32 {
         world.run(3 * SECOND);
         world.take_received(1);
         for n in 0..100 {
             world.inject(victim, &connect_request(1000 * round + n));
         }
-        world.send(0, line);
+        world.send(0, message);
         let sent = world.now;
-        world.run_until(SECOND, |world| world.clients[1].received.iter().any(|(_, payload)| payload == line));
-        let took = world.now.since(sent);
-        assert!(took <= BASELINE_DELAY + 2 * BASELINE_DELAY, "{took:?}");
+        world.run_until(SECOND, |world| {
+            world.clients[1].received.iter().any(|(_, payload)| payload == message)
+        });
+        let delay = world.now.since(sent);
+        assert!(delay <= BASELINE_DELAY + 2 * BASELINE_DELAY, "{delay:?}");
     }
     check_unharmed(&world, 2);
 }
 
-/// T-53: whoever was thrown off the net comes back while somebody forges requests at its address.
+/// T-53: a player that restarts can rejoin while an attacker spoofs requests from its address.
 #[test]
 fn restarted_player_rejoins_during_an_attack() {
     let mut world = world_with_players(strict_config(), 2);
@@ -144,12 +146,14 @@ fn restarted_player_rejoins_during_an_attack() {
             break;
         }
     }
-    let took = world.now.since(start);
-    assert!(in_game && took <= 10 * SECOND, "{took:?}");
+    let rejoin_time = world.now.since(start);
+    assert!(in_game && rejoin_time <= 10 * SECOND, "{rejoin_time:?}");
     assert_eq!(world.session.players().filter(|player| player.state == PlayerState::InGame).count(), 2);
 }
 
-/// T-75: bytes to addresses that have proved nothing, for those sent in their names, by kind; with long names to tell.
+/// T-75: unverified addresses never get more bytes than they sent, for each kind of datagram.
+///
+/// The players have long names, so that replies could be long.
 #[test]
 fn replies_never_amplify_unverified_datagrams() {
     let mut world = TestWorld::new(strict_config());
@@ -157,14 +161,14 @@ fn replies_never_amplify_unverified_datagrams() {
         let name = format!("{n}{}", "x".repeat(99));
         world.join(&name);
     }
-    let junk = |bytes: &[u8]| {
+    let encrypted = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
         cipher::encrypt(&mut bytes);
         bytes
     };
     let kinds: [(&str, DatagramMaker); 5] = [
         ("requests", connect_request),
-        ("one request, again and again", |_| connect_request(7)),
+        ("one request, repeated", |_| connect_request(7)),
         ("guesses", |n| ack_datagram(2 + (n % 120).to_le_bytes()[0], 0x4000 + (n % 0x8000) as u16, &[])),
         ("names", |n| {
             ack_datagram(2 + (n % 120).to_le_bytes()[0], 0, &identity_message(2 + (n % 120).to_le_bytes()[0]))
@@ -175,7 +179,7 @@ fn replies_never_amplify_unverified_datagrams() {
     ];
     for (kind, make) in kinds {
         for addresses in [1, 16, 100_000] {
-            let (mut sent, mut got) = (0, 0);
+            let (mut sent, mut replied) = (0, 0);
             world.sent_elsewhere.clear();
             for n in 0..10_000_u32 {
                 let bytes = make(n);
@@ -186,8 +190,8 @@ fn replies_never_amplify_unverified_datagrams() {
                 }
             }
             world.run(5 * SECOND);
-            got += world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-            assert!(got <= sent, "{kind} of {addresses}: {got} bytes for {sent}");
+            replied += world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            assert!(replied <= sent, "{kind} from {addresses} addresses: {replied} bytes for {sent}");
             world.sent.clear();
         }
     }
@@ -197,15 +201,15 @@ fn replies_never_amplify_unverified_datagrams() {
         &[0xFF, 1, 0x01, 0, 0, 2],
     ] {
         world.sent_elsewhere.clear();
-        world.inject(forged_address(0x0C00_0001), &junk(bytes));
+        world.inject(forged_address(0x0C00_0001), &encrypted(bytes));
         world.run(20 * SECOND);
-        let got: usize = world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum();
-        assert!(got <= bytes.len(), "{got} bytes for {}", bytes.len());
+        let replied: usize = world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(replied <= bytes.len(), "{replied} bytes for {}", bytes.len());
     }
     assert_eq!(world.session.players().count(), 7);
 }
 
-/// T-76: forged addresses that say all that a client would say. Ids go upward here, so that they are known.
+/// T-76: spoofed addresses that send all messages of a client. Ids are assigned in order here, so they are known.
 #[test]
 fn forged_addresses_take_no_slot() {
     let mut world = TestWorld::new(strict_config());
@@ -226,11 +230,11 @@ fn forged_addresses_take_no_slot() {
         }
     }
     assert_eq!(world.session.players().count(), 0);
-    let newcomer = world.join("Honest");
-    assert!(world.is_in_game(newcomer));
+    let client = world.join("Honest");
+    assert!(world.is_in_game(client));
 }
 
-/// T-76: a host under attack need not start again to ask for more.
+/// T-76: the operator can require more proof without a restart.
 #[test]
 fn required_proof_can_be_reconfigured() {
     for (prove, players) in [(ProofPolicy::Id, 1), (ProofPolicy::Ack, 0)] {
@@ -246,7 +250,7 @@ fn required_proof_can_be_reconfigured() {
     }
 }
 
-/// S-10: who is banned between the answer and its proof does not come in.
+/// S-10: a client that is banned between the reply and its proof is not admitted.
 #[test]
 fn ban_applies_to_pending_admissions() {
     for (banned, players) in [(Ipv4Addr::new(9, 9, 9, 9), 1), (Ipv4Addr::new(11, 0, 0, 1), 0)] {
@@ -261,7 +265,9 @@ fn ban_applies_to_pending_admissions() {
     }
 }
 
-/// S-11: a password that was set or changed holds for who was answered before; one that stays the same changes nothing.
+/// S-11: a new or changed password also applies to clients that were answered before.
+///
+/// A password that stays the same changes nothing.
 #[test]
 fn new_password_applies_to_pending_admissions() {
     for (before, after, players) in [(None, None, 1), (None, Some("new"), 0), (Some(""), Some("new"), 0)] {
@@ -277,12 +283,12 @@ fn new_password_applies_to_pending_admissions() {
     }
 }
 
-/// S-11, T-76: while an attack is seen who tries all cookies is answered, but without the password does not come in.
+/// S-11, T-76: during an attack, a client that tries all cookies is answered, but not without the password.
 #[test]
 fn guessed_cookies_do_not_bypass_the_password() {
     for (password, answered) in [(None, true), (Some("engage"), false)] {
         let mut world = TestWorld::new(Config { password: password.map(Into::into), ..strict_config() });
-        // Somebody is answered, at a time without password, and guesses.
+        // A client gets an answer while there is no password, and guesses.
         let config = world.session.config().clone();
         world.session.reconfigure(Config { password: None, ..config.clone() }, world.now);
         world.inject(network_address(1), &connect_request(1));
@@ -299,8 +305,10 @@ fn guessed_cookies_do_not_bypass_the_password() {
     }
 }
 
-/// S-13: whose router gives it another port takes the place of its own ghost, on a full server too, when that was silent for
-/// two and a half keepalives. Who comes from elsewhere does not, nor is anybody else touched.
+/// S-13: a player with a new port replaces its stale connection, even on a full server.
+///
+/// The old connection must have been silent for two and a half keepalive intervals. Clients from other addresses
+/// replace no connection, and no other player is disconnected.
 #[test]
 fn player_on_a_new_port_replaces_its_stale_connection() {
     let house = |port| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), port);
@@ -315,22 +323,22 @@ fn player_on_a_new_port_replaces_its_stale_connection() {
         (&crowded, 12, house(2000), 0),
     ] {
         let mut world = TestWorld::new(config.clone());
-        let [ghost, other] = ["Ghost", "Other"].map(|name| world.connect(name, ""));
-        world.clients[ghost].address = house(1000);
-        world.run_until(5 * SECOND, |world| world.is_in_game(ghost) && world.is_in_game(other));
-        world.clients[ghost].drops_outgoing = true;
+        let [stale, other] = ["Stale", "Other"].map(|name| world.connect(name, ""));
+        world.clients[stale].address = house(1000);
+        world.run_until(5 * SECOND, |world| world.is_in_game(stale) && world.is_in_game(other));
+        world.clients[stale].drops_outgoing = true;
         world.run(silence * SECOND - SECOND / 4);
-        let newcomer = world.connect("Ghost", "");
-        world.clients[newcomer].address = from;
+        let returned = world.connect("Stale", "");
+        world.clients[returned].address = from;
         world.run(SECOND / 2);
-        assert_eq!(usize::from(world.is_in_game(newcomer)), players, "{silence} s, {from}");
+        assert_eq!(usize::from(world.is_in_game(returned)), players, "{silence} s, {from}");
         assert!(world.session.players().any(|player| player.name == "Other"));
         let left = world.events.iter().filter(|event| event.name() == "left").count();
         assert_eq!(left, players, "{silence} s, {from}");
     }
 }
 
-/// S-13: a household and a LAN party do not notice the limits, and who is trusted has none.
+/// S-13: the limits do not affect a household or a LAN party, and trusted addresses have no limits.
 #[test]
 fn address_limits_spare_households_lans_and_trusted() {
     let house = |n: u16| SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, 4), 1000 + n);

@@ -1,4 +1,4 @@
-//! The client, with servers that are good, that stop half-way, and that talk nonsense.
+//! The client against servers that work, that stall, and that send malformed messages.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::world::{HOST, TestWorld};
 const SECOND: Duration = Duration::from_secs(1);
 const CLIENT_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
-/// A client, and a server that says what the test says.
+/// A client, and a server that sends the messages of the test.
 struct ClientWithHost {
     now: Time,
     host: Endpoint,
     client: Client,
-    /// What the client has told.
+    /// The events of the client.
     events: Vec<Event>,
-    /// What the server has heard.
+    /// The payloads that the server has received.
     received: Vec<Vec<u8>>,
-    /// Whether the server lets anyone in.
+    /// True if the server admits clients.
     admits: bool,
 }
 
@@ -43,7 +43,7 @@ impl ClientWithHost {
         }
     }
 
-    /// A client that the server has let in.
+    /// Returns a client that the server has admitted.
     fn connected() -> Self {
         let mut duo = Self::new(None);
         duo.run(SECOND);
@@ -51,21 +51,23 @@ impl ClientWithHost {
         duo
     }
 
-    /// A client that has got all the way in.
+    /// Returns a client that has entered the game.
     fn entered() -> Self {
         let mut duo = Self::connected();
         duo.send_all(&[&settings(0), &[0x01]]);
-        duo.client.enter(duo.now).expect("it may load");
+        duo.client.enter(duo.now).expect("the client is loading");
         duo.send_all(&[&listed_event(2)]);
         assert_eq!(duo.client.state(), ClientState::Lobby);
         duo.events.clear();
         duo
     }
 
-    /// The server says something, and the client hears it.
+    /// Sends payloads from the server, and runs until the client has received them.
     fn send_all(&mut self, payloads: &[&[u8]]) {
         for payload in payloads {
-            self.host.send(PeerId(2), payload, DeliveryMode::Reliable, self.now).expect("room");
+            self.host
+                .send(PeerId(2), payload, DeliveryMode::Reliable, self.now)
+                .expect("the message is queued");
         }
         self.run(SECOND / 10);
     }
@@ -100,18 +102,18 @@ impl ClientWithHost {
         }
     }
 
-    /// What the client has told since the last time.
+    /// Returns the names of the client's events since the last call.
     fn event_names(&mut self) -> Vec<&'static str> {
         self.events.drain(..).map(|event| event.name()).collect()
     }
 }
 
-/// 3.5 s, collisions, a slot, `M`.
+/// Settings with a clock of 3.5 s, collisions, a slot and the mission `M`.
 fn settings(slot: u8) -> Vec<u8> {
     [&hex("00 00006040 61")[..], &[slot], &hex("0100 4D")].concat()
 }
 
-/// A player takes part.
+/// The event that a player takes part.
 fn listed_event(peer: u8) -> Vec<u8> {
     [&hex("17 66080000 F1008000 00000000 00000000")[..], &[peer]].concat()
 }
@@ -147,8 +149,8 @@ fn client_reports_each_join_step() {
     assert!(settings.collisions && !settings.friendly_fire);
     let expected = ["connected", "named", "file_check", "files_passed", "settings", "load"];
     assert_eq!((duo.event_names().as_slice(), duo.client.state()), (&expected[..], ClientState::Loading));
-    duo.client.answer_from_manifest(&Manifest::placeholder(), duo.now).expect("it was asked");
-    duo.client.enter(duo.now).expect("it may load");
+    duo.client.answer_from_manifest(&Manifest::placeholder(), duo.now).expect("a request is pending");
+    duo.client.enter(duo.now).expect("the client is loading");
     duo.send_all(&[
         &hex("35 08 03 14 B0040000 FF"),
         &hex("37 02000000 01000000 02000000 03000000"),
@@ -157,21 +159,21 @@ fn client_reports_each_join_step() {
     assert_eq!(duo.event_names(), ["mission", "score", "entered"]);
     assert_eq!((duo.client.state(), duo.client.slot()), (ClientState::Lobby, Some(settings_slot())));
     assert_eq!((duo.received[0].len(), duo.received[1].clone()), (832, vec![0x2A, 0x20]));
-    let (id, player) = duo.client.players().next().expect("itself");
+    let (id, player) = duo.client.players().next().expect("the client itself");
     assert_eq!((id, player.name.as_str(), player.listed), (PeerId(2), "Kirk", true));
     assert_eq!(player.score, Score { kills: 1, deaths: 2, points: 3 });
 }
 
-/// S-25: the game clock goes on from what the settings say, which is 3.5 s.
+/// S-25: the game clock continues from the time in the settings, which is 3.5 s.
 #[test]
 fn client_tracks_the_game_clock() {
     let mut duo = ClientWithHost::connected();
     assert_eq!(duo.client.game_time(duo.now), None);
     let before = duo.now;
     duo.send_all(&[&settings(0)]);
-    let shown = duo.client.game_time(before).expect("it was told");
+    let shown = duo.client.game_time(before).expect("the settings have arrived");
     assert_eq!(shown, 3.5);
-    let at = |later| duo.client.game_time(duo.now + later).expect("it was told");
+    let at = |later| duo.client.game_time(duo.now + later).expect("the settings have arrived");
     assert!((at(2 * SECOND) - at(Duration::ZERO) - 2.0).abs() < 1e-3);
     assert!((3.5..3.6).contains(&at(Duration::ZERO)), "{}", at(Duration::ZERO));
 }
@@ -194,23 +196,23 @@ fn client_is_in_game_only_with_a_ship() {
     let exploding =
         [&hex("06 29810000 4E008000 00000000")[..], &own.0.to_le_bytes(), &hex("00000000 00001841")].concat();
     let destroyed = [&[0x14][..], &own.0.to_le_bytes()].concat();
-    for (end, told) in [
+    for (message, event) in [
         (exploding, "ship_exploding"),
         (destroyed, "object_destroyed"),
         (hex("38 01000000"), "round_ended"),
         (hex("39"), "round_started"),
     ] {
         assert_eq!(duo.client.create_ship(34, sovereign(), duo.now), Ok(own));
-        duo.client.send_state_update(update.clone(), duo.now).expect("it has a ship");
+        duo.client.send_state_update(update.clone(), duo.now).expect("the client has a ship");
         assert_eq!(duo.client.state(), ClientState::InGame);
-        duo.send_all(&[&end]);
-        assert_eq!((duo.event_names(), duo.client.state()), (vec![told], ClientState::Lobby));
+        duo.send_all(&[&message]);
+        assert_eq!((duo.event_names(), duo.client.state()), (vec![event], ClientState::Lobby));
     }
     let created = duo.received.iter().find(|payload| payload[0] == 0x03).expect("a ship");
     assert_eq!(created[..11], [&hex("03 00 02 08800000")[..], &own.0.to_le_bytes()].concat());
 }
 
-/// S-81: who is there, what they say, have and lose.
+/// S-81: the client tracks the players, their chat, scores, teams and ships.
 #[test]
 fn client_tracks_the_players() {
     let mut duo = ClientWithHost::entered();
@@ -243,7 +245,7 @@ fn client_tracks_the_players() {
     assert_eq!(duo.client.ships().count(), 1);
 }
 
-/// S-26, S-80: wherever the server stops, the client says so when its time is up, and not before.
+/// S-26, S-80: the client reports a stalled handshake when its timeout expires, and not before.
 #[test]
 fn stalled_handshake_reports_its_last_state() {
     let steps: [(ClientState, &[&[u8]]); 4] = [
@@ -252,23 +254,23 @@ fn stalled_handshake_reports_its_last_state() {
         (ClientState::Loading, &[&settings(0), &[0x01]]),
         (ClientState::Entering, &[&settings(0), &[0x01]]),
     ];
-    for (step, said) in steps {
+    for (state, payloads) in steps {
         let mut duo = ClientWithHost::new(Some(30 * SECOND));
-        duo.admits = step != ClientState::Connecting;
+        duo.admits = state != ClientState::Connecting;
         duo.run(SECOND);
-        duo.send_all_if_connected(said);
-        if step == ClientState::Entering {
-            duo.client.enter(duo.now).expect("it may load");
+        duo.send_all_if_connected(payloads);
+        if state == ClientState::Entering {
+            duo.client.enter(duo.now).expect("the client is loading");
         }
         duo.run(Duration::from_millis(29_990) - duo.now.since(Time::ZERO));
-        assert_eq!(duo.client.state(), step);
+        assert_eq!(duo.client.state(), state);
         assert!(duo.client.next_timeout() <= Some(Time::ZERO + 30 * SECOND));
         duo.run(Duration::from_millis(10));
         assert_eq!(
             duo.events.last(),
-            Some(&Event::Gone { state: step, reason: DisconnectReason::HandshakeTimedOut })
+            Some(&Event::Gone { state, reason: DisconnectReason::HandshakeTimedOut })
         );
-        // It leaves by itself, and nothing more is told.
+        // The client disconnects by itself, and reports no more events.
         duo.events.clear();
         duo.run(20 * SECOND);
         assert!(duo.client.is_closed() && duo.events.is_empty());
@@ -288,7 +290,7 @@ impl ClientWithHost {
 fn disconnect_is_reported_once_with_its_reason() {
     let booted = |reason| Event::Gone { state: ClientState::Lobby, reason: DisconnectReason::Booted(reason) };
     let mut kicked = ClientWithHost::entered();
-    kicked.host.boot(PeerId(2), BootReason::KICKED, kicked.now).expect("it is there");
+    kicked.host.boot(PeerId(2), BootReason::KICKED, kicked.now).expect("the client is connected");
     kicked.run(SECOND);
     assert_eq!(kicked.events, [booted(BootReason::KICKED)]);
     let mut ended = ClientWithHost::entered();
@@ -313,7 +315,7 @@ fn disconnect_is_reported_once_with_its_reason() {
     );
 }
 
-/// S-80: commands out of turn are refused and send nothing.
+/// S-80: commands in the wrong state are refused and send nothing.
 #[test]
 fn commands_in_the_wrong_state_send_nothing() {
     let mut duo = ClientWithHost::connected();
@@ -333,7 +335,7 @@ fn commands_in_the_wrong_state_send_nothing() {
     );
     duo.run(SECOND);
     assert_eq!(duo.received, [] as [Vec<u8>; 0]);
-    // A mission before its settings, an own entry that nobody asked for: no step.
+    // A mission before its settings, and an unrequested entry of the client itself, change no state.
     duo.event_names();
     duo.send_all(&[&[0x01], &listed_event(2)]);
     assert_eq!(
@@ -342,11 +344,11 @@ fn commands_in_the_wrong_state_send_nothing() {
     );
 }
 
-/// S-84: every message that a client reads, cut anywhere or with impossible numbers.
+/// S-84: every message that a client reads, truncated anywhere or with impossible numbers.
 #[test]
 fn server_anomalies_are_counted_and_ignored() {
     let mut duo = ClientWithHost::entered();
-    let whole: [&[u8]; 10] = [
+    let complete: [&[u8]; 10] = [
         &hex("20 02 0D00 736372697074732F7368697073 0500 2A2E707963 21"),
         &hex("22 0700 4170702E707963"),
         &settings(0),
@@ -359,11 +361,11 @@ fn server_anomalies_are_counted_and_ignored() {
         &hex("41 02000000 01"),
     ];
     let before: Vec<_> = duo.client.players().map(|(id, player)| (id, player.clone())).collect();
-    let mut said = 0;
-    for message in whole {
+    let mut sent = 0;
+    for message in complete {
         for len in 1..message.len() {
             duo.send_all(&[&message[..len]]);
-            said += 1;
+            sent += 1;
         }
     }
     let impossible = [
@@ -376,11 +378,11 @@ fn server_anomalies_are_counted_and_ignored() {
     ];
     for message in &impossible {
         duo.send_all(&[message]);
-        said += 1;
+        sent += 1;
     }
-    assert_eq!(duo.client.anomalies(), said);
+    assert_eq!(duo.client.anomalies(), sent);
     assert!(duo.events.iter().all(|event| matches!(event, Event::Anomaly { .. })), "{:?}", duo.events);
-    assert_eq!(duo.events.len() as u32, said.ilog2() + 1);
+    assert_eq!(duo.events.len() as u32, sent.ilog2() + 1);
     let after: Vec<_> = duo.client.players().map(|(id, player)| (id, player.clone())).collect();
     assert_eq!((before, ClientState::Lobby), (after, duo.client.state()));
 }
@@ -397,14 +399,16 @@ fn arbitrary_server_data_is_harmless_to_a_client() {
             if let Some(first) = payload.first_mut() {
                 *first = round.to_le_bytes()[0];
             }
-            duo.host.send(PeerId(2), &payload, DeliveryMode::Unreliable, duo.now).expect("room");
+            duo.host
+                .send(PeerId(2), &payload, DeliveryMode::Unreliable, duo.now)
+                .expect("the message is queued");
             duo.run(Duration::from_millis(10));
         }
         duo.run(SECOND);
         assert!(duo.client.players().count() <= 256 && duo.client.ships().count() <= 16);
-        let told = duo.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
-        assert!(duo.client.anomalies() > 100 && told <= 12, "{told} of {}", duo.client.anomalies());
-        // It still works.
+        let reported = duo.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
+        assert!(duo.client.anomalies() > 100 && reported <= 12, "{reported} of {}", duo.client.anomalies());
+        // The client still works.
         if entered {
             duo.events.clear();
             duo.send_all(&[&hex("2C 02000000 0200 6869")]);
@@ -415,7 +419,7 @@ fn arbitrary_server_data_is_harmless_to_a_client() {
     }
 }
 
-/// S-84: datagrams of no sense, before anything else.
+/// S-84: malformed datagrams before any others.
 #[test]
 fn malformed_server_is_distinguished_from_a_silent_one() {
     let mut duo = ClientWithHost::new(Some(SECOND));
@@ -427,7 +431,7 @@ fn malformed_server_is_distinguished_from_a_silent_one() {
     assert_eq!(duo.event_names(), ["nonsense", "nonsense", "nonsense", "gone"]);
 }
 
-/// S-21, S-23, S-24: what a strict server has learned from a client fits that client, and no other.
+/// S-21, S-23, S-24: a learned manifest matches the client from which it was learned, and no other.
 #[test]
 fn learned_manifest_answers_like_its_installation() {
     let checksums = Checksums::Strict(vec![Manifest::placeholder()]);
@@ -437,7 +441,7 @@ fn learned_manifest_answers_like_its_installation() {
     world.run(3 * SECOND);
     assert!(world.is_in_game(good) && !world.is_in_game(other));
     assert_eq!(world.session.counters().anomalies.total(), 0);
-    let told =
+    let informed =
         world.clients[other].client_events.iter().any(|event| matches!(event, Event::FilesDiffer { .. }));
-    assert!(told, "{:?}", world.clients[other].client_events);
+    assert!(informed, "{:?}", world.clients[other].client_events);
 }

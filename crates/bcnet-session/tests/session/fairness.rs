@@ -1,4 +1,4 @@
-//! What one player sends does not keep others from being heard.
+//! Fair queueing: the messages of one player do not delay those of others (S-43).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::{HOST, file_check_reply};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(1);
-/// What one player may add to the delay of others' words.
+/// The delay that one player may add to the messages of others.
 const MAX_ADDED_DELAY: Duration = Duration::from_millis(250);
 
 /// A client on any engine.
@@ -23,7 +23,7 @@ trait GameClient {
     fn receive(&mut self, bytes: &mut [u8], now: Time);
     fn poll(&mut self, received: &mut Vec<(Time, Vec<u8>)>, now: Time);
     fn transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
-    fn send_payload(&mut self, payload: &[u8], quality: DeliveryMode, now: Time);
+    fn send_payload(&mut self, payload: &[u8], mode: DeliveryMode, now: Time);
     fn id(&self) -> PeerId;
 }
 
@@ -39,11 +39,11 @@ impl<E: Engine> GameClient for Client<E> {
             match event {
                 Event::FileCheck(check) => {
                     let round = if check.index == 0xFF { 4 } else { check.index.into() };
-                    self.answer_file_check(&file_check_reply(round), now).expect("room");
+                    self.answer_file_check(&file_check_reply(round), now).expect("the message is queued");
                 }
-                Event::Load => self.enter(now).expect("room"),
-                Event::Gone { reason: end, .. } => panic!("thrown out: {end}"),
-                Event::Anomaly { kind: what, .. } => panic!("{what}"),
+                Event::Load => self.enter(now).expect("the message is queued"),
+                Event::Gone { reason, .. } => panic!("disconnected: {reason}"),
+                Event::Anomaly { kind, .. } => panic!("anomaly: {kind}"),
                 Event::Named { .. } => {}
                 _ => received.push((now, payload.clone())),
             }
@@ -54,8 +54,8 @@ impl<E: Engine> GameClient for Client<E> {
         self.poll_transmit(buffer, now)
     }
 
-    fn send_payload(&mut self, payload: &[u8], quality: DeliveryMode, now: Time) {
-        let _ = self.send(payload, quality, now);
+    fn send_payload(&mut self, payload: &[u8], mode: DeliveryMode, now: Time) {
+        let _ = self.send(payload, mode, now);
     }
 
     fn id(&self) -> PeerId {
@@ -79,11 +79,11 @@ struct FairnessArena {
     in_flight: Vec<(Time, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
 }
 
-/// What a player plays on.
+/// The engine of a player.
 #[derive(Clone, Copy, Debug)]
 enum PlayerEngine {
     Bcnet,
-    /// The original engine, with so many frames a second.
+    /// The stock engine, with this number of frames per second.
     Stock(u32),
 }
 
@@ -91,7 +91,7 @@ const PLAYER_ENGINES: [PlayerEngine; 3] =
     [PlayerEngine::Bcnet, PlayerEngine::Stock(60), PlayerEngine::Stock(30)];
 
 impl FairnessArena {
-    /// Players in the game; the first has a good line, the others have these faults.
+    /// Returns an arena with players in the game. The first has a good link, the others have these faults.
     fn new(kinds: &[PlayerEngine], faults: &Faults, seed: u64) -> Self {
         let good = Faults { delay: faults.delay, ..Faults::default() };
         let mut arena = Self {
@@ -172,27 +172,27 @@ impl FairnessArena {
         }
     }
 
-    fn send(&mut self, at: usize, payload: &[u8], quality: DeliveryMode) {
-        self.players[at].game.send_payload(payload, quality, self.now);
+    fn send(&mut self, at: usize, payload: &[u8], mode: DeliveryMode) {
+        self.players[at].game.send_payload(payload, mode, self.now);
     }
 }
 
 fn chat(arena: &FairnessArena, at: usize, number: usize) -> Vec<u8> {
     let text = format!("line {number:05}");
-    let len = u8::try_from(text.len()).expect("short");
+    let len = u8::try_from(text.len()).expect("a small number");
     [&[0x2C, arena.players[at].game.id().0, 0, 0, 0, len, 0][..], text.as_bytes()].concat()
 }
 
-/// Says something so often per second.
+/// Sends payloads in turns at a fixed rate.
 struct Flood {
     payloads: Vec<Vec<u8>>,
-    quality: DeliveryMode,
+    mode: DeliveryMode,
     per_second: u64,
 }
 
 impl Flood {
-    fn new(payload: &[u8], quality: DeliveryMode, per_second: u64) -> Self {
-        Self { payloads: vec![payload.to_vec()], quality, per_second }
+    fn new(payload: &[u8], mode: DeliveryMode, per_second: u64) -> Self {
+        Self { payloads: vec![payload.to_vec()], mode, per_second }
     }
 
     fn none() -> Self {
@@ -202,19 +202,20 @@ impl Flood {
     fn step(&self, arena: &mut FairnessArena, step: u64) {
         let sent = |step: u64| step * self.per_second / 1000;
         for n in sent(step)..sent(step + 1) {
-            let payload = &self.payloads[usize::try_from(n).expect("few") % self.payloads.len()];
-            arena.send(0, payload, self.quality);
+            let payload = &self.payloads[usize::try_from(n).expect("a small number") % self.payloads.len()];
+            arena.send(0, payload, self.mode);
         }
     }
 }
 
-/// Delays of what player 1 chats to player 2 in twenty seconds, while player 0 does something each millisecond; the
-/// shortest first. All of it must arrive, and in its order.
+/// Returns the delays of player 1's chat to player 2 in twenty seconds, in ascending order.
+///
+/// Meanwhile player 0 floods. All lines must arrive, in order.
 fn chat_delays(arena: &mut FairnessArena, flood: &Flood) -> Vec<Duration> {
     chat_delays_after(arena, flood, &[])
 }
 
-/// The same, if player 1 says something else before each line.
+/// Returns the same if player 1 sends another message before each line.
 fn chat_delays_after(arena: &mut FairnessArena, flood: &Flood, before: &[u8]) -> Vec<Duration> {
     let mut sent = Vec::new();
     arena.run(20 * SECOND, |arena, step| {
@@ -245,7 +246,7 @@ fn percentile(delays: &[Duration], share: usize) -> Duration {
     delays[(delays.len() * share).div_ceil(100) - 1]
 }
 
-/// Everything that one player can send within its limit, as often as that allows, or more often.
+/// Returns all kinds of floods that one player can send, at the rate of its limit or above.
 fn floods() -> Vec<(&'static str, Flood)> {
     let state = [&[0x1C, 0xFF, 0xFF, 0xFF, 0x3F, 0, 0, 0, 0, 0x20][..], &[0; 380]].concat();
     let ships = [0x3FFF_FFFF, 0x4000_0020].map(|object| ship(0, 2, object));
@@ -261,15 +262,15 @@ fn floods() -> Vec<(&'static str, Flood)> {
         ("large", Flood::new(&[0xCD; 400], reliable, 150)),
         ("large and unreliable", Flood::new(&[0xCD; 400], unreliable, 150)),
         ("1,000 bytes", Flood::new(&[0xCD; 1000], reliable, 60)),
-        ("in parts", Flood::new(&[0xCD; 4000], reliable, 16)),
+        ("fragmented", Flood::new(&[0xCD; 4000], reliable, 16)),
         ("states", Flood::new(&state, unreliable, 150)),
-        ("ships", Flood { payloads: reborn, quality: reliable, per_second: 600 }),
+        ("ships", Flood { payloads: reborn, mode: reliable, per_second: 600 }),
         ("torpedoes", Flood::new(&torpedo, reliable, 400)),
-        ("questions", Flood::new(&[0x1E, 0xFF, 0xFF, 0xFF, 0x3F], reliable, 1_700)),
+        ("requests", Flood::new(&[0x1E, 0xFF, 0xFF, 0xFF, 0x3F], reliable, 1_700)),
     ]
 }
 
-/// S-43: the clients of others acknowledge what they get, stock ones three times and ahead of what they have to say.
+/// S-43: other clients acknowledge the flood, and stock clients do so three times, before their own messages.
 #[test]
 fn flood_does_not_delay_chat_of_others() {
     let faults = Faults { delay: Duration::from_millis(20), ..Faults::default() };
@@ -295,7 +296,7 @@ fn flood_does_not_delay_chat_of_others() {
     }
 }
 
-/// S-43: a line of 256 kbit/s takes half of what the flood has. What was under way before that is known may be late.
+/// S-43: a link of 256 kbit/s can take half of the flood. Messages in flight before that is known may be late.
 #[test]
 fn flood_does_not_delay_chat_of_others_on_a_slow_link() {
     let slow =
@@ -318,8 +319,10 @@ fn flood_does_not_delay_chat_of_others_on_a_slow_link() {
     }
 }
 
-/// S-43: a line of 96 kbit/s takes a fifth of what the flood has. One message of 4,000 bytes is under way for 360 ms there. Its
-/// queue has room for twelve datagrams; where tiny messages fill that, a line is lost with them and comes again.
+/// S-43: a link of 96 kbit/s can take a fifth of the flood.
+///
+/// A message of 4,000 bytes is in flight for 360 ms there. The queue of the link has room for twelve datagrams. If tiny
+/// messages fill it, a line is lost with them and retransmitted.
 #[test]
 fn flood_does_not_delay_chat_of_others_on_a_thin_link() {
     for kind in PLAYER_ENGINES {
@@ -333,7 +336,7 @@ fn flood_does_not_delay_chat_of_others_on_a_thin_link() {
             let added = |share| percentile(&delays, share) - percentile(&undisturbed, share);
             println!("{kind:?}, {name}: {:?} more at 95 %, {:?} at most", added(95), added(100));
             let longest =
-                if name == "in parts" { MAX_ADDED_DELAY + MAX_ADDED_DELAY / 2 } else { MAX_ADDED_DELAY };
+                if name == "fragmented" { MAX_ADDED_DELAY + MAX_ADDED_DELAY / 2 } else { MAX_ADDED_DELAY };
             assert!(
                 added(95) <= longest && added(100) <= 2 * MAX_ADDED_DELAY,
                 "{kind:?}, {name}: {delays:?}"
@@ -343,8 +346,9 @@ fn flood_does_not_delay_chat_of_others_on_a_thin_link() {
     }
 }
 
-/// S-43: who fires at a player that creates one large torpedo after the other is heard in time, all the same: when the one
-/// under way has arrived and the one that waits is on its way.
+/// S-43: a player creates one large torpedo after the other, and others fire at that player.
+///
+/// Their messages arrive in time: after the creation in flight and the one that waits.
 #[test]
 fn object_creations_do_not_delay_messages_about_their_owner() {
     let (own, other) = (0x4003_FFFF_u32.to_le_bytes(), 0x3FFF_FFFF_u32.to_le_bytes());
@@ -364,16 +368,16 @@ fn object_creations_do_not_delay_messages_about_their_owner() {
         let counters = arena.session.counters();
         assert!(counters.anomalies.count(Anomaly::Backlog) > 500, "there was a flood: {counters:?}");
         let torpedoes = arena.players[2].received.iter().filter(|(_, payload)| *payload == torpedo).count();
-        assert!(torpedoes > 50, "{torpedoes} of them are heard");
+        assert!(torpedoes > 50, "only {torpedoes} torpedoes arrived");
     }
 }
 
-/// 96 kbit/s, 40 ms long, with half a second of queue in front of it.
+/// Returns a link of 96 kbit/s with a delay of 40 ms and a queue of half a second.
 fn thin_link() -> Faults {
     Faults { delay: Duration::from_millis(40), bandwidth: 96_000, queue: 12, ..Faults::default() }
 }
 
-/// S-43: who says little is heard at once by a player for whom much of another waits, and that other in its order.
+/// S-43: messages of a quiet player arrive at once although a flood of another waits, and the flood stays in order.
 #[test]
 fn flood_delays_only_its_own_source() {
     let faults = Faults { delay: Duration::from_millis(20), ..Faults::default() };
@@ -384,7 +388,7 @@ fn flood_delays_only_its_own_source() {
     arena.run(10 * SECOND, |arena, step| {
         for _ in 0..2 {
             floods.push([&[0xCD][..], &number.to_le_bytes()].concat());
-            arena.send(0, floods.last().expect("one"), DeliveryMode::Reliable);
+            arena.send(0, floods.last().expect("a flood message"), DeliveryMode::Reliable);
             number += 1;
         }
         if step % 50 == 0 {
@@ -408,16 +412,19 @@ fn flood_delays_only_its_own_source() {
         .map(|(_, payload)| payload)
         .filter(|payload| payload.first() == Some(&0xCD))
         .collect();
-    assert!(flood.is_sorted_by(|one, next| flood_number(one) < flood_number(next)), "out of order, or twice");
-    let counters = arena.session.counters();
-    let left_out = counters.anomalies.count(Anomaly::Backlog);
     assert!(
-        left_out > 1_000 && flood.len() > 2_500,
-        "{left_out} of {} are left out, {} heard",
+        flood.is_sorted_by(|one, next| flood_number(one) < flood_number(next)),
+        "out of order or duplicated"
+    );
+    let counters = arena.session.counters();
+    let dropped = counters.anomalies.count(Anomaly::Backlog);
+    assert!(
+        dropped > 1_000 && flood.len() > 2_500,
+        "{dropped} of {} were dropped, {} arrived",
         floods.len(),
         flood.len()
     );
-    assert_eq!((counters.anomalies.total(), counters.not_queued), (left_out, left_out));
+    assert_eq!((counters.anomalies.total(), counters.not_queued), (dropped, dropped));
 }
 
 fn flood_number(payload: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! The whole life of a session on bad networks, and long ones.
+//! Sessions on bad networks, and long sessions.
 
 use std::time::Duration;
 
@@ -25,20 +25,20 @@ fn bad_network() -> Faults {
     }
 }
 
-/// A message of a mod that tells who says it, and the how many-th it is.
+/// Returns a mod's message with the sender and a number.
 fn numbered_payload(player: usize, number: u32) -> Vec<u8> {
     let player = u8::try_from(player).expect("few players");
     [&[0xCD, player][..], &number.to_le_bytes(), &[0x5A; 14]].concat()
 }
 
-/// What `at` heard of `from`, in numbers.
+/// Returns the numbers that `at` has received from `from`.
 fn received_numbers(world: &TestWorld, at: usize, from: usize) -> Vec<u32> {
     let payloads = world.clients[at].received.iter().map(|(_, payload)| payload);
-    let of = payloads.filter(|payload| payload[0] == 0xCD && usize::from(payload[1]) == from);
-    of.map(|payload| u32::from_le_bytes(payload[2..6].try_into().expect("four bytes"))).collect()
+    let from_player = payloads.filter(|payload| payload[0] == 0xCD && usize::from(payload[1]) == from);
+    from_player.map(|payload| u32::from_le_bytes(payload[2..6].try_into().expect("four bytes"))).collect()
 }
 
-/// S-33: eight players, 20 % loss, doubles, reordering: everything once and in order.
+/// S-33: eight players, with 20 % loss, duplicates and reordering: each message arrives once and in order.
 #[test]
 fn eight_players_receive_all_in_order_on_a_bad_network() {
     for seed in [11, 2_000, 900_000] {
@@ -71,7 +71,7 @@ fn eight_players_receive_all_in_order_on_a_bad_network() {
     }
 }
 
-/// S-30, S-50: players come and go on a bad network; whoever is there sees exactly the ships that are.
+/// S-30, S-50: players join and leave on a bad network. A new player sees exactly the living ships.
 #[test]
 fn late_joiners_see_exactly_the_living_ships_on_a_bad_network() {
     for seed in [5, 77_000, 123_456] {
@@ -171,7 +171,7 @@ fn check_next(world: &mut TestWorld, mut expected: u32) -> u32 {
     expected
 }
 
-/// S-33: how long a copy is under way, without faults: two ways of 20 ms, and what ticks cost.
+/// S-33: the delay of a copy without faults is two times 20 ms, and the ticks.
 #[test]
 fn relayed_messages_are_sent_immediately() {
     let mut world = world_with_players(Config::default(), 8);
@@ -182,7 +182,7 @@ fn relayed_messages_are_sent_immediately() {
     assert!(arrived.iter().all(|at| at.since(sent) <= Duration::from_millis(60)), "{arrived:?}");
 }
 
-/// S-04, S-50: a server that players join and leave for a long time forgets them.
+/// S-04, S-50: a server that players join and leave for a long time keeps no state of them.
 #[test]
 fn thousand_joins_and_leaves_free_all_state() {
     let mut world = TestWorld::new(Config::default());
@@ -202,7 +202,7 @@ fn thousand_joins_and_leaves_free_all_state() {
     assert_eq!(world.session.counters().admitted, 1000);
 }
 
-/// S-33, T-62: a copy that is lost is repeated after the measured round trip, whatever else leaves or waits.
+/// S-33, T-62: a lost copy is retransmitted after the measured round-trip time, regardless of other messages.
 #[test]
 fn lost_relay_is_retransmitted_after_the_measured_rtt() {
     let mut world = world_with_players(Config::default(), 2);
@@ -211,10 +211,10 @@ fn lost_relay_is_retransmitted_after_the_measured_rtt() {
         world.run(SECOND / 10);
     }
     let measured = world.session.players().find_map(|player| player.rtt.filter(|_| player.id.0 == 3));
-    let measured = measured.expect("measured");
+    let measured = measured.expect("a measured round-trip time");
     assert!(
         (40..=65).contains(&measured.as_millis()),
-        "two ways of 20 ms, and the ACK's delay: {measured:?}"
+        "two times 20 ms, and the delay of the ACK: {measured:?}"
     );
     world.clients[1].drops_incoming = true;
     let sent = world.now;
@@ -222,14 +222,16 @@ fn lost_relay_is_retransmitted_after_the_measured_rtt() {
     world.run(Duration::from_millis(50));
     world.clients[1].drops_incoming = false;
     world.run(SECOND);
-    let arrived = world.clients[1].received.last().expect("repeated");
+    let arrived = world.clients[1].received.last().expect("the retransmitted message");
     assert_eq!(arrived.1, numbered_payload(0, 20));
-    // The way here, the wait, the way there.
+    // The delay to the server, the retransmission timeout, and the delay to the client.
     let most = Duration::from_millis(40) + 2 * measured;
     assert!(arrived.0.since(sent) <= most, "{:?} of {most:?}", arrived.0.since(sent));
 }
 
-/// S-33: behind a full line a ship's newest state takes the place of older ones; subsystems and others' states stay.
+/// S-33: behind a full link, a ship's newest state update replaces older ones.
+///
+/// Updates of subsystems and of other ships stay.
 #[test]
 fn superseded_state_updates_do_not_queue_up() {
     let mut world = world_with_players(Config::default(), 3);
@@ -238,9 +240,9 @@ fn superseded_state_updates_do_not_queue_up() {
         [&[0x1C][..], &object.to_le_bytes(), &time.to_le_bytes(), &bytes("pl-1C-9D")[9..]].concat()
     };
     world.clients[2].drops_incoming = true;
-    let deaf = world.id(2);
+    let unreachable = world.id(2);
     for _ in 0..60 {
-        world.session.say_to(deaf, &"x".repeat(200), world.now);
+        world.session.say_to(unreachable, &"x".repeat(200), world.now);
     }
     world.run(SECOND);
     let subsystems = bytes("pl-1C-20");
@@ -260,8 +262,8 @@ fn superseded_state_updates_do_not_queue_up() {
     let states: Vec<_> = world.take_received(2).into_iter().filter(|payload| payload[0] == 0x1C).collect();
     assert_eq!(states, [subsystems, without_hash(state(0, 19.0)), without_hash(state(1, 19.0))]);
     let others = world.take_received(1).into_iter().filter(|payload| payload[0] == 0x1C).count();
-    assert_eq!(others, 21, "whose line is free gets all");
-    // What was dropped is counted, in all and for whom.
-    let outdated: Vec<_> = world.session.players().map(|player| player.superseded).collect();
-    assert_eq!((world.session.counters().superseded, outdated), (38, vec![0, 0, 38]));
+    assert_eq!(others, 21, "a player with a free link gets all updates");
+    // The superseded updates are counted, in total and for their receiver.
+    let superseded: Vec<_> = world.session.players().map(|player| player.superseded).collect();
+    assert_eq!((world.session.counters().superseded, superseded), (38, vec![0, 0, 38]));
 }

@@ -1,4 +1,4 @@
-//! The check of files: its course, its manifests, who is refused.
+//! The file check: its rounds, its manifests, and refusals.
 
 use std::time::Duration;
 
@@ -57,10 +57,16 @@ fn learned_manifest_roundtrips_through_text() {
     assert_eq!(Manifest::parse(&text), Ok(manifest));
     for (text, error) in [
         ("", "line 1: the first line must be `bcnet-manifest 1`"),
-        ("bcnet-manifest 1\nround 5", "line 2: a round is a number from 0 to 4"),
-        ("bcnet-manifest 1\n# x\ndirectory 1", "line 3: expected `round`"),
-        ("bcnet-manifest 1\nround 1\nfile 1 2", "line 3: expected `file PATH CONTENT`, all in hashes"),
-        ("bcnet-manifest 1\nround 1\ncolour red", "line 3: expected name, round, version, directory or file"),
+        ("bcnet-manifest 1\nround 5", "line 2: `round` must be a number from 0 to 4"),
+        ("bcnet-manifest 1\n# x\ndirectory 1", "line 3: expected `round` before this line"),
+        (
+            "bcnet-manifest 1\nround 1\nfile 1 2",
+            "line 3: expected `file PATH CONTENT` with hashes of eight hex digits",
+        ),
+        (
+            "bcnet-manifest 1\nround 1\ncolour red",
+            "line 3: expected `name`, `round`, `version`, `directory` or `file`",
+        ),
     ] {
         assert_eq!(Manifest::parse(text).expect_err(text).to_string(), error);
     }
@@ -69,7 +75,7 @@ fn learned_manifest_roundtrips_through_text() {
 /// S-23, S-24
 #[test]
 fn strict_check_names_the_mismatching_file() {
-    let other = Manifest::parse("bcnet-manifest 1\nname other\nround 0\n").expect("short");
+    let other = Manifest::parse("bcnet-manifest 1\nname other\nround 0\n").expect("well formed");
     let checksums = Checksums::Strict(vec![other, learned_manifest()]);
     let mut world = TestWorld::new(Config { checksums, ..Config::default() });
     world.join("Same");
@@ -92,25 +98,26 @@ fn strict_check_names_the_mismatching_file() {
         assert_eq!(world.clients[client].disconnects, [(id, LeaveReason::Booted(BootReason::KICKED))]);
         let last = world.take_received(client).pop().expect("a refusal");
         assert_eq!((last[0], last[1] as usize), (0x22, last.len() - 3));
-        let (file, advice) = std::str::from_utf8(&last[3..]).expect("ASCII").split_once(" - ").expect("both");
+        let (file, advice) =
+            std::str::from_utf8(&last[3..]).expect("ASCII").split_once(" - ").expect("a file and an advice");
         assert!(entry.contains(file), "{file}");
         assert_eq!(advice, "use the same files as this server");
-        // It is told why before it is thrown out.
+        // The client gets the reason before the boot.
         let kicked = |plain: &Vec<u8>| {
             Datagram::parse(plain, None)
                 .is_ok_and(|datagram| datagram.messages().any(|message| message.kind().0 == 4))
         };
         let address = world.clients[client].address;
         let to_client: Vec<_> = world.sent.iter().filter(|(_, to, _)| *to == address).collect();
-        let told =
+        let reason =
             to_client.iter().position(|(_, _, plain)| plain.windows(last.len()).any(|part| part == last));
         let booted = to_client.iter().position(|(_, _, plain)| kicked(plain));
-        assert!(told < booted && told.is_some(), "{told:?} {booted:?}");
+        assert!(reason < booted && reason.is_some(), "{reason:?} {booted:?}");
     }
     assert_eq!(world.session.status(world.now).in_game, 1);
 }
 
-/// S-23: the manifests that are in force at the end of the check count, for all that was answered.
+/// S-23: the manifests in force at the end of the check apply to all answers.
 #[test]
 fn changed_manifests_apply_to_a_running_check() {
     let good = learned_manifest();
@@ -120,7 +127,7 @@ fn changed_manifests_apply_to_a_running_check() {
     let strict = |manifests: &[&Manifest]| Checksums::Strict(manifests.iter().copied().cloned().collect());
     let many = [vec![&other; 70], vec![&good]].concat();
     let version = Some("round 0: 60: other version");
-    let nothing = Some("round 0: scripts/App.pyc: not in the manifest");
+    let no_manifest = Some("round 0: scripts/App.pyc: not in the manifest");
     for (before, after, expected) in [
         (strict(&[&other, &good]), strict(&[&other]), version),
         (strict(&[&good, &other]), strict(&[&other, &good]), None),
@@ -128,8 +135,8 @@ fn changed_manifests_apply_to_a_running_check() {
         (Checksums::Permissive, strict(&[&good]), None),
         (strict(&[&good]), Checksums::Permissive, None),
         (strict(&many), strict(&many), None),
-        (strict(&[&good]), strict(&[]), nothing),
-        (strict(&[&good]), strict(&[&Manifest::default()]), nothing),
+        (strict(&[&good]), strict(&[]), no_manifest),
+        (strict(&[&good]), strict(&[&Manifest::default()]), no_manifest),
     ] {
         let config = Config { checksums: before, ..Config::default() };
         let mut world = TestWorld::new(config.clone());
@@ -138,7 +145,7 @@ fn changed_manifests_apply_to_a_running_check() {
         world.run(SECOND);
         world.send(kirk, &file_check_reply(0));
         world.run(SECOND);
-        assert_eq!(world.take_received(kirk).len(), 2, "asked again");
+        assert_eq!(world.take_received(kirk).len(), 2, "two requests");
         world.session.reconfigure(Config { checksums: after, ..config }, world.now);
         world.clients[kirk].answers_file_check = true;
         world.send(kirk, &file_check_reply(1));
@@ -151,7 +158,7 @@ fn changed_manifests_apply_to_a_running_check() {
     }
 }
 
-/// S-23: files that the manifest does not know can be allowed; silence cannot.
+/// S-23: the settings can allow files that no manifest contains, but not missing answers.
 #[test]
 fn extra_files_can_be_allowed_and_no_reply_is_a_mismatch() {
     let checksums = Checksums::Strict(vec![learned_manifest()]);
@@ -160,8 +167,8 @@ fn extra_files_can_be_allowed_and_no_reply_is_a_mismatch() {
     world.clients[modder].ships_reply = ships_reply(52, 0x3EB2_3EBA);
     world.run(2 * SECOND);
     assert!(world.is_in_game(modder));
-    let mute = world.connect("Mute", "");
-    world.clients[mute].answers_file_check = false;
+    let silent = world.connect("Silent", "");
+    world.clients[silent].answers_file_check = false;
     world.run(25 * SECOND);
     assert!(world.event_names().contains(&"checksum_mismatch"));
     assert_eq!(world.session.players().count(), 1);

@@ -1,4 +1,4 @@
-//! Attacks: bounded, counted, and players hardly notice.
+//! Attacks by players and others: the effects are limited and counted, and players hardly notice.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -13,8 +13,9 @@ use crate::world::TestWorld;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Ten seconds in which player 0 speaks to player 1 while `attack` is called 200 times a second. The longest that a
-/// line is under way; without an attack it is 45 ms, two ways of 20 and a tick.
+/// Returns the longest delay of messages from player 0 to player 1 during an attack of ten seconds.
+///
+/// `attack` is called 200 times per second. Without an attack the delay is 45 ms: two times 20 ms, and a tick.
 pub(crate) fn max_delay_during(
     world: &mut TestWorld,
     mut attack: impl FnMut(&mut TestWorld, u32),
@@ -24,7 +25,7 @@ pub(crate) fn max_delay_during(
     for step in 0..2000_u32 {
         attack(world, step);
         if step % 20 == 0 {
-            let number = u32::try_from(sent.len()).expect("few").to_le_bytes();
+            let number = u32::try_from(sent.len()).expect("a small number").to_le_bytes();
             world.send(0, &[&TEST_PAYLOAD[..], &number].concat());
             sent.push(world.now);
         }
@@ -35,12 +36,12 @@ pub(crate) fn max_delay_during(
     world.run(SECOND);
     let received = world.clients[1].received.iter().filter(|(_, payload)| payload.starts_with(&TEST_PAYLOAD));
     let arrived: Vec<Time> = received.map(|(at, _)| *at).collect();
-    assert_eq!(arrived.len(), sent.len(), "every line arrives, once");
+    assert_eq!(arrived.len(), sent.len(), "every message arrives once");
     let longest = arrived.iter().zip(&sent).map(|(arrived, sent)| arrived.since(*sent)).max();
-    longest.expect("lines were sent")
+    longest.expect("messages were sent")
 }
 
-/// What a line of the test begins with.
+/// The beginning of each message of the test.
 const TEST_PAYLOAD: [u8; 8] = *b"\xCDa line ";
 pub(crate) const BASELINE_DELAY: Duration = Duration::from_millis(50);
 
@@ -58,7 +59,7 @@ fn query_flood_is_rate_limited() {
     let longest = max_delay_during(&mut world, |world, step| {
         for n in 0..50 {
             world.inject(one, b"\\status\\");
-            // None of this machine, which nobody can forge from elsewhere.
+            // No addresses of the local machine, because others cannot spoof those.
             let spoofed = Ipv4Addr::from((step * 50 + n).wrapping_mul(2_654_435_761) | 1 << 31);
             world.inject(SocketAddrV4::new(spoofed, 1), b"\\status\\xserverquery");
         }
@@ -66,12 +67,12 @@ fn query_flood_is_rate_limited() {
     assert!(longest <= BASELINE_DELAY, "{longest:?}");
     let counters = world.session.counters();
     assert_eq!(counters.queries, 200_000);
-    // 100 per second and as many at once, of all networks together, and a few that seem to ask again.
+    // 100 per second and as many at once for all networks, and a few that look like repeated queries.
     assert!((1_000..=1_400).contains(&counters.queries_answered), "{}", counters.queries_answered);
     assert_eq!(counters.queries_answered + counters.queries_limited, counters.queries);
 }
 
-/// S-07: a network is answered less in five seconds than it may be in ten.
+/// S-07: in five seconds, a network gets less than its quota of ten seconds.
 #[test]
 fn query_quota_covers_a_whole_network() {
     let mut world = world_with_players(Config::default(), 2);
@@ -107,7 +108,7 @@ fn malformed_datagrams_do_not_delay_players() {
     assert!(counted >= 99_000, "{counted}");
 }
 
-/// T-58: the ids of players, from elsewhere.
+/// T-58: datagrams with the ids of players, from other addresses.
 #[test]
 fn spoofed_ids_do_not_delay_players() {
     let mut world = world_with_players(Config::default(), 2);
@@ -124,11 +125,11 @@ fn spoofed_ids_do_not_delay_players() {
     assert!(world.events.iter().all(|event| event.name() != "chat"));
 }
 
-/// T-06: datagrams of no byte, one, and two.
+/// T-06: datagrams of no bytes, one byte and two bytes.
 #[test]
 fn empty_datagrams_do_not_delay_players() {
     let mut world = world_with_players(Config::default(), 2);
-    let (player, told) = (world.clients[0].address, world.events.len());
+    let (player, events) = (world.clients[0].address, world.events.len());
     let longest = max_delay_during(&mut world, |world, step| {
         for n in 0..50_u8 {
             let bytes = [&[][..], &[2], &[2, 0], b"\\"][usize::from(n % 4)];
@@ -137,10 +138,10 @@ fn empty_datagrams_do_not_delay_players() {
     });
     assert!(longest <= BASELINE_DELAY, "{longest:?}");
     assert_eq!(world.session.status(world.now).in_game, 2);
-    assert_eq!(world.events.len(), told, "nothing is told of it");
+    assert_eq!(world.events.len(), events, "no event is reported");
 }
 
-/// T-06, T-67, T-69: whatever a player's datagrams claim about sizes, parts and sequence numbers.
+/// T-06, T-67, T-69: random sizes, fragments and sequence numbers in a player's datagrams.
 #[test]
 fn hostile_sizes_and_fragments_do_not_delay_players() {
     let mut world = world_with_players(Config::default(), 3);
@@ -152,8 +153,8 @@ fn hostile_sizes_and_fragments_do_not_delay_players() {
             rng.fill(&mut datagram);
             datagram[..3].copy_from_slice(&[id, 1, 0x32]);
             if rng.chance(0.8) {
-                // A true size, so that parts and sequence numbers are looked at.
-                let [low, high] = u16::try_from(datagram.len() - 2).expect("short").to_le_bytes();
+                // A true size, so that the session reads fragments and sequence numbers.
+                let [low, high] = u16::try_from(datagram.len() - 2).expect("a small number").to_le_bytes();
                 datagram[3] = low;
                 datagram[4] = datagram[4] & 0xE0 | high;
             }
@@ -165,7 +166,7 @@ fn hostile_sizes_and_fragments_do_not_delay_players() {
     assert_eq!(world.session.status(world.now).in_game, 3, "{:?}", world.events.last());
 }
 
-/// S-40: control characters, sequences for terminals, wrong lengths.
+/// S-40: control characters, terminal escape sequences, wrong lengths.
 #[test]
 fn hostile_chat_does_not_delay_players() {
     let mut world = world_with_players(Config::default(), 3);
@@ -175,7 +176,7 @@ fn hostile_chat_does_not_delay_players() {
         rng.fill(&mut text);
         text.extend_from_slice(b"\x1b[2J\r\n\x00\x07\x9b31m");
         let claimed = if rng.chance(0.2) { rng.index(60_000) } else { text.len() };
-        let [low, high] = u16::try_from(claimed).expect("short").to_le_bytes();
+        let [low, high] = u16::try_from(claimed).expect("a small number").to_le_bytes();
         world.send(2, &[&[0x2C, 1, 0, 0, 0, low, high][..], &text].concat());
     });
     assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
@@ -189,7 +190,7 @@ fn hostile_chat_does_not_delay_players() {
         _ => None,
     });
     let chats: Vec<String> = chats.collect();
-    // Ten at once and three a second.
+    // Ten lines at once and three per second.
     assert!((10..=45).contains(&chats.len()), "{}", chats.len());
     assert!(chats.iter().all(|text| !text.contains(char::is_control)));
     let copies: Vec<Vec<u8>> =
@@ -198,7 +199,7 @@ fn hostile_chat_does_not_delay_players() {
     assert!(copies.iter().flat_map(|copy| &copy[7..]).all(|byte| *byte >= b' '));
 }
 
-/// S-33, S-42: a player that says far too much.
+/// S-33, S-42: a player that sends far too many messages.
 #[test]
 fn flooding_player_is_rate_limited() {
     let mut world = world_with_players(Config::default(), 3);
@@ -217,13 +218,13 @@ fn flooding_player_is_rate_limited() {
     let counters = world.session.counters();
     assert!(counters.anomalies.count(Anomaly::Flood) > 1000, "{counters:?}");
     let to_player = world.session.peer_counters(world.id(1)).expect("a player").bytes_out;
-    // 64 KiB a second and four times that at once.
+    // 64 KiB per second, and four times that at once.
     assert!(to_player < 1_100_000, "{to_player}");
-    let told = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
-    assert!(told < 30, "{told}");
+    let reported = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
+    assert!(reported < 30, "{reported}");
 }
 
-/// S-32: payloads of every size and any content, from a player.
+/// S-32: a player's payloads of all sizes with random content.
 #[test]
 fn arbitrary_player_payloads_are_harmless() {
     let mut world = world_with_players(Config { relay_rate: 100 << 20, ..Config::default() }, 2);
@@ -251,7 +252,7 @@ fn arbitrary_player_payloads_are_harmless() {
     assert_eq!(world.session.status(world.now).in_game, 3);
 }
 
-/// S-03: a player that changes its name all the time, to names of any length.
+/// S-03: a player that changes its name all the time, to names of all lengths.
 #[test]
 fn hostile_names_do_not_delay_players() {
     let mut world = world_with_players(Config::default(), 3);
@@ -259,14 +260,14 @@ fn hostile_names_do_not_delay_players() {
     let longest = max_delay_during(&mut world, |world, step| {
         let (now, client) = (world.now, &mut world.clients[2]);
         let name = "\u{1b}x".repeat(1 + step as usize % 300);
-        client.client.rename(&name, now).expect("it has joined");
+        client.client.rename(&name, now).expect("the player has joined");
     });
     assert!(longest <= 2 * BASELINE_DELAY, "{longest:?}");
     let bytes = world.session.peer_counters(world.id(1)).expect("a player").bytes_out - before;
     assert!(bytes < 30_000, "{bytes} bytes to a player in eleven seconds");
 }
 
-/// S-03, T-71: names of any length and content. Their players get into the game, and everyone hears the same.
+/// S-03, T-71: players with names of any length and content enter the game, and all clients have the same names.
 #[test]
 fn oversized_and_unprintable_names_are_cleaned() {
     let mut world = world_with_players(Config::default(), 1);
@@ -278,15 +279,15 @@ fn oversized_and_unprintable_names_are_cleaned() {
     let expected = ["Player 0", &"x".repeat(100), "a[31m  \\b", "Player 5"];
     assert_eq!(names, expected);
     for client in &world.clients {
-        let heard: Vec<&str> = client.client.players().map(|(_, player)| player.name.as_str()).collect();
-        assert_eq!(heard, expected);
+        let received: Vec<&str> = client.client.players().map(|(_, player)| player.name.as_str()).collect();
+        assert_eq!(received, expected);
     }
-    let told =
+    let reported =
         world.events.iter().filter(|event| matches!(event, Event::Anomaly { kind: Anomaly::BadName, .. }));
-    assert_eq!(told.count(), 2, "the client has cut the long one itself");
+    assert_eq!(reported.count(), 2, "the client itself has truncated the long name");
 }
 
-/// Nobody polls: what waits is bounded.
+/// The number of events is limited if they are not polled.
 #[test]
 fn unpolled_events_are_counted_and_dropped() {
     let mut world = world_with_players(Config::default(), 1);

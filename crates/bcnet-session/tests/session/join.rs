@@ -1,4 +1,4 @@
-//! From the connect request to the game.
+//! Joining: from the connect request into the game.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -37,7 +37,7 @@ fn joining_player_receives_the_stock_messages() {
     assert_eq!(world.event_names(), ["joining", "joined", "round_started", "in_game"]);
 }
 
-/// The join event of a peer; captured but for the number that only its sender understands.
+/// Returns the join event of a peer: the captured one, without the private number of its sender.
 pub(crate) fn join_event(peer: u8) -> Vec<u8> {
     let mut event = bytes("pl-17-join-a");
     event[13..17].fill(0);
@@ -45,10 +45,10 @@ pub(crate) fn join_event(peer: u8) -> Vec<u8> {
     event
 }
 
-/// S-20, S-25: what belongs together leaves together.
+/// S-20, S-25: the messages of one step leave in one datagram.
 #[test]
 fn join_messages_are_batched_like_the_stock_server() {
-    // What a stock server sends at once waits for a proof, unless the client is trusted.
+    // A client that is not trusted would get these messages only after its proof.
     let mut world = TestWorld::new(Config { trusted: all_networks(), ..Config::default() });
     world.join("Cady2");
     let opcodes = |plain: &[u8]| -> Vec<u8> {
@@ -61,7 +61,7 @@ fn join_messages_are_batched_like_the_stock_server() {
         data.collect()
     };
     let sent: Vec<Vec<u8>> = world.sent.iter().map(|(_, _, plain)| opcodes(plain)).collect();
-    let loaded: Vec<_> = sent.iter().filter(|opcodes| !opcodes.is_empty()).collect();
+    let with_messages: Vec<_> = sent.iter().filter(|opcodes| !opcodes.is_empty()).collect();
     let expected: [&[u8]; 8] = [
         &[0x83, 0x20],
         &[0x80],
@@ -72,11 +72,14 @@ fn join_messages_are_batched_like_the_stock_server() {
         &[0x28, 0x00, 0x01],
         &[0x35, 0x37, 0x17],
     ];
-    // The identity may leave with the second request, as both answer the same datagram or two.
-    let flat: Vec<u8> = loaded.iter().flat_map(|opcodes| opcodes.iter().copied()).collect();
+    // The identity may leave with the second request, because both answer the same datagram or two.
+    let flat: Vec<u8> = with_messages.iter().flat_map(|opcodes| opcodes.iter().copied()).collect();
     assert_eq!(flat, expected.concat());
-    for whole in [&[0x83, 0x20][..], &[0x28, 0x00, 0x01], &[0x35, 0x37, 0x17]] {
-        assert!(loaded.iter().any(|opcodes| opcodes.as_slice() == whole), "{whole:02X?} in {loaded:02X?}");
+    for batch in [&[0x83, 0x20][..], &[0x28, 0x00, 0x01], &[0x35, 0x37, 0x17]] {
+        assert!(
+            with_messages.iter().any(|opcodes| opcodes.as_slice() == batch),
+            "{batch:02X?} in {with_messages:02X?}"
+        );
     }
 }
 
@@ -160,7 +163,7 @@ fn full_server_refuses_clients() {
     }
 }
 
-/// S-12: two that ask for the last place at the same time.
+/// S-12: two clients ask for the last slot at the same time.
 #[test]
 fn last_slot_is_assigned_once() {
     let mut world = TestWorld::new(Config { player_limit: 1, ..Config::default() });
@@ -211,7 +214,7 @@ fn spoofed_requests_take_no_slot_and_expire() {
         }
     }
     assert_eq!(world.session.status(world.now).players, 1);
-    // The flood is over: ten seconds later nothing is left of it, and a real player gets in.
+    // The flood is over: ten seconds later no state of it is left, and a real player can join.
     world.run(11 * SECOND);
     assert_eq!(world.session.players().count(), 1);
     world.join("Spock");
@@ -266,31 +269,33 @@ fn malformed_answers_are_counted_and_ignored() {
     assert_eq!(world.take_received(kirk), [payload("dg-req1")]);
 }
 
-/// S-03: what clients say of their own addresses is passed on, in names and goodbyes, or not.
+/// S-03: the addresses that clients report are relayed in names and disconnect notices, unless they are masked.
 #[test]
 fn addresses_are_relayed_unless_masked() {
-    let told = |mask_addresses| {
+    let relayed = |mask_addresses| {
         let mut world = world_with_players(Config { mask_addresses, ..Config::default() }, 3);
         world.leave(0);
         world.run(SECOND);
         assert_eq!(world.clients[1].disconnects, [(PeerId(2), LeaveReason::Disconnected)]);
-        let mut told = BTreeSet::new();
+        let mut addresses = BTreeSet::new();
         for (_, _, datagram) in &world.sent {
-            for message in Datagram::parse(datagram, Some(Role::Host)).expect("ours").messages() {
+            for message in
+                Datagram::parse(datagram, Some(Role::Host)).expect("a datagram of the session").messages()
+            {
                 if let Message::Control(Control {
                     body: Body::Identity { peer, address, .. } | Body::Disconnect { peer, address },
                     ..
                 }) = message
                 {
-                    told.insert((message.kind().0, peer.0, address.octets()));
+                    addresses.insert((message.kind().0, peer.0, address.octets()));
                 }
             }
         }
-        told.into_iter().collect::<Vec<_>>()
+        addresses.into_iter().collect::<Vec<_>>()
     };
     let own = |n| [10, 0, 0, n];
-    assert_eq!(told(false), [(0, 2, own(0)), (0, 3, own(1)), (0, 4, own(2)), (5, 2, own(0))]);
-    assert_eq!(told(true), [(0, 2, [0; 4]), (0, 3, [0; 4]), (0, 4, [0; 4]), (5, 2, [0; 4])]);
+    assert_eq!(relayed(false), [(0, 2, own(0)), (0, 3, own(1)), (0, 4, own(2)), (5, 2, own(0))]);
+    assert_eq!(relayed(true), [(0, 2, [0; 4]), (0, 3, [0; 4]), (0, 4, [0; 4]), (5, 2, [0; 4])]);
 }
 
 /// S-27

@@ -1,4 +1,4 @@
-//! S-45: ships that others are said to have destroyed.
+//! Kill credits (S-45).
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const NO_MESSAGES: [Vec<u8>; 0] = [];
 /// The ships of slots 0, 1 and 2, whose players are peers 2, 3 and 4.
 const SHIPS: [u32; 3] = [0x3FFF_FFFF, 0x4003_FFFF, 0x4007_FFFF];
-/// How far the first weapon is behind its ship.
+/// The number of the first weapon, counted from its ship.
 const WEAPON_OFFSET: u32 = 14;
-/// How far the next ship is.
+/// The number of the next ship, counted from the first.
 const NEXT_SHIP_OFFSET: u32 = 34;
 
-/// Three players with ships in a world where the last shot counts.
+/// Returns a world with three players in ships, in which the last shot counts.
 fn world_with_ships(config: Config) -> TestWorld {
     let mut world = world_with_players(Config { credit_last_shot: true, ..config }, 3);
     for (at, object) in SHIPS.into_iter().enumerate() {
@@ -33,11 +33,11 @@ fn take_ship(world: &mut TestWorld, at: usize, object: u32) {
 }
 
 fn new_ship(at: usize, object: u32) -> Vec<u8> {
-    let at = u8::try_from(at).expect("few");
+    let at = u8::try_from(at).expect("a small number");
     ship(at, at + 2, object)
 }
 
-/// The captured torpedo, of another tube and at another ship.
+/// Returns the captured torpedo with another tube and target.
 fn torpedo(weapon: u32, target: u32) -> Vec<u8> {
     let mut torpedo = bytes("pl-19-quantum");
     torpedo[1..5].copy_from_slice(&weapon.to_le_bytes());
@@ -49,14 +49,14 @@ fn pulse(weapon: u32, target: u32) -> Vec<u8> {
     [&[0x1A][..], &weapon.to_le_bytes(), &hex("02 750ED2 03"), &target.to_le_bytes()].concat()
 }
 
-/// A player fires at a ship.
+/// Fires a torpedo of a player at a ship.
 fn fire(world: &mut TestWorld, at: usize, target: u32) {
     let payload = torpedo(SHIPS[at] + WEAPON_OFFSET, target);
     world.send(at, &payload);
     score_messages(world);
 }
 
-/// What each player was told of scores.
+/// Returns the score messages that each player has received.
 fn score_messages(world: &mut TestWorld) -> Vec<Vec<Vec<u8>>> {
     world.run(SECOND / 5);
     let is_score = |payload: &Vec<u8>| matches!(payload[0], 0x36 | 0x40);
@@ -65,18 +65,20 @@ fn score_messages(world: &mut TestWorld) -> Vec<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// Kills and deaths of each player.
+/// Returns the kills and deaths of each player.
 fn scores(world: &TestWorld) -> Vec<(i32, i32)> {
     world.session.players().map(|player| (player.score.kills, player.score.deaths)).collect()
 }
 
-/// S-30, S-36, S-45: the last of two who fired at it; everyone is told, newcomers and who asks for the round too.
+/// S-30, S-36, S-45: the last of two shooters gets the kill.
+///
+/// All players get the score, also those that join later, and the summary of the round has it.
 #[test]
 fn replaced_ship_is_credited_to_the_last_shooter() {
     let mut world = world_with_ships(Config::default());
     fire(&mut world, 0, SHIPS[1]);
     world.send(2, &pulse(SHIPS[2] + WEAPON_OFFSET, SHIPS[1]));
-    assert_eq!(score_messages(&mut world), [NO_MESSAGES, NO_MESSAGES, NO_MESSAGES], "nothing yet");
+    assert_eq!(score_messages(&mut world), [NO_MESSAGES, NO_MESSAGES, NO_MESSAGES], "no score yet");
     world.run(14 * SECOND);
     let next = new_ship(1, SHIPS[1] + NEXT_SHIP_OFFSET);
     world.send(1, &next);
@@ -106,7 +108,7 @@ fn replaced_ship_is_credited_to_the_last_shooter() {
     assert_eq!(scores(&world), [(0, 0); 4]);
 }
 
-/// S-45: unless somebody wants it, from when the shot is fired to when it counts, what is sent is what was sent without it.
+/// S-45: without the setting, at any time from the shot to the credit, the messages are the same as without shots.
 #[test]
 fn kills_are_credited_only_when_configured() {
     assert!(!Config::default().credit_last_shot);
@@ -132,9 +134,9 @@ fn kills_are_credited_only_when_configured() {
     }
 }
 
-/// S-45: at the last moment, and a moment later.
+/// S-45: at the end of the time, and one tick later.
 #[test]
-fn a_shot_counts_for_thirty_seconds() {
+fn shot_counts_for_thirty_seconds() {
     for (late, deaths) in [(Duration::ZERO, 1), (TICK, 0)] {
         let mut world = world_with_ships(Config::default());
         world.send(0, &torpedo(SHIPS[0] + WEAPON_OFFSET, SHIPS[1]));
@@ -145,7 +147,7 @@ fn a_shot_counts_for_thirty_seconds() {
     }
 }
 
-/// S-35, S-45: what is captured of that has no killer.
+/// S-35, S-45: the captured message has no killer.
 #[test]
 fn self_destruction_credits_no_killer() {
     let mut world = world_with_ships(Config::default());
@@ -153,7 +155,7 @@ fn self_destruction_credits_no_killer() {
     world.send(1, &[0x13]);
     let died = [hex("36 00000000 03000000 01000000 00")];
     assert_eq!(score_messages(&mut world), [died.clone(), died.clone(), died]);
-    // Even if it is fired at while it explodes, and if the next ship has the id of the last.
+    // Neither a shot during the explosion nor the same id of the next ship changes that.
     fire(&mut world, 0, SHIPS[1]);
     for object in [SHIPS[1], SHIPS[1] + NEXT_SHIP_OFFSET] {
         take_ship(&mut world, 1, object);
@@ -162,7 +164,7 @@ fn self_destruction_credits_no_killer() {
     assert_eq!(scores(&world), [(0, 0), (0, 1), (0, 0)]);
 }
 
-/// S-32, S-45: ids that are nobody's, somebody else's, too short, or one's own.
+/// S-32, S-45: ids of no object, of another player, truncated ones, and those of the shooter.
 #[test]
 fn forged_shots_credit_no_kill() {
     let (own, theirs) = (SHIPS[0] + WEAPON_OFFSET, SHIPS[1]);
@@ -197,7 +199,7 @@ fn forged_shots_credit_no_kill() {
     assert_eq!(world.session.counters().anomalies.count(Anomaly::NotOwner), 4);
 }
 
-/// S-45: who has no ship fires nothing.
+/// S-45: a player without a ship cannot fire.
 #[test]
 fn shots_without_a_ship_do_not_count() {
     let mut world = world_with_ships(Config::default());
@@ -210,7 +212,7 @@ fn shots_without_a_ship_do_not_count() {
     assert_eq!(score_messages(&mut world), [NO_MESSAGES; 4]);
 }
 
-/// S-45: the same ship again is no new one, and what was fired at it still counts.
+/// S-45: the same ship again is not a new one, and an earlier shot at it still counts.
 #[test]
 fn recreating_the_same_ship_credits_no_kill() {
     let mut world = world_with_ships(Config::default());
@@ -219,12 +221,12 @@ fn recreating_the_same_ship_credits_no_kill() {
     assert_eq!(score_messages(&mut world)[0], NO_MESSAGES);
     take_ship(&mut world, 1, SHIPS[1] + NEXT_SHIP_OFFSET);
     assert_eq!(score_messages(&mut world)[0].len(), 1);
-    // It was fired at the last ship, not at this one.
+    // The shot was at the last ship, not at this one.
     take_ship(&mut world, 1, SHIPS[1] + 2 * NEXT_SHIP_OFFSET);
     assert_eq!(score_messages(&mut world)[0], NO_MESSAGES);
 }
 
-/// S-45: nor does the next player with its id, for ids go round.
+/// S-45: the next player with the same id gets no credit either, because ids are reused.
 #[test]
 fn departed_shooter_gets_no_credit() {
     let mut world =
@@ -233,7 +235,7 @@ fn departed_shooter_gets_no_credit() {
     let fired = world.now;
     let left = world.id(2);
     world.leave(2);
-    // The id of who has left is kept for fifteen.
+    // The id of a player that has left is reserved for fifteen seconds.
     world.run(16 * SECOND);
     loop {
         let guests: Vec<usize> = (0..13).map(|_| world.connect("Guest", "")).collect();
@@ -256,7 +258,7 @@ fn set_team(world: &mut TestWorld, at: usize, team: u8) {
     score_messages(world);
 }
 
-/// S-45: a team mate takes nothing from who fired before it, and who has told no team is nobody's enemy.
+/// S-45: a shot of a team mate does not replace that of an enemy. A player without a team is no enemy.
 #[test]
 fn team_mission_credits_only_the_enemy_team() {
     let mission = Mission { teams: true, ..Mission::default() };

@@ -1,4 +1,4 @@
-//! Somebody is gone.
+//! Departures: notices, stored scores, kicks, shutdown, full queues.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::vectors::{bytes, hex};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the others hear when peer 2, in its ship, is gone.
+/// Returns the messages for the others when peer 2 leaves, which has a ship.
 fn departure_messages() -> [Vec<u8>; 3] {
     [
         hex("14 FFFFFF3F"),
@@ -20,7 +20,7 @@ fn departure_messages() -> [Vec<u8>; 3] {
     ]
 }
 
-/// S-50, S-51: leave, and back again.
+/// S-50, S-51: a player leaves and comes back.
 #[test]
 fn leaving_player_is_announced_and_regains_its_score() {
     let mut world = world_with_players(Config::default(), 3);
@@ -47,7 +47,7 @@ fn leaving_player_is_announced_and_regains_its_score() {
     assert!(world.take_received(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
 }
 
-/// S-51: a player with a score of its own who takes the name of somebody who has left.
+/// S-51: a player with a score takes the name of a player that has left.
 #[test]
 fn stored_score_is_not_given_to_a_renamed_player() {
     let mut world = world_with_players(Config::default(), 2);
@@ -69,7 +69,7 @@ fn stored_score_is_not_given_to_a_renamed_player() {
     assert_eq!(deaths, [("Player 0".into(), 2), ("Player 0".into(), 1)]);
 }
 
-/// S-50: nothing about a ship that is dead, or about somebody who was never in the game.
+/// S-50: no notice about a destroyed ship, or about a client that was never in the game.
 #[test]
 fn departure_announces_only_known_ships_and_players() {
     let mut world = world_with_players(Config::default(), 2);
@@ -88,7 +88,7 @@ fn departure_announces_only_known_ships_and_players() {
     assert_eq!(world.take_received(1), [] as [Vec<u8>; 0]);
 }
 
-/// S-50: the silent, 45 seconds later.
+/// S-50: a silent player times out after 45 seconds.
 #[test]
 fn timed_out_player_is_announced_as_left() {
     let mut world = world_with_players(Config::default(), 2);
@@ -104,7 +104,7 @@ fn timed_out_player_is_announced_as_left() {
     assert_eq!(world.session.status(world.now).players, 1);
 }
 
-/// S-50: an address that connects anew.
+/// S-50: a client connects again from the same address.
 #[test]
 fn reconnecting_address_replaces_its_old_connection() {
     let mut world = world_with_players(Config::default(), 2);
@@ -129,7 +129,7 @@ fn kicked_player_gets_the_reason_and_is_announced() {
     assert_eq!(world.clients[0].disconnects, [kicked]);
     assert_eq!(world.clients[1].disconnects, [kicked]);
     assert_eq!(world.take_received(1), departure_messages()[1..]);
-    // Not at once again, from no port.
+    // The client is refused for a while, from every port.
     let address = world.clients[0].address;
     for port in [address.port(), 5000] {
         world.clients[0].address.set_port(port);
@@ -146,7 +146,7 @@ fn kicked_player_gets_the_reason_and_is_announced() {
     world.reconnect(0);
     world.run(2 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 2);
-    // The captured form of that boot, but for its number.
+    // The boot has the captured form, except for its sequence number.
     let boot = [0x04, 0x07, 0xC0];
     let sent = world.sent.iter().any(|(_, to, plain)| {
         *to == world.clients[0].address
@@ -177,7 +177,7 @@ fn shutdown_disconnects_players_and_ignores_new_clients() {
     assert_eq!(world.sent_elsewhere, []);
 }
 
-/// S-53: a player that does not answer holds a server up for the linger time only.
+/// S-53: a player that does not answer delays the shutdown only by the linger time.
 #[test]
 fn silent_player_does_not_block_shutdown() {
     let mut world = world_with_players(Config::default(), 2);
@@ -189,18 +189,18 @@ fn silent_player_does_not_block_shutdown() {
     assert!(world.session.is_closed());
 }
 
-/// S-54: whatever others say to a player that is silent for a while, it stays, and they go on.
+/// S-54: a player that is silent for a while is not booted for messages of others, which continue to play.
 #[test]
 fn player_is_not_dropped_for_messages_of_others() {
     let transport = bcnet_transport::Config { max_queued_bytes: 4000, ..bcnet_transport::Config::default() };
     let mut world = world_with_players(Config { transport, ..Config::default() }, 3);
     world.clients[0].drops_outgoing = true;
-    let line = [&[0x2C, 3, 0, 0, 0, 200, 0][..], &[b'x'; 200]].concat();
+    let chat = [&[0x2C, 3, 0, 0, 0, 200, 0][..], &[b'x'; 200]].concat();
     for step in 0..300 {
         world.send(1, &bytes("pl-07").map_related());
         world.send_unreliable(1, &[&hex("1C FFFF0340")[..], &[0; 6]].concat());
         if step % 10 == 0 {
-            world.send(1, &line);
+            world.send(1, &chat);
         }
         world.run(SECOND / 10);
     }
@@ -212,12 +212,12 @@ fn player_is_not_dropped_for_messages_of_others() {
     world.clients[0].drops_outgoing = false;
     world.run(10 * SECOND);
     world.take_received(0);
-    world.send(1, &line);
+    world.send(1, &chat);
     world.run(SECOND);
-    assert!(world.take_received(0).contains(&line), "it is heard again");
+    assert!(world.take_received(0).contains(&chat), "chat arrives again");
 }
 
-/// S-54: who does not take what the server itself must tell is dropped.
+/// S-54: a player that does not acknowledge the server's own messages is booted.
 #[test]
 fn unresponsive_player_is_dropped_and_others_continue() {
     let transport = bcnet_transport::Config { max_queued_bytes: 4000, ..bcnet_transport::Config::default() };
@@ -229,8 +229,8 @@ fn unresponsive_player_is_dropped_and_others_continue() {
     }
     assert_eq!(world.session.status(world.now).players, 2);
     assert_eq!(world.session.counters().anomalies.count(Anomaly::Stuck), 1);
-    let said = world.take_received(2).iter().filter(|payload| payload[0] == 0x2C).count();
-    assert_eq!(said, 100);
+    let received = world.take_received(2).iter().filter(|payload| payload[0] == 0x2C).count();
+    assert_eq!(received, 100);
     let left = world
         .events
         .iter()
@@ -243,7 +243,7 @@ trait MapRelated {
 }
 
 impl MapRelated for Vec<u8> {
-    /// Moves an event to an object of slot 1.
+    /// Changes the object of an event to one of slot 1.
     fn map_related(mut self) -> Self {
         self[13..17].copy_from_slice(&0x4003_FFFF_u32.to_le_bytes());
         self

@@ -1,4 +1,4 @@
-//! A session through its whole life, in virtual time.
+//! Tests of a session and its clients, in virtual time.
 
 mod admission;
 mod client;

@@ -1,4 +1,4 @@
-//! What the people of a host do about players.
+//! Moderation: mute, kick with a reason, whitelist.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::world::TestWorld;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a player has read since it was last asked, as text.
+/// Returns the lines of chat that a player has received since the last call.
 fn take_chat(world: &mut TestWorld, player: usize) -> Vec<String> {
     world.take_received(player).iter().map(|chat| String::from_utf8_lossy(&chat[7..]).into_owned()).collect()
 }
@@ -28,26 +28,30 @@ fn muted_player_is_informed_and_not_relayed() {
     let mut world = world_with_players(Config::default(), 2);
     let muted = world.id(0);
     assert!(world.session.mute(muted));
-    assert!(!world.session.mute(PeerId(99)), "there is nobody");
+    assert!(!world.session.mute(PeerId(99)), "no such player");
     let line = bytes("chat-real");
     for _ in 0..3 {
         world.send(0, &line);
         world.run(SECOND);
     }
-    assert_eq!(take_chat(&mut world, 0), ["[server] You are muted: nobody reads what you write."], "once");
+    assert_eq!(
+        take_chat(&mut world, 0),
+        ["[server] You are muted: other players do not see your chat."],
+        "once"
+    );
     assert_eq!((take_chat(&mut world, 1).len(), chat_event_count(&world)), (0, 0));
     world.send(1, &line);
     world.run(SECOND);
-    assert_eq!(take_chat(&mut world, 1).len(), 1, "others are heard");
+    assert_eq!(take_chat(&mut world, 1).len(), 1, "chat of others is relayed");
     assert!(world.session.players().any(|player| player.id == muted && player.muted));
-    // It comes back, and stays muted; then it is heard.
+    // The player rejoins and is still muted. After the unmute, its chat is relayed.
     world.reconnect(0);
     world.run(20 * SECOND);
-    let back = world.session.players().find(|player| player.name == "Player 0").expect("it is back");
+    let back = world.session.players().find(|player| player.name == "Player 0").expect("the player is back");
     assert!(back.muted && back.state == PlayerState::InGame);
     take_chat(&mut world, 1);
     assert!(world.session.unmute(back.id));
-    assert!(!world.session.unmute(back.id), "it may already");
+    assert!(!world.session.unmute(back.id), "the player is not muted any more");
     world.send(0, &line);
     world.run(SECOND);
     assert_eq!(take_chat(&mut world, 1).len(), 1);
@@ -62,9 +66,9 @@ fn chat_flood_is_explained_once() {
     }
     world.run(SECOND / 2);
     assert_eq!(take_chat(&mut world, 1).len(), 10);
-    let told = take_chat(&mut world, 0);
-    assert_eq!(told.len(), 11, "its own lines, and why some are missing");
-    assert_eq!(told.iter().filter(|line| line.contains("too fast")).count(), 1);
+    let received = take_chat(&mut world, 0);
+    assert_eq!(received.len(), 11, "ten lines and one notice");
+    assert_eq!(received.iter().filter(|line| line.contains("too fast")).count(), 1);
 }
 
 /// S-55
@@ -79,15 +83,15 @@ fn kicked_player_receives_the_reason_first() {
     world.run(SECOND);
     assert_eq!(take_chat(&mut world, 0), ["[server] No ramming"]);
     assert_eq!(world.clients[0].disconnects, [(id, LeaveReason::Booted(BootReason::KICKED))]);
-    assert_eq!(chat_event_count(&world), 0, "it has had its say");
+    assert_eq!(chat_event_count(&world), 0, "chat of a kicked player is not relayed");
     assert!(!world.session.kick_with_reason(id, "again", world.now));
-    // Not at once again.
+    // The client is refused for a while.
     world.reconnect(0);
     world.run(SECOND);
     assert_eq!(world.clients[0].disconnects, [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::KICKED))]);
 }
 
-/// S-55: whoever acknowledges nothing goes all the same, long after the time that joining may take.
+/// S-55: a client that acknowledges nothing is booted too, even long after the handshake timeout.
 #[test]
 fn kick_happens_after_three_seconds_without_ack() {
     let mut world = world_with_players(Config::default(), 2);
@@ -119,7 +123,7 @@ fn whitelist_limits_joins_and_kicks_nobody() {
         world.clients[stranger].disconnects,
         [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::DEFAULT))]
     );
-    assert_eq!(world.session.status(world.now).in_game, 1, "who is in stays");
+    assert_eq!(world.session.status(world.now).in_game, 1, "players in the game stay");
     let address = *world.clients[stranger].address.ip();
     world.session.reconfigure(listing(vec![Network::containing(address, 32)]), world.now);
     world.reconnect(stranger);
@@ -129,7 +133,7 @@ fn whitelist_limits_joins_and_kicks_nobody() {
     world.connect("Anyone", "");
     world.run(3 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 3);
-    // The host's own machine and its proxies are let in, as they are everywhere.
+    // Trusted networks are admitted in spite of the whitelist.
     let neighbours = vec![Network::containing(Ipv4Addr::new(10, 0, 0, 0), 8)];
     let strangers = vec![Network::containing(Ipv4Addr::new(192, 0, 2, 0), 24)];
     let mut trusting =

@@ -1,4 +1,4 @@
-//! Nobody hears of a player before it has that player's name, and nobody waits for another's line.
+//! Names before join events (S-28), and the round trips of a join (S-29).
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::vectors::hex;
 use crate::world::{TICK, TestClient, TestWorld, all_networks};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of a [`World`] without faults.
+/// The round-trip time of a [`TestWorld`] without faults.
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
-/// S-03, S-31: each client learns every other's name before anything that names it.
+/// S-03, S-31: each client gets every other player's name before any message that names that player.
 #[test]
 fn names_arrive_before_join_events() {
     let mut world = TestWorld::new(Config::default());
@@ -27,7 +27,7 @@ fn names_arrive_before_join_events() {
     check_names_before_join_events(&world, 4);
 }
 
-/// S-28: whatever the network does.
+/// S-28: the order holds on a bad network, too.
 #[test]
 fn names_arrive_before_join_events_on_a_bad_network() {
     for seed in 1..=60 {
@@ -56,19 +56,20 @@ fn check_names_before_join_events(world: &TestWorld, players: usize) {
         for peer in world.clients.iter().map(|other| other.client.id()) {
             let event = join_event(peer.0);
             let at = client.received.iter().position(|(_, payload)| *payload == event);
-            let at = at.unwrap_or_else(|| panic!("{} never heard that {peer} joined", client.name));
-            let told = client.identities.iter().find(|(named, ..)| *named == peer);
-            let (_, _, before) = told.unwrap_or_else(|| panic!("{} has no name for {peer}", client.name));
-            assert!(*before <= at, "{} heard of {peer} before its name", client.name);
+            let at = at.unwrap_or_else(|| panic!("{} got no join event of {peer}", client.name));
+            let identity = client.identities.iter().find(|(named, ..)| *named == peer);
+            let (_, _, before) = identity.unwrap_or_else(|| panic!("{} has no name for {peer}", client.name));
+            assert!(*before <= at, "{} got the join event of {peer} before the name", client.name);
             let count = client.received.iter().filter(|(_, payload)| *payload == event).count();
-            assert_eq!(count, 1, "{} heard {count} times that {peer} joined", client.name);
+            assert_eq!(count, 1, "{} got {count} join events of {peer}", client.name);
         }
     }
     assert_eq!(world.session.status(world.now).in_game, players);
 }
 
-/// S-29: one round trip to be heard, one to be let in, five for the files, one to enter; nothing waits for a clock, nor for
-/// others who come or are there. Who is trusted needs no proof.
+/// S-29: a join takes eight round trips: one for the answer, one for admission, five for the files, one to enter.
+///
+/// No step waits for a timer or for other players. Trusted clients need no proof.
 #[test]
 fn join_takes_eight_round_trips() {
     for (together, trusted, trips) in
@@ -82,15 +83,15 @@ fn join_takes_eight_round_trips() {
             }
             world.run(SECOND);
             for client in &world.clients[world.clients.len() - together..] {
-                let entered =
-                    first_received(client, &join_event(client.client.id().0)).expect("it is in the game");
+                let entered = first_received(client, &join_event(client.client.id().0))
+                    .expect("the client is in the game");
                 assert_eq!(entered.since(start), trips * ROUND_TRIP, "{} of {together}", client.name);
             }
         }
     }
 }
 
-/// S-24: whoever has read why it is turned away is thrown out at once.
+/// S-24: a client is booted as soon as it has acknowledged the reason.
 #[test]
 fn refusal_takes_one_round_trip() {
     let strict = Checksums::Strict(vec![Manifest::default()]);
@@ -98,15 +99,17 @@ fn refusal_takes_one_round_trip() {
     let modder = world.connect("Modder", "");
     let gone = |world: &TestWorld| world.clients[modder].disconnects.first().copied();
     world.run_until(SECOND, |world| gone(world).is_some());
-    let (told, refusal) = world.clients[modder].received.last().expect("a reason");
+    let (refused_at, refusal) = world.clients[modder].received.last().expect("a reason");
     assert_eq!(refusal[0], 0x22);
-    // The client keeps its ACK for company for a while (T-60).
+    // The client delays its ACK for a while (T-60).
     let ack_delay = bcnet_transport::Config::default().ack_delay;
-    assert_eq!(world.now.since(*told), ROUND_TRIP + ack_delay);
+    assert_eq!(world.now.since(*refused_at), ROUND_TRIP + ack_delay);
     assert_eq!(gone(&world), Some((world.id(modder), LeaveReason::Booted(BootReason::KICKED))));
 }
 
-/// S-28: a player who acknowledges nothing holds up nobody, and hears everything in its order once it is back.
+/// S-28: a player that acknowledges nothing delays no other player.
+///
+/// It gets all messages in order once it is back.
 #[test]
 fn unreachable_player_delays_nobody_and_misses_nothing() {
     let mut world = world_with_players(Config::default(), 3);
@@ -116,37 +119,37 @@ fn unreachable_player_delays_nobody_and_misses_nothing() {
     let id = world.id(late);
     world.run(ROUND_TRIP);
     for at in [1, 2, late] {
-        let told = first_received(&world.clients[at], &join_event(id.0)).expect("it is told");
-        assert_eq!(told.since(start), 8 * ROUND_TRIP, "{at}");
+        let announced = first_received(&world.clients[at], &join_event(id.0)).expect("a join event");
+        assert_eq!(announced.since(start), 8 * ROUND_TRIP, "{at}");
     }
     let chat = |from: u8| [&[0x2C, from, 0, 0, 0, 2, 0][..], b"hi"].concat();
     world.send(late, &chat(id.0));
     world.send(1, &chat(3));
     world.run(3 * SECOND);
-    assert!(first_received(&world.clients[1], &chat(id.0)).is_some(), "the others go on");
+    assert!(first_received(&world.clients[1], &chat(id.0)).is_some(), "the others are not delayed");
     world.leave(late);
     world.run(SECOND);
     assert_eq!(world.take_received(0), [] as [Vec<u8>; 0]);
     world.clients[0].drops_incoming = false;
     world.run(10 * SECOND);
     let (_, name, before) = world.clients[0].identities.last().expect("a name").clone();
-    assert_eq!((name.as_str(), before), ("Late", 0), "first of all");
+    assert_eq!((name.as_str(), before), ("Late", 0), "the name comes first");
     let left = hex("17 66080000 05000600 00000000 00000000");
     let gone = [&[0x18, 4, 0][..], b"Late"].concat();
     let score = [&[0x37, id.0][..], &[0; 15]].concat();
     let mut chats = [chat(id.0), chat(3)];
-    let heard = world.take_received(0);
-    let mut said = [heard[2].clone(), heard[3].clone()];
+    let received = world.take_received(0);
+    let mut received_chats = [received[2].clone(), received[3].clone()];
     chats.sort();
-    said.sort();
-    assert_eq!(said, chats);
+    received_chats.sort();
+    assert_eq!(received_chats, chats);
     assert_eq!(
-        [&heard[..2], &heard[4..]].concat(),
+        [&received[..2], &received[4..]].concat(),
         [score, join_event(id.0), [&left[..], &[id.0]].concat(), gone]
     );
 }
 
-/// S-28: players who hear nothing for a while, on a network that loses much: nobody ever hears of a player before its name.
+/// S-28: on a lossy network with outages, every client gets a player's name before any join event of it.
 #[test]
 fn names_arrive_before_join_events_after_an_outage() {
     for seed in 1..=40 {
@@ -169,7 +172,7 @@ fn names_arrive_before_join_events_after_an_outage() {
     }
 }
 
-/// S-28: a name that changes all the time is known, so nobody waits for the changes.
+/// S-28: clients do not wait for changes of a name that they know already.
 #[test]
 fn constant_renaming_delays_nobody() {
     let mut world = world_with_players(Config::default(), 2);
@@ -179,12 +182,13 @@ fn constant_renaming_delays_nobody() {
         world.rename(0, &format!("Kirk {n}"));
         world.tick();
     }
-    let entered = first_received(&world.clients[late], &join_event(4)).expect("it is in the game");
+    let entered = first_received(&world.clients[late], &join_event(4)).expect("the client is in the game");
     assert_eq!(entered.since(start), 8 * ROUND_TRIP);
 }
 
-/// S-54: what is held back for a player is limited as what waits for it anywhere. Those who say more are not heard by it, and
-/// nobody is dropped for that.
+/// S-54: the limits of a send queue also apply to messages that wait for a name.
+///
+/// Messages above the limit are dropped for that player, and no player is booted.
 #[test]
 fn held_back_messages_are_limited() {
     let transport =
@@ -197,20 +201,20 @@ fn held_back_messages_are_limited() {
         world.run(SECOND / 3);
     }
     assert_eq!(world.session.status(world.now).in_game, 3);
-    let left_out = world.session.counters().anomalies.count(Anomaly::Backlog);
-    assert!((1..40).contains(&left_out), "{left_out}");
+    let dropped = world.session.counters().anomalies.count(Anomaly::Backlog);
+    assert!((1..40).contains(&dropped), "{dropped}");
     world.clients[0].drops_incoming = false;
     world.run(10 * SECOND);
-    let heard: Vec<u8> = world
+    let received: Vec<u8> = world
         .take_received(0)
         .iter()
         .filter(|payload| payload[0] == 0xCD)
         .map(|payload| payload[1])
         .collect();
-    assert!(heard.is_sorted() && heard.len() as u64 == 40 - left_out, "{heard:?}");
+    assert!(received.is_sorted() && received.len() as u64 == 40 - dropped, "{received:?}");
 }
 
-/// When a client received this first.
-fn first_received(client: &TestClient, wanted: &[u8]) -> Option<Time> {
-    client.received.iter().find(|(_, payload)| payload == wanted).map(|(at, _)| *at)
+/// Returns the time at which a client first received this payload.
+fn first_received(client: &TestClient, expected: &[u8]) -> Option<Time> {
+    client.received.iter().find(|(_, payload)| payload == expected).map(|(at, _)| *at)
 }

@@ -1,4 +1,4 @@
-//! S-13: newcomers join while others ask, come and go, or hold ids.
+//! New players can join during attacks on admission (S-13).
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,8 +10,9 @@ use bcnet_transport::{Time, cipher};
 use crate::admission::{SECOND, connect_request, forged_address, network_address, strict_config};
 use crate::world::TestWorld;
 
-/// How many of a hundred newcomers, each from another network, are in the game within ten seconds while `attack` is called
-/// 200 times a second.
+/// Returns how many of a hundred new players enter the game within ten seconds each, during an attack.
+///
+/// Each comes from another network. `attack` is called 200 times per second.
 fn count_admitted_during(world: &mut TestWorld, mut attack: impl FnMut(&mut TestWorld, u32)) -> usize {
     let (mut step, mut arrived) = (0, 0);
     let mut tick = |world: &mut TestWorld| {
@@ -26,20 +27,20 @@ fn count_admitted_during(world: &mut TestWorld, mut attack: impl FnMut(&mut Test
         tick(world);
     }
     for n in 0..100_u8 {
-        let newcomer = world.connect(&format!("Newcomer {n}"), "");
-        world.clients[newcomer].address = SocketAddrV4::new(Ipv4Addr::new(81, n, 7, 1), 22101);
+        let client = world.connect(&format!("New player {n}"), "");
+        world.clients[client].address = SocketAddrV4::new(Ipv4Addr::new(81, n, 7, 1), 22101);
         let deadline = world.now + 10 * SECOND;
-        while !world.is_in_game(newcomer) && world.now < deadline {
+        while !world.is_in_game(client) && world.now < deadline {
             tick(world);
         }
-        arrived += usize::from(world.is_in_game(newcomer));
-        world.leave(newcomer);
+        arrived += usize::from(world.is_in_game(client));
+        world.leave(client);
         (0..20).for_each(|_| tick(world));
     }
     arrived
 }
 
-/// S-13: forged requests of 40 networks that repeat, 100 a second.
+/// S-13: repeated spoofed requests of 40 networks, 100 per second.
 #[test]
 fn repeated_forged_requests_do_not_block_newcomers() {
     let mut world = TestWorld::new(Config::default());
@@ -51,7 +52,7 @@ fn repeated_forged_requests_do_not_block_newcomers() {
     assert!(arrived >= 95, "{arrived}");
 }
 
-/// S-13: 5,000 forged requests a second, of all networks.
+/// S-13: 5,000 spoofed requests per second, of all networks.
 #[test]
 fn forged_requests_of_all_networks_do_not_block_newcomers() {
     for config in [Config::default(), strict_config()] {
@@ -83,8 +84,8 @@ fn rapid_join_and_leave_does_not_block_newcomers() {
     });
     assert!(arrived >= 95, "{arrived}");
     let joins = world.event_names().iter().filter(|name| **name == "joining").count() - 100;
-    let most = 16 + usize::try_from(world.now.since(Time::ZERO).as_secs()).expect("short") / 5 + 1;
-    assert!(joins <= most, "{joins} joins of one address where a person could have {most}");
+    let most = 16 + usize::try_from(world.now.since(Time::ZERO).as_secs()).expect("a small number") / 5 + 1;
+    assert!(joins <= most, "{joins} joins of one address, at most {most} are allowed");
 }
 
 /// S-13: many sockets of one address, and of one network, join and stay.
@@ -95,20 +96,20 @@ fn sockets_of_one_network_do_not_block_newcomers() {
     for address in [socket, machine] {
         let mut world = TestWorld::new(Config::default());
         for n in 0..16 {
-            let at = world.connect(&format!("Sitting {n}"), "");
+            let at = world.connect(&format!("Idle {n}"), "");
             world.clients[at].address = address(n);
         }
         let arrived = count_admitted_during(&mut world, |_, _| {});
         assert!(arrived >= 95, "{arrived}");
         let of_one = Network::containing(Ipv4Addr::new(11, 0, 0, 0), 16);
-        let sitting = world.session.players().filter(|player| of_one.contains(*player.address.ip())).count();
-        assert_eq!(sitting, 6, "three quarters of eight");
+        let admitted = world.session.players().filter(|player| of_one.contains(*player.address.ip())).count();
+        assert_eq!(admitted, 6, "three quarters of eight");
     }
 }
 
-/// Somebody who hears at many addresses what they are answered, and acknowledges it, but never says a word.
+/// An attacker at many addresses that acknowledges the replies, but sends no messages.
 struct IdHolder {
-    /// Whether it acknowledges what follows the answer, too.
+    /// True if it also acknowledges what follows the reply.
     keeps_acknowledging: bool,
     ids: HashMap<SocketAddrV4, PeerId>,
 }
@@ -142,25 +143,28 @@ impl IdHolder {
     }
 }
 
-/// S-13, T-76: 200 addresses a second of one machine, or of one network, acknowledge what they are answered and say nothing,
-/// whether an attack is seen or not.
+/// S-13, T-76: 200 addresses per second of one machine or network acknowledge the replies and send nothing else.
+///
+/// The test runs with and without another attack at the same time.
 #[test]
 fn verified_idle_peers_do_not_block_newcomers() {
     let socket = |n: u32| SocketAddrV4::new(Ipv4Addr::new(11, 0, 0, 1), (1024 + n % 60_000) as u16);
     let machine = |n: u32| forged_address(0x0B00_0000 + n % 0x1_0000);
     let addresses: [fn(u32) -> SocketAddrV4; 2] = [socket, machine];
-    for (place, goes_on) in addresses.into_iter().flat_map(|place| [(place, false), (place, true)]) {
+    for (address, keeps_acknowledging) in
+        addresses.into_iter().flat_map(|address| [(address, false), (address, true)])
+    {
         for (config, forgers) in [(Config::default(), 0), (Config::default(), 1), (strict_config(), 1)] {
             let mut world = TestWorld::new(config);
-            let mut holder = IdHolder { keeps_acknowledging: goes_on, ids: HashMap::new() };
+            let mut holder = IdHolder { keeps_acknowledging, ids: HashMap::new() };
             let arrived = count_admitted_during(&mut world, |world, step| {
                 holder.acknowledge_replies(world);
-                world.inject(place(step), &connect_request(step));
+                world.inject(address(step), &connect_request(step));
                 for n in 0..forgers {
                     world.inject(network_address(step * forgers + n), &connect_request(step));
                 }
             });
-            assert!(arrived >= 95, "{arrived} in; {goes_on}, {forgers}");
+            assert!(arrived >= 95, "{arrived} arrived; {keeps_acknowledging}, {forgers}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What players in the game say to each other.
+//! Messages of players in the game: relaying, checks, chat, ships.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::world::TestWorld;
 const SECOND: Duration = Duration::from_secs(1);
 const NO_MESSAGES: [Vec<u8>; 0] = [];
 
-/// A world with players in the game who have nothing to read.
+/// Returns a world with players in the game that have no unread messages.
 pub(crate) fn world_with_players(config: Config, players: usize) -> TestWorld {
     let mut world = TestWorld::new(config);
     for n in 0..players {
@@ -23,7 +23,7 @@ pub(crate) fn world_with_players(config: Config, players: usize) -> TestWorld {
     world
 }
 
-/// Player 0 says something; what each player gets of it.
+/// Sends a payload of player 0. Returns the payloads that each player gets.
 fn send_and_collect(world: &mut TestWorld, payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
     world.send(0, payload);
     world.run(SECOND / 5);
@@ -34,7 +34,7 @@ fn anomaly_count(world: &TestWorld, kind: Anomaly) -> u64 {
     world.session.counters().anomalies.count(kind)
 }
 
-/// The captured ship of slot 0, moved to another slot, owner and object.
+/// Returns the captured ship of slot 0 with another slot, owner and object.
 pub(crate) fn ship(slot: u8, peer: u8, object: u32) -> Vec<u8> {
     let mut ship = bytes("pl-03-sovereign");
     (ship[1], ship[2]) = (slot, peer);
@@ -56,10 +56,10 @@ fn message_is_relayed_unchanged_to_all_others() {
     }
 }
 
-/// S-34: each opcode, with a payload that is sound for it.
+/// S-34: each opcode, with a valid payload.
 #[test]
 fn each_opcode_follows_its_relay_rule() {
-    let passed = [0x02, 0x03, 0x41]
+    let relayed = [0x02, 0x03, 0x41]
         .into_iter()
         .chain(0x06..=0x0C)
         .chain(0x0E..=0x12)
@@ -69,30 +69,30 @@ fn each_opcode_follows_its_relay_rule() {
         .chain(0x3A..=0x3E)
         .chain(0x42..=0xFF);
     let to_all = [0x2C, 0x2D];
-    let passed: Vec<u8> = passed.collect();
+    let relayed: Vec<u8> = relayed.collect();
     let mut world = world_with_players(Config::default(), 2);
     for opcode in 0..=0xFF_u8 {
         if opcode == 0x13 {
             continue;
         }
         let payload = valid_payload(opcode);
-        let got = send_and_collect(&mut world, &payload);
-        let expected = |wanted: bool| if wanted { vec![payload.clone()] } else { vec![] };
+        let received = send_and_collect(&mut world, &payload);
+        let expected = |relayed: bool| if relayed { vec![payload.clone()] } else { vec![] };
         let own = if matches!(opcode, 0x1D | 0x1E) {
             vec![valid_payload(3)]
         } else {
             expected(to_all.contains(&opcode))
         };
         // The second ship: the first was never declared dead, but it is the same object.
-        assert_eq!(got[0], own, "{opcode:02X} to its sender");
-        let other = passed.contains(&opcode) || to_all.contains(&opcode);
-        assert_eq!(got[1], expected(other), "{opcode:02X} to the other");
+        assert_eq!(received[0], own, "{opcode:02X} to its sender");
+        let other = relayed.contains(&opcode) || to_all.contains(&opcode);
+        assert_eq!(received[1], expected(other), "{opcode:02X} to the other");
     }
     assert_eq!(anomaly_count(&world, Anomaly::HostOnly), 24);
     assert_eq!(world.session.counters().anomalies.total(), 24);
 }
 
-/// A payload with this opcode that player 0 (peer 2, slot 0) may send.
+/// Returns a payload with this opcode that player 0 (peer 2, slot 0) may send.
 fn valid_payload(opcode: u8) -> Vec<u8> {
     let mut payload = match opcode {
         0x03 => return ship(0, 2, 0x3FFF_FFFF),
@@ -116,8 +116,8 @@ fn valid_payload(opcode: u8) -> Vec<u8> {
 #[test]
 fn mod_messages_keep_their_reliability() {
     let mut world = world_with_players(Config::default(), 2);
-    let mut loose = 0;
-    // A mod's message, a known one, a state update: sent reliably, then not.
+    let mut expected = 0;
+    // A mod's message, a known one and a state update: each sent reliably, then unreliably.
     for (payload, reliable, unreliable) in
         [(hex("CD 0102"), 0, 1), (bytes("pl-07"), 0, 0), (bytes("pl-1C-20"), 1, 1)]
     {
@@ -125,10 +125,10 @@ fn mod_messages_keep_their_reliability() {
         world.run(SECOND / 5);
         world.send_unreliable(0, &payload);
         world.run(SECOND / 5);
-        loose += reliable + unreliable;
+        expected += reliable + unreliable;
         assert_eq!(
             (world.take_received(1).len(), world.clients[1].unreliable_count),
-            (2, loose),
+            (2, expected),
             "{payload:02X?}"
         );
     }
@@ -183,8 +183,8 @@ fn foreign_or_harmful_messages_are_dropped_and_counted() {
         assert_eq!(send_and_collect(&mut world, &payload), [NO_MESSAGES, NO_MESSAGES], "{payload:02X?}");
         assert_eq!(anomaly_count(&world, kind), before + 1, "{payload:02X?} {kind}");
     }
-    let told = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
-    assert!(told < 20, "{told} events for 20 anomalies");
+    let reported = world.events.iter().filter(|event| matches!(event, Event::Anomaly { .. })).count();
+    assert!(reported < 20, "{reported} events for 20 anomalies");
     let own = world.session.players().next().expect("a player").anomalies.total();
     assert_eq!(own, 20);
 }
@@ -204,23 +204,23 @@ fn mods_can_be_allowed() {
     assert_eq!(send_and_collect(&mut world, &crash)[1], NO_MESSAGES);
 }
 
-/// S-30, S-35: from the captured wish to the captured explosion.
+/// S-30, S-35: from the captured request to the captured explosion.
 #[test]
 fn self_destruct_explodes_the_ship() {
     let mut world = world_with_players(Config::default(), 2);
     assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [NO_MESSAGES, NO_MESSAGES]);
     send_and_collect(&mut world, &bytes("pl-03-sovereign"));
-    let told = [bytes("pl-06-8129-selfdestruct"), hex("36 00000000 02000000 01000000 00")];
-    assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [told.clone(), told]);
+    let expected = [bytes("pl-06-8129-selfdestruct"), hex("36 00000000 02000000 01000000 00")];
+    assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [expected.clone(), expected]);
     assert_eq!(send_and_collect(&mut world, &bytes("pl-13")), [NO_MESSAGES, NO_MESSAGES]);
     let late = world.join("Late");
     world.run(SECOND);
     let received = world.take_received(late);
-    assert!(received.iter().all(|payload| payload[0] != 3), "a dead ship was shown");
+    assert!(received.iter().all(|payload| payload[0] != 3), "a destroyed ship was sent");
     assert!(received.contains(&hex("37 02000000 00000000 01000000 00000000")));
 }
 
-/// S-30: ships, scores and join events for somebody who comes late, in this order.
+/// S-30: a player that joins late gets scores, ships and join events, in this order.
 #[test]
 fn late_joiner_receives_existing_ships() {
     let mut world = world_with_players(Config::default(), 2);
@@ -263,7 +263,7 @@ fn replaced_ship_is_destroyed_for_others() {
     send_and_collect(&mut world, &[0x13]);
     let third = ship(0, 2, 0x4000_0050);
     assert_eq!(send_and_collect(&mut world, &third)[1], [third]);
-    // A torpedo is no ship.
+    // A torpedo is not a ship.
     let mut torpedo = ship(0, 2, 0x4000_0090);
     torpedo[3] = 9;
     assert_eq!(send_and_collect(&mut world, &torpedo)[1], [torpedo]);
@@ -283,8 +283,8 @@ fn state_updates_are_relayed_without_their_hash() {
     stripped.drain(23..25);
     assert_eq!(world.take_received(1), [stripped, bytes("pl-1C-20")]);
     assert_eq!(world.take_received(0), NO_MESSAGES);
-    // They left as messages without a number.
-    let loose = world.sent.iter().any(|(_, _, plain)| {
+    // They were sent as messages without a sequence number.
+    let is_unreliable = world.sent.iter().any(|(_, _, plain)| {
         let datagram = bcnet_transport::wire::Datagram::parse(plain, None).expect("well formed");
         datagram.messages().any(|message| match message {
             bcnet_transport::wire::Message::Data(data) => {
@@ -293,10 +293,10 @@ fn state_updates_are_relayed_without_their_hash() {
             _ => false,
         })
     });
-    assert!(loose);
+    assert!(is_unreliable);
 }
 
-/// S-37: only bit 0, only with a position, only if the hash is there.
+/// S-37: only bit 0 is cleared, only with a position, only if the hash is present.
 #[test]
 fn state_updates_without_a_hash_stay_unchanged() {
     let mut world = world_with_players(Config::default(), 2);
@@ -323,13 +323,13 @@ fn requested_ship_is_sent_to_the_requester() {
     world.run(SECOND / 5);
     world.take_received(0);
     for opcode in [0x1D, 0x1E] {
-        let ask = [&[opcode][..], &0x4003_FFFF_u32.to_le_bytes()].concat();
-        assert_eq!(send_and_collect(&mut world, &ask), [vec![theirs.clone()], vec![]]);
+        let request = [&[opcode][..], &0x4003_FFFF_u32.to_le_bytes()].concat();
+        assert_eq!(send_and_collect(&mut world, &request), [vec![theirs.clone()], vec![]]);
         assert_eq!(send_and_collect(&mut world, &hex("1E 01020304")), [NO_MESSAGES, NO_MESSAGES]);
     }
 }
 
-/// S-30, S-39, S-40: teams are told to newcomers, and team chat stays in the team.
+/// S-30, S-39, S-40: new players get the teams, and team chat stays in the team.
 #[test]
 fn team_chat_stays_in_the_team() {
     let mission = Mission { teams: true, ..Mission::default() };
@@ -342,23 +342,23 @@ fn team_chat_stays_in_the_team() {
     assert_eq!(world.take_received(0), [hex("41 03000000 00"), hex("41 04000000 01")]);
     world.take_received(1);
     world.take_received(2);
-    let mut line = bytes("ex-chat");
-    line[0] = 0x2D;
-    assert_eq!(send_and_collect(&mut world, &line), [vec![line.clone()], vec![], vec![line]]);
+    let mut chat = bytes("ex-chat");
+    chat[0] = 0x2D;
+    assert_eq!(send_and_collect(&mut world, &chat), [vec![chat.clone()], vec![], vec![chat]]);
     let late = world.join("Late");
     world.run(SECOND);
     let received = world.take_received(late);
-    for wanted in [
+    for expected in [
         "3F 02000000 00000000 00000000 00000000 01",
         "3F 03000000 00000000 00000000 00000000 00",
         "40 00 00000000 00000000",
         "40 01 00000000 00000000",
     ] {
-        assert!(received.contains(&hex(wanted)), "{wanted} in {received:02X?}");
+        assert!(received.contains(&hex(expected)), "{expected} in {received:02X?}");
     }
 }
 
-/// S-40, S-42: a line that was seen, with a forged sender.
+/// S-40, S-42: a captured line with a false sender.
 #[test]
 fn chat_is_relayed_under_the_true_sender_id() {
     let mut world = world_with_players(Config::default(), 3);
@@ -400,28 +400,28 @@ fn chat_is_cleaned_and_its_length_checked() {
     }
     assert_eq!((anomaly_count(&world, Anomaly::BadChat), anomaly_count(&world, Anomaly::TooShort)), (3, 1));
     let lines = (0..50).flat_map(|_| send_and_collect(&mut world, &bytes("ex-chat")).pop()).flatten().count();
-    // 10 seconds of 5 lines each.
+    // 10 seconds with 5 lines each.
     assert!((30..=45).contains(&lines), "{lines}");
 }
 
-/// S-42: the texts of other messages are what games show, too: a ship has its player's name.
+/// S-42: games also show the texts of other messages. For example, a ship has the name of its player.
 #[test]
 fn relayed_texts_are_cleaned() {
     let mut world = world_with_players(Config::default(), 2);
-    let mut odd = ship(0, 2, 0x3FFF_FFFF);
-    let mut clean = odd.clone();
-    let name = odd.windows(5).position(|window| window == b"Cady2").expect("the player's name");
-    odd[name..name + 3].copy_from_slice(b"\x1B\n\x9B");
+    let mut unprintable = ship(0, 2, 0x3FFF_FFFF);
+    let mut clean = unprintable.clone();
+    let name = unprintable.windows(5).position(|window| window == b"Cady2").expect("the player's name");
+    unprintable[name..name + 3].copy_from_slice(b"\x1B\n\x9B");
     clean[name..name + 3].copy_from_slice(b"   ");
-    assert_eq!(send_and_collect(&mut world, &odd)[1], [clean.clone()]);
+    assert_eq!(send_and_collect(&mut world, &unprintable)[1], [clean.clone()]);
     let set = hex("1F FFFFFF3F 04000000 4D0B6C74 00");
     assert_eq!(send_and_collect(&mut world, &set)[1], [hex("1F FFFFFF3F 04000000 4D206C74 00")]);
     let place = [0; 16];
     let warp = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 1B41")[..], &place].concat();
-    let heard = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 2041")[..], &place].concat();
-    assert_eq!(send_and_collect(&mut world, &warp)[1], [heard]);
+    let cleaned = [&hex("10 2A810000 EC008000 00000000 FFFFFF3F 02 2041")[..], &place].concat();
+    assert_eq!(send_and_collect(&mut world, &warp)[1], [cleaned]);
     assert_eq!(anomaly_count(&world, Anomaly::ControlCharacters), 3);
-    assert_eq!(send_and_collect(&mut world, &clean)[1], [clean], "what is clean goes as it came");
+    assert_eq!(send_and_collect(&mut world, &clean)[1], [clean], "clean text stays unchanged");
     assert_eq!(anomaly_count(&world, Anomaly::ControlCharacters), 3);
 }
 
@@ -435,7 +435,7 @@ fn server_chat_uses_the_recipient_id() {
     world.run(SECOND);
     let line = |id: u8, text: &str| {
         let text: Vec<u8> = format!("[server] {text}").into_bytes();
-        [&[0x2C, id, 0, 0, 0, u8::try_from(text.len()).expect("short"), 0][..], &text].concat()
+        [&[0x2C, id, 0, 0, 0, u8::try_from(text.len()).expect("a small number"), 0][..], &text].concat()
     };
     assert_eq!(world.take_received(1).split_off(13), [line(3, "Welcome!"), line(3, "Be nice.")]);
     world.session.say("hull\tbreach €", world.now);
@@ -444,7 +444,7 @@ fn server_chat_uses_the_recipient_id() {
     for (player, id) in [(0, 2), (1, 3)] {
         assert_eq!(world.take_received(player).pop(), Some(line(id, "hull breach ?")));
     }
-    // What is too long for one message takes several.
+    // Text that is too long for one message is split.
     world.session.say(&format!("{}end", "x".repeat(371)), world.now);
     world.run(SECOND);
     let parts: Vec<Vec<u8>> = world.take_received(0).into_iter().map(|mut chat| chat.split_off(7)).collect();

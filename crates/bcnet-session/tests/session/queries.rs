@@ -1,4 +1,4 @@
-//! Browsers and list servers.
+//! Queries of browsers and list servers, and heartbeats (S-05 to S-09).
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn each_query_gets_its_own_section() {
     assert_eq!((counters.queries, counters.queries_answered, counters.queries_limited), (7, 6, 0));
 }
 
-/// S-06: every player is listed, and numplayers counts exactly those.
+/// S-06: the reply lists every player, and `numplayers` counts exactly those.
 #[test]
 fn reply_lists_the_current_players() {
     let mut world = world_with_players(Config { time_limit: Some(1), ..Config::default() }, 0);
@@ -113,7 +113,7 @@ fn long_reply_is_split_into_datagrams() {
     }
 }
 
-/// S-07: what a forger can have sent to somebody else, with the longest names there are.
+/// S-07: the replies that an attacker can direct at another address, with the longest names.
 #[test]
 fn network_gets_two_kilobytes_per_ten_seconds() {
     let mut world = world_with_players(Config { player_limit: 16, ..Config::default() }, 0);
@@ -122,7 +122,7 @@ fn network_gets_two_kilobytes_per_ten_seconds() {
     }
     let mut sent: Vec<(Time, usize)> = Vec::new();
     for step in 0..1_000_u32 {
-        for question in [
+        for query in [
             &b"\\status\\"[..],
             b"\\players\\",
             b"\\packets\\",
@@ -130,7 +130,7 @@ fn network_gets_two_kilobytes_per_ten_seconds() {
             b"\\status\\\\echo\\x\\secure\\ABCDEF",
         ] {
             let last = u8::try_from(step % 250).expect("a byte");
-            world.inject(SocketAddrV4::new([198, 51, 100, last].into(), 4000), question);
+            world.inject(SocketAddrV4::new([198, 51, 100, last].into(), 4000), query);
         }
         world.sent_elsewhere.clear();
         world.run(Duration::from_millis(50));
@@ -141,60 +141,61 @@ fn network_gets_two_kilobytes_per_ten_seconds() {
         let inside = |(at, _): &&(Time, usize)| at <= end && end.since(*at) < 10 * SECOND;
         sent.iter().filter(inside).map(|(_, len)| len).sum::<usize>()
     };
-    let most = sent.iter().map(in_ten_seconds).max().expect("some were answered");
+    let most = sent.iter().map(in_ten_seconds).max().expect("some replies");
     assert!((1_500..=2_000).contains(&most), "{most}");
     let counters = world.session.counters();
     assert_eq!(counters.queries_answered + counters.queries_limited, 5_000);
 }
 
-/// S-07: 20,000 forged questions a second, and a browser that asks up to three times in five seconds.
+/// S-07: 20,000 spoofed queries per second, and a browser that asks up to three times in five seconds.
 #[test]
 fn browser_is_answered_during_a_forged_query_flood() {
     let mut session = Session::new(Config::default(), 1701);
     let (mut buffer, mut answered, mut forged) = ([0; 2048], 0, 0_u32);
     let mut random = bcnet_lab::Rng::new(5);
-    let mut waits = false;
+    let mut is_waiting = false;
     for millis in 0..20_000_u64 {
         let now = Time::from_micros(millis * 1000);
         for _ in 0..20 {
-            let address = 0x0B00_0000 + u32::try_from(random.between(0, 65_000 * 256 - 1)).expect("small");
+            let address =
+                0x0B00_0000 + u32::try_from(random.between(0, 65_000 * 256 - 1)).expect("a small number");
             session.handle_datagram(
                 SocketAddrV4::new(address.into(), 53),
                 &mut b"\\status\\".to_owned(),
                 now,
             );
         }
-        // Three times, and then a pause.
+        // Three queries, and then a pause.
         if [0, 1_700, 3_400].contains(&(millis % 5_000)) {
-            waits |= millis % 5_000 == 0;
-            if waits {
+            is_waiting |= millis % 5_000 == 0;
+            if is_waiting {
                 session.handle_datagram(browser_address(), &mut b"\\status\\".to_owned(), now);
             }
         }
         while let Some(transmit) = session.poll_transmit(&mut buffer, now) {
             if transmit.to == browser_address() {
-                (waits, answered) = (false, answered + 1);
+                (is_waiting, answered) = (false, answered + 1);
             } else {
                 forged += 1;
             }
         }
     }
-    assert_eq!(answered, 4, "each time");
+    assert_eq!(answered, 4, "an answer to each series of queries");
     assert!(forged < 20 * 500, "{forged}");
 }
 
-/// S-05: whoever has one server ask another gets one answer, and no more.
+/// S-05: an attacker that makes one server query another causes one reply, and no more.
 #[test]
 fn two_servers_do_not_answer_each_other() {
     let [mut one, mut other] = [7, 8].map(|seed| Session::new(Config::default(), seed));
-    for question in [&b"\\echo\\status"[..], b"\\status\\", b"\\status\\\\echo\\status\\secure\\echo"] {
-        one.handle_datagram(browser_address(), &mut question.to_vec(), Time::ZERO);
+    for query in [&b"\\echo\\status"[..], b"\\status\\", b"\\status\\\\echo\\status\\secure\\echo"] {
+        one.handle_datagram(browser_address(), &mut query.to_vec(), Time::ZERO);
         let mut buffer = [0; 2048];
-        let answer = one.poll_transmit(&mut buffer, Time::ZERO).expect("an answer");
-        other.handle_datagram(HOST, &mut buffer[..answer.len].to_vec(), Time::ZERO);
+        let reply = one.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
+        other.handle_datagram(HOST, &mut buffer[..reply.len].to_vec(), Time::ZERO);
         assert_eq!(other.poll_transmit(&mut buffer, Time::ZERO), None);
     }
-    assert_eq!(other.counters().queries_limited, 0, "they are no questions");
+    assert_eq!(other.counters().queries_limited, 0, "replies are not queries");
 }
 
 /// S-08, S-09
@@ -207,21 +208,21 @@ fn list_server_gets_heartbeats_and_its_last_contact_is_stored() {
     let heartbeat = (master, b"\\heartbeat\\30000\\gamename\\bcommander".to_vec());
     assert_eq!(world.sent_elsewhere, [heartbeat.clone(), heartbeat.clone()]);
     assert_eq!(world.session.status(world.now).masters, [(master, None)]);
-    // The checker asks from the next port.
-    let checker = SocketAddrV4::new(*master.ip(), 27901);
+    // The list server's query comes from the next port.
+    let query_port = SocketAddrV4::new(*master.ip(), 27901);
     world.sent_elsewhere.clear();
-    world.inject(checker, b"\\secure\\VSEQNJ");
+    world.inject(query_port, b"\\secure\\VSEQNJ");
     world.run(SECOND);
     let answer =
         b"\\gamename\\bcommander\\gamever\\60\\location\\1\\validate\\I5p3Pqlb\\final\\\\queryid\\1.1";
-    assert_eq!(world.sent_elsewhere, [(checker, answer.to_vec())]);
+    assert_eq!(world.sent_elsewhere, [(query_port, answer.to_vec())]);
     assert_eq!(world.event_names(), ["master_seen"]);
-    let seen = world.session.status(world.now).masters[0].1.expect("seen");
+    let seen = world.session.status(world.now).masters[0].1.expect("a datagram has arrived");
     assert!(seen <= 2 * SECOND);
     world.sent_elsewhere.clear();
     world.run(600 * SECOND);
     assert_eq!(world.sent_elsewhere.len(), 10);
-    // Another port is told at once, and then as before.
+    // A new port is announced at once, then at the usual interval.
     world.sent_elsewhere.clear();
     world.session.reconfigure(Config { advertise_port: 30_001, ..config.clone() }, world.now);
     world.run(SECOND);
@@ -233,13 +234,13 @@ fn list_server_gets_heartbeats_and_its_last_contact_is_stored() {
     assert_eq!(world.sent_elsewhere, []);
 }
 
-/// S-09: a host notices, once for each silence.
+/// S-09: the session reports each silence once.
 #[test]
 fn silent_list_server_emits_an_event() {
     let master: SocketAddrV4 = "203.0.113.5:27900".parse().expect("an address");
     let mut world = TestWorld::new(Config { masters: vec![master], ..Config::default() });
     world.run(299 * SECOND);
-    assert_eq!(world.event_names(), [] as [&str; 0], "it was never heard, and has time");
+    assert_eq!(world.event_names(), [] as [&str; 0], "not lost yet");
     world.run(600 * SECOND);
     assert_eq!(world.event_names(), ["master_lost"]);
     world.inject(master, b"\\secure\\VSEQNJ");
@@ -249,7 +250,7 @@ fn silent_list_server_emits_an_event() {
     assert_eq!(world.event_names(), ["master_lost", "master_seen", "master_lost"]);
 }
 
-/// S-09: nobody is told without being asked to.
+/// S-09: without list servers, a session sends no heartbeats.
 #[test]
 fn session_sends_nothing_unsolicited() {
     let mut world = TestWorld::new(Config::default());
@@ -258,9 +259,9 @@ fn session_sends_nothing_unsolicited() {
     assert_eq!(world.sent_elsewhere, []);
 }
 
-/// S-06: a buffer that is too short for a reply is a mistake of the caller, not a reply that is lost.
+/// S-06: a buffer that is too short for a reply is an error of the caller, so the reply must not be lost silently.
 #[test]
-#[should_panic(expected = "a buffer of 16 bytes is too short for a reply of")]
+#[should_panic(expected = "the buffer has 16 bytes, but the GameSpy text has")]
 fn short_transmit_buffer_panics() {
     let mut session = Session::new(Config::default(), 1);
     session.handle_datagram(HOST, &mut b"\\status\\".to_owned(), Time::ZERO);

@@ -1,4 +1,4 @@
-//! A client that knows nothing of bcnet but its cipher: every byte it sends and expects is written out here.
+//! A client without bcnet's code, except for the cipher: the test contains every byte that it sends and expects.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -16,12 +16,12 @@ struct RawClient {
 }
 
 impl RawClient {
-    /// Says something, and hears what is said at once and in the next half second, deciphered.
+    /// Sends a datagram. Returns the decrypted datagrams of the next half second.
     fn exchange(&mut self, plain: &str) -> Vec<Vec<u8>> {
         let mut bytes = hex(plain);
         cipher::encrypt(&mut bytes);
         self.session.handle_datagram(self.address, &mut bytes, self.now);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut buffer = [0; 2048];
         for _ in 0..5 {
             self.session.handle_timeout(self.now);
@@ -29,20 +29,20 @@ impl RawClient {
                 assert_eq!(transmit.to, self.address);
                 let mut bytes = buffer[..transmit.len].to_vec();
                 cipher::decrypt(&mut bytes);
-                heard.push(bytes);
+                received.push(bytes);
             }
             self.now = self.now + Duration::from_millis(100);
         }
-        heard
+        received
     }
 
     fn expect(&mut self, plain: &str, answers: &[&str]) {
         let expected: Vec<Vec<u8>> = answers.iter().map(|answer| hex(answer)).collect();
-        let heard = self.exchange(plain);
-        assert_eq!(heard, expected, "\nheard    {heard:02X?}\nexpected {expected:02X?}");
+        let received = self.exchange(plain);
+        assert_eq!(received, expected, "\nreceived {received:02X?}\nexpected {expected:02X?}");
     }
 
-    /// Connects, tells its name and answers the file checks but the last, as captured.
+    /// Connects, sends its name and answers all file checks except the last, as captured.
     fn answer_checks(&mut self) {
         // Connect: ACK, reply with id 2, request 0.
         self.expect(
@@ -68,7 +68,7 @@ impl RawClient {
             &["01 02 01 01 00 00 32 1E 80 02 00 20 02 0D 00 73 63 72 69 70 74 73 2F 73 68 69 70 73
                05 00 2A 2E 70 79 63 21"],
         );
-        // Reply 2 in two parts, the second first.
+        // Reply 2 in two fragments, the second first.
         self.expect("02 02 01 02 00 00 32 0B A0 02 00 01 17 33 88 11 00", &["01 01 01 02 00 01 01"]);
         self.expect(
             "02 01 32 13 A0 02 00 00 02 21 02 C4 D1 17 C0 01 00 BA 3E B2 3E",
@@ -84,7 +84,7 @@ impl RawClient {
     }
 }
 
-/// As the captured server was: who asks is let in, and ids go upward.
+/// Returns the settings of the captured server: it admits every client, and ids are sequential.
 fn captured_config() -> Config {
     let transport =
         bcnet_transport::Config { id_policy: IdPolicy::Sequential, ..Config::default().transport };
@@ -116,26 +116,26 @@ fn raw_client_joins_chats_and_leaves() {
            32 16 80 09 00 37 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
            32 17 80 0A 00 17 66 08 00 00 F1 00 80 00 00 00 00 00 00 00 00 00 02"],
     );
-    // Chat comes back.
+    // The chat is relayed to its sender.
     raw.expect(
         "02 04 01 08 00 00 01 09 00 00 01 0A 00 00 32 11 80 06 00 2C 02 00 00 00 05 00 68 65 6C 6C 6F",
         &["01 02 01 06 00 00 32 11 80 0B 00 2C 02 00 00 00 05 00 68 65 6C 6C 6F"],
     );
-    // A part that is repeated for the whole session, as stock clients do: acknowledged, and nothing else.
+    // Stock clients retransmit a fragment for the whole session. It is acknowledged and has no other effect.
     raw.expect("02 02 01 0B 00 00 32 0B A0 02 00 01 17 33 88 11 00", &["01 01 01 02 00 01 01"]);
     for _ in 0..100 {
         raw.now = raw.now + Duration::from_secs(2);
-        let heard = raw.exchange("02 01 32 0B A0 02 00 01 17 33 88 11 00");
-        // With a keepalive, now and then.
+        let received = raw.exchange("02 01 32 0B A0 02 00 01 17 33 88 11 00");
+        // Sometimes together with a keepalive.
         let (alone, with_keepalive) = (hex("01 01 01 02 00 01 01"), hex("01 02 01 02 00 01 01 02"));
-        assert!(heard == [alone] || heard == [with_keepalive], "{heard:02X?}");
+        assert!(received == [alone] || received == [with_keepalive], "{received:02X?}");
     }
-    // Leave, with a stale ACK: an ACK, as captured.
+    // Leave, with a stale ACK: the reply is an ACK, as captured.
     raw.expect("02 02 01 0B 00 00 05 0A C0 02 00 02 0A 0A 0A EF", &["01 01 01 02 00 02"]);
     assert_eq!(raw.session.players().count(), 0);
 }
 
-/// A caller that ciphers itself, in batches say, hands over and gets plain bytes.
+/// If the caller ciphers itself, for example in batches, the session takes and returns plain bytes.
 #[test]
 fn datagrams_are_plaintext_with_the_cipher_off() {
     let transport = bcnet_transport::Config { cipher: false, ..captured_config().transport };
@@ -151,7 +151,7 @@ fn datagrams_are_plaintext_with_the_cipher_off() {
     let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
     assert_eq!(buffer[..12], hex("01 03 01 00 00 02 03 06 C0 00 00 02"));
     assert_eq!((reply.to, reply.len), (client, 39));
-    // Its name comes back without the address.
+    // The client's name is sent back without the address.
     let mut identity = hex("02 01 00 0E C0 01 00 02 0A 0A 0A EF 51 00 00 00");
     session.handle_datagram(client, &mut identity, Time::ZERO);
     let reply = session.poll_transmit(&mut buffer, Time::ZERO).expect("a reply");
@@ -159,19 +159,19 @@ fn datagrams_are_plaintext_with_the_cipher_off() {
     assert_eq!(buffer[..reply.len], expected);
 }
 
-/// S-26, S-28: somebody who never tells its name does not enter, and nobody hears of it.
+/// S-26, S-28: a client that never sends its name does not enter, and others get no message about it.
 #[test]
 fn unnamed_client_does_not_enter_the_game() {
     let mut world = TestWorld::new(Config::default());
     let kirk = world.join("Kirk");
-    let nobody: SocketAddrV4 = "10.10.10.239:22101".parse().expect("an address");
-    let say = |world: &mut TestWorld, plain: &str| {
+    let unnamed: SocketAddrV4 = "10.10.10.239:22101".parse().expect("an address");
+    let send = |world: &mut TestWorld, plain: &str| {
         let mut bytes = hex(plain);
         cipher::encrypt(&mut bytes);
-        world.inject(nobody, &bytes);
+        world.inject(unnamed, &bytes);
         world.run(Duration::from_secs(1));
     };
-    // Connect, each answer with an ACK of its question, and 2A.
+    // Connect, each answer with an ACK of its request, and 2A.
     for plain in [
         "FF 01 03 0F C0 00 00 0A 0A 0A EF 5F 0A 00 00 00 00",
         "03 03 01 00 00 02 01 01 00 02 01 00 00 00",
@@ -182,19 +182,19 @@ fn unnamed_client_does_not_enter_the_game() {
         "03 02 01 04 00 00 32 0E 80 04 00 21 FF 3F D1 94 87 00 00 00",
         "03 04 01 05 00 00 01 06 00 00 01 07 00 00 32 07 80 05 00 2A 20",
     ] {
-        say(&mut world, plain);
+        send(&mut world, plain);
     }
     let players = |world: &TestWorld| -> Vec<PlayerState> {
         world.session.players().map(|player| player.state).collect()
     };
     world.take_received(kirk);
-    // It is there and waits, keepalive by keepalive, until the handshake takes too long.
+    // The client stays in the session with keepalives, until the handshake timeout.
     for _ in 0..50 {
-        say(&mut world, "03 01 02");
+        send(&mut world, "03 01 02");
         assert_eq!(players(&world), [PlayerState::InGame, PlayerState::Loading]);
     }
     for _ in 0..5 {
-        say(&mut world, "03 01 02");
+        send(&mut world, "03 01 02");
     }
     assert_eq!(players(&world), [PlayerState::InGame]);
     assert_eq!(world.take_received(kirk), [] as [Vec<u8>; 0]);

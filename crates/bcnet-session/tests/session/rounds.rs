@@ -1,4 +1,4 @@
-//! Rounds begin, end and follow each other.
+//! Rounds: start, end, rotation, settings and summaries (S-60 to S-63).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn system(name: &str) -> System {
 
 /// S-60
 #[test]
-fn a_round_ends_when_its_time_is_up() {
+fn round_ends_at_its_time_limit() {
     let config =
         Config { time_limit: Some(2), frag_limit: Some(10), intermission: None, ..Config::default() };
     let mut world = world_with_players(config, 1);
@@ -28,7 +28,7 @@ fn a_round_ends_when_its_time_is_up() {
     let ends = i32::from_le_bytes(mission[4..8].try_into().expect("four bytes"));
     assert_eq!((ends, mission[8], mission.len()), (120, 10, 9));
     world.run(116 * SECOND);
-    assert_eq!(world.take_received(0).len(), 2, "only the newcomer so far");
+    assert_eq!(world.take_received(0).len(), 2, "only the messages about the new player");
     world.run(3 * SECOND);
     assert_eq!(world.take_received(0), [hex("38 01000000")]);
     assert!(world.session.status(world.now).ended);
@@ -40,7 +40,7 @@ fn a_round_ends_when_its_time_is_up() {
     assert_eq!(world.take_received(0), [] as [Vec<u8>; 0]);
 }
 
-/// S-61: nobody has played, so nothing has ended.
+/// S-61: no player has taken part, so no round has ended.
 #[test]
 fn restart_before_the_first_round_ends_nothing() {
     let mut world = world_with_players(Config::default(), 0);
@@ -56,7 +56,7 @@ fn restart_before_the_first_round_ends_nothing() {
     assert_eq!(world.event_names().len(), before, "{:?}", world.events);
 }
 
-/// S-51, S-61: ships and scores are gone, players stay.
+/// S-51, S-61: ships and scores are cleared, and players stay.
 #[test]
 fn restart_clears_ships_and_scores() {
     let mut world = world_with_players(Config::default(), 2);
@@ -82,7 +82,7 @@ fn restart_clears_ships_and_scores() {
     assert!(ended);
 }
 
-/// S-61, S-62: by itself, in the next system, with a new end.
+/// S-61, S-62: the next round starts by itself, in the next system, with a new end.
 #[test]
 fn rounds_rotate_through_the_systems() {
     let rotation = vec![system("Multi4"), system("Albirea")];
@@ -104,11 +104,15 @@ fn rounds_rotate_through_the_systems() {
     assert_eq!(world.session.status(world.now).system, system("Multi4"));
 }
 
-/// What a client heard of system, time limit and end (0x35), and of flags and script (0x00).
+/// Returns what a client got: the system, time limit and end (0x35), and the flags and script (0x00).
 fn announced_settings(world: &mut TestWorld, at: usize) -> (Vec<u8>, u8, String) {
     world.run(SECOND);
     let payload = |opcode| {
-        let (_, payload) = world.clients[at].received.iter().rfind(|(_, it)| it[0] == opcode).expect("heard");
+        let (_, payload) = world.clients[at]
+            .received
+            .iter()
+            .rfind(|(_, it)| it[0] == opcode)
+            .expect("a message with this opcode");
         payload.clone()
     };
     let settings = payload(0);
@@ -135,13 +139,13 @@ fn new_settings_apply_to_all_players_at_once() {
     let second = world.join("Spock");
     assert_eq!(announced_settings(&mut world, second), old);
     assert_eq!(world.session.status(world.now).system, system("Multi1"));
-    // The next round is elsewhere, and longer; who comes now loads the same mission as the others.
+    // The next round is in another system, and longer. A new player loads the same mission as the others.
     world.run(140 * SECOND);
     let third = world.join("Uhura");
     let new = announced_settings(&mut world, third);
     assert_eq!((new.0[..2].to_vec(), new.1, &new.2), (vec![7, 3], old.1, &old.2));
     assert_eq!(announced_settings(&mut world, first).0, new.0);
-    // Nobody is left: the next player loads the new mission.
+    // All players have left: the next player loads the new mission.
     for at in [first, second, third] {
         world.leave(at);
     }
@@ -151,7 +155,7 @@ fn new_settings_apply_to_all_players_at_once() {
     assert_eq!((flags, script.as_str()), (0x60, "Multiplayer.Episode.Mission2.Mission2"));
 }
 
-/// S-63: one who does not answer the file check has heard of nothing.
+/// S-63: a client that does not answer the file check has not got any settings.
 #[test]
 fn empty_server_applies_new_settings_immediately() {
     let mut world = TestWorld::new(settings("Multi1", 2, 1));
@@ -164,14 +168,14 @@ fn empty_server_applies_new_settings_immediately() {
     let (mission, flags, script) = announced_settings(&mut world, first);
     assert_eq!((&mission[..2], flags), (&[8, 3][..], 0x60));
     assert_eq!(script, "Multiplayer.Episode.Mission3.Mission3");
-    // A system that comes while they play, and is gone before the round is over, moves nobody.
+    // A system that is set and reset during a round has no effect.
     world.session.reconfigure(settings("Multi2", 3, 3), world.now);
     world.session.reconfigure(settings("Albirea", 3, 3), world.now);
     world.session.restart(world.now);
     assert_eq!(world.session.status(world.now).system, system("Albirea"));
 }
 
-/// S-60: an empty server's time stands still.
+/// S-60: the time of an empty server does not count.
 #[test]
 fn round_time_counts_from_the_first_player() {
     let mut world = world_with_players(Config { time_limit: Some(1), ..Config::default() }, 0);
@@ -197,14 +201,14 @@ fn last_summary(world: &TestWorld) -> &RoundSummary {
     summaries.next_back().expect("a round has ended")
 }
 
-/// Name, deaths and whole seconds in the game.
+/// Returns the name, the deaths and the whole seconds in the game of each player.
 fn participant_rows(summary: &RoundSummary) -> Vec<(&str, i32, u64)> {
-    let told = |player: &Participant| (player.score.deaths, player.played.as_secs());
-    let told = summary.players.iter().map(|player| (player.name.as_str(), told(player)));
-    told.map(|(name, (deaths, seconds))| (name, deaths, seconds)).collect()
+    let result = |player: &Participant| (player.score.deaths, player.played.as_secs());
+    let rows = summary.players.iter().map(|player| (player.name.as_str(), result(player)));
+    rows.map(|(name, (deaths, seconds))| (name, deaths, seconds)).collect()
 }
 
-/// S-51, S-60: a round that everyone leaves is over, and all who took part are told.
+/// S-51, S-60: a round ends when all players have left, and its summary has all that took part.
 #[test]
 fn round_ends_when_all_players_have_left() {
     let mut world = world_with_players(Config::default(), 0);
@@ -225,7 +229,7 @@ fn round_ends_when_all_players_have_left() {
     let summary = last_summary(&world);
     assert_eq!((summary.round, summary.reason), (1, EndReason::Empty));
     assert_eq!(participant_rows(summary), [("Spock", 0, 36), ("Kirk", 1, 21)], "{summary:?}");
-    // Nothing of it is told again.
+    // The next summary has none of these results.
     let sulu = world.join("Sulu");
     world.run(SECOND);
     let kirk = world.join("Kirk");
@@ -243,7 +247,7 @@ fn round_ends_when_all_players_have_left() {
     }
 }
 
-/// S-60: so is one whose server ends.
+/// S-60: a round also ends when the server ends.
 #[test]
 fn round_ends_on_server_shutdown() {
     let mut world = world_with_players(Config::default(), 2);
@@ -254,7 +258,7 @@ fn round_ends_on_server_shutdown() {
     assert_eq!((summary.reason, summary.players.len()), (EndReason::Empty, 2), "{summary:?}");
 }
 
-/// S-51: whoever comes and goes under ever new names pushes no score out.
+/// S-51: a player that comes and goes under ever new names evicts no stored score.
 #[test]
 fn stored_score_is_not_evicted_by_players_without_score() {
     let mut world = world_with_players(Config::default(), 1);
@@ -276,7 +280,7 @@ fn stored_score_is_not_evicted_by_players_without_score() {
     assert!(summary.players.iter().any(|player| player.name == "Kirk" && player.score.deaths == 1));
 }
 
-/// S-51: so it is when all who have left have a score.
+/// S-51: the same holds if all players that have left have a score.
 #[test]
 fn player_without_score_evicts_no_stored_score() {
     let mut world = world_with_players(Config::default(), 1);
@@ -299,7 +303,7 @@ fn player_without_score_evicts_no_stored_score() {
     assert_eq!(summary.players.iter().filter(|player| player.score.deaths == 1).count(), 64, "{summary:?}");
 }
 
-/// S-51: whoever plays and takes the names of those who have left takes nothing else of them.
+/// S-51: a player that takes the names of players that have left gets nothing else from them.
 #[test]
 fn stored_play_time_is_not_given_to_a_renamed_player() {
     let mut world = world_with_players(Config::default(), 3);
@@ -313,13 +317,13 @@ fn stored_play_time_is_not_given_to_a_renamed_player() {
     }
     world.session.restart(world.now);
     world.run(SECOND);
-    let told = participant_rows(last_summary(&world));
-    let names: Vec<_> = told.iter().map(|(name, ..)| *name).collect();
-    assert_eq!(names, ["Player 0", "Player 1", "Player 2"], "{told:?}");
-    assert!(told[0].2 >= 33 && told[1].2 < 15 && told[2].2 < 15, "{told:?}");
+    let rows = participant_rows(last_summary(&world));
+    let names: Vec<_> = rows.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(names, ["Player 0", "Player 1", "Player 2"], "{rows:?}");
+    assert!(rows[0].2 >= 33 && rows[1].2 < 15 && rows[2].2 < 15, "{rows:?}");
 }
 
-/// S-60: when everyone has gone after the end, the next player finds a new round.
+/// S-60: if all players leave after the end of a round, the next player starts a new one.
 #[test]
 fn ended_round_does_not_block_an_empty_server() {
     let mut world =

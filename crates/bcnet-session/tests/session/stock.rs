@@ -1,4 +1,4 @@
-//! The original engine, as the laboratory models it, as client of a session.
+//! Clients on the laboratory's model of the stock engine, in a session.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::admission::connect_request;
 use crate::world::{HOST, file_check_reply};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A stock client has 60 frames a second.
+/// A stock client runs at 60 frames per second.
 const FRAME: Duration = Duration::from_micros(16_667);
 
 struct StockPlayer {
@@ -23,13 +23,13 @@ struct StockPlayer {
     received: Vec<Vec<u8>>,
     identities: usize,
     gone: Vec<PeerId>,
-    /// Nothing that the session sends arrives; nothing that it sends arrives.
+    /// True if all datagrams to this player, or all from it, are lost.
     drops_incoming: bool,
     drops_outgoing: bool,
     links: [Link; 2],
 }
 
-/// A session and players on the way to it.
+/// A session, and players connected by links with faults.
 struct StockArena {
     now: Time,
     session: Session,
@@ -110,12 +110,12 @@ impl StockArena {
         }
     }
 
-    /// Player 0 says something long. Its engine's messages, each as a datagram of its own, that nobody has got yet.
+    /// Queues a long payload of player 0. Returns its fragments, each in a separate datagram that was not delivered.
     fn fragments(&mut self, payload: &[u8]) -> Vec<Vec<u8>> {
         let (now, client) = (self.now, &mut self.players[0].client);
-        client.send(payload, DeliveryMode::Reliable, now).expect("room");
+        client.send(payload, DeliveryMode::Reliable, now).expect("the message is queued");
         let (mut fragments, mut buffer) = (Vec::new(), [0; 2048]);
-        // As many frames as the engine needs to send all of it once.
+        // Runs as many frames as the engine needs to send all fragments once.
         while client.engine().queue_lengths(PeerId::HOST).expect("the host").first > 0 {
             client.handle_timeout(now);
             while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
@@ -125,30 +125,30 @@ impl StockArena {
         fragments
     }
 
-    /// Datagrams of player 0 arrive, in this order.
+    /// Delivers datagrams of player 0, in this order.
     fn deliver(&mut self, datagrams: &[&Vec<u8>]) {
         for datagram in datagrams {
             self.session.handle_datagram(self.players[0].address, &mut datagram.to_vec(), self.now);
         }
     }
 
-    /// How often player 1 has heard something.
+    /// Returns how often player 1 has received a payload.
     fn received_count(&self, payload: &[u8]) -> usize {
-        self.players[1].received.iter().filter(|heard| *heard == payload).count()
+        self.players[1].received.iter().filter(|received| *received == payload).count()
     }
 
     fn in_game(&self) -> usize {
         self.session.status(self.now).in_game
     }
 
-    /// Whether nothing waits for an ACK, at either side.
+    /// Returns whether all messages are acknowledged, on both sides.
     fn is_fully_acknowledged(&self) -> bool {
-        let settled = |player: &StockPlayer| {
+        let is_acknowledged = |player: &StockPlayer| {
             let client = player.client.engine().queue_lengths(PeerId::HOST).expect("the host");
             let host = self.session.snapshot(player.client.id(), self.now).expect("a player");
             client.retx + client.first == 0 && host.unacknowledged.is_empty() && host.unsent == 0
         };
-        self.players.iter().all(settled)
+        self.players.iter().all(is_acknowledged)
     }
 }
 
@@ -164,20 +164,20 @@ fn send_over_link(
     }
 }
 
-/// The parts of messages in a datagram, each in one of its own.
+/// Splits the fragments in a datagram into separate datagrams.
 fn split_fragments(datagram: &mut [u8]) -> Vec<Vec<u8>> {
     cipher::decrypt(datagram);
-    let parsed = Datagram::parse(datagram, Some(Role::Client)).expect("of a stock client");
+    let parsed = Datagram::parse(datagram, Some(Role::Client)).expect("a datagram of a stock client");
     let is_fragment = |message: &Message<'_>| matches!(message, Message::Data(data) if matches!(data.delivery, Delivery::Fragment(..)));
-    let alone = |message: Message<'_>| {
+    let separate = |message: Message<'_>| {
         let mut buffer = [0; 512];
         let mut writer = Writer::new(&mut buffer, parsed.sender());
         assert!(writer.push(&message));
-        let alone = writer.finish().expect("a part");
-        cipher::encrypt(alone);
-        alone.to_vec()
+        let datagram = writer.finish().expect("a fragment");
+        cipher::encrypt(datagram);
+        datagram.to_vec()
     };
-    parsed.messages().filter(is_fragment).map(alone).collect()
+    parsed.messages().filter(is_fragment).map(separate).collect()
 }
 
 impl StockPlayer {
@@ -189,10 +189,12 @@ impl StockPlayer {
                 Event::Disconnected { peer, .. } => self.gone.push(peer),
                 Event::FileCheck(check) => {
                     let round = if check.index == 0xFF { 4 } else { check.index.into() };
-                    self.client.answer_file_check(&file_check_reply(round), now).expect("room");
+                    self.client
+                        .answer_file_check(&file_check_reply(round), now)
+                        .expect("the message is queued");
                 }
-                Event::Load => self.client.enter(now).expect("room"),
-                Event::Anomaly { kind: what, .. } => panic!("{what}"),
+                Event::Load => self.client.enter(now).expect("the message is queued"),
+                Event::Anomaly { kind, .. } => panic!("anomaly: {kind}"),
                 Event::Gone { .. } => {}
                 _ => self.received.push(payload.clone()),
             }
@@ -202,35 +204,38 @@ impl StockPlayer {
 
 fn numbered_payload(player: usize, number: u16) -> Vec<u8> {
     let [low, high] = number.to_le_bytes();
-    let player = u8::try_from(player).expect("few");
+    let player = u8::try_from(player).expect("a small number");
     [&[0xCD, player, low, high][..], &[0x77; 21]].concat()
 }
 
-/// Everyone says 600 things; everyone hears all of the others, once and in order.
+/// Sends 600 messages of each player, and checks that the others receive all of them once and in order.
 fn exchange_messages(arena: &mut StockArena) {
     for number in 0..600 {
         for (at, player) in arena.players.iter_mut().enumerate() {
             let payload = numbered_payload(at, number);
-            player.client.send(&payload, DeliveryMode::Reliable, arena.now).expect("room");
+            player.client.send(&payload, DeliveryMode::Reliable, arena.now).expect("the message is queued");
         }
         arena.run(3 * FRAME);
     }
     arena.run(60 * SECOND);
     for (at, player) in arena.players.iter().enumerate() {
         for other in (0..arena.players.len()).filter(|other| *other != at) {
-            let heard = player
+            let received = player
                 .received
                 .iter()
                 .filter(|payload| payload.starts_with(&numbered_payload(other, 0)[..2]));
             let expected: Vec<Vec<u8>> = (0..600).map(|number| numbered_payload(other, number)).collect();
-            assert!(heard.eq(expected.iter()), "{at} did not hear all of {other} in order");
+            assert!(
+                received.eq(expected.iter()),
+                "player {at} did not receive all messages of player {other} in order"
+            );
         }
     }
     assert!(arena.is_fully_acknowledged());
     assert_eq!(arena.session.counters().anomalies.total(), 0);
 }
 
-/// S-20, S-31, S-33: the answer about ships has three parts.
+/// S-20, S-31, S-33: the file check answer about ships has three fragments.
 #[test]
 fn stock_clients_join_and_exchange_messages() {
     let faults = Faults { delay: Duration::from_millis(30), ..Faults::default() };
@@ -241,7 +246,7 @@ fn stock_clients_join_and_exchange_messages() {
     exchange_messages(&mut arena);
 }
 
-/// S-21, S-33: parts and messages that overtake each other, come twice or not at all.
+/// S-21, S-33: fragments and messages are reordered, duplicated or lost.
 #[test]
 fn stock_clients_exchange_messages_on_a_bad_network() {
     for seed in [100, 200, 300] {
@@ -260,8 +265,9 @@ fn stock_clients_exchange_messages_on_a_bad_network() {
     }
 }
 
-/// T-51, T-75: whatever is lost, a stock client that was acknowledged is a player soon after, with a forger at work and
-/// without. The cookie leaves nothing in its queues.
+/// T-51, T-75: despite losses, a stock client that was acknowledged soon becomes a player.
+///
+/// The test runs with and without spoofed requests. The cookie leaves no message in the client's queues.
 #[test]
 fn stock_clients_join_at_twenty_percent_loss() {
     let faults = Faults { loss: 0.2, delay: Duration::from_millis(30), ..Faults::default() };
@@ -289,20 +295,20 @@ fn stock_clients_join_at_twenty_percent_loss() {
             assert_eq!((client.acks, client.retx, client.first), (0, 0, 0), "seed {seed}");
         }
     }
-    println!("the slowest was there after {slowest:?}");
+    println!("the slowest client joined after {slowest:?}");
 }
 
-/// Requests from ten forged addresses.
+/// Sends requests from ten spoofed addresses.
 fn send_forged_requests(arena: &mut StockArena) {
     for n in 0..10 {
-        let count = u32::try_from(arena.now.as_micros() / 1000).expect("short") * 10 + n;
+        let count = u32::try_from(arena.now.as_micros() / 1000).expect("a small number") * 10 + n;
         let mut connect = connect_request(count);
         let from = SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + count), 22101);
         arena.session.handle_datagram(from, &mut connect, arena.now);
     }
 }
 
-/// A payload of three parts, as long as an answer about ships.
+/// Returns a payload of three fragments, as long as a file check answer about ships.
 fn fragmented_payload(number: u8) -> Vec<u8> {
     [&[0xCD, 0xFF, number][..], &[number; 850]].concat()
 }
@@ -333,7 +339,7 @@ fn stock_fragments_are_reassembled_in_any_order() {
     }
 }
 
-/// T-60, T-69: each repeat is acknowledged, before the message is whole and after; it is passed on once.
+/// T-60, T-69: each duplicate is acknowledged, before and after reassembly, but the message is relayed once.
 #[test]
 fn duplicate_fragments_are_acknowledged_and_relayed_once() {
     let mut arena = two_players_in_game();
@@ -359,13 +365,16 @@ fn duplicate_fragments_are_acknowledged_and_relayed_once() {
     assert!(arena.is_fully_acknowledged());
 }
 
-/// T-60: a stock client that hears no ACK sends its parts again and again. When it hears again, it stops.
+/// T-60: a stock client that gets no ACK retransmits its fragments, and stops when it gets one.
 #[test]
 fn stock_client_stops_retransmitting_once_acknowledged() {
     let mut arena = two_players_in_game();
     arena.players[0].drops_incoming = true;
     let now = arena.now;
-    arena.players[0].client.send(&fragmented_payload(1), DeliveryMode::Reliable, now).expect("room");
+    arena.players[0]
+        .client
+        .send(&fragmented_payload(1), DeliveryMode::Reliable, now)
+        .expect("the message is queued");
     arena.run(30 * SECOND);
     assert_eq!(arena.received_count(&fragmented_payload(1)), 1);
     assert!(arena.players[0].client.engine().queue_lengths(PeerId::HOST).expect("the host").retx >= 3);

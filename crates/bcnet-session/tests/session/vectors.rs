@@ -1,11 +1,11 @@
-//! Captured bytes.
+//! Access to the captured test vectors.
 
 use bcnet_transport::wire::{Datagram, Message};
 use serde_json::Value;
 
 const SESSION: &str = include_str!("../../../../captures/session.json");
 
-/// The bytes of a vector.
+/// Returns the bytes of a vector.
 pub(crate) fn bytes(id: &str) -> Vec<u8> {
     let file: Value = serde_json::from_str(SESSION).expect("captures/session.json");
     let vectors = file["vectors"].as_array().expect("vectors");
@@ -13,7 +13,7 @@ pub(crate) fn bytes(id: &str) -> Vec<u8> {
     hex(vector["plain"].as_str().expect("plain"))
 }
 
-/// The game payload in a datagram.
+/// Returns the game payload in a datagram.
 pub(crate) fn payload(id: &str) -> Vec<u8> {
     let bytes = bytes(id);
     let datagram = Datagram::parse(&bytes, None).expect("a datagram");
@@ -24,7 +24,7 @@ pub(crate) fn payload(id: &str) -> Vec<u8> {
     data.unwrap_or_else(|| panic!("{id} has no payload"))
 }
 
-/// Bytes from hex digits; blanks are ignored.
+/// Parses hex digits; ignores white space.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex");

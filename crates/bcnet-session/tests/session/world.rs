@@ -12,17 +12,17 @@ use bcnet_transport::{self as transport, Connect, DeliveryMode, IdPolicy, LeaveR
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 22101);
 
-/// A session, its clients, and what flies between them.
+/// A session, its clients, and the datagrams in flight.
 pub(crate) struct TestWorld {
     pub(crate) now: Time,
     pub(crate) session: Session,
     pub(crate) clients: Vec<TestClient>,
     pub(crate) events: Vec<Event>,
-    /// What left the session to addresses that no client has.
+    /// The datagrams that the session sent to addresses of no client.
     pub(crate) sent_elsewhere: Vec<(SocketAddrV4, Vec<u8>)>,
-    /// Every datagram that left the session, deciphered, if [`keep`](Self::keep) says so.
+    /// All datagrams that the session sent, decrypted, if [`record`](Self::record) is set.
     pub(crate) sent: Vec<(Time, SocketAddrV4, Vec<u8>)>,
-    /// Keep what clients receive and what the session sends.
+    /// True to record the payloads of the clients and the datagrams of the session.
     pub(crate) record: bool,
     faults: Faults,
     seed: u64,
@@ -43,22 +43,22 @@ pub(crate) struct TestClient {
     pub(crate) client: client::Client,
     pub(crate) address: SocketAddrV4,
     pub(crate) name: String,
-    /// When it was received, and what.
+    /// The received payloads, with their times.
     pub(crate) received: Vec<(Time, Vec<u8>)>,
-    /// Names that it was told, with the number of payloads it had by then.
+    /// The received names, with the number of payloads received before.
     pub(crate) identities: Vec<(PeerId, String, usize)>,
-    /// How many of the payloads came unreliably.
+    /// The number of payloads that came unreliably.
     pub(crate) unreliable_count: usize,
     pub(crate) disconnects: Vec<(PeerId, LeaveReason)>,
     pub(crate) answers_file_check: bool,
     pub(crate) ships_reply: Vec<u8>,
-    /// Answers out of this manifest instead of the captured ones.
+    /// The manifest to answer from, instead of the captured answers.
     pub(crate) files: Option<Manifest>,
-    /// What it was told apart from game messages that nobody looks into, if that is kept.
+    /// The events of the client, except unparsed game messages, if they are recorded.
     pub(crate) client_events: Vec<client::Event>,
-    /// Nothing that it sends arrives.
+    /// True if all datagrams from the client are lost.
     pub(crate) drops_outgoing: bool,
-    /// Nothing that is sent to it arrives.
+    /// True if all datagrams to the client are lost.
     pub(crate) drops_incoming: bool,
     up: Link,
     down: Link,
@@ -69,7 +69,7 @@ impl TestWorld {
         Self::with_faults(config, Faults { delay: Duration::from_millis(20), ..Faults::default() }, 1)
     }
 
-    /// Ids go upward, so that tests can tell them beforehand.
+    /// Returns an empty world. Ids are sequential, so that tests know them beforehand.
     pub(crate) fn with_faults(mut config: Config, faults: Faults, seed: u64) -> Self {
         config.transport.id_policy = IdPolicy::Sequential;
         Self {
@@ -87,7 +87,7 @@ impl TestWorld {
         }
     }
 
-    /// A client that begins to connect.
+    /// Adds a client that begins to connect.
     pub(crate) fn connect(&mut self, name: &str, password: &str) -> usize {
         let n = u16::try_from(self.clients.len()).expect("few clients");
         let [high, low] = n.to_be_bytes();
@@ -100,10 +100,10 @@ impl TestWorld {
 
     fn new_client(&mut self, name: &str, password: &str, address: SocketAddrV4) -> TestClient {
         self.seed += 2;
-        let nonce = u32::try_from(self.seed).expect("small");
+        let nonce = u32::try_from(self.seed).expect("a small number");
         let transport = transport::Config { address: *address.ip(), ..transport::Config::default() };
         let connect = Connect { host: HOST, nonce, password };
-        // Whoever is to time out here is the server.
+        // The client has no timeout, because the tests check the server's timeouts.
         let options = ClientOptions { name: name.into(), handshake_timeout: None };
         TestClient {
             client: client::Client::connect(transport, connect, options, self.now),
@@ -124,13 +124,13 @@ impl TestWorld {
         }
     }
 
-    /// The same client comes again, from the same address.
+    /// Replaces a client by a new one with the same name and address.
     pub(crate) fn reconnect(&mut self, at: usize) {
         let (name, address) = (self.clients[at].name.clone(), self.clients[at].address);
         self.clients[at] = self.new_client(&name, "", address);
     }
 
-    /// A client that is in the game when this returns.
+    /// Adds a client, and runs until it is in the game.
     pub(crate) fn join(&mut self, name: &str) -> usize {
         let at = self.connect(name, "");
         self.run_until(Duration::from_secs(30), |world| world.is_in_game(at));
@@ -148,35 +148,35 @@ impl TestWorld {
 
     pub(crate) fn send(&mut self, at: usize, payload: &[u8]) {
         let now = self.now;
-        self.clients[at].client.send(payload, DeliveryMode::Reliable, now).expect("room");
+        self.clients[at].client.send(payload, DeliveryMode::Reliable, now).expect("the message is queued");
     }
 
     pub(crate) fn send_unreliable(&mut self, at: usize, payload: &[u8]) {
         let now = self.now;
-        self.clients[at].client.send(payload, DeliveryMode::Unreliable, now).expect("room");
+        self.clients[at].client.send(payload, DeliveryMode::Unreliable, now).expect("the message is queued");
     }
 
-    /// A client tells another name.
+    /// Changes the name of a client.
     pub(crate) fn rename(&mut self, at: usize, name: &str) {
         self.clients[at].name = name.into();
-        self.clients[at].client.rename(name, self.now).expect("it has joined");
+        self.clients[at].client.rename(name, self.now).expect("the client has joined");
     }
 
     pub(crate) fn leave(&mut self, at: usize) {
         self.clients[at].client.leave(self.now);
     }
 
-    /// Names of events so far.
+    /// Returns the names of all events so far.
     pub(crate) fn event_names(&self) -> Vec<&'static str> {
         self.events.iter().map(Event::name).collect()
     }
 
-    /// Any bytes from anywhere to the session, which arrive at once.
+    /// Delivers bytes from any address to the session at once.
     pub(crate) fn inject(&mut self, from: SocketAddrV4, bytes: &[u8]) {
         self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
     }
 
-    /// What a client received since the last time it was asked.
+    /// Returns the payloads that a client has received since the last call.
     pub(crate) fn take_received(&mut self, at: usize) -> Vec<Vec<u8>> {
         self.clients[at].received.drain(..).map(|(_, payload)| payload).collect()
     }
@@ -260,7 +260,7 @@ impl TestWorld {
             let mut bytes = bytes.to_vec();
             if let Some((place, change)) = passage.corrupt {
                 let len = bytes.len() as u64;
-                bytes[usize::try_from(place % len).expect("short")] ^= change;
+                bytes[usize::try_from(place % len).expect("a small number")] ^= change;
             }
             self.order += 1;
             self.in_flight.push(FlyingDatagram { at: passage.at, order: self.order, from, to, bytes });
@@ -269,14 +269,14 @@ impl TestWorld {
 }
 
 impl TestClient {
-    fn poll(&mut self, keep: bool, now: Time) {
+    fn poll(&mut self, record: bool, now: Time) {
         self.client.handle_timeout(now);
         let mut payload = Vec::new();
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            if keep && !payload.is_empty() {
+            if record && !payload.is_empty() {
                 self.received.push((now, payload.clone()));
             }
-            if keep && !matches!(event, client::Event::Received { .. }) {
+            if record && !matches!(event, client::Event::Received { .. }) {
                 self.client_events.push(event.clone());
             }
             self.handle_event(event, now);
@@ -287,40 +287,45 @@ impl TestClient {
         match event {
             client::Event::FileCheck(check) if self.answers_file_check => {
                 if let Some(files) = &self.files {
-                    return self.client.answer_from_manifest(files, now).expect("all rounds");
+                    return self
+                        .client
+                        .answer_from_manifest(files, now)
+                        .expect("the manifest has all rounds");
                 }
                 let answer = match check.index {
                     0xFF => file_check_reply(4),
                     2 => self.ships_reply.clone(),
                     round => file_check_reply(round.into()),
                 };
-                self.client.answer_file_check(&answer, now).expect("room");
+                self.client.answer_file_check(&answer, now).expect("the message is queued");
             }
-            client::Event::Load if self.answers_file_check => self.client.enter(now).expect("room"),
+            client::Event::Load if self.answers_file_check => {
+                self.client.enter(now).expect("the message is queued")
+            }
             client::Event::Named { peer, name } => self.identities.push((peer, name, self.received.len())),
             client::Event::Received { reliable } => self.unreliable_count += usize::from(!reliable),
             client::Event::Disconnected { peer, reason, .. } => self.disconnects.push((peer, reason)),
-            client::Event::Gone { reason: end, .. } => self.disconnects.push(match end {
+            client::Event::Gone { reason, .. } => self.disconnects.push(match reason {
                 DisconnectReason::Booted(reason) => (self.client.id(), LeaveReason::Booted(reason)),
                 DisconnectReason::HostLeft => (PeerId::HOST, LeaveReason::Disconnected),
                 DisconnectReason::HostTimedOut => (PeerId::HOST, LeaveReason::Silent),
                 DisconnectReason::Left
                 | DisconnectReason::Undeliverable
-                | DisconnectReason::HandshakeTimedOut => panic!("{end}"),
+                | DisconnectReason::HandshakeTimedOut => panic!("{reason}"),
             }),
             client::Event::Anomaly { kind: ServerAnomaly::Datagram(_), .. } => {}
-            client::Event::Anomaly { kind: what, .. } => panic!("{what}"),
+            client::Event::Anomaly { kind, .. } => panic!("anomaly: {kind}"),
             _ => {}
         }
     }
 }
 
-/// Networks to trust: all of them.
+/// Returns a list of trusted networks that contains all addresses.
 pub(crate) fn all_networks() -> Vec<Network> {
     vec![Network::containing(Ipv4Addr::UNSPECIFIED, 0)]
 }
 
-/// A client's answer to a round: captured ones where they are known, else of the same size.
+/// Returns a client's answer to a round: the captured one, or one of the same size.
 pub(crate) fn file_check_reply(round: usize) -> Vec<u8> {
     match round {
         0 => crate::vectors::payload("dg-resp0"),
@@ -339,7 +344,7 @@ pub(crate) fn file_check_reply(round: usize) -> Vec<u8> {
     }
 }
 
-/// A reply about ships: `count` files, and as many in one directory.
+/// Returns an answer about ships: `count` files, and as many in one subdirectory.
 pub(crate) fn ships_reply(count: u16, first: u32) -> Vec<u8> {
     let files = |salt: u32| -> Vec<u8> {
         let pairs = (0..u32::from(count)).flat_map(|n| [first.wrapping_add(n), n ^ salt]);

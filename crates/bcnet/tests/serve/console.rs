@@ -41,7 +41,7 @@ fn muted_player_chat_is_not_relayed_until_unmuted() {
     let server = ServerProcess::start(&[]);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     assert_eq!(server.ctl_json(&["mute", "Alice"])["done"], "nobody hears Alice");
-    let told = alice.chat_payload("[server] You are muted: nobody reads what you write.");
+    let told = alice.chat_payload("[server] You are muted: other players do not see your chat.");
     let [secret, word] = ["secret", "word"].map(|text| alice.chat_payload(text));
     alice.chat("secret");
     alice.run_until(|alice| alice.has_received(&told));
