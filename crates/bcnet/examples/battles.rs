@@ -1,6 +1,6 @@
 //! Writes a capture of simulated battles between stock engines, for measurements: `battles OUT.pcap BYTES`.
 //!
-//! Each battle has its own seed, from 1 on, and its own network, so the file depends on its size alone.
+//! Each battle has a different seed, from 1 on, and a separate network. So the file depends only on its size.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,8 +14,8 @@ use etherparse::PacketBuilder;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().context("name a file")?;
-    let size: usize = arguments.next().context("tell a size in bytes")?.parse()?;
+    let path = arguments.next().context("usage: battles OUT.pcap BYTES")?;
+    let size: usize = arguments.next().context("usage: battles OUT.pcap BYTES")?.parse()?;
     let scenario = Scenario::parse(BATTLE_SCENARIO).expect("a scenario of the project");
     let mut out = BufWriter::new(File::create(path)?);
     let mut written =
@@ -42,14 +42,14 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address of a node in the network of a battle.
+/// Returns the address of a node in the network of a battle.
 fn address(seed: u32, node: usize) -> [u8; 4] {
     let [_, _, _, place] = World::address(node).ip().octets();
     let [_, _, high, low] = seed.to_be_bytes();
     [10, high, low, place]
 }
 
-/// Writes numbers and what follows them. How many bytes that were.
+/// Writes numbers and the bytes after them. Returns the number of bytes written.
 fn write_record(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::Result<usize> {
     for number in numbers {
         out.write_all(&number.to_le_bytes())?;
@@ -60,8 +60,8 @@ fn write_record(out: &mut impl Write, numbers: &[u32], bytes: &[u8]) -> anyhow::
 
 const BATTLE_SCENARIO: &str = include_str!("../../bcnet-lab/scenarios/battle-loss5.toml");
 const PORT: u16 = 22101;
-/// IPv4 without a link.
+/// IPv4 without a link layer.
 const LINKTYPE_RAW: u32 = 101;
-/// More than a battle has.
+/// The maximum number of datagrams. A battle has fewer.
 const MAX_DATAGRAMS: usize = 1 << 20;
 const MAX_PACKET: u32 = 65_535;

@@ -1,7 +1,7 @@
-//! Sends every datagram back, with the sockets and the waiting of a server and nothing else.
+//! Sends every datagram back, with the sockets and the polling of a server and nothing else.
 //!
-//! What it costs is what the system takes for datagrams of that size and number: the yardstick for `bcnet serve`, for
-//! `.ci/bars`. `echo PORT SOCKETS` listens at that many ports from `PORT` on.
+//! This is the baseline for `bcnet serve` in `.ci/bars`: it costs what the system takes for datagrams of that
+//! size and number. `echo PORT SOCKETS` listens at that many ports from `PORT` on.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -15,12 +15,12 @@ fn main() -> anyhow::Result<()> {
         .skip(1)
         .map(|number| number.parse())
         .collect::<Result<_, _>>()
-        .context("PORT SOCKETS")?;
-    let [port, count] = numbers.as_slice() else { anyhow::bail!("say PORT SOCKETS") };
+        .context("usage: echo PORT SOCKETS")?;
+    let [port, count] = numbers.as_slice() else { anyhow::bail!("usage: echo PORT SOCKETS") };
     let mut poll = Poll::new()?;
     let mut sockets = Vec::new();
     for port in *port..port.saturating_add(*count) {
-        // Only for this machine: to anybody else it would be a means to hide behind.
+        // Only for this machine: others could use it to reflect datagrams.
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let mut socket = Socket::bind(address, Io::BEST).with_context(|| format!("UDP {address}"))?;
         poll.registry().register(&mut socket, Token(sockets.len()), Interest::READABLE)?;
@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
             loop {
                 batch.clear();
                 let received = socket.receive(&mut batch, 0, usize::MAX)?;
-                // What the system does not take is lost, as with any other socket.
+                // Datagrams that the system does not send are lost, as with any other socket.
                 drop(socket.send(&batch, 0..batch.len()));
                 if received == ReceiveStatus::Drained {
                     break;

@@ -78,7 +78,9 @@ mod tests {
             times.recv_timeout(Duration::from_secs(5)).expect("one run for the trigger, then repeated runs");
         }
         drop(trigger);
-        times.recv_timeout(Duration::from_secs(5)).expect("the task still repeats after the trigger is dropped");
+        times
+            .recv_timeout(Duration::from_secs(5))
+            .expect("the task still repeats after the trigger is dropped");
     }
 
     #[test]
@@ -96,6 +98,9 @@ mod tests {
         (0..10).for_each(|_| trigger.fire());
         (0..3).for_each(|_| go.send(()).expect("the task waits at the gate"));
         times.recv_timeout(Duration::from_secs(5)).expect("one more run for all triggers");
-        assert!(times.recv_timeout(Duration::from_millis(50)).is_err(), "ten triggers cause only one more run");
+        assert!(
+            times.recv_timeout(Duration::from_millis(50)).is_err(),
+            "ten triggers cause only one more run"
+        );
     }
 }

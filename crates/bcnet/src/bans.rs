@@ -21,17 +21,17 @@ pub(crate) use timestamp::Timestamp;
 table! {
     /// An address or a network that may not play.
     Ban {
-        /// The banned address or network.
+        /// Banned address or network.
         address: Network = Network::containing(Ipv4Addr::UNSPECIFIED, 32),
-        /// The name of the banned player, if a player was banned by name.
+        /// Name of the player, if an operator banned a player instead of an address.
         player: Latin1Line<64> = Latin1Line(String::new()),
-        /// The end of the ban.
+        /// End of the ban. `"none"`: the ban never ends.
         expires: Option<Timestamp> = None,
-        /// The reason.
+        /// Reason of the ban.
         reason: Latin1Line<200> = Latin1Line(String::new()),
-        /// The person who set the ban.
+        /// Operator who set the ban.
         by: Latin1Line<64> = Latin1Line(String::new()),
-        /// The start of the ban.
+        /// Start of the ban.
         since: Timestamp = Timestamp(0),
     }
 }
@@ -159,7 +159,11 @@ pub(crate) fn load(path: &Path, now: u64) -> anyhow::Result<Bans> {
 /// A server that reads the bans of another server must not run without them by mistake.
 pub(crate) fn load_existing(path: &Path, now: u64) -> anyhow::Result<Bans> {
     let exists = path.try_exists().with_context(|| path.display().to_string())?;
-    ensure!(exists, "{}: the bans file does not exist; create an empty file if nobody is banned", path.display());
+    ensure!(
+        exists,
+        "{}: the bans file does not exist; create an empty file if nobody is banned",
+        path.display()
+    );
     let mut bans = parse(path, &read_text(path)?)?;
     bans.expire(now);
     Ok(bans)
@@ -198,9 +202,8 @@ fn parse(path: &Path, text: &str) -> Result<Bans, Problems> {
 }
 
 fn serialize(bans: &Bans) -> String {
-    let mut text = String::from(
-        "# Bans. `bcnet serve` writes this file. After you edit it, run `bcnet ctl reload`.\n",
-    );
+    let mut text =
+        String::from("# Bans. `bcnet serve` writes this file. After you edit it, run `bcnet ctl reload`.\n");
     for ban in bans.0.values() {
         text.push_str("\n[[ban]]\n");
         for key in ban.keys() {

@@ -209,7 +209,11 @@ mod tests {
         let mut open = vec![address(0, 1)];
         assert_eq!(connection_to_evict(&open, address(0, 1), QUOTAS), None);
         open.extend([address(1, 7); MAX_PER_ADDRESS]);
-        assert_eq!(connection_to_evict(&open, address(1, 7), QUOTAS), Some(1), "the oldest of its own address");
+        assert_eq!(
+            connection_to_evict(&open, address(1, 7), QUOTAS),
+            Some(1),
+            "the oldest of its own address"
+        );
         assert_eq!(connection_to_evict(&open, address(1, 8), QUOTAS), None);
         open.extend((0..MAX_PER_NETWORK - MAX_PER_ADDRESS).map(|host| address(1, 100 + host)));
         assert_eq!(connection_to_evict(&open, address(1, 8), QUOTAS), Some(1), "the oldest of its network");
@@ -220,7 +224,11 @@ mod tests {
             "the oldest of the network with the most connections"
         );
         let one = vec![address(1, 7); MAX_CONNECTIONS - 1];
-        assert_eq!(connection_to_evict(&one, address(1, 7), &[]), None, "without quotas one address may have all connections");
+        assert_eq!(
+            connection_to_evict(&one, address(1, 7), &[]),
+            None,
+            "without quotas one address may have all connections"
+        );
         assert_eq!(connection_to_evict(&[address(1, 7); MAX_CONNECTIONS], address(1, 7), &[]), Some(0));
     }
 }

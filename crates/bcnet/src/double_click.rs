@@ -88,8 +88,8 @@ fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
         Some(file) => write!(text, "Settings are read from this file, which you can change:\n{file}\n\n"),
         None => write!(
             text,
-            "There is no bcnet.toml beside this program, so it has its usual settings;\n\
-             `bcnet config default` prints them, to be changed and put there.\n\n"
+            "There is no bcnet.toml in the directory of this program, so the defaults apply.\n\
+             `bcnet config default` prints them; save them there as bcnet.toml to change them.\n\n"
         ),
     };
     text
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn second_start_asks_to_close_the_other_window() {
         let message = |error: anyhow::Error| failure_text(&error.context("control socket bcnet.sock"));
-        assert_eq!(told(SocketInUse.into()), ALREADY_RUNNING);
+        assert_eq!(message(SocketInUse.into()), ALREADY_RUNNING);
         assert_eq!(message(anyhow::anyhow!("no\nbcnet: room")), "control socket bcnet.sock: no\nroom");
         let page = include_str!("../../../docs/windows-host.md");
         assert!(page.contains(ALREADY_RUNNING.split_once('.').expect("two sentences").0));

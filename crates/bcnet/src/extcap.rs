@@ -78,7 +78,10 @@ pub(crate) fn program_arguments() -> Vec<OsString> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     if let Some(name) = &args.extcap_interface {
-        ensure!(name == DECRYPTED_INTERFACE, "{name}: unknown interface; the only one is {DECRYPTED_INTERFACE}");
+        ensure!(
+            name == DECRYPTED_INTERFACE,
+            "{name}: unknown interface; the only one is {DECRYPTED_INTERFACE}"
+        );
     }
     if args.extcap_interfaces {
         println!("extcap {{version={}}}{{display=Bridge Commander}}", env!("CARGO_PKG_VERSION"));

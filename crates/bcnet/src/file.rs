@@ -232,12 +232,12 @@ mod tests {
         let [private, usual] = ["private", "usual"].map(|name| directory.join(name));
         create_private(&private, b"old").expect("written");
         replace(&usual, b"old").expect("written");
-        let rights = |path: &Path| descriptor_text(path).expect("told");
+        let rights = |path: &Path| descriptor_text(path).expect("reported");
         let before = [rights(&private), rights(&usual)];
         assert_ne!(before[0], before[1]);
         // Compares the user by id: for an administrator, the owner of the file is another account.
         assert!(
-            before[0].contains(&format!("(A;;FA;;;{})", current_user_sid().expect("told"))),
+            before[0].contains(&format!("(A;;FA;;;{})", current_user_sid().expect("reported"))),
             "{}",
             before[0]
         );

@@ -43,7 +43,9 @@ impl fmt::Display for LookupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotResolved(error) => write!(out, "unknown host: {error}"),
-            Self::Ipv6Only => out.write_str("the host has only IPv6 addresses, and the game's protocol has only IPv4"),
+            Self::Ipv6Only => {
+                out.write_str("the host has only IPv6 addresses, and the game's protocol has only IPv4")
+            }
         }
     }
 }

@@ -89,12 +89,7 @@ impl MetricsPage {
         let bytes = memory.map(|bytes| (Labels::new(), bytes));
         // These names are the convention for all programs.
         let [cpu, resident] = ["process_cpu_seconds_total", "process_resident_memory_bytes"];
-        self.add_family(
-            cpu.into(),
-            "Processor time used by the process",
-            MetricType::Counter,
-            seconds,
-        );
+        self.add_family(cpu.into(), "Processor time used by the process", MetricType::Counter, seconds);
         self.add_family(resident.into(), "Resident memory of the process", MetricType::Gauge, bytes);
         let mut page = String::new();
         // Writing to a string cannot fail.

@@ -63,7 +63,9 @@ fn respond(
             None => ("503 Service Unavailable", "the event loops do not answer\n".into()),
         },
         Some(b"/livez") => health(monitored.is_alive(), "an event loop does not answer\n"),
-        Some(b"/readyz") => health(monitored.is_alive() && monitored.is_ready(), "no session accepts players\n"),
+        Some(b"/readyz") => {
+            health(monitored.is_alive() && monitored.is_ready(), "no session accepts players\n")
+        }
         Some(_) => ("404 Not Found", "not found; use /metrics, /livez or /readyz\n".into()),
         None => ("405 Method Not Allowed", "only GET is supported\n".into()),
     };

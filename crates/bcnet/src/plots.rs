@@ -46,7 +46,7 @@ pub(crate) const PLOTS: [Plot; 8] = [
         ],
     },
     Plot {
-        name: "Round trip",
+        name: "Round-trip time",
         short_name: "RTT/ms",
         id: "plot-round-trip",
         unit: Unit::Millis,
@@ -60,8 +60,8 @@ pub(crate) const PLOTS: [Plot; 8] = [
         series: &[("p50", |one| one.relay_p50_ms), ("p99", |one| one.relay_p99_ms)],
     },
     Plot {
-        name: "Sent again per second",
-        short_name: "sent again/s",
+        name: "Retransmits per second",
+        short_name: "retransmits/s",
         id: "plot-retransmissions",
         unit: Unit::Number,
         series: &[("", |one| Some(one.retransmissions_per_second))],

@@ -38,7 +38,9 @@ impl<'a> QueueDump<'a> {
         let Self { conversation: talk, side, queues, unsent } = self;
         let _ = writeln!(out, "# {} to {}", talk.address(*side), talk.address(side.other()));
         if self.has_uncertain_acks() {
-            out.push_str("# unknown yet whether this side repeats its ACKs: those already sent may be gone\n");
+            out.push_str(
+                "# unknown yet whether this side repeats its ACKs: those already sent may be gone\n",
+            );
         }
         let text = queues.to_string();
         let (head, entries) = text.split_once('\n').unwrap_or((&text, ""));

@@ -13,5 +13,6 @@ pub(crate) fn random_u64() -> u64 {
 
 /// Fills `bytes` with the system's random numbers, for secrets.
 pub(crate) fn fill(bytes: &mut [u8]) -> io::Result<()> {
-    getrandom::fill(bytes).map_err(|error| io::Error::other(format!("the system gave no random numbers: {error}")))
+    getrandom::fill(bytes)
+        .map_err(|error| io::Error::other(format!("the system gave no random numbers: {error}")))
 }

@@ -1,7 +1,8 @@
-//! Scores that last: results of rounds, written by a thread of its own.
+//! Stored scores: a thread writes the results of rounds to a database.
 //!
-//! The disk must not hold up the game: rounds wait for the thread in a queue with an end, and what finds no room there is left
-//! out and counted. While the disk is full, or another program is at the file, the thread tries again and again.
+//! The disk must not delay the game. Rounds wait for the thread in a bounded queue; rounds beyond its
+//! capacity are dropped and counted. While the disk is full, or another program locks the file, the thread
+//! retries.
 
 mod store;
 
@@ -23,17 +24,17 @@ pub(crate) use store::{
     SystemTotal,
 };
 
-/// What is kept, where and for how long.
+/// The file of the scores, and the rules for what to store.
 #[derive(Debug, Clone)]
 pub(crate) struct ScoreOptions {
     pub(crate) file: PathBuf,
-    /// Rounds that ended longer ago are deleted.
+    /// The maximum age of rounds. Older rounds are deleted.
     pub(crate) keep: Option<Duration>,
-    /// Shorter rounds, and those who were in one for a shorter time, are left out.
+    /// The minimum duration of a round, and of a player's time in it. Shorter ones are not stored.
     pub(crate) shortest: Duration,
 }
 
-/// Takes rounds. Every session has one of its own.
+/// Accepts the rounds of a session. Each session has a clone.
 #[derive(Clone)]
 pub(crate) struct ScoreRecorder {
     rounds: SyncSender<RoundResult>,
@@ -43,7 +44,7 @@ pub(crate) struct ScoreRecorder {
     _writer_guard: Arc<ScoreWriterGuard>,
 }
 
-/// What sessions and the thread that writes have in common.
+/// State that sessions share with the writer thread.
 struct ScoreShared {
     counters: ScoreCounters,
     log_limiter: Mutex<LogRateLimiter>,
@@ -57,7 +58,9 @@ impl ScoreShared {
     }
 }
 
-/// How many rounds were kept, how many were lost because the disk was too slow, or full, and what is wrong now.
+/// Counters of stored and lost rounds, and the current problem.
+///
+/// Rounds are lost if the disk is too slow or full.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScoreCounters(Arc<ScoreCounterValues>);
 
@@ -77,7 +80,7 @@ impl ScoreCounters {
         self.0.left_out.load(Ordering::Relaxed)
     }
 
-    /// Returns why the file cannot be written, if that is so.
+    /// Returns the reason why the file cannot be written, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -87,26 +90,30 @@ impl ScoreCounters {
     }
 }
 
-/// Tells when everything is written. Nobody ever waits for the lock.
+/// Waits for the writer thread at the end. The lock is never contended.
 struct ScoreWriterGuard {
     shared: Arc<ScoreShared>,
     ended: Mutex<Receiver<()>>,
 }
 
 impl Drop for ScoreWriterGuard {
-    /// When the last session is gone, all its rounds are in the file, unless the disk has stopped.
+    /// Waits until all rounds of the last session are in the file, up to [`FINISH_TIMEOUT`].
     fn drop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         let end = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Err(RecvTimeoutError::Timeout) = end.recv_timeout(FINISH_TIMEOUT) {
-            tracing::warn!(event = "scores_unfinished", "the last rounds may not be in the file");
+            tracing::warn!(
+                event = "scores_unfinished",
+                "the disk is too slow: the last rounds may not be in the scores file"
+            );
         }
     }
 }
 
 impl ScoreRecorder {
-    /// Opens the file, and starts the thread that writes it. A file that can never be written is an error; one that cannot be
-    /// now is tried again.
+    /// Opens the file and starts the writer thread.
+    ///
+    /// A file that can never be written is an error. A file that cannot be written now is retried.
     pub(crate) fn start(options: ScoreOptions) -> anyhow::Result<Self> {
         let (rounds, waiting) = mpsc::sync_channel(MAX_QUEUED_ROUNDS);
         let (ended, end) = mpsc::sync_channel(1);
@@ -120,7 +127,7 @@ impl ScoreRecorder {
         }
         let write = move || {
             writer.run(&waiting);
-            // Whoever waits for it may be gone.
+            // The receiver may have gone.
             let _ = ended.try_send(());
         };
         thread::Builder::new().name("scores".into()).spawn(write)?;
@@ -128,7 +135,7 @@ impl ScoreRecorder {
         Ok(Self { rounds, shortest, shared, _writer_guard: Arc::new(writer_guard) })
     }
 
-    /// Keeps a round of a session, if it is worth it. Never waits.
+    /// Queues a round of a session, if it is worth storing. Never blocks.
     pub(crate) fn record(&self, session: &str, port: u16, summary: &RoundSummary, now: Time) {
         let ended = i64::try_from(wall_now().as_secs()).unwrap_or(i64::MAX);
         let Some(round) = round_result(session, port, summary, self.shortest, ended) else { return };
@@ -140,7 +147,7 @@ impl ScoreRecorder {
                 tracing::warn!(
                     event = "scores_left_out",
                     left_out,
-                    "rounds end faster than they can be kept"
+                    "rounds end faster than the disk can store them, so some are lost"
                 );
             }
         }
@@ -151,7 +158,7 @@ impl ScoreRecorder {
     }
 }
 
-/// Returns what is to be kept of a round. `None` if it was too short, or nobody was there for long enough.
+/// Returns the result to store, or `None` if the round or all players' times were too short.
 fn round_result(
     session: &str,
     port: u16,
@@ -167,7 +174,7 @@ fn round_result(
             players.push(PlayerResult { name: name.clone(), ..PlayerResult::default() });
             players.len() - 1
         });
-        // Several may have the same name.
+        // Several players may have the same name; their results are added.
         if let Some(known) = players.get_mut(place) {
             known.seconds += seconds(*played);
             known.points += i64::from(score.points);
@@ -192,13 +199,13 @@ fn seconds(time: Duration) -> i64 {
     i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// The thread that writes.
+/// The writer thread.
 struct ScoreWriter {
     options: ScoreOptions,
-    /// None while it cannot be opened.
+    /// `None` while the file cannot be opened.
     store: Option<ScoreStore>,
     is_failing: bool,
-    /// The day on which old rounds were deleted last.
+    /// The day of the last deletion of old rounds.
     pruned_day: Option<i64>,
     shared: Arc<ScoreShared>,
 }
@@ -208,7 +215,7 @@ impl ScoreWriter {
         Self { options, store: None, is_failing: false, pruned_day: None, shared }
     }
 
-    /// Keeps rounds until there are no more, and tells if some could not be kept until then.
+    /// Writes rounds until the queue is closed, and logs the number of unwritten rounds.
     fn run(&mut self, queue: &Receiver<RoundResult>) {
         loop {
             self.prune();
@@ -223,12 +230,12 @@ impl ScoreWriter {
             tracing::warn!(
                 event = "scores_left_out",
                 left_out,
-                "the file could not be written until the end"
+                "the scores file could not be written, so these rounds are lost"
             );
         }
     }
 
-    /// Keeps a round, as soon as that is possible.
+    /// Writes a round, and retries until that succeeds or the server stops.
     fn write_round(&mut self, round: &RoundResult) {
         loop {
             let is_last = self.shared.is_stopping.load(Ordering::Acquire);
@@ -253,7 +260,7 @@ impl ScoreWriter {
         Ok(self.store.insert(store))
     }
 
-    /// Tells it once, and tries it again with the file opened anew.
+    /// Logs the first error, and closes the file so that the next attempt opens it again.
     fn on_error(&mut self, error: &anyhow::Error) {
         self.store = None;
         let error = format!("{error:#}");
@@ -264,13 +271,13 @@ impl ScoreWriter {
                 event = "scores_failed",
                 file,
                 error,
-                "rounds wait, and it is tried again and again"
+                "the scores file cannot be written; rounds wait in memory, and the server retries every second"
             );
         }
         self.is_failing = true;
     }
 
-    /// It works. Tells so, if it did not before.
+    /// Records a success, and logs it after a failure.
     fn on_success(&mut self) {
         if mem::take(&mut self.is_failing) {
             self.shared.counters.set_problem(None);
@@ -279,7 +286,7 @@ impl ScoreWriter {
         }
     }
 
-    /// Deletes what is too old, once a day.
+    /// Deletes old rounds, once a day.
     fn prune(&mut self) {
         let Some(keep) = self.options.keep else { return };
         let today = seconds(wall_now()) / SECONDS_PER_DAY;
@@ -297,15 +304,15 @@ impl ScoreWriter {
     }
 }
 
-/// Rounds that wait to be written: those of all sessions that a process can have may end at once.
+/// The capacity of the queue. The rounds of all sessions of a process may end at once.
 const MAX_QUEUED_ROUNDS: usize = if cfg!(test) { 50 } else { 1024 };
-/// How often a line tells that rounds are left out.
+/// The interval between log lines about dropped rounds.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// How long until it is tried again what the disk did not do.
+/// The delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How often it is looked whether something is too old.
+/// The interval at which the age of rounds is checked.
 const PRUNE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
-/// How long the disk may take at the end. Tests do not ask how busy the machine is.
+/// The time limit for the last writes. It is long in tests, because the machine may be busy.
 const FINISH_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_secs(2) };
 
 #[cfg(test)]
@@ -366,7 +373,7 @@ mod tests {
         assert_eq!((counts.kept(), counts.left_out()), (40, 0));
     }
 
-    /// Another program has the file for itself for a while, as a full disk has no room for a while.
+    /// Another program locks the file for a while. A full disk has the same effect.
     #[test]
     fn rounds_wait_for_a_locked_file_and_excess_is_counted() {
         let file = ScoresFile::new("writer-busy");
@@ -377,7 +384,7 @@ mod tests {
         other.execute_batch("BEGIN EXCLUSIVE").expect("locked");
         let record =
             || scores.record("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Time::ZERO);
-        // One is in the hands of the thread, or still in the queue.
+        // The thread may have taken one round, or it is still in the queue.
         (0..MAX_QUEUED_ROUNDS + 2).for_each(|_| record());
         while counts.problem().is_none() {
             thread::yield_now();
@@ -391,10 +398,10 @@ mod tests {
             .standings(ScoreQuery::default(), StandingOrder::Points);
         let kept = (MAX_QUEUED_ROUNDS + 2) as u64 - lost;
         assert_eq!((standings.expect("standings")[0].rounds as u64, counts.kept()), (kept, kept));
-        assert_eq!(counts.problem(), None, "it is over");
+        assert_eq!(counts.problem(), None, "the problem is solved");
     }
 
-    /// Nobody may play for weeks.
+    /// There may be no new rounds for weeks.
     #[test]
     fn failed_prune_is_retried_without_new_rounds() {
         let file = ScoresFile::new("writer-prune");
@@ -432,7 +439,7 @@ mod tests {
         assert!(error.contains("scores.file") && error.contains("absent.db"), "{error}");
         let other = rusqlite::Connection::open(&options.file).expect("opened");
         other.execute_batch("BEGIN EXCLUSIVE").expect("locked");
-        let scores = ScoreRecorder::start(options.clone()).expect("it may be free soon");
+        let scores = ScoreRecorder::start(options.clone()).expect("a locked file is not an error");
         other.execute_batch("ROLLBACK").expect("free");
         scores.record("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Time::ZERO);
         drop((scores, other));

@@ -1,4 +1,4 @@
-//! What the system tells a running service.
+//! Signals of the system to a running service.
 
 #[cfg_attr(unix, path = "signals/unix.rs")]
 #[cfg_attr(windows, path = "signals/windows.rs")]
@@ -9,29 +9,30 @@ use std::{io, process};
 #[cfg(windows)]
 pub(crate) use system::{ignore_console, stop};
 
-/// What a signal asks for.
+/// A request that a signal carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// SIGTERM or SIGINT; on Windows Ctrl-C, Ctrl-Break, a closed window, the end of the session: to end. A second one ends
-    /// the process at once.
+    /// Stop. A second signal ends the process at once.
+    ///
+    /// On Unix SIGTERM or SIGINT; on Windows Ctrl-C, Ctrl-Break, a closed window, or the end of the session.
     Stop,
-    /// SIGHUP: to read files again. Windows has none.
+    /// Read files again: SIGHUP. Windows has no such signal.
     Reload,
-    /// SIGUSR1: to print the queues. Windows has none.
+    /// Print the queues: SIGUSR1. Windows has no such signal.
     Dump,
 }
 
-/// What is done about a signal. It must not wait, for the end must be heard.
+/// The handler of a signal. It must not block, because it would delay the handling of a stop.
 pub(crate) type Handler = Box<dyn FnMut() + Send>;
 
-/// Listens to these signals from now on, in a thread of its own.
+/// Starts a thread that calls these handlers.
 pub(crate) fn listen(mut handlers: Vec<(Signal, Handler)>) -> io::Result<()> {
     let wanted: Vec<Signal> = handlers.iter().map(|(signal, _)| *signal).collect();
     let mut is_ending = false;
     listen_to_each(&wanted, move |received, exit_code| {
         let Some((_, handle)) = handlers.iter_mut().find(|(signal, _)| *signal == received) else { return };
         if received == Signal::Stop {
-            // Whoever asks twice does not want to wait for goodbyes.
+            // With a second signal the operator does not want to wait for a graceful shutdown.
             if is_ending {
                 process::exit(exit_code);
             }
@@ -41,7 +42,7 @@ pub(crate) fn listen(mut handlers: Vec<(Signal, Handler)>) -> io::Result<()> {
     })
 }
 
-/// Has `handle` hear each of these signals from now on, with the exit code of a process that it ends, in a thread of its own.
+/// Starts a thread that calls `handle` for each signal, with the exit code for a process that it ends.
 pub(crate) fn listen_to_each(
     signals: &[Signal],
     handle: impl FnMut(Signal, i32) + Send + 'static,

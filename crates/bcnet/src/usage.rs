@@ -1,13 +1,13 @@
-//! What this process takes of the machine.
+//! The resources that this process uses.
 
 use std::time::Duration;
 
-/// What it has taken so far, as far as the system tells.
+/// Processor time and memory of this process, as far as the system reports them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResourceUsage {
-    /// The time of all processors together.
+    /// The sum over all processors.
     pub(crate) cpu_time: Option<Duration>,
-    /// The memory that it has at this moment, in bytes.
+    /// The current resident memory, in bytes.
     pub(crate) memory_bytes: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ fn cpu_time() -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Other systems have no file for it.
+/// Reads the resident memory. Only Linux has this file; other Unix systems report nothing.
 #[cfg(unix)]
 fn memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn busy_process_reports_cpu_time_and_memory() {
-        let before = ResourceUsage::now().cpu_time.expect("told");
+        let before = ResourceUsage::now().cpu_time.expect("reported");
         let mut buffer = vec![0_u8; 32 << 20];
-        // As coarse as the clock may be, it goes on.
+        // The clock may be coarse, but it advances.
         while ResourceUsage::now().cpu_time == Some(before) {
             buffer.fill(1);
         }

@@ -1,7 +1,7 @@
-//! Calls of Windows that the standard library does not have.
+//! Windows calls that the standard library does not have.
 //!
-//! The one place of the program that calls it by hand. Every pointer that is given away points into a variable of the same
-//! function, to a constant, or to what the system itself gave and takes back.
+//! Only this module calls Windows directly. Every pointer passed to the system points to a local variable, to
+//! a constant, or to memory that the system allocated and frees.
 #![expect(unsafe_code, reason = "the standard library has no such calls")]
 
 mod permissions;
@@ -51,27 +51,27 @@ pub(crate) use permissions::{
 };
 pub(crate) use shutdown::{ShutdownRequest, listen_for_shutdown};
 
-/// Opens a pipe so that one can wait for it.
+/// Opens a pipe for overlapped operations, so that the program can wait for it.
 pub(crate) const OVERLAPPED: u32 = FILE_FLAG_OVERLAPPED;
-/// Lets who listens at a pipe find out who connects, and do nothing in their name.
+/// Lets the server of a pipe identify the client, but not act as the client.
 pub(crate) const IDENTIFICATION_ONLY: u32 = SECURITY_IDENTIFICATION;
 
-/// Returns how many programs share the console: one, if it was made for this one alone; none without a console.
+/// Returns how many processes share the console: one after a double click, none without a console.
 pub(crate) fn console_process_count() -> u32 {
     let mut processes = [0; 2];
-    // SAFETY: the pointer is to an array with room for as many as is said.
+    // SAFETY: the pointer is to an array of the given length.
     unsafe { GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) }
 }
 
-/// Returns how many bytes this user can still write into a directory.
+/// Returns how many bytes this user can write to a directory.
 pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
     let (name, mut free) = (permissions::wide_path(directory), 0);
-    // SAFETY: the pointers are to a text that ends in a zero and to a variable, both of this function.
-    let told = unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &raw mut free, ptr::null_mut(), ptr::null_mut()) };
-    check(told).map(|()| free)
+    // SAFETY: the pointers are to a zero-terminated text and to a variable of this function.
+    let ok = unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &raw mut free, ptr::null_mut(), ptr::null_mut()) };
+    check(ok).map(|()| free)
 }
 
-/// Returns what this process takes of the machine.
+/// Returns the resources that this process uses.
 pub(crate) fn process_usage() -> ResourceUsage {
     ResourceUsage { cpu_time: processor_time(), memory_bytes: memory() }
 }
@@ -80,7 +80,7 @@ fn processor_time() -> Option<Duration> {
     let nothing = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
     let [mut created, mut exited, mut kernel, mut user] = [nothing; 4];
     // SAFETY: the pointers are to variables of this function.
-    let told = unsafe {
+    let ok = unsafe {
         GetProcessTimes(
             GetCurrentProcess(),
             &raw mut created,
@@ -89,9 +89,9 @@ fn processor_time() -> Option<Duration> {
             &raw mut user,
         )
     };
-    check(told).ok()?;
+    check(ok).ok()?;
     let units = |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
-    // Tenths of a microsecond.
+    // The units are 100 nanoseconds.
     Some(Duration::from_nanos((units(kernel) + units(user)).saturating_mul(100)))
 }
 
@@ -103,30 +103,31 @@ fn memory() -> Option<u64> {
     u64::try_from(counters.WorkingSetSize).ok()
 }
 
-/// Has a click into the window of the console select nothing, which would hold back what is told in it until a key is pressed.
+/// Disables text selection by mouse in the console. A selection would block output until a key is pressed.
 pub(crate) fn disable_quick_edit() -> io::Result<()> {
     let mut mode = 0;
-    // SAFETY: it takes a number.
+    // SAFETY: the function takes only a number.
     let input = unsafe { GetStdHandle(STD_INPUT_HANDLE) };
-    // SAFETY: the pointer is to a variable of this function; a handle that is no console is an error.
+    // SAFETY: the pointer is to a variable of this function. A handle that is not a console is an error.
     check(unsafe { GetConsoleMode(input, &raw mut mode) })?;
-    // SAFETY: as before.
+    // SAFETY: the handle is that of a console, as the previous call showed.
     check(unsafe { SetConsoleMode(input, mode & !ENABLE_QUICK_EDIT_MODE | ENABLE_EXTENDED_FLAGS) })
 }
 
-/// Has waits end within a millisecond of their time, not within sixteen.
+/// Sets the accuracy of waits to one millisecond instead of sixteen.
 pub(crate) fn set_timer_resolution() {
-    // SAFETY: it takes a number, and what it changes lasts until the process ends.
+    // SAFETY: the function takes only a number, and its effect lasts until the process ends.
     unsafe { timeBeginPeriod(1) };
 }
 
-/// Makes a pipe for clients of this machine to come to: for this user, administrators and the system.
+/// Creates a pipe for local clients: this user, administrators and the system.
 pub(crate) fn create_pipe(name: &str, is_first: bool) -> io::Result<NamedPipe> {
     let name = to_wide(name);
     let security = parse_descriptor(&permissions::private_descriptor()?)?;
     let attributes = security_attributes(&security);
     let first = if is_first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
-    // SAFETY: the name ends with a zero, and the attributes are those of a variable and of what the system has made.
+    // SAFETY: the name is zero-terminated. The attributes refer to a local variable and to memory of the
+    // system.
     let handle = unsafe {
         CreateNamedPipeW(
             name.as_ptr(),
@@ -142,40 +143,40 @@ pub(crate) fn create_pipe(name: &str, is_first: bool) -> io::Result<NamedPipe> {
     if handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the handle is open and nobody else's.
+    // SAFETY: the handle is open and has no other owner.
     Ok(unsafe { NamedPipe::from_raw_handle(handle) })
 }
 
-/// Makes a pipe of what was opened with [`OVERLAPPED`].
+/// Converts a file that was opened with [`OVERLAPPED`] into a pipe.
 pub(crate) fn pipe_from_file(file: File) -> NamedPipe {
-    // SAFETY: the handle is open and nobody else's.
+    // SAFETY: the handle is open and has no other owner.
     unsafe { NamedPipe::from_raw_handle(file.into_raw_handle()) }
 }
 
-/// Gives up what was begun with a pipe and is not done yet.
+/// Cancels all unfinished operations of a pipe.
 pub(crate) fn cancel_io(pipe: &NamedPipe) {
-    // SAFETY: the handle is open, and null stands for all that was begun with it. That there is nothing is no harm.
+    // SAFETY: the handle is open, and null stands for all operations. It is fine if there are none.
     unsafe { CancelIoEx(pipe.as_raw_handle(), ptr::null()) };
 }
 
-/// Returns whether an error says that all instances of a pipe have their client.
+/// Returns whether the error means that all instances of a pipe have a client.
 pub(crate) fn is_pipe_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed())
 }
 
-/// Returns whether an error says that there is no service of that name.
+/// Returns whether the error means that there is no service of that name.
 pub(crate) fn is_no_such_service(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_SERVICE_DOES_NOT_EXIST.cast_signed())
 }
 
-/// Returns the user who runs this process, by number.
+/// Returns the SID of the user who runs this process.
 pub(crate) fn current_user_sid() -> io::Result<String> {
     let mut token: HANDLE = ptr::null_mut();
     // SAFETY: the pointer is to a variable of this function.
     check(unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token) })?;
-    // SAFETY: the handle is open and nobody else's.
+    // SAFETY: the handle is open and has no other owner.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
-    // Room for the longest number, behind the pointer to it; as words, because that has to be aligned.
+    // Space for the longest SID after the pointer to it. Words of `usize` give the required alignment.
     let mut room = [0_usize; 32];
     let mut len = 0;
     // SAFETY: the pointers are to variables of this function, with their size.
@@ -188,12 +189,12 @@ pub(crate) fn current_user_sid() -> io::Result<String> {
             &raw mut len,
         )
     })?;
-    // SAFETY: the system has put one there, and there it is aligned.
+    // SAFETY: the system has written a `TOKEN_USER` there, and the buffer is aligned.
     let user: &TOKEN_USER = unsafe { &*room.as_ptr().cast() };
     sid_to_string(user.User.Sid)
 }
 
-/// Returns whose a pipe is, by number.
+/// Returns the SID of the owner of a pipe.
 pub(crate) fn pipe_owner_sid(file: &File) -> io::Result<String> {
     let (mut owner, mut security): (PSID, _) = (ptr::null_mut(), LocalAllocation(ptr::null_mut()));
     // SAFETY: the handle is open, and the pointers are to variables of this function.
@@ -212,28 +213,28 @@ pub(crate) fn pipe_owner_sid(file: &File) -> io::Result<String> {
     if result == 0 { sid_to_string(owner) } else { Err(io::Error::from_raw_os_error(result.cast_signed())) }
 }
 
-/// Returns the number of a user as text. The pointer must be to one that the system gave.
+/// Returns a SID as text. The pointer must be to a SID from the system.
 fn sid_to_string(user: PSID) -> io::Result<String> {
     let mut text: PWSTR = ptr::null_mut();
-    // SAFETY: the first pointer is to a number, and the second to a variable of this function.
+    // SAFETY: the first pointer is to a SID, and the second to a variable of this function.
     check(unsafe { ConvertSidToStringSidW(user, &raw mut text) })?;
     Ok(string_from_system(&LocalAllocation(text.cast())))
 }
 
-/// Returns a text that the system has made. It must be one that ends with a zero.
+/// Returns a text that the system has allocated. It must be zero-terminated.
 fn string_from_system(text: &LocalAllocation) -> String {
     let letters: *const u16 = text.0.cast_const().cast();
-    // SAFETY: the system has put a text there that ends with a zero.
+    // SAFETY: the system has written a zero-terminated text there.
     let len = (0..).take_while(|at| unsafe { *letters.add(*at) } != 0).count();
-    // SAFETY: so many are there.
+    // SAFETY: the text has `len` characters.
     String::from_utf16_lossy(unsafe { std::slice::from_raw_parts(letters, len) })
 }
 
-/// Returns what the system makes of a descriptor in words.
+/// Converts a security descriptor from its text form.
 fn parse_descriptor(text: &str) -> io::Result<LocalAllocation> {
     let text = to_wide(text);
     let mut security = LocalAllocation(ptr::null_mut());
-    // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
+    // SAFETY: the text is zero-terminated, and the other pointer is to a variable of this function.
     check(unsafe {
         ConvertStringSecurityDescriptorToSecurityDescriptorW(
             text.as_ptr(),
@@ -253,12 +254,12 @@ const fn security_attributes(security: &LocalAllocation) -> SECURITY_ATTRIBUTES 
     }
 }
 
-/// What the system has made and wants back.
+/// Memory that the system has allocated, freed on drop.
 struct LocalAllocation(*mut c_void);
 
 impl Drop for LocalAllocation {
     fn drop(&mut self) {
-        // SAFETY: it came from the system and is used nowhere else any more; null is allowed.
+        // SAFETY: the system allocated the memory and nothing else uses it; null is allowed.
         unsafe { LocalFree(self.0) };
     }
 }
@@ -271,5 +272,5 @@ fn check(result: BOOL) -> io::Result<()> {
     if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// How much a pipe holds that nobody has read yet.
+/// The size of a pipe's buffer for unread data.
 const PIPE_BUFFER: u32 = 64 << 10;

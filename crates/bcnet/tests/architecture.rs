@@ -1,5 +1,7 @@
-//! Compares documents with the code: the functions of docs/explanation/data-paths.md exist, and so do the tests that
-//! the security model names as evidence.
+//! Checks ARCHITECTURE.md and SECURITY.md against the code.
+//!
+//! The path of a relayed message in ARCHITECTURE.md must name existing functions and their right number. The
+//! tests and commands that SECURITY.md names must exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,13 +33,13 @@ fn relay_path_names_existing_functions() {
     assert!(total.starts_with(&counted), "{counted}");
 }
 
-/// Where a file may be that is told relative to the sources of a crate, or to all crates.
+/// Returns the possible paths of a file that is given relative to a crate's sources or to all crates.
 fn candidate_paths(root: &Path, file: &str) -> Vec<PathBuf> {
     let folders = ["", "bcnet/src", "bcnet-session/src", "bcnet-transport/src"];
     folders.map(|folder| root.join("crates").join(folder).join(file)).into()
 }
 
-/// Whatever stands in quotes after `**Shown by.**` is a test, or a command whose parts are known to its script.
+/// Each name in backquotes after `**Shown by.**` is a test, or a command whose script knows the argument.
 #[test]
 fn tests_named_in_security_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -49,15 +51,17 @@ fn tests_named_in_security_exist() {
     for section in shown {
         let (shown, _) = section.split_once("- **Remains.**").expect("what remains");
         let mut names = shown.split('`').skip(1).step_by(2).peekable();
-        assert!(names.peek().is_some(), "nothing shows it: {shown}");
+        assert!(names.peek().is_some(), "no test is named: {shown}");
         for name in names {
             match name.split_once(' ') {
                 None if name.starts_with(".ci/") => drop(read(name)),
-                None => assert!(tests.contains(name), "{name} is no test"),
+                None => assert!(tests.contains(name), "there is no test {name}"),
                 Some((".ci/attacks", attack)) => {
                     assert!(attacks.contains(&format!("name: \"{attack}\"")), "no attack {attack}");
                 }
-                Some((script, part)) => assert!(read(script).contains(part), "{script} does not know {part}"),
+                Some((script, part)) => {
+                    assert!(read(script).contains(part), "{script} does not contain {part}")
+                }
             }
         }
     }
@@ -67,11 +71,11 @@ fn tests_named_in_security_exist() {
     let rules: BTreeSet<&str> = rules.filter(|rule| rule[2..].parse::<u8>().is_ok()).collect();
     assert!(rules.len() > 20, "{rules:?}");
     for rule in rules {
-        assert!(protocol.contains(&format!("\n**{rule}** ")), "{rule} is no rule");
+        assert!(protocol.contains(&format!("\n**{rule}** ")), "PROTOCOL.md has no rule {rule}");
     }
 }
 
-/// Returns the names of all tests below a folder.
+/// Returns the names of all tests below a directory.
 fn test_names(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {

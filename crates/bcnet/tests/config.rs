@@ -1,10 +1,10 @@
-//! `bcnet config` as a user runs it: files, variables and flags in, texts and exit codes out.
+//! Runs `bcnet config` as a user does: files, variables and flags in, texts and exit codes out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory of one test's own, gone afterwards.
+/// The directory of one test, deleted at the end.
 struct ConfigDirectory(PathBuf);
 
 impl ConfigDirectory {
@@ -14,7 +14,7 @@ impl ConfigDirectory {
         Self(path)
     }
 
-    /// Runs `bcnet config` there. Gives exit code, standard output and standard error.
+    /// Runs `bcnet config` there. Returns exit code, standard output and standard error.
     fn run_config(&self, args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
         command.arg("config").args(args).current_dir(&self.0).env_clear().envs(variables.iter().copied());
@@ -96,7 +96,7 @@ fn flags_override_variables_and_variables_the_file() {
     }
 }
 
-/// Marks, line ends and encodings of its "Save as".
+/// Byte order marks, line ends and encodings of Notepad's "Save as".
 #[test]
 fn notepad_encodings_are_read_or_explained() {
     let directory = ConfigDirectory::new("notepad");
@@ -124,12 +124,13 @@ fn notepad_encodings_are_read_or_explained() {
         save(&bytes);
         let (code, shown, error) = directory.run_config(&["show"], &[]);
         assert_eq!((code, shown.as_str(), error.lines().count()), (2, "", 1), "{error}");
-        let told = error.contains(part) && error.contains("bcnet.toml: ") && error.contains("encoding UTF-8");
-        assert!(told, "{error}");
+        let is_explained =
+            error.contains(part) && error.contains("bcnet.toml: ") && error.contains("encoding UTF-8");
+        assert!(is_explained, "{error}");
     }
 }
 
-/// Bans and the socket are where the file is, wherever the program was started.
+/// Paths of bans and socket are relative to the file, wherever the program is started.
 #[test]
 fn bans_and_socket_paths_are_relative_to_the_file() {
     let directory = ConfigDirectory::new("places");
@@ -152,8 +153,8 @@ fn bans_and_socket_paths_are_relative_to_the_file() {
     let directories = format!("/var/lib/bcnet{separator}/var/lib/other");
     let service = [("STATE_DIRECTORY", directories.as_str())];
     assert_eq!(show(&service), ["etc/./bcnet.sock", "/var/lib/bcnet/bans.toml", "server.log"]);
-    let said = [("BCNET_BANS", "mine.toml"), ("BCNET_CONTROL", "./mine.sock"), service[0]];
-    assert_eq!(show(&said), ["./mine.sock", "mine.toml", "server.log"]);
+    let variables = [("BCNET_BANS", "mine.toml"), ("BCNET_CONTROL", "./mine.sock"), service[0]];
+    assert_eq!(show(&variables), ["./mine.sock", "mine.toml", "server.log"]);
 }
 
 #[test]
@@ -319,7 +320,8 @@ fn misspelt_variables_are_errors_and_foreign_ones_ignored() {
         .concat();
     let noted = format!("{noted}fine: 1 session\n");
     assert_eq!(directory.run_config(&["check"], &kubernetes), (0, noted, String::new()));
-    // What images, panels and packages set is theirs; what is nearly a key is a typing error.
+    // Variables of images, panels and packages are ignored. A variable that is nearly a key is a typing
+    // error.
     for (name, value) in
         [("BCNET_IMAGE", "1"), ("BCNET_HOME", "/srv"), ("BCNET_BIN", "/x"), ("BCNET_UID", "1")]
     {
@@ -333,8 +335,8 @@ fn misspelt_variables_are_errors_and_foreign_ones_ignored() {
         ("BCNET_SESSION_2_NAME", "BCNET_SESSION_1_NAME"),
         ("BCNET_CONTROLL", "BCNET_CONTROL"),
     ] {
-        let told = format!("{name}: unknown variable; did you mean `{meant}`?\n");
-        assert_eq!(directory.run_config(&["check"], &[(name, "x")]), (1, told, String::new()));
+        let problem = format!("{name}: unknown variable; did you mean `{meant}`?\n");
+        assert_eq!(directory.run_config(&["check"], &[(name, "x")]), (1, problem, String::new()));
     }
     for (set, part) in [
         ("player_limit=4", "unknown key; did you mean `session.player_limit`?"),

@@ -181,7 +181,10 @@ fn clock_set_back_is_reported() {
     let then = UNIX_EPOCH + Duration::from_secs(4_000_000_000);
     bans.set_modified(then).expect("set");
     let (state, text) = state();
-    assert!(state == "warn" && text.contains("ahead of the clock") && text.contains("set the clock"), "{text}");
+    assert!(
+        state == "warn" && text.contains("ahead of the clock") && text.contains("set the clock"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -227,17 +230,18 @@ fn world_readable_secrets_are_reported_with_a_remedy() {
     if !above.ancestors().all(|above| fs::metadata(above).is_ok_and(|it| it.permissions().mode() & 7 != 0)) {
         return;
     }
-    let told = |modes: [u32; 2]| {
+    let secrets = |modes: [u32; 2]| {
         set("", modes[0]);
         set("bcnet.toml", modes[1]);
         checks(&directory.doctor(&[]), "secrets")
     };
-    let found = told([0o755, 0o644]);
+    let found = secrets([0o755, 0o644]);
     assert_eq!((found.len(), found[0].0.as_str()), (1, "warn"), "{found:?}");
     let text = &found[0].1;
-    let command = format!("contains `session.2.password`, `hook.1.url`; run `chmod 640 {}`", directory.config());
+    let command =
+        format!("contains `session.2.password`, `hook.1.url`; run `chmod 640 {}`", directory.config());
     assert!(text.contains(&command) && !text.contains("s3cret") && !text.contains("engage"), "{text}");
-    assert!(told([0o755, 0o640]).is_empty() && told([0o750, 0o644]).is_empty());
+    assert!(secrets([0o755, 0o640]).is_empty() && secrets([0o750, 0o644]).is_empty());
     // Without secrets, every user may read the file.
     let directory = DoctorDirectory::new("no-secrets", &format!("{sessions}\"\"\n"));
     fs::set_permissions(directory.config(), fs::Permissions::from_mode(0o644)).expect("set");
@@ -276,7 +280,8 @@ fn reachable_list_server_is_checked_for_own_entry() {
     let masters = format!("server.masters={address}");
     let (state, text) =
         only_check(&other.doctor(&[&flags[..], &["--set", &masters]].concat()), "list servers");
-    let unlisted =
-        format!("{address} answers but does not list us: the server that it lists with our port has another name");
+    let unlisted = format!(
+        "{address} answers but does not list us: the server that it lists with our port has another name"
+    );
     assert!(state == "warn" && text.starts_with(&unlisted), "{text}");
 }

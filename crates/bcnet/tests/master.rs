@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bcnet_session::challenge_response;
 
-/// Longer than anything takes.
+/// Longer than any answer takes.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct ListServerProcess {
@@ -35,7 +35,7 @@ impl ListServerProcess {
         Self { udp: port("udp="), tcp: port("tcp="), child }
     }
 
-    /// The list as a game asks for it.
+    /// Requests the list as a game does.
     fn list(&self, form: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.tcp).expect("connected");
         stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
@@ -51,7 +51,7 @@ impl ListServerProcess {
         list
     }
 
-    /// Ends it as an operator does; gives exit code and log.
+    /// Stops the process as an operator does. Returns exit code and log.
     fn stop(mut self) -> (Option<i32>, String) {
         run::signal(self.child.id(), "TERM");
         let mut log = String::new();
@@ -74,7 +74,7 @@ fn read_challenge(stream: &mut TcpStream) -> String {
     text.strip_prefix("\\basic\\\\secure\\").expect(&text).into()
 }
 
-/// A server with a socket of its own.
+/// A game server with its own socket.
 struct FakeGameServer(UdpSocket);
 
 impl FakeGameServer {
@@ -98,7 +98,7 @@ impl FakeGameServer {
         String::from_utf8(buffer[..len].to_vec()).expect("ASCII")
     }
 
-    /// Everything up to the status, which the master asks for.
+    /// Announces the server and answers everything up to the status query of the list server.
     fn announce(&self, to: SocketAddr) {
         self.send(to, &format!("\\heartbeat\\{}\\gamename\\bcommander", self.port()));
         let question = self.receive();
@@ -113,8 +113,9 @@ impl FakeGameServer {
         self.send(to, "\\gamename\\bcommander\\hostname\\Test\\numplayers\\0\\final\\\\queryid\\1.1");
     }
 
-    /// Waits until the master has read all that this server has sent: datagrams of one socket are read in order, and
-    /// another server's challenge is answered after them.
+    /// Waits until the list server has handled all datagrams that this server has sent.
+    ///
+    /// It handles datagrams in order, so its answer to a later heartbeat of another server comes after them.
     fn wait_until_processed(to: SocketAddr) {
         let other = Self::new();
         other.send(to, "\\heartbeat\\1\\gamename\\bcommander");
@@ -136,7 +137,7 @@ fn server_that_answers_is_in_both_list_formats() {
     assert!(log.contains("listed") && log.contains(&format!("127.0.0.1:{}", server.port())), "{log}");
 }
 
-/// The whole way: our server announces itself, our list server checks it, our query finds it where the list says.
+/// The whole chain: our server announces itself, our list server checks it, our query finds it on the list.
 #[test]
 fn bcnet_serve_is_listed_and_answers_there() {
     let mut master = ListServerProcess::start();
@@ -211,7 +212,7 @@ fn floods_do_not_change_or_block_the_list() {
     let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
     server.announce(master.udp);
     FakeGameServer::wait_until_processed(master.udp);
-    // Connections that say nothing: no more than a few are held, and none of them by the reader's wish.
+    // Silent connections: the list server keeps only a few of them open.
     let idle: Vec<TcpStream> = (0..10).filter_map(|_| TcpStream::connect(master.tcp).ok()).collect();
     let strangers: Vec<FakeGameServer> = (0..50).map(|_| FakeGameServer::new()).collect();
     for round in 0..40 {
@@ -231,7 +232,7 @@ fn floods_do_not_change_or_block_the_list() {
     assert!(log.lines().count() < 200, "{} lines", log.lines().count());
 }
 
-/// More than there is room for, none of which says a word.
+/// More silent connections than the list server accepts.
 #[test]
 fn idle_connections_do_not_block_list_requests() {
     let (master, server) = (ListServerProcess::start(), FakeGameServer::new());
@@ -250,7 +251,7 @@ fn server_that_disconnects_is_removed_from_the_list() {
     FakeGameServer::wait_until_processed(master.udp);
     assert_ne!(master.list("cmp"), b"\\final\\");
     server.send(master.udp, &format!("\\heartbeat\\{}\\gamename\\bcommander\\final\\", server.port()));
-    assert_eq!(server.receive(), "\\status\\", "it may be somebody else who says so");
+    assert_eq!(server.receive(), "\\status\\", "the list server verifies the sign-off, which may be forged");
     assert_eq!(master.list("cmp"), b"\\final\\");
 }
 

@@ -1,6 +1,7 @@
-//! Passes datagrams on between one client and a server, with the sockets and the waiting of a proxy and nothing else.
+//! Forwards datagrams between one client and a server, with the sockets and the polling of a proxy and
+//! nothing else.
 //!
-//! What it costs is what the system takes for that: the yardstick for `bcnet proxy`.
+//! This is the baseline for `bcnet proxy`: it costs what the system takes.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -8,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use bcnet_udp::{Batch, Io, ReceiveStatus, Socket};
 use mio::{Events, Interest, Poll, Token};
 
-/// Passes on what comes to a port of its own, which it prints, for ever.
+/// Forwards datagrams at a new port, which it prints, for ever.
 pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
     let [any, own] = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST].map(|ip| SocketAddrV4::new(ip, 0));
     let mut sockets = [Socket::bind(own, Io::BEST)?, Socket::connect(any, upstream, Io::BEST)?];
@@ -30,7 +31,7 @@ pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
             loop {
                 batch.clear();
                 let received = match from.receive(&mut batch, 0, usize::MAX) {
-                    // The server has refused an earlier one; behind that, there may be datagrams.
+                    // The server has refused an earlier datagram. Received datagrams may follow.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => ReceiveStatus::More,
                     received => received?,
                 };
@@ -40,7 +41,7 @@ pub(super) fn run(upstream: SocketAddrV4) -> io::Result<()> {
                 for (head, _) in batch.iter_mut() {
                     (head.remote, head.local) = (if up { upstream } else { client }, None);
                 }
-                // What the system does not take is lost, as with any other socket.
+                // Datagrams that the system does not send are lost, as with any other socket.
                 drop(to.send(&batch, 0..batch.len()));
                 if received == ReceiveStatus::Drained {
                     break;

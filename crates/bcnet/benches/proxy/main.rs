@@ -1,15 +1,19 @@
-//! What `bcnet proxy` costs: side by side with [`forward`], which does nothing but pass datagrams on over the same
-//! sockets, and with a bare loop of `recvmmsg` and `sendmmsg`.
+//! Measures the cost of `bcnet proxy`.
 //!
-//! `cargo bench -p bcnet --bench proxy` measures and prints; a ratio that misses its bar makes it exit with 1. Every
-//! candidate is a process of its own on the second processor; who sends and receives has the first, and never sleeps, so
-//! that no candidate depends on where the system puts it or pays for waking others. They take short turns, and each is
-//! compared with what its yardstick did a moment before: the speed of a virtual machine changes by half within seconds. A
-//! share is the median over all rounds. Throughput is datagrams that arrive behind the candidate for each second of its
-//! processor time, while it always has some to take.
+//! The baselines are [`forward`], which only forwards datagrams over the same sockets, and a bare loop of
+//! `recvmmsg` and `sendmmsg`.
 //!
-//! With `BCNET_BEFORE` naming another build of the program, its `--heal` takes turns as well, and how many times as much
-//! this build passes on for its processor time is printed.
+//! `cargo bench -p bcnet --bench proxy` measures and prints. It exits with 1 if a ratio misses its limit.
+//! Each candidate is a separate process on the second processor. The sender and receiver has the first
+//! processor and never sleeps. So no candidate depends on scheduling, or pays for waking other processes.
+//!
+//! The candidates take short turns, and each is compared with its baseline a moment before: the speed of a
+//! virtual machine changes by half within seconds. A share is the median over all rounds. Throughput is the
+//! number of datagrams that arrive behind the candidate per second of its processor time, while it always has
+//! datagrams to handle.
+//!
+//! If `BCNET_BEFORE` names another build of the program, its `--heal` takes turns as well. The benchmark then
+//! prints the ratio of the throughputs of both builds.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -45,9 +49,9 @@ mod linux {
     use super::raw::{BURST, Burst, raw_loop, send_all};
 
     const NAMES: [&str; 5] = ["raw loop", "forwarder", "proxy --observe", "proxy --heal", "before, --heal"];
-    /// The place of `proxy --heal` among them.
+    /// The index of `proxy --heal`.
     const HEAL_INDEX: usize = 3;
-    /// Names another build of the program, whose `--heal` is then measured beside this one's.
+    /// The variable that names another build of the program, whose `--heal` is measured too.
     const BEFORE_VARIABLE: &str = "BCNET_BEFORE";
     const ROUNDS: usize = 50;
     const ROUND_TIME: Duration = Duration::from_millis(150);
@@ -86,18 +90,18 @@ mod linux {
             };
         }
         println!(
-            "bars: forwarder 0.85 of the raw loop; proxy 0.60 of the forwarder and at most 2 times its latency: {}",
+            "limits: forwarder 0.85 of the raw loop; proxy 0.60 of the forwarder and at most 2 times its latency: {}",
             if passed { "met" } else { "MISSED" }
         );
         ExitCode::from(u8::from(!passed))
     }
 
-    /// How many there are to measure.
+    /// Returns the number of candidates.
     fn candidate_count() -> usize {
         NAMES.len() - usize::from(env::var_os(BEFORE_VARIABLE).is_none())
     }
 
-    /// A process that passes datagrams on.
+    /// A process that forwards datagrams.
     struct Candidate {
         child: Child,
         address: SocketAddrV4,
@@ -118,14 +122,15 @@ mod linux {
                 2 => command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &to, "--observe"]),
                 _ => command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &to, "--heal"]),
             };
-            // SAFETY: the new process only calls the system, which may be done there.
+            // SAFETY: the new process only makes system calls, which are allowed there.
             unsafe {
                 command.pre_exec(|| {
                     pin_to_cpu(1);
                     Ok(())
                 })
             };
-            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+            let mut child =
+                command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the candidate starts");
             let mut line = String::new();
             BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
             let port = line.split_once("port=").and_then(|(_, rest)| rest.split_whitespace().next());
@@ -133,21 +138,21 @@ mod linux {
             Self { child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) }
         }
 
-        /// Processor time of all its threads, in seconds.
+        /// Returns the processor time of all threads, in seconds.
         fn cpu_seconds(&self) -> f64 {
-            let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("Linux tells");
+            let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc of Linux");
             let times = threads.map(|thread| {
                 let path = thread.expect("a thread").path().join("schedstat");
-                let text = fs::read_to_string(path).expect("Linux tells");
+                let text = fs::read_to_string(path).expect("/proc of Linux");
                 text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).expect(&text)
             });
             times.sum::<f64>() / 1e9
         }
     }
 
-    /// This process, and what it starts, runs on one processor. Where there is none with that number, nothing changes.
+    /// Pins this process and its children to one processor, if it exists.
     fn pin_to_cpu(processor: usize) {
-        // SAFETY: a set of processors is integers, and the system reads it during the call.
+        // SAFETY: a set of processors consists of integers, and the system reads it during the call.
         unsafe {
             let mut set: libc::cpu_set_t = mem::zeroed();
             libc::CPU_SET(processor, &mut set);
@@ -190,7 +195,8 @@ mod linux {
         encrypted(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
     }
 
-    /// What a stock client sends in battle: ACKs, most of them again, something reliable now and then, positions.
+    /// Returns the datagrams of a stock client in battle: ACKs, mostly repeated, some reliable messages, and
+    /// positions.
     fn battle_traffic() -> Vec<Vec<u8>> {
         let ack = |seq| {
             Message::Ack(Ack::new(MessageId { channel: Channel::Game, seq: Seq(seq % 64), fragment: None }))
@@ -210,7 +216,7 @@ mod linux {
             .collect()
     }
 
-    /// The server's ACKs for what is reliable in a burst.
+    /// Returns the server's ACKs for the reliable messages of a burst.
     fn server_acks(burst: Range<usize>) -> Vec<u8> {
         let seqs = burst.filter(|i| i % 4 == 0).filter_map(|i| u16::try_from(i / 4).ok());
         let id = |seq| MessageId { channel: Channel::Game, seq: Seq(seq), fragment: None };
@@ -218,12 +224,12 @@ mod linux {
         encrypted(PeerId::HOST, &acks)
     }
 
-    /// A candidate with a client before it and a server behind it.
+    /// A candidate between a client and a server.
     struct MeasuredPath {
         candidate: Candidate,
         client: UdpSocket,
         server: UdpSocket,
-        /// Where the server sees the client.
+        /// The address under which the server sees the client.
         client_seen_at: SocketAddr,
     }
 
@@ -232,19 +238,19 @@ mod linux {
             let (client, server) = (bind_local(), bind_local());
             let candidate = Candidate::start(number, address(&server));
             client.connect(candidate.address).expect("loopback");
-            // The client asks to be let in, and the server says 64 things that the client acknowledges ever after.
+            // The client connects, and the server sends 64 messages that the client acknowledges repeatedly.
             client.send(&connect_request()).expect("sent");
             let mut buffer = [0; 2048];
             let (_, back) = server.recv_from(&mut buffer).expect("the request");
             for seq in 0..64 {
-                let said = encrypted(PeerId::HOST, &[data(Delivery::Reliable(Seq(seq)), &[0x19; 24])]);
-                server.send_to(&said, back).expect("sent");
-                client.recv(&mut buffer).expect("what the server said");
+                let datagram = encrypted(PeerId::HOST, &[data(Delivery::Reliable(Seq(seq)), &[0x19; 24])]);
+                server.send_to(&datagram, back).expect("sent");
+                client.recv(&mut buffer).expect("the server's datagram");
             }
             Self { candidate, client, server, client_seen_at: back }
         }
 
-        /// Has the candidate pass datagrams on for a round. How many arrived.
+        /// Lets the candidate forward datagrams for one round. Returns how many arrived.
         fn measure_round(&self, battle: &[Vec<u8>], room: &mut Burst) -> u64 {
             let (mut place, mut on_the_way, mut all) = (0, 0, 0);
             let (started, mut heard) = (now(), now());
@@ -252,7 +258,7 @@ mod linux {
                 if on_the_way <= MAX_IN_FLIGHT - BURST {
                     let end = (place + BURST).min(battle.len());
                     send_all(&self.client, &battle[place..end]);
-                    // The client reads none of it: only the candidate has to.
+                    // The client does not read them: only the candidate must handle them.
                     self.server.send_to(&server_acks(place..end), self.client_seen_at).expect("sent");
                     on_the_way += end - place;
                     place = if end == battle.len() { 0 } else { end };
@@ -269,13 +275,15 @@ mod linux {
         }
     }
 
-    /// What a candidate passes on, each the median of the rounds.
+    /// The throughput of a candidate: medians over the rounds.
     struct Throughput {
         /// Datagrams per second of processor time.
         per_cpu: f64,
         /// Datagrams per second.
         per_second: f64,
-        /// Of what its yardstick does for the same processor time: the raw loop for the forwarder, that for the proxy.
+        /// The share of its baseline's throughput per processor time.
+        ///
+        /// The baseline is the raw loop for the forwarder, and the forwarder for the proxy.
         share: f64,
     }
 
@@ -301,13 +309,13 @@ mod linux {
         };
         let share = |i: usize| against(i, i.min(2).saturating_sub(1));
         if lines.len() > HEAL_INDEX + 1 {
-            println!("--heal passes on {:.2} times as much as before", against(HEAL_INDEX, HEAL_INDEX + 1));
+            println!("--heal forwards {:.2} times as much as before", against(HEAL_INDEX, HEAL_INDEX + 1));
         }
         let throughput = |i| Throughput { per_cpu: of(i, 0), per_second: of(i, 1), share: share(i) };
         (0..lines.len()).map(throughput).collect()
     }
 
-    /// How many microseconds each candidate adds to the way there and back, at the median.
+    /// Returns the median microseconds that each candidate adds to the round trip.
     fn latencies() -> Vec<f64> {
         let echo = bind_local();
         let upstream = address(&echo);
@@ -346,7 +354,7 @@ mod linux {
         medians[1..].iter().map(|through| through - medians[0]).collect()
     }
 
-    /// The microseconds until an answer is there.
+    /// Returns the microseconds until the answer arrives.
     fn ping(client: &UdpSocket, bytes: &[u8]) -> f64 {
         let started = now();
         client.send(bytes).expect("sent");
@@ -364,8 +372,8 @@ mod linux {
         values[values.len() / 2]
     }
 
-    /// Datagrams on the way at most; a socket has room for some more.
+    /// The maximum number of datagrams in flight. The buffer of a socket is a little larger.
     const MAX_IN_FLIGHT: usize = 192;
-    /// What has not arrived after so long will not.
+    /// A datagram that has not arrived after this time is lost.
     const LOST_AFTER: Duration = Duration::from_millis(20);
 }

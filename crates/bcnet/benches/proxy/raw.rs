@@ -1,4 +1,4 @@
-//! System calls by hand: many datagrams in one, and the least that can be done with them.
+//! Direct system calls: many datagrams per call, and the minimal work with them.
 
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -14,27 +14,27 @@ pub(super) struct Burst {
 
 impl Burst {
     pub(super) const fn new() -> Self {
-        // SAFETY: all zeroes is a valid value of each: integers and null pointers.
+        // SAFETY: all zeroes is a valid value of each field: integers and null pointers.
         unsafe { mem::zeroed() }
     }
 
-    /// Points one header to its bytes.
+    /// Sets the buffer of one header.
     fn set_buffer(&mut self, i: usize, bytes: *mut u8, len: usize) {
         self.iovecs[i] = libc::iovec { iov_base: bytes.cast(), iov_len: len };
         self.headers[i].msg_hdr.msg_iov = &raw mut self.iovecs[i];
         self.headers[i].msg_hdr.msg_iovlen = 1;
     }
 
-    /// Points every header to its room.
+    /// Sets the buffers of all headers.
     pub(super) fn set_all_buffers(&mut self, room: &mut [[u8; 2048]]) {
         for (i, room) in room.iter_mut().enumerate() {
             self.set_buffer(i, room.as_mut_ptr(), room.len());
         }
     }
 
-    /// What has arrived at a socket, if anything has. How many; their lengths are in the headers.
+    /// Receives the waiting datagrams of a socket. Returns their number; the headers have their lengths.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> usize {
-        // SAFETY: every header points to one part, and every part to bytes that outlive the call.
+        // SAFETY: every header points to one vector, and every vector to bytes that outlive the call.
         let got = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -47,7 +47,7 @@ impl Burst {
         usize::try_from(got).unwrap_or(0)
     }
 
-    /// Sends what has arrived at one socket out of another. How many.
+    /// Sends the received datagrams of one socket through another. Returns their number.
     fn forward(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
         self.set_all_buffers(room);
         let got = self.receive(from);
@@ -72,7 +72,7 @@ pub(super) fn send_all(socket: &UdpSocket, datagrams: &[Vec<u8>]) {
     burst.send(socket, datagrams.len());
 }
 
-/// The yardstick of the yardstick: as little as can be done with two sockets, each connected to its only peer.
+/// The lower baseline: the minimal work with two sockets, each connected to its only peer.
 pub(super) fn raw_loop(upstream: SocketAddrV4) -> ! {
     let (client_side, server_side) = (bind_local(), bind_local());
     server_side.connect(upstream).expect("loopback");

@@ -109,43 +109,43 @@ table! {
     /// Settings that all sessions of the process share.
     Server {
         /// Local address that the game sockets listen on. `0.0.0.0` listens on all addresses of the
-        /// machine.
+        /// machine. Set one address if the game should use only that one.
         bind: Ipv4Addr = Ipv4Addr::UNSPECIFIED,
-        /// Control socket for `bcnet ctl`. Only the user who runs the server can use it.
-        /// A name without a directory is in the runtime directory: `RUNTIME_DIRECTORY`, else
-        /// `XDG_RUNTIME_DIR`, else `/run/bcnet`, else `/tmp/bcnet-` and the user's number.
-        /// `"./bcnet.sock"` is beside this file. On Windows it is a named pipe, which administrators
-        /// can use too.
+        /// Control socket for `bcnet ctl`. Only the user who runs the server can use it. `"none"` turns it
+        /// off. A name without a directory is in the runtime directory: `RUNTIME_DIRECTORY`, else
+        /// `XDG_RUNTIME_DIR`, else `/run/bcnet`, else `/tmp/bcnet-` and the user id. `"./bcnet.sock"` is in
+        /// the directory of this file. On Windows it is a named pipe, which administrators can use too.
         control: Option<PathBuf> = Some("bcnet.sock".into()),
-        /// File with the bans. The server writes it, so it must not be this file. A relative path is in
-        /// the directory of this file, or in the state directory of a service (`STATE_DIRECTORY`).
+        /// File with the bans. The server writes it, so it must not be this file. A relative path is in the
+        /// directory of this file, or in the state directory of a service (`STATE_DIRECTORY`).
         bans: PathBuf = "bans.toml".into(),
-        /// File that records the actions of operators: kicks, bans, changed settings. One JSON object
-        /// per line. At 1 MiB the server starts a new file and keeps one old file. A relative path is
-        /// in the directory of the bans.
+        /// File that records the actions of operators: kicks, bans, changed settings. It has one JSON
+        /// object per line. At 1 MiB the server starts a new file and keeps one old file. `"none"` records
+        /// nothing. A relative path is in the directory of the bans.
         history: Option<PathBuf> = Some("history.jsonl".into()),
-        /// Lifetime of a ban if the command names none. IP addresses are reassigned, so a ban should
-        /// expire.
+        /// Duration of a ban if the command names none. IP addresses are reassigned, so a ban should
+        /// expire. `"none"` makes such bans permanent.
         ban_expiry: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
-        /// List servers that publish the sessions on the internet. With an empty list the server sends
-        /// nothing to anyone unasked.
+        /// List servers that publish the sessions on the internet. Add the list servers that your players
+        /// use. With an empty list the server sends nothing to anyone unasked.
         masters: Vec<ListServerAddress> = Vec::new(),
-        /// Address of an HTTP endpoint with Prometheus metrics at `/metrics` and health checks at
-        /// `/livez` and `/readyz`. It has no login: use an address of the machine itself, or of a
-        /// network that you control.
+        /// Address of an HTTP endpoint with Prometheus metrics at `/metrics` and health checks at `/livez`
+        /// and `/readyz`. `"none"` turns it off. It has no login: use an address of the machine itself, or
+        /// of a network that you control.
         metrics: Option<SocketAddrV4> = None,
-        /// Number of threads that run sessions. Each session belongs to one thread. `"auto"` is one
-        /// thread per CPU core. There are never more threads than sessions.
+        /// Number of threads that run sessions. Each session belongs to one thread. `"auto"` is one thread
+        /// per CPU core. Set a lower number to leave cores to other programs. There are never more threads
+        /// than sessions.
         threads: Auto<1, 256> = Auto::Auto,
-        /// Share of a CPU core that relaying may use in each thread, in percent. Below three quarters
-        /// of it, the server relays every state update at once. Above that, it coalesces several
-        /// updates in one datagram.
+        /// Share of a CPU core that relaying may use in each thread, in percent. Below three quarters of
+        /// it, the server relays every state update at once. Above that, it coalesces several updates in
+        /// one datagram. A higher value means shorter delays under load and more CPU time.
         cpu_budget: BoundedU16<1, 100> = BoundedU16::new(50),
-        /// Longest time that a state update is delayed for coalescing when the CPU budget is used up.
-        /// Chat, orders and other messages are never delayed.
+        /// Longest time that a state update is delayed for coalescing when the CPU budget is used up. A
+        /// higher value saves more CPU time under load. Chat, orders and other messages are never delayed.
         coalesce_max: Duration = Duration::from_millis(20),
-        /// Time that every state update is delayed for coalescing, even without load. `"20ms"` saves
-        /// about a quarter of the bandwidth. It applies even if it is above `coalesce_max`.
+        /// Time that every state update is delayed for coalescing, even without load. Zero delays nothing.
+        /// `"20ms"` saves about a quarter of the bandwidth. It applies even if it is above `coalesce_max`.
         coalesce_min: Duration = Duration::ZERO,
     }
 }
@@ -153,14 +153,14 @@ table! {
 table! {
     /// The server's log, on standard error and in a file.
     Log {
-        /// Least severe level that is logged.
+        /// Least severe level that is logged. `"debug"` and `"trace"` add details for finding a problem.
         level: LogLevel = LogLevel::Info,
-        /// Format of log lines: text for people, or JSON.
+        /// Format of log lines: `"text"` for people, `"json"` for programs that collect logs.
         format: LogFormat = LogFormat::Text,
-        /// File that gets the same lines as standard error. The server starts a new file every day,
-        /// with the date in its name.
+        /// File that gets the same lines as standard error. The server starts a new file every day, with
+        /// the date in its name. `"none"` writes to standard error only.
         file: Option<PathBuf> = None,
-        /// Number of log files to keep. Older files are deleted.
+        /// Number of log files to keep, one for each day. Older files are deleted.
         keep: BoundedU16<1, 365> = BoundedU16::new(14),
     }
 }
@@ -168,11 +168,13 @@ table! {
 table! {
     /// A capture of all datagrams, for Wireshark and `bcnet inspect`.
     Capture {
-        /// Path of the capture (pcapng). `"none"` captures nothing.
+        /// Path of the capture (pcapng). `"none"` captures nothing. Turn it on to find a problem; a capture
+        /// contains chat and IP addresses.
         file: Option<PathBuf> = None,
         /// Size at which the server starts the next capture file.
         size: ByteSize = ByteSize(64 << 20),
-        /// Number of capture files to keep. Older files are deleted.
+        /// Number of capture files to keep. Older files are deleted, so the capture takes at most `files`
+        /// times `size` on the disk.
         files: BoundedU16<1, 1000> = BoundedU16::new(4),
     }
 }
@@ -183,25 +185,26 @@ table! {
     Web {
         /// Turns the operator page on.
         enabled: bool = false,
-        /// Address and port of the operator page. On a loopback address, everyone on the machine can
-        /// see the metrics of players; all else needs the token. On any other address everything needs
-        /// the token, and either `certificate` and `key` or `behind_proxy`.
+        /// Address and port of the operator page. On a loopback address, everyone on the machine can see
+        /// the metrics of players; all else needs the token. On any other address everything needs the
+        /// token, and either `certificate` and `key` or `behind_proxy`.
         bind: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8101),
-        /// Shows the best players of `[scores]` at `/standings` to everyone who reaches the page,
-        /// without the token.
+        /// Shows the best players of `[scores]` at `/standings` to everyone who reaches the page, without
+        /// the token.
         standings: bool = false,
-        /// File with the TLS certificate and its chain (PEM), for https.
+        /// File with the TLS certificate and its chain (PEM), for https. It needs `key` too. `"none"`
+        /// serves unencrypted http.
         certificate: Option<PathBuf> = None,
         /// File with the private key of the certificate (PEM).
         key: Option<PathBuf> = None,
-        /// A reverse proxy (nginx, Caddy) in front of the page does https. Everything then needs the
-        /// token, and the last address in `X-Forwarded-For` counts as the client's address.
+        /// Set it if a reverse proxy (nginx, Caddy) in front of the page does https. Everything then needs
+        /// the token, and the last address in `X-Forwarded-For` counts as the client's address.
         behind_proxy: bool = false,
-        /// Host names that browsers may use for the page, besides `localhost` and IP addresses.
-        /// Requests for other names are refused, to stop DNS rebinding attacks.
+        /// Host names that browsers may use for the page, besides `localhost` and IP addresses. Requests
+        /// for other names are refused, to stop DNS rebinding attacks.
         hosts: Vec<HostName> = Vec::new(),
-        /// File with the login token, readable only by the server's user. The server creates it if it
-        /// does not exist. A relative path is in the directory of the bans.
+        /// File with the login token, readable only by the server's user. The server creates it if it does
+        /// not exist. A relative path is in the directory of the bans.
         token_file: PathBuf = "web-token".into(),
         /// A browser without activity for this long must enter the token again.
         idle: Duration = Duration::from_secs(30 * 60),
@@ -214,14 +217,14 @@ table! {
     /// Stored results of rounds and totals of players, for `bcnet stats`. Off by default, because
     /// player names are personal data.
     Scores {
-        /// File of the SQLite database. `"none"` stores nothing. A relative path is in the directory of
-        /// the bans.
+        /// File of the SQLite database. `"none"` stores nothing. A relative path is in the directory of the
+        /// bans.
         file: Option<PathBuf> = None,
         /// Time that rounds are stored, in whole days. Totals count stored rounds only. `"none"` stores
         /// them for ever.
         keep: Option<Duration> = Some(Duration::from_secs(365 * 86_400)),
-        /// Rounds shorter than this are not stored. A player who was in a round for less than this is
-        /// not stored either.
+        /// Rounds shorter than this are not stored. A player who was in a round for less than this is not
+        /// stored either.
         shortest: Duration = Duration::from_secs(60),
     }
 }
@@ -229,16 +232,16 @@ table! {
 table! {
     /// Use in a fleet of servers that an orchestrator manages.
     Fleet {
-        /// Reports to Agones, which runs game servers on Kubernetes, through its sidecar at port 9358
-        /// or `AGONES_SDK_HTTP_PORT`. The reports are: ready, allocated when the first player joins,
-        /// healthy, and the number of players.
+        /// Reports to Agones, which runs game servers on Kubernetes, through its sidecar at port 9358 or
+        /// `AGONES_SDK_HTTP_PORT`. The reports are: ready, allocated when the first player joins, healthy,
+        /// and the number of players. The other keys of this table have no effect without it.
         agones: bool = false,
-        /// State that the server reports after the last player has left: ready for new players, shut
-        /// down, or still allocated.
+        /// State that the server reports after the last player has left: `"ready"` for new players,
+        /// `"shutdown"` to be replaced, or still `"allocated"`.
         when_empty: WhenEmpty = WhenEmpty::Ready,
         /// Time without players before that report.
         empty_after: Duration = Duration::from_secs(30),
-        /// Agones counter for the number of players and player slots.
+        /// Agones counter for the number of players and player slots. `"none"` reports no number.
         counter: Option<CounterName> = Some(CounterName("players".into())),
     }
 }
@@ -254,30 +257,30 @@ table! {
     Session {
         /// Name in the players' server list.
         name: Latin1Line<64> = Latin1Line("bcnet".into()),
-        /// UDP port. `"auto"` takes the first free port from 22101 to 22201, where the game searches
-        /// for servers in the local network. A number is used as given.
+        /// UDP port. `"auto"` takes the first free port from 22101 to 22201, where the game searches for
+        /// servers in the local network. A number is used as given. Set one if a router forwards the port.
         port: Port = Port::Auto,
-        /// Port reported to list servers, if players reach the server at another port (port
-        /// forwarding). `"auto"` reports the port of the session.
+        /// Port reported to list servers, if players reach the server at another port (port forwarding).
+        /// `"auto"` reports the port of the session.
         advertise_port: Port = Port::Auto,
-        /// Password that players must type to join. Set it with `BCNET_PASSWORD` to keep it out of this
-        /// file.
+        /// Password that players must type to join. An empty password admits everyone. Set it with
+        /// `BCNET_PASSWORD` to keep it out of this file.
         password: Password = Password::default(),
         /// Maximum number of players.
         player_limit: BoundedU16<1, 16> = BoundedU16::new(8),
         /// Maximum number of players with the same IP address. `"auto"` is three quarters of
-        /// `player_limit`: enough for a household or a LAN party, and one address cannot fill the
-        /// server. 16 is no limit.
+        /// `player_limit`: enough for a household or a LAN party, and one address cannot fill the server.
+        /// 16 is no limit.
         players_per_address: Auto<1, 16> = Auto::Auto,
         /// Maximum number of players from the same /16 network. `"auto"` is three quarters of
         /// `player_limit`. 16 is no limit. Private addresses are not counted.
         players_per_network: Auto<1, 16> = Auto::Auto,
-        /// Address verification of new clients. `"ack"`: the client must acknowledge a message. `"id"`:
-        /// the client must know its peer id. `"auto"`: `"ack"`, but `"id"` is enough while no attack is
-        /// detected.
+        /// Address verification of new clients. `"ack"`: the client must acknowledge a message. `"id"`: the
+        /// client must know its peer id, which is weaker. `"auto"`: `"ack"`, but `"id"` is enough while no
+        /// attack is detected.
         prove: ProofSetting = ProofSetting::Auto,
-        /// Assignment of peer ids. `"random"`: any free id. `"sequential"`: ascending, as the stock
-        /// server does, which makes forged datagrams easier.
+        /// Assignment of peer ids. `"random"`: any free id. `"sequential"`: ascending, as the stock server
+        /// does, which makes forged datagrams easier.
         ids: IdSetting = IdSetting::Random,
         /// Game mode: everyone against everyone (`"DM"`), two teams (`"TDM"`), Federation against the
         /// others (`"FactionDM"`), or the mission script of a mod.
@@ -289,41 +292,42 @@ table! {
         /// Length of a round in minutes. `"none"` is no limit.
         time_limit: Option<BoundedU16<1, 254>> = None,
         /// Number of kills that ends a round. Clients display it; the server cannot see kills and never
-        /// ends a round because of it.
+        /// ends a round because of it. `"none"` displays no limit.
         frag_limit: Option<BoundedU16<1, 254>> = None,
-        /// Time between the end of a round and the start of the next. With `"none"`, `bcnet ctl` starts
-        /// the next round.
+        /// Time between the end of a round and the start of the next. With `"none"`, an operator starts the
+        /// next round with `bcnet ctl`.
         intermission: Option<Duration> = Some(Duration::from_secs(30)),
         /// Ships take damage from collisions.
         collisions: bool = true,
         /// Weapons damage ships of the same team.
         friendly_fire: bool = false,
-        /// Kill credit. `"none"`: no credit, because the server cannot see kills. `"last-shot"`: a
-        /// guess. The player who last fired a torpedo or pulse at a ship gets the kill if the ship's
-        /// owner has a new ship within 30 seconds. The server reports kills to the players. Untested
-        /// with stock clients.
+        /// Kill credit. `"none"`: no credit, because the server cannot see kills. `"last-shot"`: an
+        /// estimate. The player who last fired a torpedo or pulse at a ship gets the kill if the ship's
+        /// owner has a new ship within 30 seconds. The server reports kills to the players. Untested with
+        /// stock clients.
         credit_kills: CreditKills = CreditKills::None,
         /// Chat text that a player receives after joining. Empty sends nothing.
         welcome: Latin1Text<1000> = Latin1Text(String::new()),
         /// Player name in front of the server's chat lines. `"recipient"`: the reader's own name, which
         /// every client knows. A number: the player with that peer id. Untested with stock clients.
         say_as: SayAsSetting = SayAsSetting::Recipient,
-        /// Text at the start of the server's chat lines.
+        /// Text at the start of the server's chat lines. It shows players that the server wrote the line.
         say_prefix: Latin1Line<32> = Latin1Line("[server] ".into()),
-        /// Check of the clients' game files. `"permissive"` admits everyone. `"strict"` admits only
-        /// clients that match one of the `manifests`.
+        /// Check of the clients' game files. `"permissive"` admits everyone. `"strict"` admits only clients
+        /// that match one of the `manifests`.
         checksums: ChecksumSetting = ChecksumSetting::Permissive,
         /// Files made by `bcnet manifest learn`, for `"strict"`.
         manifests: Vec<PathBuf> = Vec::new(),
         /// With `"strict"`: accepts files that are in no manifest.
         extra_files: bool = false,
         /// Opcode of the message that refuses a player with other game files. The sources about the
-        /// protocol disagree on the opcode.
+        /// protocol disagree on the opcode. Try the other value if refused players do not see the reason.
         refusal_opcode: RefusalOpcode = RefusalOpcode::Mismatch22,
-        /// Relays messages that the stock game does not have. Mods need it.
+        /// Relays messages that the stock game does not have. Mods need it. Turn it off if only stock
+        /// clients play.
         forward_unknown: bool = true,
-        /// Relays ships, torpedoes and events that the stock game does not have. A client without the
-        /// mod may crash.
+        /// Relays ships, torpedoes and events that the stock game does not have. Turn it on only if all
+        /// players have the mod: a client without it may crash.
         allow_mods: bool = false,
         /// Hides the IP addresses that clients report in their messages: the server relays names and
         /// disconnect notices with 0.0.0.0 instead. Untested with stock clients.
@@ -338,24 +342,25 @@ table! {
         /// load tests.
         trusted: Vec<Network> = vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
         /// Server browser queries answered per second, for all networks together. Above this rate, only
-        /// clients that repeat their query within five seconds get an answer. In any case one /24
-        /// network gets at most 2,000 bytes of answers in ten seconds.
+        /// clients that repeat their query within five seconds get an answer. In any case one /24 network
+        /// gets at most 2,000 bytes of answers in ten seconds.
         query_rate: BoundedU16<1, 1000> = BoundedU16::new(100),
-        /// Chat lines per second that the server relays for one player, after a burst of ten. The
-        /// server drops further lines and informs the player.
+        /// Chat lines per second that the server relays for one player, after a burst of ten. The server
+        /// drops further lines and informs the player.
         chat_rate: BoundedU16<1, 100> = BoundedU16::new(3),
-        /// Bytes per second that the server relays for one player. Each message counts with 32 extra
-        /// bytes.
+        /// Bytes per second that the server relays for one player. Each message counts with 32 extra bytes.
+        /// Raise it if a mod sends more than the stock game.
         relay_rate: ByteSize = ByteSize(64 << 10),
-        /// The server sends a keepalive to a player when it has sent nothing else for this long. The
-        /// stock game does the same.
+        /// The server sends a keepalive to a player when it has sent nothing else for this long. The stock
+        /// game does the same.
         keepalive: Duration = Duration::from_secs(5),
-        /// A player is disconnected when the server receives nothing from it for this long.
+        /// A player is disconnected when the server receives nothing from it for this long. A lower value
+        /// frees the slots of lost players sooner.
         silence_timeout: Duration = Duration::from_secs(45),
-        /// Time limit for joining.
+        /// Time limit for joining. A player who takes longer is disconnected.
         handshake_timeout: Duration = Duration::from_secs(60),
-        /// Time limit for each of the five file checks; after it, `"permissive"` continues without that
-        /// check.
+        /// Time limit for each of the five file checks of a joining player. After it, `"permissive"`
+        /// continues without that check, and `"strict"` refuses the player.
         round_timeout: Duration = Duration::from_secs(20),
         /// A player is disconnected when it acknowledges no message for this long.
         undeliverable_timeout: Duration = Duration::from_secs(360),

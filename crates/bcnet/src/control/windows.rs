@@ -102,7 +102,10 @@ impl ControlStream {
         // Any user can create a pipe with a free name, so the client checks the owner.
         let owner = win32::pipe_owner_sid(&file)?;
         if owner != win32::current_user_sid()? && !is_system_account(&owner) {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("the pipe belongs to {owner}, not to you or to the system")));
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                format!("the pipe belongs to {owner}, not to you or to the system"),
+            ));
         }
         Self::new(win32::pipe_from_file(file))
     }

@@ -170,7 +170,9 @@ pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, ControlStrea
             Err(error) => return Err(connect_error(path, error)),
         }
     }
-    Err(forbidden.or(missing).unwrap_or_else(|| anyhow!("other users can write to every directory for control sockets; name a socket with --socket")))
+    Err(forbidden.or(missing).unwrap_or_else(|| {
+        anyhow!("other users can write to every directory for control sockets; name a socket with --socket")
+    }))
 }
 
 /// Sends one request and waits for its answer.
@@ -209,7 +211,9 @@ fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
     let hint = match error.kind() {
         ErrorKind::PermissionDenied => format!("{place}: {}", control::ACCESS_HINT),
         _ => {
-            format!("no server listens at {place}; start one with `bcnet serve`, or name its socket with --socket")
+            format!(
+                "no server listens at {place}; start one with `bcnet serve`, or name its socket with --socket"
+            )
         }
     };
     anyhow::Error::new(error).context(hint)

@@ -50,15 +50,21 @@ fn judge_clock(now: Duration, newest: Option<Duration>, is_synchronized: Option<
     } else if is_synchronized == Some(true) {
         (CheckState::Ok, "a time service adjusts the clock".into())
     } else {
-        (CheckState::Ok, "the date is plausible; this system does not report whether a time service adjusts the clock".into())
+        (
+            CheckState::Ok,
+            "the date is plausible; this system does not report whether a time service adjusts the clock"
+                .into(),
+        )
     }
 }
 
 /// Checks the addresses of the machine.
 pub(super) fn check_addresses(bind: Ipv4Addr, ports: &[u16], report: &mut DoctorReport) {
     if bind.is_loopback() {
-        report
-            .warn("address", format!("`server.bind` is {bind}, so only players on this machine can join; set it to 0.0.0.0"));
+        report.warn(
+            "address",
+            format!("`server.bind` is {bind}, so only players on this machine can join; set it to 0.0.0.0"),
+        );
         return;
     }
     let address = if bind.is_unspecified() { local_address() } else { Some(bind) };
@@ -76,7 +82,10 @@ pub(super) fn check_addresses(bind: Ipv4Addr, ports: &[u16], report: &mut Doctor
     if bind.is_unspecified() {
         for other in own_addresses().into_iter().filter(|own| Some(*own) != address).take(MAX_EXTRA_ADDRESSES)
         {
-            report.ok("address", format!("{other} is an address of this machine too, for players in that network"));
+            report.ok(
+                "address",
+                format!("{other} is an address of this machine too, for players in that network"),
+            );
         }
     }
 }
@@ -208,7 +217,10 @@ fn judge_free_space(free: Option<u64>, needed: u64) -> HealthResult {
         }
         Some(free) if free < needed => {
             let (free, needed) = (mebibytes(free), mebibytes(needed));
-            (CheckState::Warn, format!("only {free} MiB are free, but up to {needed} MiB may be needed; free some space"))
+            (
+                CheckState::Warn,
+                format!("only {free} MiB are free, but up to {needed} MiB may be needed; free some space"),
+            )
         }
         Some(free) => (CheckState::Ok, format!("can be written, {} MiB are free", mebibytes(free))),
     }

@@ -86,7 +86,10 @@ fn format_keys(keys: &[String]) -> String {
 pub(super) fn query_running_server(settings: &Settings, report: &mut DoctorReport) -> Option<Value> {
     let places = control::socket_paths(settings);
     if places.is_empty() {
-        report.warn("control", "`server.control` is \"none\", so doctor cannot find out whether the server runs");
+        report.warn(
+            "control",
+            "`server.control` is \"none\", so doctor cannot find out whether the server runs",
+        );
         return None;
     }
     match ctl::query_status(&places) {
@@ -102,7 +105,9 @@ pub(super) fn query_running_server(settings: &Settings, report: &mut DoctorRepor
                 }
                 Some(ErrorKind::PermissionDenied) => report.warn(
                     "control",
-                    format!("cannot find out whether the server runs: {error:#}; run doctor as the server's user"),
+                    format!(
+                        "cannot find out whether the server runs: {error:#}; run doctor as the server's user"
+                    ),
                 ),
                 // A process listens there but does not answer, or its answer is invalid.
                 _ => report.bad("control", format!("{error:#}; see the server's log, or restart it")),
@@ -345,7 +350,9 @@ pub(super) fn check_public_join(
         .find(|(session, _)| session["name"] == name.as_str());
     let Some((_, set)) = named else { return };
     match join::try_join(*address, set.password.get().unwrap_or_default(), set.manifests.first().cloned()) {
-        Ok(_) => report.ok("join outside", format!("{address}, the address on list servers: players can join")),
+        Ok(_) => {
+            report.ok("join outside", format!("{address}, the address on list servers: players can join"))
+        }
         Err(error) => report.warn(
             "join outside",
             format!(

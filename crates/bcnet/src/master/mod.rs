@@ -20,17 +20,17 @@ use crate::{CommandStatus, log, metrics_server};
 use server::ListServer;
 
 const SIGNAL_HELP: &str =
-    if cfg!(windows) { "Ctrl-C or closing the window ends it." } else { "SIGTERM and SIGINT end it." };
+    if cfg!(windows) { "Ctrl-C or closing the window stops it." } else { "SIGTERM and SIGINT stop it." };
 
 #[derive(clap::Args)]
 #[command(after_help = format!("\
-Servers find it with `masters = [\"HOST\"]` in their configuration, games with HOST in their masterserver.txt. A server \
-is listed when it has answered the challenge and is reachable at the port it names. It is asked again every minute, \
-and gone after three questions without an answer, or when it says goodbye.
+Servers announce themselves with `masters = [\"HOST\"]` in their configuration. Games find the list with HOST in their \
+masterserver.txt. The list server adds a server that answers its challenge and is reachable at the port it names. It \
+queries each server every minute, and removes it after three queries without an answer, or when the server signs off.
 
-`master ready udp=… tcp=…` on standard output tells that it listens; the log is on standard error. {SIGNAL_HELP}
+The line `master ready udp=… tcp=…` on standard output shows that it listens. The log goes to standard error. {SIGNAL_HELP}
 
-Exit codes: 0 ended as told, 2 could not run."))]
+Exit codes: 0 stopped on request, 2 could not run."))]
 pub(crate) struct Args {
     /// The local address to listen at; default: all addresses
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = Ipv4Addr::from_text)]

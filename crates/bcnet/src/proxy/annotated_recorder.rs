@@ -1,7 +1,8 @@
-//! Datagrams on their way to the capture: each waits until what it left open is decided, so that it carries all remarks.
+//! Datagrams that wait to be written to the capture with their findings as comments.
 //!
-//! That costs memory for as long as something is open, half a minute of traffic at most and no more than [`MAX_BYTES`]; what
-//! waits when the program is killed is not in the capture.
+//! A datagram waits until all findings about it are final. Waiting datagrams take memory for at most 30
+//! seconds of traffic and at most [`MAX_BYTES`]. If the program is killed, waiting datagrams are not in the
+//! capture.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,15 +15,15 @@ use bcnet_transport::Time;
 use crate::capture::add_comment;
 use crate::recorder::Recorder;
 
-/// A datagram that waits.
+/// A datagram that waits to be written.
 pub(super) struct PendingDatagram {
-    /// Its mark.
+    /// The number by which findings refer to the datagram.
     pub(super) mark: u64,
     pub(super) conversation: Option<ConversationId>,
     pub(super) from: SocketAddrV4,
     pub(super) to: SocketAddrV4,
     pub(super) at: Time,
-    /// Since 1970.
+    /// The time since 1970.
     pub(super) wall: Duration,
     pub(super) bytes: Vec<u8>,
     pub(super) comment: String,
@@ -32,9 +33,9 @@ pub(super) struct AnnotatedRecorder {
     recorder: Recorder,
     pending: VecDeque<PendingDatagram>,
     bytes: usize,
-    /// What no datagram shows, for the next.
+    /// Findings that belong to no datagram. They become comments of the next one.
     unattached_comment: String,
-    /// Memory for the bytes of the next.
+    /// Buffers to reuse for the bytes of later datagrams.
     spare_buffers: Vec<Vec<u8>>,
 }
 
@@ -49,12 +50,12 @@ impl AnnotatedRecorder {
         }
     }
 
-    /// Returns whether something waits.
+    /// Returns whether datagrams wait.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Returns a copy of some bytes, in memory that was used before if there is any.
+    /// Returns a copy of the bytes, in a reused buffer if there is one.
     pub(super) fn copy_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut copy = self.spare_buffers.pop().unwrap_or_default();
         copy.extend_from_slice(bytes);
@@ -66,7 +67,7 @@ impl AnnotatedRecorder {
         self.pending.push_back(PendingDatagram { comment: mem::take(&mut self.unattached_comment), ..held });
     }
 
-    /// Remarks something on the datagram that it is about, which waits.
+    /// Adds a finding as a comment to its waiting datagram.
     pub(super) fn add_comment(&mut self, finding: &Finding) {
         if finding.mark == NO_MARK {
             add_comment(&mut self.unattached_comment, &format!("{}: {}", finding.by, finding.kind));
@@ -78,7 +79,9 @@ impl AnnotatedRecorder {
         }
     }
 
-    /// Records what is decided, up to the first that is not. Returns what has waited for too long to be decided.
+    /// Writes datagrams whose findings are final, up to the first that is not.
+    ///
+    /// Returns that datagram if it has waited too long, or if too many bytes wait.
     pub(super) fn record_final(&mut self, observer: &Observer, now: Time) -> Option<(ConversationId, u64)> {
         while let Some(first) = self.pending.front() {
             if let Some(conversation) = first.conversation
@@ -109,7 +112,7 @@ impl AnnotatedRecorder {
 }
 
 impl Drop for AnnotatedRecorder {
-    /// What waits at the end is recorded as it is.
+    /// Writes all waiting datagrams with the comments they have.
     fn drop(&mut self) {
         while !self.pending.is_empty() {
             self.record_front();
@@ -117,8 +120,8 @@ impl Drop for AnnotatedRecorder {
     }
 }
 
-/// For so long what a datagram has left open is waited for.
+/// The maximum time for which a datagram waits for its findings.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// So much may wait, with what it takes besides its bytes.
+/// The maximum number of waiting bytes, including the bookkeeping.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_SPARE_BUFFERS: usize = 64;

@@ -1,4 +1,4 @@
-//! What the proxy has counted, for Prometheus.
+//! The proxy's counters for Prometheus.
 
 use bcnet_proxy::{
     DatagramTarget, HealCounters, OutboundBytes, Proxy, ProxyDirection, ProxyOutput, RefusalReason,
@@ -9,7 +9,7 @@ use super::relay::RelayCommands;
 use crate::metrics::{Labels, MetricsPage};
 use crate::metrics_server::Monitored;
 
-/// Datagrams and their bytes.
+/// A count of datagrams and of their bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct DatagramCounter {
     datagrams: u64,
@@ -23,23 +23,23 @@ impl DatagramCounter {
     }
 }
 
-/// What came and what left.
+/// Counters of received, sent and dropped datagrams.
 #[derive(Debug, Default)]
 pub(super) struct ProxyMetrics {
     from_clients: DatagramCounter,
     from_server: DatagramCounter,
     to_clients: DatagramCounter,
     to_server: DatagramCounter,
-    /// Datagrams that were too long to be passed on.
+    /// Datagrams that were too long to forward.
     pub(super) oversized: u64,
-    /// Datagrams to a source that the server did not send.
+    /// Datagrams at a source address that did not come from the server.
     pub(super) foreign: u64,
-    /// Challenges in the name of list servers that were too many to be answered.
+    /// Challenges, apparently of list servers, that exceeded the rate limit.
     pub(super) unanswered: u64,
 }
 
 impl ProxyMetrics {
-    /// A datagram came, and this is what was made of it.
+    /// Counts a received datagram and the proxy's output for it.
     pub(super) fn on_datagram(&mut self, from_server: bool, bytes: &[u8], output: &ProxyOutput<'_>) {
         if from_server {
             self.from_server.add(bytes);
@@ -51,7 +51,7 @@ impl ProxyMetrics {
         }
     }
 
-    /// A datagram leaves.
+    /// Counts a sent datagram.
     pub(super) const fn on_sent(&mut self, leg: DatagramTarget, bytes: OutboundBytes<'_>) {
         match leg {
             DatagramTarget::Client(_) => self.to_clients.add(bytes.as_slice()),
@@ -60,7 +60,7 @@ impl ProxyMetrics {
     }
 }
 
-/// Everything for Prometheus.
+/// Returns the page of all metrics.
 pub(super) fn render(
     metrics: &ProxyMetrics,
     proxy: &Proxy,
@@ -68,32 +68,32 @@ pub(super) fn render(
     unsent: u64,
 ) -> MetricsPage {
     let mut page = MetricsPage::new("bcnet_proxy");
-    let came = [(("from", "clients"), metrics.from_clients), (("from", "server"), metrics.from_server)];
-    let left = [(("to", "clients"), metrics.to_clients), (("to", "server"), metrics.to_server)];
-    write_counters(&mut page, "received", "that came", came);
-    write_counters(&mut page, "sent", "that left", left);
+    let received = [(("from", "clients"), metrics.from_clients), (("from", "server"), metrics.from_server)];
+    let sent = [(("to", "clients"), metrics.to_clients), (("to", "server"), metrics.to_server)];
+    write_counters(&mut page, "received", "received", received);
+    write_counters(&mut page, "sent", "sent", sent);
     page.counter(
         "oversized_datagrams",
-        "Datagrams over 2048 bytes, which are dropped",
+        "Datagrams over 2048 bytes, which the proxy dropped",
         [(Labels::new(), metrics.oversized)],
     );
     page.counter(
         "foreign_datagrams",
-        "Datagrams to a source that the server did not send",
+        "Datagrams at a source address that did not come from the server",
         [(Labels::new(), metrics.foreign)],
     );
     page.counter(
         "unanswered_challenges",
-        "Challenges of list servers that were too many to be answered",
+        "Challenges of list servers above the rate limit, without an answer",
         [(Labels::new(), metrics.unanswered)],
     );
-    page.counter("unsent_datagrams", "Datagrams that the system did not take", [(Labels::new(), unsent)]);
-    page.gauge("players", "Players now", [(Labels::new(), proxy.players().count())]);
+    page.counter("unsent_datagrams", "Datagrams that the system did not send", [(Labels::new(), unsent)]);
+    page.gauge("players", "Connected players", [(Labels::new(), proxy.players().count())]);
     let refused =
         RefusalReason::ALL.map(|why| (vec![("reason", why.name().to_string())], proxy.refused(why)));
-    page.counter("refused_datagrams", "Datagrams that were turned away", refused);
+    page.counter("refused_datagrams", "Refused datagrams", refused);
     let found = watch.fault_counts().map(|(kind, count)| (vec![("kind", kind.to_string())], count));
-    page.counter("findings", "Faults that were seen in what passed", found);
+    page.counter("findings", "Faults found in the forwarded traffic", found);
     let [up, down] =
         [ProxyDirection::ToServer, ProxyDirection::ToClient].map(|direction| proxy.healed(direction));
     for (name, help, figure) in HEALED_METRICS {
@@ -109,13 +109,17 @@ pub(super) fn render(
 type HealedMetric = (&'static str, &'static str, fn(&HealCounters) -> u64);
 
 const HEALED_METRICS: [HealedMetric; 7] = [
-    ("healed_acks", "ACKs without news that were taken out", |healed| healed.acks),
-    ("healed_repeats", "Messages that had arrived and were not passed on again", |healed| healed.duplicates),
-    ("healed_answers", "ACKs given in place of the receiver", |healed| healed.answers),
-    ("healed_parts", "Parts that the proxy repeats instead of their sender", |healed| healed.held_fragments),
-    ("healed_copies", "Copies that it sent of those", |healed| healed.fragment_copies),
-    ("healed_datagrams", "Datagrams of which nothing was left", |healed| healed.emptied_datagrams),
-    ("healed_bytes", "Bytes that were not passed on", |healed| healed.bytes_removed),
+    ("healed_acks", "Removed ACKs that acknowledge nothing new", |healed| healed.acks),
+    ("healed_repeats", "Removed copies of messages that had already arrived", |healed| healed.duplicates),
+    ("healed_answers", "ACKs that the proxy sent in place of the receiver", |healed| healed.answers),
+    ("healed_parts", "Fragments that the proxy retransmits instead of their sender", |healed| {
+        healed.held_fragments
+    }),
+    ("healed_copies", "Copies of these fragments that the proxy sent", |healed| healed.fragment_copies),
+    ("healed_datagrams", "Datagrams dropped because healing removed all their messages", |healed| {
+        healed.emptied_datagrams
+    }),
+    ("healed_bytes", "Bytes removed from datagrams", |healed| healed.bytes_removed),
 ];
 
 type LabelPair = (&'static str, &'static str);

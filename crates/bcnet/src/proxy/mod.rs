@@ -1,7 +1,8 @@
-//! `bcnet proxy`: between players and a server that nobody can change.
+//! `bcnet proxy`: forwards datagrams between players and a server that cannot be changed.
 //!
-//! [`relay`] is what its event loop drives, around the proxy of `bcnet-proxy`, which decides what goes where; [`sockets`] are its sockets,
-//! [`watch`] looks over its shoulder and tells what it sees, [`tape`] has what waits for the capture, and [`metrics`] counts.
+//! [`relay`] is the service that the event loop runs. It wraps the proxy of `bcnet-proxy`, which decides
+//! where each datagram goes. [`sockets`] has the sockets, [`proxy_observer`] reports findings,
+//! [`annotated_recorder`] holds datagrams for the capture, and [`metrics`] counts.
 
 mod annotated_recorder;
 mod metrics;
@@ -30,24 +31,24 @@ use options::{SourcePool, Upstream};
 use relay::{Relay, RelaySetup};
 
 const SIGNALS: &str = if cfg!(windows) {
-    "Ctrl-C or closing the window ends it. The bans are read again every minute."
+    "Ctrl-C or closing the window stops the proxy. It reads the bans again every minute."
 } else {
-    "SIGTERM and SIGINT end it, SIGUSR1 prints the queues, SIGHUP reads the bans again, as every minute does."
+    "SIGTERM and SIGINT stop the proxy. SIGUSR1 prints the queues. SIGHUP reads the bans again, which also happens every minute."
 };
 
 #[derive(clap::Args)]
 #[command(after_help = format!("\
-Without --heal every byte passes as it came, in datagrams of up to 2048 bytes; no known sender makes longer ones, and \
-they are dropped. With it, ACKs that say nothing new are taken out and messages that have \
-arrived are not passed on again; every game byte stays what it was.
+Without --heal the proxy forwards every datagram of up to 2048 bytes unchanged. It drops longer ones, which no known \
+sender makes. With --heal it removes ACKs that acknowledge nothing new, and messages that have already arrived; the \
+data of the game stays the same.
 
-A stock server tells players apart by their IPv4 address alone. Give the proxy a network of addresses of this machine \
-with --upstream-source, one for each player; on the same machine as the server 127.1.0.0/16 needs no setup. Without \
-one, the proxy lets in one player at a time.
+A stock server distinguishes players only by IPv4 address. Give the proxy a network of addresses of this machine \
+with --upstream-source, one for each player. If the server runs on the same machine, 127.1.0.0/16 needs no setup. Without \
+a network, the proxy admits one player at a time.
 
 {SIGNALS}
 
-Exit codes: 0 ended as told, 2 could not run.
+Exit codes: 0 stopped on request, 2 could not run.
 
 Examples:
   bcnet proxy --upstream 127.0.0.1:22102 --upstream-source 127.1.0.0/16 --heal
@@ -55,72 +56,74 @@ Examples:
   bcnet proxy --upstream server.example:22101 --queues 30 --write game.pcapng
   bcnet proxy --upstream server.example:22101 --metrics 127.0.0.1:9110"))]
 pub(crate) struct Args {
-    /// Where players connect to
+    /// The address and port for players to connect to
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:22101")]
     listen: SocketAddr,
 
-    /// The server behind the proxy
+    /// The server to forward to
     #[arg(long, value_name = "HOST:PORT")]
     upstream: Upstream,
 
-    /// Addresses of this machine toward the server, one for each player: a network, or addresses with commas between
+    /// Source addresses toward the server, one for each player: a network, or addresses separated by commas
     #[arg(long, value_name = "POOL", default_value = "")]
     upstream_source: SourcePool,
 
-    /// Take the faults of the stock transport out of what passes
+    /// Remove the faults of the stock transport from the traffic
     #[arg(long)]
     heal: bool,
 
-    /// Pass everything up to 2048 bytes unchanged and tell what is seen (this is what happens without --heal)
+    /// Forward everything up to 2048 bytes unchanged and report findings; this is the default without --heal
     #[arg(long, conflicts_with = "heal")]
     observe: bool,
 
-    /// Print the queues of all conversations this often, in seconds
+    /// Print the queues of all conversations at this interval, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
 
-    /// Log what each side does with every ACK that it gets: what it clears, and what waited then
+    /// Log for each ACK what its receiver clears, and what was in its queue
     #[arg(long)]
     handle_acks: bool,
 
-    /// Write what players and server say to a ring of capture files for Wireshark, with remarks on what is wrong
+    /// Write the traffic to a ring of capture files for Wireshark, with findings as comments
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 
-    /// Turn away whom this file bans; its form is that of `bcnet serve`
+    /// Refuse the players whom this file bans; it has the format of the bans file of `bcnet serve`
     #[arg(long, value_name = "FILE")]
     bans: Option<PathBuf>,
 
-    /// The most datagrams a second from one player, and new players from one address; 0 is any number
+    /// The maximum number of datagrams per second from a player, and of new players from an address; 0: no
+    /// limit
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate: u32,
 
-    /// The most questions of browsers a second, of all networks together; beyond that only who asks again within five
-    /// seconds is heard
+    /// The maximum number of browser queries per second, from all networks together; above it, the proxy
+    /// forwards only queries that are repeated within five seconds
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     query_rate: u32,
 
-    /// A network to which no limit by address applies but that of 16 players, besides 127.0.0.0/8; may be given more than once
+    /// A network to which only the limit of 16 players per address applies; always includes 127.0.0.0/8; may
+    /// be repeated
     #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
     trusted: Vec<Network>,
 
-    /// Do not pass on what players send malformed
+    /// Drop malformed datagrams of players
     #[arg(long)]
     drop_malformed: bool,
 
-    /// Tell list servers of this port, which players reach the proxy at
+    /// The port to announce to list servers, at which players reach the proxy
     #[arg(long, value_name = "PORT", requires = "master", value_parser = clap::value_parser!(u16).range(1..))]
     advertise: Option<u16>,
 
-    /// A list server; may be given more than once
+    /// A list server; may be repeated
     #[arg(long, value_name = "HOST[:PORT]", requires = "advertise", value_parser = ListServerAddress::from_text)]
     master: Vec<ListServerAddress>,
 
-    /// Give out figures for Prometheus at http://ADDRESS:PORT/metrics, health at /livez and /readyz
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics, and health at /livez and /readyz
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
 
-    /// Write the log as JSON
+    /// Write the log as JSON lines
     #[arg(long)]
     log_json: bool,
 }
@@ -142,9 +145,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
         ready.push_str(&format!(" metrics={address}"));
     }
     ready.push('\n');
-    // Whoever started the proxy may not be interested in its output.
+    // A failure is ignored: the parent process may have closed the output.
     drop(io::stdout().write_all(ready.as_bytes()).and_then(|()| io::stdout().flush()));
-    event_loop.run(&mut relay).context("waiting for datagrams")?;
+    event_loop.run(&mut relay).context("cannot wait for datagrams")?;
     tracing::info!(event = "stopped");
     Ok(CommandStatus::Clean)
 }

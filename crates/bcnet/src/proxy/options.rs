@@ -1,4 +1,4 @@
-//! What the command line says, and what signals say later.
+//! Parsing of the proxy's options, its signals and its background tasks.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,7 +20,7 @@ use crate::list_servers;
 use crate::lookup;
 use crate::signals::{self, Signal};
 
-/// A server by name or address.
+/// The server behind the proxy, by name or address.
 #[derive(Debug, Clone)]
 pub(super) struct Upstream(HostPort<0>);
 
@@ -33,16 +33,16 @@ impl FromStr for Upstream {
 }
 
 impl Upstream {
-    /// Returns its address, which must not be that of a proxy that listens at `listen`.
+    /// Resolves the address, which must not be the proxy's own address `listen`.
     pub(super) fn resolve_checked(&self, listen: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
         let address = lookup::first_ipv4_address(&self.0)?;
-        // Only an address of this machine can be bound to.
+        // Binding succeeds only at an address of this machine.
         let is_here = |ip: Ipv4Addr| Socket::bind(SocketAddrV4::new(ip, 0), Io::BEST).is_ok();
         let same = listen.ip() == address.ip()
             || (listen.ip().is_unspecified() || address.ip().is_unspecified()) && is_here(*address.ip());
         ensure!(
             !same || listen.port() != address.port(),
-            "--upstream: {}:{} is where the proxy itself listens; have one of them use another port",
+            "--upstream: the proxy itself listens at {}:{}; give the proxy or the server another port",
             self.0.host,
             self.0.port
         );
@@ -50,17 +50,17 @@ impl Upstream {
     }
 }
 
-/// Returns an address as the protocol carries it, which is IPv4 and nothing else.
+/// Returns the IPv4 address. The protocol has no IPv6.
 pub(super) fn require_ipv4(address: SocketAddr) -> anyhow::Result<SocketAddrV4> {
     match address {
         SocketAddr::V4(address) => Ok(address),
         SocketAddr::V6(_) => {
-            bail!("{address}: the protocol carries IPv4 addresses; listen at one, such as 0.0.0.0")
+            bail!("{address}: the protocol has only IPv4; listen at an IPv4 address, such as 0.0.0.0")
         }
     }
 }
 
-/// Source addresses toward the server.
+/// The source addresses to use toward the server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SourcePool(Vec<Ipv4Addr>);
 
@@ -77,7 +77,7 @@ impl FromStr for SourcePool {
         let (mut pool, mut known) = (Vec::new(), HashSet::new());
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let network = Network::from_text(part)?;
-            // One that is named twice is one all the same: two players must not share it.
+            // An address may be named twice, but two players must not share it.
             let fresh = network.hosts().take(MAX_SOURCES).filter(|address| known.insert(*address));
             pool.extend(fresh);
         }
@@ -86,7 +86,7 @@ impl FromStr for SourcePool {
     }
 }
 
-/// Turns signals into commands, from now on.
+/// Starts a thread that turns signals into commands.
 pub(super) fn listen_to_signals(commands: &RelayCommands, ban_file: Option<PathBuf>) -> io::Result<()> {
     let (reload, reloading) = BackgroundTask::new();
     let [reloaded, stopped, dumped] = [commands, commands, commands].map(Clone::clone);
@@ -101,7 +101,7 @@ pub(super) fn listen_to_signals(commands: &RelayCommands, ban_file: Option<PathB
     ])
 }
 
-/// Looks after what changes by itself, for ever: masters move, bans end.
+/// Starts the task that resolves list servers and reads the bans again every minute.
 pub(super) fn start_housekeeping(
     commands: RelayCommands,
     masters: Vec<ListServerAddress>,
@@ -128,13 +128,15 @@ fn reload_bans(commands: &RelayCommands, ban_file: Option<&Path>, is_asked: bool
         }
         Err(error) => {
             let error = format!("{error:#}");
-            tracing::error!(event = "reload_failed", error, "the bans stay as they are");
+            tracing::error!(event = "reload_failed", error, "the proxy keeps the bans it has");
         }
     }
 }
 
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
-/// No session has more than 124 players, but addresses rest for a while.
+/// The maximum number of source addresses.
+///
+/// A session has at most 124 players, but an address is not reused for a while.
 const MAX_SOURCES: usize = 1024;
 
 #[cfg(test)]
@@ -145,7 +147,7 @@ mod tests {
     fn source_pool_has_no_duplicates() {
         let pool: SourcePool = "127.1.0.2,127.1.0.0/30,127.1.0.2,127.1.0.9".parse().expect("a pool");
         let addresses = [2, 1, 9].map(|last| Ipv4Addr::new(127, 1, 0, last));
-        // The network has four addresses: its own, two, and that of all.
+        // A /30 network has four addresses: its own, two hosts, and the broadcast address.
         assert_eq!(pool.addresses(), addresses);
     }
 }

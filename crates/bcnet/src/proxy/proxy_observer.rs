@@ -1,4 +1,4 @@
-//! What the proxy sees of the conversations that pass: findings and queues.
+//! Observes the forwarded conversations: reports findings and dumps queues.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
@@ -13,28 +13,30 @@ use crate::log::LogRateLimiter;
 use crate::queue_dump::QueueDump;
 use crate::recorder::Recorder;
 
-/// Looks at everything that passes and says what it sees.
+/// Observes every forwarded datagram, logs findings and writes the capture.
 pub(super) struct ProxyObserver {
     observer: Observer,
     dump_interval: Option<Duration>,
     next_dump: Option<Time>,
-    /// The capture, if there is one.
+    /// The capture, if one is written.
     recorder: Option<AnnotatedRecorder>,
-    /// When time passed last.
+    /// The time of the last call of [`Self::advance`].
     last_advance: Time,
-    /// The number of the last datagram.
+    /// The number of datagrams so far.
     datagram_count: u64,
     log_limit: LogRateLimiter,
-    /// How often each fault was found. There are few kinds, and the commonest comes early.
+    /// The count of each kind of fault. There are few kinds, and the common ones come first.
     fault_counts: Vec<(&'static str, u64)>,
-    /// Nobody may be reading the queues, which must not hold up the game.
+    /// A non-blocking output for the queues: a reader that does not read must not delay the game.
     output: NonBlocking,
     _writer: WorkerGuard,
 }
 
 impl ProxyObserver {
-    /// Prints the queues this often, if at all, records what passes with what was found in it, and logs what is done with each
-    /// ACK if that is wanted.
+    /// Creates an observer.
+    ///
+    /// It prints the queues every `every`, if that is set. It writes a capture with findings if there is a
+    /// `recorder`, and logs each handled ACK if `acks` is set.
     pub(super) fn new(every: Option<Duration>, recorder: Option<Recorder>, acks: bool) -> Self {
         let (output, writer) = tracing_appender::non_blocking(io::stdout());
         let mut observer = Observer::new(LIMITS);
@@ -55,12 +57,14 @@ impl ProxyObserver {
         }
     }
 
-    /// Returns how often each fault was found.
+    /// Returns the count of each kind of fault.
     pub(super) fn fault_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.fault_counts.iter().copied()
     }
 
-    /// A datagram goes from one address to another; `wire` are its bytes as they were sent, `wall` is the time since 1970.
+    /// Observes a datagram from one address to another.
+    ///
+    /// `wire` are its bytes as sent; `wall` is the time since 1970.
     pub(super) fn observe(
         &mut self,
         (from, to): (SocketAddrV4, SocketAddrV4),
@@ -94,7 +98,7 @@ impl ProxyObserver {
         self.record_final(now);
     }
 
-    /// Logs what a node does with an ACK, as a hook in the original engine would.
+    /// Logs the effect of an ACK, as a hook in the stock engine would.
     fn log_ack(&self, handled: &HandledAck) {
         let Some(talk) = self.observer.conversation(handled.conversation) else { return };
         let (by, from) = (talk.address(handled.side), talk.address(handled.side.other()));
@@ -106,7 +110,7 @@ impl ProxyObserver {
         tracing::info!(event = "handle_ack", %by, %from, cleared, waiting, "{head}");
     }
 
-    /// Counts, logs and remarks what was found.
+    /// Counts and logs new findings, and adds them to the capture.
     fn drain_findings(&mut self, now: Time) {
         while let Some(finding) = self.observer.poll_finding() {
             if !finding.kind.is_fault() {
@@ -122,7 +126,7 @@ impl ProxyObserver {
         }
     }
 
-    /// Records what is decided.
+    /// Writes the datagrams whose findings are final.
     fn record_final(&mut self, now: Time) {
         while let Some((conversation, mark)) =
             self.recorder.as_mut().and_then(|tape| tape.record_final(&self.observer, now))
@@ -145,7 +149,7 @@ impl ProxyObserver {
         [self.next_dump, look].into_iter().flatten().min()
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(super) fn advance(&mut self, now: Time, wall: Duration) {
         self.last_advance = now;
         self.observer.advance(now);
@@ -159,7 +163,7 @@ impl ProxyObserver {
         }
     }
 
-    /// Prints the queues of both sides of every conversation; `wall` is the time since 1970.
+    /// Prints the queues of both sides of every conversation. `wall` is the time since 1970.
     pub(super) fn dump_queues(&mut self, now: Time, wall: Duration) {
         let mut out = String::new();
         for talk in self.observer.conversations() {
@@ -177,7 +181,7 @@ fn log_finding(Finding { by: from, to, kind: what, .. }: &Finding, held_back: u6
     tracing::info!(event = "finding", kind = what.name(), %from, %to, held_back, "{what}");
 }
 
-/// So often it is looked whether what waits can be recorded, if nothing passes.
+/// The interval at which waiting datagrams are checked if no datagram arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const LIMITS: ObserverLimits = ObserverLimits { conversations: 256, messages: 512, findings: 256 };
 
@@ -194,7 +198,7 @@ mod tests {
     use super::*;
     use crate::recorder::CaptureRing;
 
-    /// Many a cause is known only later, when the ACK of a repeat has come or has not.
+    /// Many a cause is known only later, when the ACK of a retransmission has arrived or not.
     #[test]
     fn recorded_datagrams_carry_all_comments() {
         let battle = include_str!("../../../bcnet-lab/scenarios/battle-loss5.toml");
@@ -222,7 +226,7 @@ mod tests {
                 }
             }
         }
-        // By then nothing is open any more.
+        // At this time all findings are final.
         watch.advance(Time::from_micros(1 << 40), Duration::ZERO);
         drop(watch);
         let mut reader = PcapNgReader::new(fs::File::open(&path).expect("a file")).expect("a capture");
@@ -232,21 +236,21 @@ mod tests {
             number += 1;
             let mut remarks = expected.remove(&number).unwrap_or_default();
             late += remarks.iter().filter(|remark| remark.contains("no ACK was sent")).count();
-            let told = packet.options.iter().find_map(|option| match option {
+            let comment = packet.options.iter().find_map(|option| match option {
                 EnhancedPacketOption::Comment(text) => Some(text.to_string()),
                 _ => None,
             });
-            let mut told: Vec<String> =
-                told.iter().flat_map(|text| text.split("; ")).map(str::to_owned).collect();
+            let mut recorded: Vec<String> =
+                comment.iter().flat_map(|text| text.split("; ")).map(str::to_owned).collect();
             remarks.sort();
-            told.sort();
-            // What is open at the end is told by the end only.
+            recorded.sort();
+            // Findings about the last datagrams are only known at the end.
             if number < 500 || !remarks.is_empty() {
-                assert_eq!(told, remarks, "packet {number}");
+                assert_eq!(recorded, remarks, "packet {number}");
             }
         }
         assert_eq!((number as usize, expected.len()), (datagrams.len(), 0));
-        assert!(late > 20, "{late} causes were known later");
+        assert!(late > 20, "only {late} causes were found later");
         drop(reader);
         fs::remove_dir_all(&directory).expect("removed");
     }

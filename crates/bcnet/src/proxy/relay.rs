@@ -1,4 +1,7 @@
-//! What a proxy's event loop drives: datagrams from its sockets to the core and back, and what is to be done besides.
+//! The service that a proxy's event loop runs.
+//!
+//! It moves datagrams between the sockets and the core, logs events, and looks after list servers and the
+//! upstream server.
 
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -27,20 +30,20 @@ use crate::log::LogRateLimiter;
 use crate::metrics::MetricsPage;
 use crate::recorder::Recorder;
 
-/// What a relay is made of.
+/// The settings of a relay.
 pub(super) struct RelaySetup {
     pub(super) listen: SocketAddrV4,
     pub(super) upstream: Upstream,
     pub(super) config: ProxyConfig,
-    /// How often to print the queues.
+    /// The interval between dumps of the queues.
     pub(super) dump_interval: Option<Duration>,
-    /// Whether to log what is done with each ACK.
+    /// Whether to log the effect of each ACK.
     pub(super) log_handled_acks: bool,
     pub(super) advertise: u16,
     pub(super) recorder: Option<Recorder>,
 }
 
-/// Hands commands to the relay, from any thread.
+/// Sends commands to the relay, from any thread.
 pub(super) type RelayCommands = CommandSender<Relay>;
 
 /// A running proxy.
@@ -61,7 +64,7 @@ pub(super) struct Relay {
     refusal_log_limit: LogRateLimiter,
     join_log_limit: LogRateLimiter,
     not_joined_log_limit: LogRateLimiter,
-    /// What has arrived, as it came and deciphered.
+    /// Received datagrams, as received and deciphered.
     inbound: Batch,
     plain: Batch,
     messages: MessageBuffer<'static>,
@@ -159,14 +162,14 @@ impl Relay {
         self.upstream
     }
 
-    /// Gives a datagram to the proxy, and what it says to what is to leave.
+    /// Gives a datagram to the proxy, and queues the datagrams that the proxy returns.
     fn handle_datagram(&mut self, head: &DatagramInfo, inbound: Inbound<'_>, now: Time) {
         let source = head.owner.checked_sub(LISTEN_SOCKET + 1);
         if head.truncated {
             self.metrics.oversized += 1;
             return;
         }
-        // What does not come from the server is nothing to pass on.
+        // Datagrams from other addresses than the server's are not forwarded.
         if source.is_some() && head.remote != self.upstream {
             self.metrics.foreign += 1;
             return;
@@ -194,8 +197,8 @@ impl Relay {
         for (leg, bytes) in [forward, answer].into_iter().flatten() {
             self.sockets.push(leg, self.upstream, bytes);
         }
-        // Who is turned away says nothing to the server, whose silence is no fault then. What a player says malformed is
-        // part of its conversation whether it passes or not.
+        // Refused datagrams never reach the server, so its silence would not be a fault: they are not
+        // observed. Malformed datagrams of a player belong to its conversation, forwarded or not.
         if refusal.is_none_or(|refusal| refusal == RefusalReason::Malformed) {
             self.observer.observe((from, to), (inbound.wire, inbound.content), now, wall_now());
         }
@@ -205,7 +208,7 @@ impl Relay {
         }
     }
 
-    /// Sends what the proxy repeats by itself.
+    /// Sends the retransmissions of the proxy itself.
     fn send_retransmissions(&mut self, now: Time) {
         while let Some((leg, bytes)) = self.proxy.poll_transmit(now) {
             self.metrics.on_sent(leg, bytes);
@@ -216,7 +219,7 @@ impl Relay {
         }
     }
 
-    /// Tells the list servers whose turn it is that players come here.
+    /// Sends heartbeats to the list servers for which one is due.
     fn send_heartbeats(&mut self, now: Time) {
         while let Some(master) = self.list_servers.poll_heartbeat(now) {
             self.sockets.push(
@@ -227,8 +230,9 @@ impl Relay {
         }
     }
 
-    /// Answers a list server that asks who we are: it must hear of the proxy, not of the server behind. Returns `false`
-    /// if it is none.
+    /// Answers the challenge of a list server, which must list the proxy, not the server behind it.
+    ///
+    /// Returns `false` if the datagram is not from a list server.
     fn answer_list_server(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
         if self.advertise == 0 {
             return false;
@@ -249,7 +253,7 @@ impl Relay {
         true
     }
 
-    /// Does what the proxy's events ask for.
+    /// Handles the events of the proxy.
     fn handle_proxy_events(&mut self, now: Time) {
         while let Some(event) = self.proxy.poll_event() {
             match event {
@@ -261,16 +265,16 @@ impl Relay {
                     }
                     continue;
                 }
-                ProxyEvent::Closed { client, source, player, verified: proved, up, down } => {
+                ProxyEvent::Closed { client, source, player, verified, up, down } => {
                     self.sockets.detach(source.number + 1, now);
                     if player
-                        && !proved
+                        && !verified
                         && let Some(held_back) = self.not_joined_log_limit.allow(now)
                     {
                         tracing::info!(event = "not_joined", %client, held_back);
                     }
-                    // Who goes is told whatever else is.
-                    if player && proved {
+                    // A leaving player is always logged, without a rate limit.
+                    if player && verified {
                         let (acks, repeats) = (up.acks + down.acks, up.duplicates + down.duplicates);
                         let bytes = up.bytes_removed + down.bytes_removed;
                         tracing::info!(event = "player_gone", %client, healed_acks = acks, healed_repeats = repeats, healed_bytes = bytes);
@@ -293,7 +297,7 @@ impl Relay {
         let opened = Socket::connect(own, self.upstream, Io::BEST)
             .and_then(|socket| self.sockets.attach(source.number + 1, socket));
         if let Err(error) = opened {
-            // Whoever asks again may have more luck.
+            // The client's next attempt may succeed.
             self.proxy.close_source(source.number);
             if let Some(held_back) = self.refusal_log_limit.allow(now) {
                 tracing::error!(event = "no_source", %client, source = %own.ip(), %error, held_back);
@@ -301,14 +305,15 @@ impl Relay {
         }
     }
 
-    /// Returns where the server sees a source.
+    /// Returns the address under which the server sees a source.
     fn source_address(&self, source: UpstreamSource) -> SocketAddrV4 {
         let port = self.sockets.port(source.number + 1).unwrap_or(0);
         SocketAddrV4::new(source.address.unwrap_or(Ipv4Addr::UNSPECIFIED), port)
     }
 
-    /// A server that is silent although clients talk to it may have moved: its name is looked up again, elsewhere,
-    /// because that may take long.
+    /// Starts to resolve the server's name again if the server is silent while clients send.
+    ///
+    /// The server may have moved. Another thread resolves the name, because that may take long.
     fn check_upstream(&mut self, now: Time) {
         if self.proxy.next_timeout().is_none() || !self.upstream_timeout.check_expired(now) {
             return;
@@ -320,7 +325,7 @@ impl Relay {
         });
     }
 
-    /// The server was looked up again, and is here.
+    /// Uses the newly resolved address of the server.
     fn move_upstream(&mut self, address: SocketAddrV4, now: Time) {
         if address == self.upstream {
             tracing::warn!(event = "upstream_silent", upstream = %address);
@@ -328,12 +333,12 @@ impl Relay {
         }
         tracing::info!(event = "upstream_moved", from = %self.upstream, to = %address);
         self.upstream = address;
-        // The old sockets are connected to where it was.
+        // The old sockets are connected to the old address.
         let sources: Vec<_> = self.proxy.sources().collect();
         sources.into_iter().for_each(|(client, source)| self.open_source(client, source, now));
     }
 
-    /// Ends the proxy.
+    /// Stops the proxy.
     pub(super) const fn stop(&mut self) {
         self.is_over = true;
     }
@@ -343,7 +348,7 @@ impl Relay {
         self.observer.dump_queues(now, wall_now());
     }
 
-    /// Takes over the bans that were read; whoever asked for that is told.
+    /// Replaces the bans. If an operator requested it, the log says so.
     pub(super) fn set_bans(&mut self, networks: Vec<Network>, is_asked: bool, now: Time) {
         if self.proxy.set_bans(networks) || is_asked {
             tracing::info!(event = "reloaded");
@@ -351,26 +356,26 @@ impl Relay {
         self.handle_proxy_events(now);
     }
 
-    /// List servers were looked up.
+    /// Uses the newly resolved addresses of list servers.
     pub(super) fn set_list_servers(&mut self, resolved: &ResolvedListServers) {
         self.list_server_addresses = resolved.merge_with(&self.list_server_addresses);
         self.list_servers.set_addresses(&self.list_server_addresses);
         self.proxy.set_list_servers(self.list_server_addresses.iter().map(|master| *master.ip()).collect());
     }
 
-    /// Returns what was counted, for Prometheus.
+    /// Returns the metrics page.
     pub(super) fn render_metrics(&self) -> MetricsPage {
         metrics::render(&self.metrics, &self.proxy, &self.observer, self.sockets.unsent())
     }
 }
 
-/// Better now than when a player comes.
+/// Checks the source addresses at the start, instead of when a player connects.
 fn check_sources(sources: &[Ipv4Addr], upstream: SocketAddrV4) -> anyhow::Result<()> {
     for source in sources {
         let own = SocketAddrV4::new(*source, 0);
         Socket::bind(own, Io::BEST).with_context(|| {
             format!(
-                "--upstream-source: {source} is no address of this machine; give it to an interface first"
+                "--upstream-source: {source} is not an address of this machine; add it to an interface first"
             )
         })?;
         Socket::connect(own, upstream, Io::BEST)
@@ -382,18 +387,20 @@ fn check_sources(sources: &[Ipv4Addr], upstream: SocketAddrV4) -> anyhow::Result
 const fn refusal_text(refusal: RefusalReason) -> &'static str {
     match refusal {
         RefusalReason::NoSource => {
-            "a stock server tells players apart by their IPv4 address; give the proxy more of them with --upstream-source"
+            "no free source address: a stock server needs one per player; add more with --upstream-source"
         }
-        RefusalReason::Banned => "its address is banned",
-        RefusalReason::AddressFull => "its address or its network has as many clients as one may have",
-        RefusalReason::Busy => "too many ask to be let in; who asks again is heard",
-        RefusalReason::Flood => "it sends more than --rate allows",
-        RefusalReason::TooManyBrowsers => "too many browsers ask at the same time",
-        RefusalReason::QueryLimit => "too many questions are asked, or its network has been answered enough",
-        RefusalReason::UnsolicitedAnswer => "it is an answer to a question that nobody asked",
-        RefusalReason::Unverified => "it has not shown that it hears the server",
-        RefusalReason::NotConnected => "it talks without having asked to be let in",
-        RefusalReason::Malformed => "it is not well formed",
+        RefusalReason::Banned => "the address is banned",
+        RefusalReason::AddressFull => "the address or its network already has the maximum number of clients",
+        RefusalReason::Busy => "too many clients connect at once; a repeated request will be accepted",
+        RefusalReason::Flood => "the client sends more datagrams than --rate allows",
+        RefusalReason::TooManyBrowsers => "too many browsers query at the same time",
+        RefusalReason::QueryLimit => "too many queries, in total or from this network",
+        RefusalReason::UnsolicitedAnswer => "an answer to a query that the proxy did not forward",
+        RefusalReason::Unverified => {
+            "the address is not verified: the client has not shown that it receives the server's datagrams"
+        }
+        RefusalReason::NotConnected => "the client sends data before it has connected",
+        RefusalReason::Malformed => "the datagram is malformed",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sockets of a proxy.
 //!
-//! Number 0 is the one that players talk to; number n + 1 is source n, which the server takes for a player.
+//! Socket 0 is for players. Socket n + 1 is for source n, which the server sees as a player.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -15,19 +15,19 @@ use crate::event_loop::Registrar;
 use crate::log::LogRateLimiter;
 use crate::reply_addresses::ReplyAddresses;
 
-/// The socket that players talk to.
+/// The number of the socket for players.
 pub(super) const LISTEN_SOCKET: u32 = 0;
 
-/// Sockets, and what is to leave through them.
+/// The sockets, and the datagrams queued to be sent.
 pub(super) struct ProxySockets {
     registrar: Registrar,
     sockets: Vec<Option<Socket>>,
-    /// Sockets that have something, in turn.
+    /// Sockets with received datagrams, served in turn.
     readable: VecDeque<u32>,
     outbound: Batch,
-    /// Which of it is still to be ciphered.
+    /// Whether each queued datagram must still be enciphered.
     needs_encryption: Vec<bool>,
-    /// Which of our addresses each client talks to, if there may be several.
+    /// The local address that each client uses, if the machine may have several.
     reply_addresses: Option<ReplyAddresses>,
     failure_log_limit: LogRateLimiter,
     unsent: u64,
@@ -50,24 +50,24 @@ impl ProxySockets {
         Ok(sockets)
     }
 
-    /// Datagrams that the system did not take.
+    /// The number of datagrams that the system did not send.
     pub(super) const fn unsent(&self) -> u64 {
         self.unsent
     }
 
-    /// Something has arrived at a socket.
+    /// Marks a socket as readable.
     pub(super) fn note_readable(&mut self, number: u32) {
         if !self.readable.contains(&number) {
             self.readable.push_back(number);
         }
     }
 
-    /// Returns how many sockets have something.
+    /// Returns the number of readable sockets.
     pub(super) fn readable_count(&self) -> usize {
         self.readable.len()
     }
 
-    /// Takes what has arrived at the socket whose turn it is, but no more than its share.
+    /// Receives a batch from the next readable socket, at most [`MAX_PER_TURN`] datagrams.
     pub(super) fn receive(&mut self, inbound: &mut Batch, now: Time) {
         inbound.clear();
         let Some(number) = self.readable.pop_front() else { return };
@@ -82,7 +82,7 @@ impl ProxySockets {
                         _ => tracing::warn!(event = "receive_failed", %error, held_back),
                     }
                 }
-                // It complains of something sent earlier; behind that, there may be datagrams.
+                // The error belongs to an earlier datagram that we sent. Received datagrams may follow.
                 self.readable.push_back(number);
             }
         }
@@ -93,7 +93,7 @@ impl ProxySockets {
         }
     }
 
-    /// Adds a datagram to what is to leave.
+    /// Queues a datagram to be sent.
     pub(super) fn push(&mut self, leg: DatagramTarget, upstream: SocketAddrV4, bytes: OutboundBytes<'_>) {
         let (owner, remote, local) = match leg {
             DatagramTarget::Client(client) => (
@@ -115,17 +115,18 @@ impl ProxySockets {
         }
     }
 
-    /// Returns whether what one more datagram asks for might not fit.
+    /// Returns whether the answers to one more datagram might not fit into the queue.
     pub(super) const fn is_nearly_full(&self) -> bool {
         self.outbound.is_nearly_full()
     }
 
-    /// Sends what is to leave.
+    /// Sends the queued datagrams.
     pub(super) fn send(&mut self, now: Time) {
         self.outbound
             .apply_cipher(cipher::encrypt_batch, |number| self.needs_encryption.get(number) == Some(&true));
         self.needs_encryption.clear();
-        // What a client says and what it is answered leave through different sockets, in turns.
+        // Datagrams to the server and to clients alternate but use different sockets. Grouping needs fewer
+        // system calls.
         self.outbound.group_by_owner();
         for (owner, range) in self.outbound.runs_by_owner() {
             let Some(socket) = self.sockets.get(owner as usize).and_then(Option::as_ref) else {
@@ -142,7 +143,7 @@ impl ProxySockets {
         self.outbound.clear();
     }
 
-    /// Takes a socket; one that had the number is closed.
+    /// Adds a socket, and closes the old socket with the same number.
     pub(super) fn attach(&mut self, number: u32, mut socket: Socket) -> io::Result<()> {
         let index = number as usize;
         self.registrar.add(&mut socket, number)?;
@@ -153,13 +154,13 @@ impl ProxySockets {
         Ok(())
     }
 
-    /// Returns the port that a socket is bound to.
+    /// Returns the local port of a socket.
     pub(super) fn port(&self, number: u32) -> Option<u16> {
         let socket = self.sockets.get(number as usize)?.as_ref()?;
         socket.local_address().ok().map(|address| address.port())
     }
 
-    /// What is to leave through it leaves first.
+    /// Sends the queued datagrams, then closes the socket.
     pub(super) fn detach(&mut self, number: u32, now: Time) {
         self.send(now);
         let Some(mut socket) = self.sockets.get_mut(number as usize).and_then(Option::take) else { return };
@@ -167,7 +168,7 @@ impl ProxySockets {
         self.registrar.remove(&mut socket);
     }
 
-    /// These are the players now: what is known of them is kept whoever else comes.
+    /// Sets the list of players. The local addresses that they use are kept, whatever other addresses send.
     pub(super) fn retain_reply_addresses(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
         if let Some(reply_addresses) = &mut self.reply_addresses {
             reply_addresses.set_players(players);
@@ -175,6 +176,6 @@ impl ProxySockets {
     }
 }
 
-/// How many datagrams one socket may bring before others have their turn.
+/// The maximum number of datagrams from one socket before other sockets are served.
 const MAX_PER_TURN: usize = 64;
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,22 +1,23 @@
-//! How long the server has not answered.
+//! Detects that the server does not answer.
 
 use std::time::Duration;
 
 use bcnet_transport::Time;
 
-/// Knows since when the server is silent although clients talk to it.
+/// Tracks how long the server has been silent while clients send.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamTimeout {
-    /// When the first datagram left that was not answered.
+    /// The time of the first datagram without an answer.
     unanswered_since: Option<Time>,
-    /// When the last one left.
+    /// The time of the last datagram.
     last_sent: Option<Time>,
 }
 
 impl UpstreamTimeout {
-    /// A datagram goes to the server.
+    /// Records a datagram to the server.
     pub(super) fn on_sent(&mut self, now: Time) {
-        // What nobody asked about again, such as a browser's lost question, says nothing about the server.
+        // A single old datagram without a repetition, such as a browser's lost query, proves nothing about
+        // the server.
         let begins =
             self.unanswered_since.is_none() || self.last_sent.is_some_and(|sent| now.since(sent) >= TIMEOUT);
         if begins {
@@ -25,12 +26,12 @@ impl UpstreamTimeout {
         self.last_sent = Some(now);
     }
 
-    /// The server says something.
+    /// Records a datagram from the server.
     pub(super) const fn on_received(&mut self) {
         self.unanswered_since = None;
     }
 
-    /// Returns whether it has been silent for a minute; that is told once a minute.
+    /// Returns whether the server has been silent for a minute. It returns `true` once a minute.
     pub(super) fn check_expired(&mut self, now: Time) -> bool {
         let long = self.unanswered_since.is_some_and(|asked| now.since(asked) >= TIMEOUT);
         if long {
@@ -40,7 +41,7 @@ impl UpstreamTimeout {
     }
 }
 
-/// A server sends keepalives far more often than this.
+/// The time limit. A server sends keepalives far more often than this.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -56,13 +57,13 @@ mod tests {
         let mut silence = UpstreamTimeout::default();
         silence.on_sent(at(0));
         silence.on_received();
-        // An hour later somebody asks, and has no answer yet.
+        // An hour later a client sends, and the server has not answered yet.
         silence.on_sent(at(3_600_000));
         assert!(!silence.check_expired(at(3_600_000)));
         silence.on_sent(at(3_630_000));
         assert!(!silence.check_expired(at(3_659_999)));
         assert!(silence.check_expired(at(3_660_000)));
-        assert!(!silence.check_expired(at(3_719_999)), "told once a minute");
+        assert!(!silence.check_expired(at(3_719_999)), "reported once a minute");
         assert!(silence.check_expired(at(3_720_000)));
         silence.on_received();
         assert!(!silence.check_expired(at(9_000_000)));
@@ -74,7 +75,7 @@ mod tests {
         silence.on_sent(at(0));
         silence.on_sent(at(60_000));
         assert!(!silence.check_expired(at(60_000)));
-        // Who asks now and then counts.
+        // A client that sends within a minute keeps the timeout running.
         silence.on_sent(at(119_999));
         assert!(silence.check_expired(at(120_000)));
     }

@@ -1,7 +1,7 @@
-//! Results of rounds in a file of SQLite.
+//! Results of rounds in an SQLite file.
 //!
-//! Each round is one transaction, so whatever happens it is there as a whole or not at all. Totals are kept with it, by
-//! player and by day: adding up a million rounds whenever somebody asks would take too long.
+//! Each round is one transaction, so a crash cannot leave a partial round. Totals by player and by day are
+//! stored too: adding up a million rounds for each request would take too long.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -15,29 +15,29 @@ use rusqlite::{
     Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 
-/// A file of scores that is open.
+/// An open scores file.
 pub(crate) struct ScoreStore {
     connection: Connection,
     path: PathBuf,
 }
 
-/// A round that is over.
+/// The result of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RoundResult {
-    /// When, in Unix seconds.
+    /// The end of the round, in Unix seconds.
     pub(crate) ended: i64,
     pub(crate) session: String,
     pub(crate) port: u16,
-    /// As its session counts.
+    /// The number of the round in its session.
     pub(crate) number: u32,
     pub(crate) system: String,
     pub(crate) reason: String,
     pub(crate) seconds: i64,
-    /// Nobody stands there twice.
+    /// The players, each only once.
     pub(crate) players: Vec<PlayerResult>,
 }
 
-/// What a player has done in a round, or in many.
+/// The result of a player in one round, or the sum of many.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PlayerResult {
     pub(crate) name: String,
@@ -47,26 +47,26 @@ pub(crate) struct PlayerResult {
     pub(crate) deaths: i64,
 }
 
-/// A player with all rounds together.
+/// A player with the totals of all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PlayerStanding {
     pub(crate) rounds: i64,
-    /// When the last of its rounds ended.
+    /// The end of the player's last round.
     pub(crate) last_played: i64,
     pub(crate) score: PlayerResult,
 }
 
-/// A system with all its rounds together.
+/// A system with the totals of all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SystemTotal {
     pub(crate) system: String,
     pub(crate) rounds: i64,
     pub(crate) seconds: i64,
-    /// How many took part in each round, added up.
+    /// The sum of the numbers of players of all rounds.
     pub(crate) players: i64,
 }
 
-/// What players are sorted by, the most first.
+/// The order of players. All but the name are in descending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum StandingOrder {
     Points,
@@ -78,7 +78,9 @@ pub(crate) enum StandingOrder {
 }
 
 impl StandingOrder {
-    /// The server sees few points and kills, so of those who are equal who has played longer comes first.
+    /// Compares two players.
+    ///
+    /// The server sees few points and kills, so ties are common: the longer playing time then comes first.
     fn compare(self, a: &PlayerStanding, b: &PlayerStanding) -> Ordering {
         let usual = |one: &PlayerStanding| {
             let PlayerResult { seconds, points, kills, deaths, .. } = one.score;
@@ -96,12 +98,12 @@ impl StandingOrder {
     }
 }
 
-/// What is asked for.
+/// The range of rounds to return.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ScoreQuery {
-    /// Only what was on this day or later, in days since 1970 (UTC).
+    /// Only rounds of this day or later, in days since 1970 (UTC).
     pub(crate) since: Option<i64>,
-    /// No more rows than this.
+    /// The maximum number of rows.
     pub(crate) limit: Option<u32>,
 }
 
@@ -112,7 +114,7 @@ impl ScoreQuery {
 }
 
 impl ScoreStore {
-    /// Opens a file to write, which is made if there is none.
+    /// Opens a file for writing, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         Self::try_open(path).with_context(|| path.display().to_string())
     }
@@ -126,14 +128,15 @@ impl ScoreStore {
 
     fn prepare_for_writing(connection: Connection, path: &Path) -> anyhow::Result<Self> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        // The mode of the journal is kept in the file, so it is looked first whose that is.
+        // The journal mode is stored in the file, so the owner of the file is checked before that is changed.
         let is_made = has_schema(&connection)?;
-        // SQLite opens a file that is write-protected all the same.
+        // SQLite opens a write-protected file without an error.
         ensure!(
             !connection.is_readonly(MAIN_DB)?,
-            "it is write-protected; the server must be able to write it"
+            "the file is write-protected; give the server's user the right to write it"
         );
-        // Names that are deleted are overwritten. A journal that is emptied and not deleted needs no leave of virus scanners.
+        // Deleted names are overwritten. A truncated journal, unlike a deleted one, causes no conflict with
+        // virus scanners.
         connection.execute_batch(
             "PRAGMA secure_delete = ON; PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL;",
         )?;
@@ -144,22 +147,22 @@ impl ScoreStore {
         Ok(store)
     }
 
-    /// Opens a file that is there, to delete from it.
+    /// Opens an existing file for deleting.
     pub(crate) fn open_existing(path: &Path) -> anyhow::Result<Self> {
         ensure_exists(path)?;
         Self::open(path)
     }
 
-    /// Opens a file that is there, to read.
+    /// Opens an existing file for reading.
     pub(crate) fn open_read_only(path: &Path) -> anyhow::Result<Self> {
         ensure_exists(path)?;
         let name = || path.display().to_string();
-        // A server that was killed has left something to roll back, which only who may write can do.
+        // A killed server may leave a transaction to roll back, which needs write access.
         let connection = Connection::open_with_flags(path, OPEN_FLAGS).with_context(name)?;
         connection.busy_timeout(BUSY_TIMEOUT).with_context(name)?;
         ensure!(
             has_schema(&connection).with_context(name)?,
-            "{}: it is empty: no round was kept yet",
+            "{}: the file is empty: no round has been stored yet",
             name()
         );
         connection.pragma_update(None, "query_only", true).with_context(name)?;
@@ -168,7 +171,7 @@ impl ScoreStore {
 
     fn create(&mut self) -> anyhow::Result<()> {
         let transaction = self.begin()?;
-        // Another server may have begun in the same moment.
+        // Another server may have created the schema at the same moment.
         if !has_schema(&transaction)? {
             transaction.execute_batch(SCHEMA)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -181,18 +184,19 @@ impl ScoreStore {
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
-    /// Keeps a round, whole or not at all.
+    /// Stores a round in one transaction.
     pub(crate) fn add_round(&mut self, round: &RoundResult) -> rusqlite::Result<()> {
         let transaction = self.begin()?;
         insert_round(&transaction, round)?;
         transaction.commit()
     }
 
-    /// Deletes the rounds of all days before this one, and what they have added to totals, for good. Returns how many there
-    /// were.
+    /// Deletes the rounds of all days before `first`, and their share of the totals.
+    ///
+    /// Returns the number of deleted rounds.
     pub(crate) fn prune(&mut self, first: i64) -> rusqlite::Result<usize> {
         let mut rounds = 0;
-        // A day at a time, so that others need not wait long.
+        // One transaction for each day, so that other programs do not wait long.
         while let Some(day) = self.first_day()?.filter(|day| *day < first) {
             let transaction = self.begin()?;
             let times = params![day * SECONDS_PER_DAY, (day + 1) * SECONDS_PER_DAY];
@@ -217,7 +221,9 @@ impl ScoreStore {
         self.connection.query_row("SELECT min(day) FROM system_day", [], |row| row.get(0))
     }
 
-    /// Deletes all that is known of a player. Returns in how many rounds it was; `None` if nothing is known.
+    /// Deletes everything about a player.
+    ///
+    /// Returns the number of the player's rounds, or `None` if the player is unknown.
     pub(crate) fn delete_player(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
         let transaction = self.begin()?;
         let found: Option<(i64, i64)> = transaction
@@ -233,8 +239,9 @@ impl ScoreStore {
         Ok(Some(rounds))
     }
 
-    /// Writes the whole file anew, so that nothing is left in it of what was deleted: what is overwritten may have been moved
-    /// about before, which leaves copies.
+    /// Rewrites the whole file so that it has no traces of deleted data.
+    ///
+    /// Overwriting is not enough: SQLite may have moved the data before and left copies.
     pub(crate) fn compact(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch("VACUUM")
     }
@@ -245,7 +252,7 @@ impl ScoreStore {
         range: ScoreQuery,
         order: StandingOrder,
     ) -> rusqlite::Result<Vec<PlayerStanding>> {
-        // Totals and days are of one moment, whatever the server keeps or deletes meanwhile.
+        // One transaction makes totals and days consistent, even if the server writes meanwhile.
         let _snapshot = self.connection.unchecked_transaction()?;
         let mut players = self.totals()?;
         if let Some(since) = range.since {
@@ -257,7 +264,7 @@ impl ScoreStore {
         Ok(standings)
     }
 
-    /// Returns all players with the totals of all rounds, by their number in the file.
+    /// Returns the totals of all players, by their id in the file.
     fn totals(&self) -> rusqlite::Result<HashMap<i64, PlayerStanding>> {
         let sql = "SELECT id, rounds, seconds, points, kills, deaths, last, name FROM player";
         let mut statement = self.connection.prepare(sql)?;
@@ -270,8 +277,10 @@ impl ScoreStore {
         rows.collect()
     }
 
-    /// Makes totals of all rounds those since a day: takes off what was before, or counts anew what was since then, whichever is
-    /// less to add up. SQLite would sort all of it first, which takes several times as long.
+    /// Restricts totals of all rounds to those since a day.
+    ///
+    /// It subtracts the earlier days or adds up the later ones, whichever are fewer. SQLite would sort all
+    /// rows first, which takes several times as long.
     fn restrict_totals(
         &self,
         players: &mut HashMap<i64, PlayerStanding>,
@@ -298,7 +307,7 @@ impl ScoreStore {
             let Some(PlayerStanding { rounds, score, .. }) = players.get_mut(&row.get(0)?) else { continue };
             let PlayerResult { seconds, points, kills, deaths, .. } = score;
             for (column, total) in (1..).zip([rounds, seconds, points, kills, deaths]) {
-                // Whoever has written into the file by hand gets odd totals, and no panic.
+                // A file that was edited by hand may give wrong totals, but must not cause a panic.
                 *total = total.saturating_add(row.get::<_, i64>(column)?.saturating_mul(sign));
             }
         }
@@ -336,7 +345,7 @@ impl ScoreStore {
         rows.collect()
     }
 
-    /// Returns the systems, the one with the most rounds first.
+    /// Returns the systems, those with the most rounds first.
     pub(crate) fn systems(&self, range: ScoreQuery) -> rusqlite::Result<Vec<SystemTotal>> {
         let mut statement = self.connection.prepare(
             "SELECT system, sum(rounds), sum(seconds), sum(players) FROM system_day WHERE day >= ?1 \
@@ -355,7 +364,7 @@ impl ScoreStore {
     }
 }
 
-/// Returns whether a file has the schema; `false` if it has nothing at all. Those of others are errors.
+/// Returns whether a file has the schema, or `false` if it is empty. Files of other programs are errors.
 fn has_schema(connection: &Connection) -> anyhow::Result<bool> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
@@ -365,25 +374,25 @@ fn has_schema(connection: &Connection) -> anyhow::Result<bool> {
         (0, 0) if tables == 0 => Ok(false),
         (APPLICATION_ID, SCHEMA_VERSION) => Ok(true),
         (APPLICATION_ID, version) if version > SCHEMA_VERSION => bail!(
-            "written by a newer bcnet (format {version}, this one knows {SCHEMA_VERSION}); use that one, or another file"
+            "written by a newer bcnet (format {version}, this one knows {SCHEMA_VERSION}); use the newer bcnet, or another file"
         ),
-        _ => bail!("a database of another program; name another file for the scores"),
+        _ => bail!("this is a database of another program; set another file for the scores"),
     }
 }
 
-/// Whoever asks for scores that nobody has kept is not told of an empty file that was made for it.
+/// Checks that the file exists. Otherwise SQLite would create an empty file.
 fn ensure_exists(path: &Path) -> anyhow::Result<()> {
     let problem = || {
         format!(
-            "{}: no scores; a server keeps them with `scores.file` in its configuration, a service of systemd in \
-             /var/lib/bcnet: name the file with --file",
+            "{}: no scores here; a server stores them in `scores.file` of its configuration, a systemd service in \
+             /var/lib/bcnet; name the file with --file",
             path.display()
         )
     };
     fs::metadata(path).map(drop).with_context(problem)
 }
 
-/// Adds a round to rounds and totals.
+/// Adds a round to the rounds and to the totals.
 fn insert_round(transaction: &Transaction<'_>, round: &RoundResult) -> rusqlite::Result<()> {
     let RoundResult { ended, session, port, number, system, reason, seconds, players } = round;
     let (day, count) = (ended.div_euclid(SECONDS_PER_DAY), players.len().cast_signed() as i64);
@@ -406,7 +415,7 @@ fn insert_round(transaction: &Transaction<'_>, round: &RoundResult) -> rusqlite:
     Ok(())
 }
 
-/// Returns whether a file may be fine again by itself: the disk is full, or another program is at it.
+/// Returns whether an error may disappear by itself: the disk is full, or another program locks the file.
 pub(crate) fn is_temporary(error: &anyhow::Error) -> bool {
     let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
     let temporary = [
@@ -420,13 +429,13 @@ pub(crate) fn is_temporary(error: &anyhow::Error) -> bool {
 }
 
 const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-/// How long another program may have the file for itself.
+/// The time for which another program may lock the file.
 const BUSY_TIMEOUT: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
-/// Says whose file it is: "bcnS".
+/// The mark of our files: "bcnS".
 const APPLICATION_ID: i64 = 0x6263_6e53;
-/// Of the schema.
+/// The version of the schema.
 const SCHEMA_VERSION: i64 = 1;
-/// Seconds of a day.
+/// The number of seconds in a day.
 pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
 
 const SCHEMA: &str = "

@@ -1,50 +1,53 @@
-//! Who may change a file or directory, judged by its security descriptor as the system writes it (SDDL).
+//! Judges who may change a file or directory, by its security descriptor in text form (SDDL).
 //!
-//! What is not understood counts as a right to write: a directory is refused too often rather than too seldom.
+//! Unknown parts count as a right to write: it is better to refuse a directory too often than too seldom.
 
 use std::path::{Path, PathBuf};
 
-/// The owner of something, and what others may do with it.
+/// The owner of a file or directory, and the rights of others.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SecurityDescriptor<'a> {
     owner: Option<&'a str>,
-    /// Nothing, if there is no list: then all may do all.
+    /// `None` if there is no list: then everyone has every right.
     entries: Option<Vec<AccessEntry<'a>>>,
 }
 
-/// What somebody is allowed.
+/// The rights that the list grants to one trustee.
 #[derive(Debug, PartialEq, Eq)]
 struct AccessEntry<'a> {
-    /// Only what is made in the directory has it, not the directory itself.
+    /// Whether the entry applies only to new files in the directory, not to the directory itself.
     is_inherit_only: bool,
     rights: u32,
     trustee: &'a str,
 }
 
-/// What is judged.
+/// The role of the judged path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathRole {
-    /// A directory in which nobody else may put anything, or a file that nobody else may change.
+    /// A directory or file that nobody else may change.
     Own,
-    /// A directory above: others may make things in it, but not take away what is there.
+    /// A directory above it. Others may create files in it, but not delete or rename the path below.
     Ancestor,
 }
 
-/// Somebody who may change what is not theirs to change.
+/// A trustee who may change the path but must not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UntrustedWriter<'a> {
-    /// By number, or by the two letters that the system has for it.
+    /// The SID, or the two letters that the system uses for it.
     pub(super) trustee: &'a str,
     is_owner: bool,
 }
 
 impl UntrustedWriter<'_> {
-    /// Returns the commands that take the right away. What is above must be safe already, for a file has what it passes on.
+    /// Returns the commands that remove the right.
+    ///
+    /// The directories above must be safe already, because a file inherits their rights.
     pub(super) fn remedy(self, path: &str, is_directory: bool) -> String {
         if self.is_owner {
             format!("icacls \"{path}\" /setowner \"*{ADMINISTRATORS}\"")
         } else if is_directory {
-            // What is inherited is cut off by the second, what is not by the first. PowerShell needs the quotes.
+            // The first command removes explicit rights, the second removes inherited ones. PowerShell needs
+            // the quotes.
             format!(
                 "icacls \"{path}\" /reset, and then icacls \"{path}\" /inheritance:r /grant \
                  \"*{ADMINISTRATORS}:(OI)(CI)F\" \"*{SYSTEM}:(OI)(CI)F\""
@@ -56,7 +59,7 @@ impl UntrustedWriter<'_> {
 }
 
 impl<'a> SecurityDescriptor<'a> {
-    /// Reads a descriptor, for example `O:BAD:PAI(A;OICI;FA;;;SY)(A;;0x1200a9;;;BU)`.
+    /// Parses a descriptor, for example `O:BAD:PAI(A;OICI;FA;;;SY)(A;;0x1200a9;;;BU)`.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (head, list) = match text.find("D:") {
             Some(at) => (&text[..at], Some(&text[at + 2..])),
@@ -71,13 +74,13 @@ impl<'a> SecurityDescriptor<'a> {
         Some(Self { owner: owner.filter(|owner| !owner.is_empty()), entries })
     }
 
-    /// Returns somebody who may change it and is not trusted.
+    /// Returns an untrusted trustee who may change the path, if there is one.
     pub(super) fn untrusted_writer(
         &self,
         role: PathRole,
         is_trusted: impl Fn(&str) -> bool,
     ) -> Option<UntrustedWriter<'a>> {
-        // The owner may always give itself any right.
+        // The owner can always grant itself any right.
         let owner = self.owner.unwrap_or(EVERYONE);
         if !is_trusted(owner) {
             return Some(UntrustedWriter { trustee: owner, is_owner: true });
@@ -98,7 +101,7 @@ impl<'a> SecurityDescriptor<'a> {
         Some(UntrustedWriter { trustee: found.trustee, is_owner: false })
     }
 
-    /// Returns whether a service whose account has this number may run it, if it is a program.
+    /// Returns whether a service with this account SID may run the program.
     pub(super) fn allows_execution(&self, account: &str) -> bool {
         let Some(entries) = &self.entries else { return true };
         let is_meant = |entry: &&AccessEntry<'_>| {
@@ -110,22 +113,26 @@ impl<'a> SecurityDescriptor<'a> {
     }
 }
 
-/// Returns whether nobody but an administrator can act for this user: the system, administrators, and Windows' own installer.
+/// Returns whether only an administrator can act as this user: system, administrators, Windows installer.
 pub(super) fn is_administrative(user: &str) -> bool {
     let is_one = |ends: &[&str]| user.starts_with("S-1-5-21-") && ends.iter().any(|end| user.ends_with(end));
     ["SY", "BA", "LA", "DA", "EA", SYSTEM, ADMINISTRATORS, TRUSTED_INSTALLER].contains(&user)
         || is_one(&["-500", "-512", "-519"])
 }
 
-/// Returns whether a file is in a directory or below it. Both are whole and without links; small letters are as good as large.
+/// Returns whether a file is in a directory or below it.
+///
+/// Both paths must be absolute and without links. Letter case does not matter.
 pub(super) fn is_within(file: &Path, directory: &Path) -> bool {
     let small = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     small(file).starts_with(small(directory))
 }
 
-/// Returns what the list allows. What it forbids does not count, since something else may allow it to the same person.
+/// Parses the entries that grant rights.
+///
+/// Entries that deny rights are ignored: another entry may still grant the right to the same person.
 fn parse_entries(list: &str) -> Option<Vec<AccessEntry<'_>>> {
-    // The audit list comes behind, and tells nobody's rights.
+    // The audit list follows. It grants no rights.
     let list = list
         .split_once("S:")
         .filter(|(before, _)| before.ends_with(')') || !before.contains('('))
@@ -151,7 +158,7 @@ fn parse_entries(list: &str) -> Option<Vec<AccessEntry<'_>>> {
     rest.is_empty().then_some(found)
 }
 
-/// Returns where the parenthesis closes that is open. Conditions have some of their own.
+/// Returns the position of the closing parenthesis. Conditions contain nested parentheses.
 fn closing_parenthesis(text: &str) -> Option<usize> {
     let mut open = 1_usize;
     for (at, letter) in text.char_indices() {
@@ -167,7 +174,7 @@ fn closing_parenthesis(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the rights of an entry: a number, or two letters for each.
+/// Parses the rights of an entry: a number, or two letters for each right.
 fn parse_access_mask(rights: &str) -> u32 {
     let number = match rights.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -187,7 +194,7 @@ fn parse_right(letters: &str) -> u32 {
         "FR" | "GR" => GENERIC_READ,
         "FX" | "GX" => GENERIC_EXECUTE,
         "FW" | "GW" => GENERIC_WRITE,
-        // All there is; and what is not known.
+        // All rights, and unknown letters.
         _ => u32::MAX,
     }
 }
@@ -205,17 +212,17 @@ const GENERIC_ALL: u32 = 0x1000_0000;
 const GENERIC_EXECUTE: u32 = 0x2000_0000;
 const GENERIC_WRITE: u32 = 0x4000_0000;
 const GENERIC_READ: u32 = 0x8000_0000;
-/// To delete it, to change who may do what, to make it one's own.
+/// The rights to delete, to change the rights, and to take ownership.
 const CHANGE_RIGHTS: u32 = 0x1_0000 | 0x4_0000 | 0x8_0000 | GENERIC_ALL;
 
 const EVERYONE: &str = "S-1-1-0";
 const SYSTEM: &str = "S-1-5-18";
 const ADMINISTRATORS: &str = "S-1-5-32-544";
-/// `NT SERVICE\TrustedInstaller`, whose the system's own directories are.
+/// `NT SERVICE\TrustedInstaller`, the owner of system directories.
 const TRUSTED_INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
-/// Whoever makes or has something, who was judged already.
+/// Placeholders for the creator or owner, who is judged separately.
 const OWNER_TRUSTEES: [&str; 4] = ["CO", "OW", "S-1-3-0", "S-1-3-4"];
-/// Those to whom each service belongs: everyone, all who are known, users, services.
+/// Groups that contain every service: everyone, authenticated users, users, services.
 const SERVICE_GROUPS: [&str; 9] =
     ["WD", "AU", "BU", "SU", EVERYONE, "S-1-5-11", "S-1-5-32-545", "S-1-5-6", "S-1-5-80-0"];
 
@@ -234,7 +241,7 @@ mod tests {
             .map(|stranger| stranger.trustee)
     }
 
-    /// As Windows 10 has them.
+    /// The descriptors of Windows 10.
     #[test]
     fn system_directories_are_judged_correctly() {
         let program_files = format!(
@@ -295,7 +302,8 @@ mod tests {
     fn remedy_changes_only_the_unsafe_path() {
         let remedy = |text: &str, is_directory| {
             let descriptor = SecurityDescriptor::parse(text).expect(text);
-            let writer = descriptor.untrusted_writer(PathRole::Own, is_administrative).expect("a stranger");
+            let writer =
+                descriptor.untrusted_writer(PathRole::Own, is_administrative).expect("an untrusted writer");
             writer.remedy(r"D:\bcnet", is_directory)
         };
         for foreign_owner in [format!("O:{BOB}D:(A;;FA;;;BA)"), format!("O:{BOB}D:(A;;FA;;;{BOB})")] {

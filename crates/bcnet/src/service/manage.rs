@@ -1,4 +1,4 @@
-//! `bcnet service install`, `remove` and `status`: what the service manager is asked.
+//! `bcnet service install`, `remove` and `status`: the requests to the service manager.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
@@ -26,36 +26,37 @@ pub(super) fn install(config: Option<&Path>) -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT | ServiceManagerAccess::CREATE_SERVICE)?;
     ensure!(
         open(&manager, ServiceAccess::QUERY_STATUS)?.is_none(),
-        "the service is installed already; `bcnet service remove` takes it away"
+        "the service is installed already; remove it first with `bcnet service remove`"
     );
     let program = env::current_exe()?;
     check_program(&program)?;
     let config = match config {
         Some(path) => {
-            let hint = "there is no such file; `bcnet config default` prints one to begin with";
+            let hint = "the configuration does not exist; `bcnet config default` prints one to start from";
             ensure!(path.is_file(), "{}: {hint}", path.display());
             path.to_owned()
         }
         None => create_default_config()?,
     };
-    // Nobody can lead elsewhere later what is not a link.
+    // Resolves links now, so that nobody can redirect the path later.
     let config = canonical_path(&config)?;
     check_separate_directories(&program, &config)?;
     check_config(&config)?;
     config::load(&ConfigFlags { config: Some(config.clone()), ..ConfigFlags::default() }, [])?;
-    win32::grant_access(parent_directory(&config), SERVICE_SID)
-        .with_context(|| format!("{}: the service cannot be let in", parent_directory(&config).display()))?;
+    win32::grant_access(parent_directory(&config), SERVICE_SID).with_context(|| {
+        format!("{}: cannot give the service access to this directory", parent_directory(&config).display())
+    })?;
     let service = create(&manager, &program, &config)?;
     service
         .start::<&str>(&[])
         .map_err(explain_error)
-        .context("the service is installed, but does not start")?;
+        .context("the service is installed, but it does not start")?;
     let state = wait_while(&service, ServiceState::StartPending)?;
     let mut text = describe(&service, state)?;
     if state == ServiceState::Running {
         let _ = write!(
             text,
-            "\nWindows asks nobody whether a service may be reached. If no rule of the firewall lets it through yet:\n  \
+            "\nWindows does not ask for firewall access for a service. If players cannot connect, add a rule:\n  \
              netsh advfirewall firewall add rule name=bcnet dir=in action=allow protocol=UDP program=\"{}\"\n",
             program.display()
         );
@@ -64,7 +65,7 @@ pub(super) fn install(config: Option<&Path>) -> Result<CommandStatus> {
     Ok(verdict(state))
 }
 
-/// Stops the service and takes it away.
+/// Stops the service and removes it.
 pub(super) fn remove() -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT)?;
     let access = ServiceAccess::QUERY_STATUS
@@ -78,15 +79,19 @@ pub(super) fn remove() -> Result<CommandStatus> {
     if service.query_status().map_err(explain_error)?.current_state != ServiceState::Stopped {
         service.stop().map_err(explain_error).context("the service does not stop")?;
         let state = wait_while(&service, ServiceState::StopPending)?;
-        ensure!(state == ServiceState::Stopped, "the service does not stop: it is {}", state_name(state));
+        ensure!(
+            state == ServiceState::Stopped,
+            "the service does not stop: its state is {}",
+            state_name(state)
+        );
     }
     service.delete().map_err(explain_error)?;
-    let files = config.map(|config| format!("; its files stay in {}", parent_directory(&config).display()));
+    let files = config.map(|config| format!("; its files remain in {}", parent_directory(&config).display()));
     writeln!(io::stdout(), "the service {SERVICE_NAME} is removed{}", files.unwrap_or_default())?;
     Ok(CommandStatus::Clean)
 }
 
-/// Tells whether the service runs.
+/// Prints the state of the service.
 pub(super) fn status() -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT)?;
     let Some(service) = open(&manager, ServiceAccess::QUERY_STATUS | ServiceAccess::QUERY_CONFIG)? else {
@@ -102,7 +107,7 @@ fn verdict(state: ServiceState) -> CommandStatus {
     if state == ServiceState::Running { CommandStatus::Clean } else { CommandStatus::Findings }
 }
 
-/// Returns what people want to know of an installed service.
+/// Returns the description of an installed service for `bcnet service status`.
 fn describe(service: &Service, state: ServiceState) -> Result<String> {
     let config = service.query_config().map_err(explain_error)?;
     let command = config.executable_path.to_string_lossy();
@@ -114,7 +119,7 @@ fn describe(service: &Service, state: ServiceState) -> Result<String> {
         let _ = writeln!(text, "files    {}", parent_directory(&config).display());
         let failure = fs::read_to_string(failure_path(&config)).unwrap_or_default();
         if state != ServiceState::Running && !failure.is_empty() {
-            let _ = writeln!(text, "it could not run: {}", failure.trim_end());
+            let _ = writeln!(text, "problem  {}", failure.trim_end());
         }
     }
     Ok(text)
@@ -134,7 +139,7 @@ fn manager(access: ServiceManagerAccess) -> Result<ServiceManager> {
     ServiceManager::local_computer(None::<&str>, access).map_err(explain_error)
 }
 
-/// Opens the service, if there is one.
+/// Opens the service, if it is installed.
 fn open(manager: &ServiceManager, access: ServiceAccess) -> Result<Option<Service>> {
     match manager.open_service(SERVICE_NAME, access) {
         Ok(service) => Ok(Some(service)),
@@ -166,14 +171,14 @@ fn create(manager: &ServiceManager, program: &Path, config: &Path) -> Result<Ser
         .set_description("Hosts games of Star Trek: Bridge Commander.")
         .and_then(|()| service.update_failure_actions(restart_actions()));
     if let Err(error) = finished {
-        // Half a service is worse than none.
+        // A partly configured service is worse than none.
         drop(service.delete());
         return Err(explain_error(error));
     }
     Ok(service)
 }
 
-/// A service that has crashed is started again, later each time.
+/// Returns the actions after a crash: restart, with a longer delay each time.
 fn restart_actions() -> ServiceFailureActions {
     let restart = |seconds| ServiceAction {
         action_type: ServiceActionType::Restart,
@@ -187,7 +192,7 @@ fn restart_actions() -> ServiceFailureActions {
     }
 }
 
-/// Waits until the service is in another state, and returns that.
+/// Waits while the service is in the state `pending`. Returns its next state.
 fn wait_while(service: &Service, pending: ServiceState) -> Result<ServiceState> {
     for _ in 0..MAX_POLLS {
         let state = service.query_status().map_err(explain_error)?.current_state;
@@ -199,9 +204,10 @@ fn wait_while(service: &Service, pending: ServiceState) -> Result<ServiceState> 
     Ok(pending)
 }
 
-/// Returns the usual configuration, and makes it if there is none, in a directory that only administrators may use.
+/// Returns the default configuration, and creates it in a directory for administrators if it does not exist.
 fn create_default_config() -> Result<PathBuf> {
-    let base = env::var_os("ProgramData").context("the variable ProgramData is not set; name a --config")?;
+    let base = env::var_os("ProgramData")
+        .context("the variable ProgramData is not set; name the configuration with --config")?;
     let directory = PathBuf::from(base).join("bcnet");
     let config = directory.join("bcnet.toml");
     let rights = "D:P(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)";
@@ -209,9 +215,13 @@ fn create_default_config() -> Result<PathBuf> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         made => made.with_context(|| directory.display().to_string())?,
     }
-    // Everyone may make directories there, and links to what is not theirs.
+    // Every user may create directories and links in this place, so a link is not trusted.
     let is_link = fs::symlink_metadata(&directory)?.is_symlink();
-    ensure!(!is_link, "{}: leads elsewhere; delete it, and find out who made it", directory.display());
+    ensure!(
+        !is_link,
+        "{}: this is a link to another place; delete it, and find out who created it",
+        directory.display()
+    );
     if !config.try_exists()? {
         crate::file::replace(&config, config::render::default_file().as_bytes())
             .with_context(|| format!("{}: cannot be written", config.display()))?;
@@ -219,7 +229,7 @@ fn create_default_config() -> Result<PathBuf> {
     Ok(config)
 }
 
-/// Returns an error in the words of the system, with what to do about it.
+/// Returns the system's error with a remedy.
 pub(super) fn explain_error(error: windows_service::Error) -> anyhow::Error {
     match error {
         windows_service::Error::Winapi(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -232,6 +242,6 @@ pub(super) fn explain_error(error: windows_service::Error) -> anyhow::Error {
     }
 }
 
-const NOT_INSTALLED: &str = "the service bcnet is not installed; `bcnet service install` does that";
+const NOT_INSTALLED: &str = "the service bcnet is not installed; install it with `bcnet service install`";
 const MAX_POLLS: u32 = 250;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,6 +1,7 @@
-//! `bcnet service`: the dedicated server as a service of Windows.
+//! `bcnet service`: the server as a Windows service.
 //!
-//! Elsewhere there is no such command, since systemd's units are for that; only what needs no Windows is tested there too.
+//! Other systems have no such command, because systemd units serve that purpose. The parts that do not need
+//! Windows are tested there too.
 
 mod access;
 #[cfg(windows)]
@@ -20,11 +21,11 @@ use crate::CommandStatus;
 #[cfg(windows)]
 #[derive(clap::Args)]
 #[command(after_help = "\
-The service runs as NT SERVICE\\bcnet, an account that has no rights but those to its own files, from the start of the \
-machine on. It writes its log beside the configuration, and `bcnet ctl` reaches it from a terminal that was started with \
-`Run as administrator`, which this command needs too.
+The service starts with the machine and runs as NT SERVICE\\bcnet, an account with rights only to its own files. It \
+writes its log to the directory of the configuration. Run this command, and `bcnet ctl` for the service, in a terminal that \
+was started with `Run as administrator`.
 
-Exit codes: 0 done, or the service runs; 1 it does not run; 2 could not be done.
+Exit codes: 0 done, or the service runs; 1 the service does not run; 2 the command failed.
 
 Examples:
   bcnet service install
@@ -38,17 +39,17 @@ pub(crate) struct Args {
 #[cfg(windows)]
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Have Windows run the server, now and whenever the machine starts
+    /// Install and start the service; it also starts with the machine
     Install {
-        /// The configuration; else %ProgramData%\bcnet\bcnet.toml, which is made if there is none
+        /// The configuration file; default: %ProgramData%\bcnet\bcnet.toml, created if it does not exist
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Stop the service and take it away; its files stay
+    /// Stop and remove the service; its files remain
     Remove,
-    /// Tell whether the service is there and runs, and where its files are
+    /// Show whether the service is installed and runs, and where its files are
     Status,
-    /// What the service manager calls
+    /// Run the service; only the service manager uses this
     #[command(hide = true)]
     Run {
         #[arg(long, value_name = "FILE")]

@@ -1,32 +1,32 @@
-//! What the service is called, and what it is started with.
+//! The names, paths and arguments of the service.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The service.
+/// The name of the service.
 pub(super) const SERVICE_NAME: &str = "bcnet";
-/// The account that the system makes for it, without a password and without rights of its own.
+/// The account that the system creates for the service, without a password or special rights.
 pub(super) const SERVICE_ACCOUNT: &str = r"NT SERVICE\bcnet";
-/// The number of that account: `sc.exe showsid bcnet` tells the same. It is made of the service's name alone.
+/// The SID of that account, as `sc.exe showsid bcnet` prints it. It depends only on the service's name.
 pub(super) const SERVICE_SID: &str = "S-1-5-80-251847593-669277042-2706783541-777004593-3389332998";
 
-/// Returns what the program is started with.
+/// Returns the arguments that the service is started with.
 pub(super) fn launch_arguments(config: &Path) -> Vec<OsString> {
     vec!["service".into(), "run".into(), CONFIG_FLAG.into(), config.into()]
 }
 
-/// Returns the configuration that a service is started with, of its whole command line.
+/// Returns the configuration from the command line of a service.
 pub(super) fn config_from_command_line(command_line: &str) -> Option<PathBuf> {
     let (_, config) = command_line.rsplit_once(CONFIG_FLAG)?;
     Some(config.trim().trim_matches('"').into()).filter(|path: &PathBuf| !path.as_os_str().is_empty())
 }
 
-/// Returns where the service tells why it could not run: there may be no log yet.
+/// Returns the file in which the service stores why it could not run: there may be no log yet.
 pub(super) fn failure_path(config: &Path) -> PathBuf {
     config.with_file_name("bcnet-failure.txt")
 }
 
-/// Returns where the service writes its log, unless the configuration says otherwise.
+/// Returns the default path of the service's log.
 pub(super) fn log_path(config: &Path) -> PathBuf {
     config.with_file_name("bcnet.log")
 }

@@ -1,4 +1,4 @@
-//! The service itself, as the service manager starts it.
+//! The service process, as the service manager starts it.
 
 use std::env;
 use std::fs;
@@ -19,17 +19,17 @@ use crate::config::{self, ConfigFlags, is_bare_file_name};
 use crate::file::parent_directory;
 use crate::{CommandStatus, control, file, serve, signals};
 
-/// What the service is started with; the system calls it without arguments.
+/// The configuration from the command line. The system calls `main` of the service without it.
 static CONFIG_PATH: OnceLock<PathBuf> = OnceLock::new();
-/// Where it tells its state.
+/// The handle for reporting the service's state.
 static STATUS_HANDLE: OnceLock<ServiceStatusHandle> = OnceLock::new();
 
-/// Runs the service until it is told to stop.
+/// Runs the service until it is stopped.
 pub(super) fn run(config: &Path) -> Result<CommandStatus> {
     CONFIG_PATH.get_or_init(|| config.to_owned());
-    service_dispatcher::start(SERVICE_NAME, service_main)
-        .map_err(explain_error)
-        .context("only the service manager starts this; use `bcnet service install`, or `bcnet serve`")?;
+    service_dispatcher::start(SERVICE_NAME, service_main).map_err(explain_error).context(
+        "only the service manager can run this command; use `bcnet service install` or `bcnet serve`",
+    )?;
     Ok(CommandStatus::Clean)
 }
 
@@ -44,7 +44,7 @@ extern "system" fn service_main(_: u32, _: *mut *mut u16) {
     let exit_code = match serve(config) {
         Ok(()) => ServiceExitCode::NO_ERROR,
         Err(error) => {
-            // Without a file there is nobody else to tell.
+            // If this write fails, there is no other place for the message.
             drop(file::replace(&failure_path(config), format!("{error:#}\r\n").as_bytes()));
             ServiceExitCode::ServiceSpecific(COULD_NOT_RUN)
         }
@@ -54,7 +54,7 @@ extern "system" fn service_main(_: u32, _: *mut *mut u16) {
 
 fn serve(config: &Path) -> Result<()> {
     signals::ignore_console();
-    // Relative paths of the configuration are beside it, not among the files of the system.
+    // Relative paths in the configuration refer to its directory, not to a system directory.
     env::set_current_dir(parent_directory(config)).with_context(|| config.display().to_string())?;
     serve::host(service_flags(config)?, |_| {
         drop(fs::remove_file(failure_path(config)));
@@ -63,8 +63,10 @@ fn serve(config: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns what a service does otherwise than `bcnet serve`: without a terminal its log needs a file, and its pipe must be where
-/// administrators look for it, not where its own account would.
+/// Returns the settings that differ from `bcnet serve`.
+///
+/// Without a terminal the log needs a file. The pipe must be where administrators look for it, not in the
+/// directory of the service's account.
 fn service_flags(config: &Path) -> Result<ConfigFlags> {
     let mut flags = ConfigFlags { config: Some(config.to_owned()), ..ConfigFlags::default() };
     let loaded = config::load(&flags, env::vars_os())?;
@@ -96,7 +98,7 @@ fn report_state(state: ServiceState, exit_code: ServiceExitCode) {
     let status = ServiceStatus {
         service_type: ServiceType::OWN_PROCESS,
         current_state: state,
-        // Not while it stops: whoever asks twice would end it at once.
+        // No stop is accepted while the service stops: a second one would end the process at once.
         controls_accepted: match state {
             ServiceState::Running => ServiceControlAccept::STOP | ServiceControlAccept::SHUTDOWN,
             _ => ServiceControlAccept::empty(),
@@ -106,14 +108,15 @@ fn report_state(state: ServiceState, exit_code: ServiceExitCode) {
         wait_hint: if is_pending { WAIT_HINT } else { Duration::ZERO },
         process_id: None,
     };
-    // If the service manager does not listen, nobody does.
+    // An error is ignored: only the service manager could receive it.
     if let Some(handle) = STATUS_HANDLE.get() {
         drop(handle.set_service_status(status));
     }
 }
 
-/// How long the service manager waits for a start or a stop: goodbyes take less than three seconds, scores and hooks that do not
-/// answer ten more.
+/// The time that the service manager waits for a start or stop.
+///
+/// Disconnecting players takes less than three seconds, and slow scores and hooks take up to ten more.
 const WAIT_HINT: Duration = Duration::from_secs(20);
-/// As the exit code of a command that could not run.
+/// The exit code of a command that could not run.
 const COULD_NOT_RUN: u32 = 2;

@@ -1,4 +1,4 @@
-//! Whether the files of a service are safe from others.
+//! Checks that other users cannot change the files of the service.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,36 +20,38 @@ pub(super) fn check_program(program: &Path) -> Result<()> {
         SecurityDescriptor::parse(&text).is_some_and(|descriptor| descriptor.allows_execution(SERVICE_SID));
     ensure!(
         lets_run,
-        "{}: {SERVICE_ACCOUNT}, as which the service runs, may not read it; {}",
+        "{}: the account of the service, {SERVICE_ACCOUNT}, may not read the program; {}",
         program.display(),
         program_advice()
     );
     Ok(())
 }
 
-/// Returns where a program is safe.
+/// Returns the advice for a safe place of the program.
 fn program_advice() -> String {
     format!(
-        "copy bcnet.exe to a directory of its own in {}, and install the service from there",
+        "copy bcnet.exe to a new directory in {}, and install the service from there",
         variable_or("ProgramFiles", r"C:\Program Files")
     )
 }
 
-/// Returns where a configuration is safe.
+/// Returns the advice for a safe place of the configuration.
 fn config_advice() -> String {
     format!(
-        "the configuration in {}\\bcnet, where `bcnet service install` makes one if it is given none",
+        "the configuration to {}\\bcnet, where `bcnet service install` creates one by default",
         variable_or("ProgramData", r"C:\ProgramData")
     )
 }
 
-/// Refuses a configuration beside the program or above it: the service may write there, and a service that somebody else has
-/// taken over must not change what an administrator runs.
+/// Refuses a configuration in the directory of the program or above it.
+///
+/// The service may write to its configuration's directory. A service under an attacker's control must not be
+/// able to change a program that an administrator runs.
 pub(super) fn check_separate_directories(program: &Path, config: &Path) -> Result<()> {
     let directory = canonical_path(parent_directory(config))?;
     ensure!(
         !is_within(&canonical_path(program)?, &directory),
-        "{}: the service may write there, and could change the program, {}; have the program in {}\\bcnet, and {}",
+        "{}: the service may write to this directory, so it could change the program {}; move the program to {}\\bcnet, and {}",
         directory.display(),
         program.display(),
         variable_or("ProgramFiles", r"C:\Program Files"),
@@ -64,46 +66,47 @@ pub(super) fn check_config(config: &Path) -> Result<()> {
     let is_trusted = |trustee: &str| trustee == user || trustee == SERVICE_SID || is_administrative(trustee);
     check_path(config, is_trusted, |writer, role, path| match role {
         PathRole::Own => {
-            format!("take that right away: {}", writer.remedy(&path.display().to_string(), path.is_dir()))
+            format!("remove that right: {}", writer.remedy(&path.display().to_string(), path.is_dir()))
         }
-        // Others may need it as it is.
-        PathRole::Ancestor => format!("have {}", config_advice()),
+        // Other programs may need the rights of this directory as they are.
+        PathRole::Ancestor => format!("move {}", config_advice()),
     })
 }
 
-/// Judges a file, its directory, and those above, of which somebody could take away the one below. The highest at fault comes
-/// first: below it nothing can be mended.
+/// Checks a file, its directory, and all directories above, from which it could be deleted.
+///
+/// The topmost unsafe path is reported first, because paths below cannot be secured before it.
 fn check_path(
     file: &Path,
     is_trusted: impl Fn(&str) -> bool,
     remedy: impl Fn(UntrustedWriter<'_>, PathRole, &Path) -> String,
 ) -> Result<()> {
-    // Links lead elsewhere, and that is what must be safe.
+    // The target of a link is what must be safe.
     let real = canonical_path(file)?;
     let places: Vec<_> = real.ancestors().zip(0..).collect();
     for (path, depth) in places.into_iter().rev() {
         let role = if depth < 2 { PathRole::Own } else { PathRole::Ancestor };
         let shown = path.display();
         let text = win32::descriptor_text(path)
-            .with_context(|| format!("{shown}: who may change it cannot be told"))?;
+            .with_context(|| format!("{shown}: cannot read who may change it"))?;
         let Some(descriptor) = SecurityDescriptor::parse(&text) else {
-            bail!("{shown}: who may change it cannot be told of {text}");
+            bail!("{shown}: cannot parse who may change it: {text}");
         };
         if let Some(writer) = descriptor.untrusted_writer(role, &is_trusted) {
             let name = win32::account_name(writer.trustee);
             let remedy = remedy(writer, role, path);
-            bail!("{shown}: {name} may change it, and with it what the service does; {remedy}");
+            bail!("{shown}: {name} may change it, and so could control the service; {remedy}");
         }
     }
     Ok(())
 }
 
-/// Returns a whole path without links, as people write it: without the mark that the system puts before one.
+/// Returns an absolute path without links and without the prefix `\\?\`.
 pub(super) fn canonical_path(path: &Path) -> Result<PathBuf> {
     let real = fs::canonicalize(path).with_context(|| path.display().to_string())?;
     let Some(text) = real.to_str() else { return Ok(real) };
     Ok(match text.strip_prefix(r"\\?\") {
-        // With a letter; what is of the network, or of a disk without one, stays as the system has it.
+        // Only a path with a drive letter is shortened. Other paths, such as network paths, keep the prefix.
         Some(local) if local.get(1..2) == Some(":") => local.into(),
         _ => real,
     })

@@ -1,4 +1,4 @@
-//! What Windows asks to end for: Ctrl-C, Ctrl-Break, the window is closed, the user logs off, the machine shuts down.
+//! Stop requests on Windows: Ctrl-C, Ctrl-Break, a closed window, logging off, shutting down.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +12,10 @@ type SignalHandler = Box<dyn FnMut(Signal, i32) + Send>;
 
 static HANDLER: Mutex<Option<SignalHandler>> = Mutex::new(None);
 static IGNORES_CONSOLE: AtomicBool = AtomicBool::new(false);
-/// Whether the handler was told to stop.
+/// Whether the handler has received a stop.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// What asks for anything but the end does not exist here. The last handler takes the place of others.
+/// Calls `handle` for stop requests. Windows has no other signals. A later handler replaces an earlier one.
 pub(super) fn listen(wanted: &[Signal], handle: impl FnMut(Signal, i32) + Send + 'static) -> io::Result<()> {
     if wanted.contains(&Signal::Stop) {
         *HANDLER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handle));
@@ -27,13 +27,14 @@ pub(super) fn listen(wanted: &[Signal], handle: impl FnMut(Signal, i32) + Send +
     Ok(())
 }
 
-/// Has what a console and a session tell mean nothing. A service hears of everyone who logs off, and ends when its manager says
-/// so.
+/// Ignores requests of the console and the session.
+///
+/// A service receives them when any user logs off, and must stop only on request of its manager.
 pub(crate) fn ignore_console() {
     IGNORES_CONSOLE.store(true, Ordering::Relaxed);
 }
 
-/// Does what a signal to stop does.
+/// Acts like a signal to stop.
 pub(crate) fn stop() {
     if let Some(handle) = HANDLER.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         IS_ENDING.store(true, Ordering::Relaxed);
@@ -41,26 +42,28 @@ pub(crate) fn stop() {
     }
 }
 
-/// Called in a thread that has nothing else to do.
+/// Handles a request. The system calls it in a separate thread.
 fn on_ending(ending: ShutdownRequest) {
     stop_once(ending);
     if ending == ShutdownRequest::Imminent {
-        // The process is ended as soon as this function returns, and maybe some seconds later if it does not: time for goodbyes,
-        // at whose end the process ends by itself.
+        // The system ends the process as soon as this function returns, or some seconds later. The wait
+        // leaves time for a graceful shutdown, at whose end the process exits.
         thread::sleep(SHUTDOWN_WAIT);
     }
 }
 
-/// The console may tell of the end of a session that its window has told of already: nobody has asked twice.
+/// Passes on a request once.
+///
+/// The console and the hidden window may both report the end of a session, which is only one request.
 fn stop_once(ending: ShutdownRequest) {
     if ending == ShutdownRequest::Requested || !IS_ENDING.load(Ordering::Relaxed) {
         stop();
     }
 }
 
-/// As long as the service manager is asked to wait.
+/// The same time that the service manager is asked to wait.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(20);
-/// As that of a program which Ctrl-C ends elsewhere.
+/// The exit code of programs that Ctrl-C ends on other systems.
 const EXIT_CODE: i32 = 130;
 
 #[cfg(test)]
@@ -72,7 +75,7 @@ mod tests {
     #[test]
     fn only_explicit_requests_repeat_and_last_handler_wins() {
         let (sender, first) = channel();
-        listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is heard")).expect("listens");
+        listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is received")).expect("listens");
         let heard = |ending| {
             stop_once(ending);
             first.try_iter().count()
@@ -86,7 +89,7 @@ mod tests {
         ];
         assert_eq!(told.map(heard), [1, 0, 1, 0, 1]);
         let (sender, second) = channel();
-        listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is heard")).expect("listens");
+        listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is received")).expect("listens");
         assert_eq!(heard(ShutdownRequest::Imminent), 0);
         assert_eq!(second.try_iter().count(), 1);
     }

@@ -1,4 +1,4 @@
-//! `bcnet stats`: what a server has kept of its rounds.
+//! `bcnet stats`: shows the rounds that a server has stored.
 
 mod output;
 
@@ -25,10 +25,10 @@ use output::StatsTable;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-A server keeps scores if its configuration has a file for them (`scores.file`). Names are what players call themselves: nobody \
-checks them. What the server cannot see is not counted: points never, kills only as a guess, if `credit_kills` asks for it.
+A server stores scores if its configuration names a file for them (`scores.file`). Players choose their names freely, and \
+the server does not check them. The server cannot see points. It counts kills only with `credit_kills`, as an estimate.
 
-Exit codes: 0 done, 1 nobody has that name, 2 there are no scores, or they cannot be read.
+Exit codes: 0 done, 1 no player has that name, 2 there are no scores, or the file cannot be read.
 
 Examples:
   bcnet stats
@@ -40,51 +40,52 @@ pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<Command>,
 
-    /// The file with the scores; else as the configuration says
+    /// The scores file; default: the one in the configuration
     #[arg(long, value_name = "FILE", global = true)]
     file: Option<PathBuf>,
 
-    /// The configuration; else BCNET_CONFIG, else bcnet.toml if it exists
+    /// The configuration file; default: BCNET_CONFIG, else bcnet.toml if it exists
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 
-    /// Only since this day (in UTC), or the last days: 2026-11-16, or 30d
+    /// Only rounds since this day (UTC), or of the last days: 2026-11-16, or 30d
     #[arg(long, value_name = "DAY", global = true, value_parser = since)]
     since: Option<i64>,
 
-    /// How many rows; 0 for all
+    /// The maximum number of rows; 0: all
     #[arg(long, value_name = "ROWS", global = true, default_value_t = 20)]
     limit: u32,
 
-    /// How to print it. Parquet needs --output, and a program that was built with the feature `parquet`
+    /// The output format; parquet needs --output, and a build with the feature `parquet`
     #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t = StatsFormat::Table)]
     format: StatsFormat,
 
-    /// Write it to this file
+    /// Write the output to this file
     #[arg(long, value_name = "OUT", global = true)]
     output: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Players with all their rounds together
+    /// List the players with the totals of their rounds
     Players {
-        /// What comes first: the most of this
+        /// The column to sort by, the highest value first
         #[arg(long, value_enum, default_value_t = StandingOrder::Points)]
         sort: StandingOrder,
     },
-    /// Rounds, the latest first
+    /// List the rounds, the latest first
     Rounds,
-    /// Systems, the most played first
+    /// List the systems, the most played first
     Systems,
-    /// Delete all that is known of a player
+    /// Delete all stored results of a player
     ///
-    /// Rounds stay, without it. Logs and captures are files of their own, and may have the name as well.
+    /// The rounds stay in the file, without the player. Logs and captures are separate files and may also
+    /// contain the name.
     Forget {
-        /// What the player calls itself, letter for letter
+        /// The exact name of the player
         name: String,
 
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -124,15 +125,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     Ok(CommandStatus::Clean)
 }
 
-/// Returns where the configuration has the scores.
+/// Returns the scores file that the configuration names.
 fn configured_file(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let loaded = config::load(&ConfigFlags { config, ..ConfigFlags::default() }, env::vars_os())
-        .context("which file has the scores is not known; name it with --file")?;
+        .context("the configuration does not tell where the scores are; name the file with --file")?;
     let place = loaded.file.as_deref().map(|file| path::absolute(file).unwrap_or_else(|_| file.to_owned()));
     let place = place.map_or_else(|| "no configuration was found".into(), |file| file.display().to_string());
     loaded.settings.scores.file.ok_or_else(|| {
         anyhow!(
-            "{place}: no `scores.file`, so the server keeps no scores; set it, or name a file with --file"
+            "{place}: no `scores.file`, so the server stores no scores; set it, or name a file with --file"
         )
     })
 }
@@ -160,11 +161,8 @@ fn write_table(sheet: &StatsTable, args: &Args) -> anyhow::Result<()> {
 fn forget(store: &mut ScoreStore, name: &str, yes: bool) -> anyhow::Result<CommandStatus> {
     let path = store.path().display().to_string();
     if !yes {
-        ensure!(
-            io::stdin().is_terminal(),
-            "this deletes what is known of a player; say --yes if it is meant"
-        );
-        print!("Delete all that {path} has of {name:?}, for good? [y/N] ");
+        ensure!(io::stdin().is_terminal(), "this deletes all stored results of a player; confirm with --yes");
+        print!("Delete all results of {name:?} from {path}? This cannot be undone. [y/N] ");
         io::stdout().flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
@@ -173,15 +171,15 @@ fn forget(store: &mut ScoreStore, name: &str, yes: bool) -> anyhow::Result<Comma
         }
     }
     let forgotten = store.delete_player(name).with_context(|| path.clone())?;
-    // Whoever is not known may be so because of an earlier try, of which something was left.
+    // An unknown player may be the result of an interrupted deletion, so the file is always rewritten.
     store.compact().with_context(|| {
-        format!("{path}: the file could not be written anew, so something of {name:?} may be left in it; try it again")
+        format!("{path}: the file could not be rewritten, so traces of {name:?} may be left in it; run the command again")
     })?;
     let Some(rounds) = forgotten else {
-        eprintln!("bcnet: {path}: nobody is called {name:?}; names are compared letter for letter");
+        eprintln!("bcnet: {path}: no player has the name {name:?}; the name must match exactly");
         return Ok(CommandStatus::Findings);
     };
-    println!("{name:?} is deleted from {}", pluralize(rounds.unsigned_abs(), "round"));
+    println!("deleted {name:?} from {}", pluralize(rounds.unsigned_abs(), "round"));
     Ok(CommandStatus::Clean)
 }
 
@@ -195,7 +193,7 @@ fn players_table(standings: &[PlayerStanding]) -> StatsTable {
         })
     };
     let rows = standings.iter().zip(1..).map(row).collect();
-    StatsTable { key: "players", columns: PLAYER_COLUMNS, rows, empty_text: "nobody has played" }
+    StatsTable { key: "players", columns: PLAYER_COLUMNS, rows, empty_text: "no players" }
 }
 
 fn rounds_table(rounds: &[RoundResult]) -> StatsTable {
@@ -221,7 +219,7 @@ fn timestamp(seconds: i64) -> Value {
     Timestamp(seconds.try_into().unwrap_or(0)).to_string().into()
 }
 
-/// Reads a day, as days since 1970.
+/// Parses a day, or a number of days before today. Returns days since 1970.
 fn since(text: &str) -> Result<i64, String> {
     if let Ok(moment) = Timestamp::from_text(&format!("{text}T00:00:00Z")) {
         return Ok(moment.0.cast_signed() / SECONDS_PER_DAY);

@@ -1,5 +1,6 @@
-//! Rows of results as a table for people, CSV, JSON, and a Parquet file. Names are players' own words: no program that reads
-//! them may take them for something else.
+//! Output of result rows as a table, CSV, JSON and Parquet.
+//!
+//! Players choose their names, so names are escaped: no reader may take them for anything else.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,12 +8,12 @@ use std::path::Path;
 use bcnet_control::ColumnSpec;
 use serde_json::{Value, json};
 
-/// Rows to print, each an object. All have the keys of the columns.
+/// Rows to print. Each is an object with the keys of the columns.
 pub(super) struct StatsTable {
     pub(super) key: &'static str,
     pub(super) columns: &'static [ColumnSpec],
     pub(super) rows: Vec<Value>,
-    /// What to say to people if there are no rows.
+    /// The text to print if there are no rows.
     pub(super) empty_text: &'static str,
 }
 
@@ -49,11 +50,12 @@ fn join_list(value: &Value) -> Value {
     }
 }
 
-/// Returns a cell as RFC 4180 has it. A text that a spreadsheet would take for a formula has a `'` before it, by which
-/// spreadsheets know text.
+/// Formats a cell as in RFC 4180.
+///
+/// A text that a spreadsheet would treat as a formula gets a leading `'`, which marks text.
 fn csv_cell(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
-    // Some take wide letters for narrow ones.
+    // Some programs treat full-width characters like ASCII ones.
     let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
     let text = format!("{}{text}", if is_formula { "'" } else { "" });
     if text.contains(['"', ',', '\n', '\r', ';', '\t']) {
@@ -65,12 +67,10 @@ fn csv_cell(value: &Value) -> String {
 
 #[cfg(not(feature = "parquet"))]
 pub(super) fn parquet(_: &StatsTable, _: &Path) -> anyhow::Result<()> {
-    anyhow::bail!(
-        "this program was built without it; build one with `cargo build --release --features parquet`"
-    )
+    anyhow::bail!("this build has no Parquet support; build with `cargo build --release --features parquet`")
 }
 
-/// Numbers are numbers there, all else is text.
+/// Writes a Parquet file with integer columns and text columns.
 #[cfg(feature = "parquet")]
 pub(super) fn parquet(sheet: &StatsTable, path: &Path) -> anyhow::Result<()> {
     use crate::parquet_file::{ByteArray, ByteArrayType, Int64Type, ParquetFile};
@@ -99,7 +99,7 @@ pub(super) fn parquet(sheet: &StatsTable, path: &Path) -> anyhow::Result<()> {
     Ok(file.finish()?)
 }
 
-/// Keys of what is no number.
+/// The keys of text columns.
 #[cfg(feature = "parquet")]
 const TEXT_COLUMNS: [&str; 7] = ["name", "last", "ended", "session", "system", "reason", "players"];
 

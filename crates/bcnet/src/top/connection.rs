@@ -1,4 +1,4 @@
-//! The two connections to a server: one asks, the other hears the log.
+//! The two connections to a server: one for requests, one for the log.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use crate::control::ControlStream;
 use crate::ctl;
 use crate::server_info::{SampleList, ServerInfo, parse, parse_list};
 
-/// What the asking thread is asked.
+/// A request to the polling thread.
 pub(super) enum ServerRequest {
-    /// To look at the session with this port from now on, and to tell the last hour of it or of all.
+    /// Show the session with this port from now on, and the last hour of this session or of all.
     Select { port: u16, is_all_sessions: bool },
-    /// To have something done.
+    /// Send a request to the server.
     Execute(Envelope),
 }
 
-/// A connection.
+/// A connection to the server's control socket.
 pub(super) struct ControlConnection {
     path: PathBuf,
     stream: ControlStream,
@@ -37,7 +37,7 @@ impl ControlConnection {
         Ok(Self { path: path.to_owned(), stream })
     }
 
-    /// Asks again and again how the server is doing, in a thread of its own.
+    /// Starts a thread that polls the server's state.
     pub(super) fn spawn_poller(
         self,
         session: Option<String>,
@@ -59,7 +59,7 @@ impl ControlConnection {
         })
     }
 
-    /// Tells the log as it is written, in a thread of its own.
+    /// Starts a thread that receives the log.
     pub(super) fn spawn_log_follower(self, tell: SyncSender<TopEvent>) -> anyhow::Result<()> {
         spawn_thread("following", tell, move |tell| {
             let mut answers = BufReader::new(&self.stream);
@@ -68,7 +68,7 @@ impl ControlConnection {
             let ControlResponse::Ok(former) =
                 ctl::send_request(&self.path, &self.stream, &mut answers, &envelope)?
             else {
-                bail!("{}: the server does not tell its log", self.path.display());
+                bail!("{}: the server refuses to send its log", self.path.display());
             };
             let former = former.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
             if tell.send(TopEvent::LogEvents(former)).is_err() {
@@ -80,7 +80,7 @@ impl ControlConnection {
                 if answers.read_line(&mut line).map_err(|error| ctl::read_error(&self.path, error))? == 0 {
                     bail!("{}: the server has ended, or closed the connection", self.path.display());
                 }
-                // Empty lines are signs of life.
+                // The server sends empty lines to keep the connection alive.
                 if let Ok(event) = serde_json::from_str(&line)
                     && tell.send(TopEvent::LogEvents(vec![event])).is_err()
                 {
@@ -91,7 +91,7 @@ impl ControlConnection {
     }
 }
 
-/// Starts a thread whose end is told, however it comes.
+/// Starts a thread that reports its end, also after an error.
 fn spawn_thread(
     name: &str,
     tell: SyncSender<TopEvent>,
@@ -107,25 +107,25 @@ fn spawn_thread(
     Ok(())
 }
 
-/// Tells that a thread is over, also if it has panicked.
+/// Reports the end of a thread, also after a panic.
 struct NotifyOnDrop(SyncSender<TopEvent>);
 
 impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
-        drop(self.0.send(TopEvent::ConnectionLost("the connection is over".into())));
+        drop(self.0.send(TopEvent::ConnectionLost("the connection to the server has ended".into())));
     }
 }
 
-/// Asks one thing after the other.
+/// Sends requests one after the other.
 struct Poller<'a> {
     path: &'a Path,
     stream: &'a ControlStream,
     answers: BufReader<&'a ControlStream>,
-    /// The session to begin with.
+    /// The session to show first.
     initial_session: Option<String>,
-    /// The session that is looked at.
+    /// The port of the shown session.
     port: Option<u16>,
-    /// The last hour of all sessions is wanted, not of that one.
+    /// Whether to request the last hour of all sessions instead of the shown one.
     is_all_sessions: bool,
     /// The time of the last sample.
     last_sample_time: Option<u64>,
@@ -139,7 +139,8 @@ impl Poller<'_> {
             if tell.send(TopEvent::Snapshot(Box::new(self.fetch_snapshot()?))).is_err() {
                 return Ok(());
             }
-            // Whoever looks on takes a small part of the time, however many sessions there are.
+            // The pause grows with the time that a request took, so polling uses a small share of the
+            // server's time, whatever the number of sessions.
             let pause = (clock.now().since(started) * PAUSE_FACTOR).max(MIN_POLL_INTERVAL);
             let first = match requests.recv_timeout(pause) {
                 Ok(wish) => wish,
@@ -171,28 +172,30 @@ impl Poller<'_> {
         })
     }
 
-    /// Asks for everything that is shown.
+    /// Requests everything that the screen shows.
     fn fetch_snapshot(&mut self) -> anyhow::Result<TopSnapshot> {
-        let told = |problem: String| anyhow!(problem);
-        let status: ServerInfo = parse(self.query(None, Request::Status)?).map_err(told)?;
+        let to_error = |problem: String| anyhow!(problem);
+        let status: ServerInfo = parse(self.query(None, Request::Status)?).map_err(to_error)?;
         let port = match (self.port, self.initial_session.take()) {
             (Some(port), _) => port,
-            (None, wanted) => find_port(&status.sessions, wanted.as_deref()).map_err(told)?,
+            (None, wanted) => find_port(&status.sessions, wanted.as_deref()).map_err(to_error)?,
         };
         self.port = Some(port);
         let session = Some(port.to_string());
-        let players = parse_list(self.query(session.clone(), Request::Players)?, "players").map_err(told)?;
+        let players =
+            parse_list(self.query(session.clone(), Request::Players)?, "players").map_err(to_error)?;
         let queues = self.query(session.clone(), Request::Queues { player: None })?;
-        let queues = parse_list(queues, "queues").map_err(told)?;
+        let queues = parse_list(queues, "queues").map_err(to_error)?;
         let (is_new, session) = (self.last_sample_time.is_none(), session.filter(|_| !self.is_all_sessions));
         let samples: SampleList =
-            parse(self.query(session, Request::Samples { since: self.last_sample_time })?).map_err(told)?;
+            parse(self.query(session, Request::Samples { since: self.last_sample_time })?)
+                .map_err(to_error)?;
         let snapshot = TopSnapshot::new(status, port, players, queues).with_samples(samples, is_new);
         self.last_sample_time = snapshot.samples.last().map(|sample| sample.time).or(self.last_sample_time);
         Ok(snapshot)
     }
 
-    /// Asks for something that the server has no reason to refuse.
+    /// Sends a request that the server has no reason to refuse.
     fn query(&mut self, session: Option<String>, request: Request) -> anyhow::Result<Value> {
         let envelope = Envelope { session, by: None, request };
         match ctl::send_request(self.path, self.stream, &mut self.answers, &envelope)? {
@@ -202,8 +205,8 @@ impl Poller<'_> {
     }
 }
 
-/// How often the server is asked, and how many times as long as the asking took it is left alone.
+/// The minimum interval between two polls. The pause is also at least 20 times as long as the poll took.
 const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: u32 = 20;
-/// Lines of the log from before.
+/// The number of earlier log lines to request at the start.
 const INITIAL_LOG_LINES: usize = 200;

@@ -1,4 +1,4 @@
-//! What keys do.
+//! The effects of keys.
 
 use bcnet_control::{Envelope, Request};
 use bcnet_transport::wire::is_printable;
@@ -8,41 +8,41 @@ use super::connection::ServerRequest;
 use super::state::{Panel, PlayerOrder, ScreenState};
 use crate::plots::PLOTS;
 
-/// What comes after something has happened.
+/// The next step of the main loop after an event.
 pub(super) enum LoopAction {
     Continue,
     Quit,
     Send(ServerRequest),
 }
 
-/// What is asked of the person at the keyboard, in front of everything else.
+/// A dialog in front of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Dialog {
     Help,
-    /// A line of text, and what for.
+    /// Input of a line of text.
     Text {
         purpose: Purpose,
         text: String,
     },
-    /// Whether somebody is really to be thrown out.
+    /// Confirmation of a kick.
     Confirm {
         target: TargetPlayer,
         reason: String,
     },
 }
 
-/// What a line of text is for.
+/// The purpose of a text input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// For the chat of a session.
+    /// A chat message to a session.
     Say { port: u16 },
-    /// For one player.
+    /// A private message to one player.
     PrivateMessage(TargetPlayer),
-    /// Why a player is thrown out.
+    /// The reason for a kick.
     KickReason(TargetPlayer),
 }
 
-/// A player whom something is done to.
+/// The player that a dialog is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TargetPlayer {
     port: u16,
@@ -53,7 +53,7 @@ pub(super) struct TargetPlayer {
 
 impl ScreenState {
     pub(super) fn handle_key(&mut self, key: KeyEvent) -> LoopAction {
-        // Letters that need AltGr come with both on Windows.
+        // On Windows, characters typed with AltGr arrive with both modifiers.
         let is_typed = key.modifiers.contains(KeyModifiers::ALT);
         if key.modifiers.contains(KeyModifiers::CONTROL) && !is_typed {
             return if matches!(key.code, KeyCode::Char('c' | 'C')) {
@@ -63,7 +63,7 @@ impl ScreenState {
             };
         }
         if self.is_too_small {
-            // Nobody does to players what nobody can see.
+            // No actions while the terminal is too small to show what they do.
             return if key.code == KeyCode::Char('q') { LoopAction::Quit } else { LoopAction::Continue };
         }
         match self.dialog.take() {
@@ -74,7 +74,7 @@ impl ScreenState {
         }
     }
 
-    /// Takes pasted text as a part of the line that is typed. It is no command, whatever lines it has.
+    /// Inserts pasted text into the text input. Pasted text never runs a command.
     pub(super) fn handle_paste(&mut self, pasted: &str) -> LoopAction {
         if let Some(Dialog::Text { text, .. }) = &mut self.dialog
             && !self.is_too_small
@@ -121,7 +121,7 @@ impl ScreenState {
             KeyCode::Char('w') => self.open_player_dialog(Purpose::PrivateMessage),
             KeyCode::Char('k') => self.open_player_dialog(Purpose::KickReason),
             #[cfg(debug_assertions)]
-            KeyCode::F(12) => panic!("asked for"),
+            KeyCode::F(12) => panic!("panic by the key F12, for tests"),
             _ => {}
         }
         LoopAction::Continue
@@ -136,7 +136,7 @@ impl ScreenState {
         }
     }
 
-    /// Closes the queues of a player.
+    /// Closes the view of a player's queues.
     fn close_queues(&mut self) {
         (self.shows_queues, self.scroll_offset) = (false, 0);
     }
@@ -153,7 +153,7 @@ impl ScreenState {
         self.sort_players();
     }
 
-    /// Moves in the panel by so many lines.
+    /// Moves the selection, or scrolls, by `by` lines.
     fn move_selection(&mut self, by: isize) -> LoopAction {
         match self.panel {
             Panel::Players => {
@@ -162,7 +162,7 @@ impl ScreenState {
                 self.scroll_offset = if self.shows_queues { 0 } else { self.scroll_offset };
                 LoopAction::Continue
             }
-            // The view knows where the end is.
+            // The view limits the offset to the end of the text.
             Panel::Bottom if self.shows_queues => {
                 self.scroll_offset = self.scroll_offset.saturating_add_signed(by);
                 LoopAction::Continue
@@ -188,7 +188,7 @@ impl ScreenState {
         }
     }
 
-    /// Has the picked session looked at from now on.
+    /// Requests the data of the selected session.
     fn request_session(&self) -> LoopAction {
         let is_whole = self.is_all_sessions;
         self.selected_port.map_or(LoopAction::Continue, |port| {
@@ -199,7 +199,7 @@ impl ScreenState {
     fn open_player_dialog(&mut self, purpose: fn(TargetPlayer) -> Purpose) {
         match self.target_player() {
             Some(target) => self.dialog = Some(text_dialog(purpose(target))),
-            None => self.notice = Some(Err("nobody is picked".into())),
+            None => self.notice = Some(Err("no player is selected".into())),
         }
     }
 
@@ -209,7 +209,7 @@ impl ScreenState {
         Some(TargetPlayer { port, peer: player.peer, name, address })
     }
 
-    /// A key came while a line is typed.
+    /// Handles a key in a text input.
     fn handle_text_key(&mut self, purpose: Purpose, mut text: String, key: KeyCode) -> LoopAction {
         match key {
             KeyCode::Esc => return LoopAction::Continue,
@@ -224,14 +224,14 @@ impl ScreenState {
         LoopAction::Continue
     }
 
-    /// A line was typed.
+    /// Handles a finished text input.
     fn submit_text(&mut self, purpose: Purpose, text: String) -> LoopAction {
         let (port, request) = match purpose {
             Purpose::KickReason(target) => {
                 self.dialog = Some(Dialog::Confirm { target, reason: text });
                 return LoopAction::Continue;
             }
-            // There is nothing to say.
+            // An empty message is not sent.
             _ if text.trim().is_empty() => return LoopAction::Continue,
             Purpose::Say { port } => (port, Request::Say { to: None, text: vec![text] }),
             Purpose::PrivateMessage(target) if !self.is_still_connected(&target) => {
@@ -244,7 +244,7 @@ impl ScreenState {
         self.send_request(port, request)
     }
 
-    /// A key came while it is asked whether a player is to be thrown out.
+    /// Handles a key in the confirmation of a kick.
     fn handle_confirm_key(&mut self, target: TargetPlayer, reason: String, key: KeyCode) -> LoopAction {
         match key {
             KeyCode::Char('y' | 'Y') if !self.is_still_connected(&target) => self.report_left(&target),
@@ -260,7 +260,7 @@ impl ScreenState {
         }
     }
 
-    /// Returns whether nobody else has a player's id by now.
+    /// Returns whether the player still has its peer id.
     fn is_still_connected(&self, target: &TargetPlayer) -> bool {
         let is_it = |address: &str| address == target.address && self.selected_port == Some(target.port);
         self.players.iter().any(|player| player.peer == target.peer && is_it(&player.address.0))
@@ -281,14 +281,14 @@ const fn text_dialog(purpose: Purpose) -> Dialog {
     Dialog::Text { purpose, text: String::new() }
 }
 
-/// Returns which of `all` is picked, so many places further.
+/// Returns the item of `all` that is `by` places after the selected one.
 fn shift_selection<T: Copy + PartialEq>(all: &[T], picked: Option<T>, by: isize) -> Option<T> {
     let last = all.len().checked_sub(1)?;
     let at = all.iter().position(|one| Some(*one) == picked);
     all.get(at.map_or(0, |at| at.saturating_add_signed(by).min(last))).copied()
 }
 
-/// What a page is, in lines.
+/// The number of lines of a page.
 const PAGE_LINES: isize = 10;
-/// As many letters as may be typed.
+/// The maximum length of a text input.
 const MAX_TEXT_CHARS: usize = 200;

@@ -1,15 +1,15 @@
-//! A line of the log, for people.
+//! One line of the log as readable text.
 
 use bcnet_control::sanitize_for_terminal;
 use serde_json::{Map, Value};
 
-/// What happened, and when.
+/// A log line for the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogLine {
-    /// The time of the day, of UTC.
+    /// The time of day, in UTC.
     pub(super) time: String,
     pub(super) text: String,
-    /// Something is wrong.
+    /// Whether the line is a warning or an error.
     pub(super) is_bad: bool,
 }
 
@@ -17,11 +17,11 @@ impl LogLine {
     pub(super) fn read(event: &Value) -> Self {
         let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
         let time = text("timestamp").split('T').nth(1).and_then(|time| time.get(..8)).unwrap_or("        ");
-        let told = match (text("event"), text("player"), text("text")) {
-            ("chat", player, said) => format!("chat {player}: {said}"),
-            ("say", _, said) => match text("to") {
-                "" => format!("say {said}"),
-                to => format!("say to {to}: {said}"),
+        let line = match (text("event"), text("player"), text("text")) {
+            ("chat", player, message) => format!("chat {player}: {message}"),
+            ("say", _, message) => match text("to") {
+                "" => format!("say {message}"),
+                to => format!("say to {to}: {message}"),
             },
             (event_name, ..) => {
                 let rest = event.as_object().map(other_fields).unwrap_or_default();
@@ -29,14 +29,14 @@ impl LogLine {
             }
         };
         let is_bad = matches!(text("level"), "WARN" | "ERROR");
-        // No terminal is that wide.
-        let told: String =
-            sanitize_for_terminal(&told).replace('\n', " ").chars().take(MAX_LINE_CHARS).collect();
-        Self { time: sanitize_for_terminal(time), text: told, is_bad }
+        // No terminal is wider than this.
+        let line: String =
+            sanitize_for_terminal(&line).replace('\n', " ").chars().take(MAX_LINE_CHARS).collect();
+        Self { time: sanitize_for_terminal(time), text: line, is_bad }
     }
 }
 
-/// Returns everything else that a line has.
+/// Formats all other fields of an event.
 fn other_fields(event: &Map<String, Value>) -> String {
     let others = event.iter().filter(|(key, _)| !["timestamp", "level", "event"].contains(&key.as_str()));
     let shown = others.filter(|(_, value)| !value.is_null() && value.as_str() != Some(""));
@@ -73,8 +73,8 @@ mod tests {
             LogLine::read(&json!({ "event": "say", "to": "Bob", "text": "hi" })).text,
             "say to Bob: hi"
         );
-        for odd in [json!(3), json!({}), json!({ "timestamp": "T\u{fc}" }), json!({ "event": ["x"] })] {
-            LogLine::read(&odd);
+        for malformed in [json!(3), json!({}), json!({ "timestamp": "T\u{fc}" }), json!({ "event": ["x"] })] {
+            LogLine::read(&malformed);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `bcnet top`: a running server, live in a terminal.
+//! `bcnet top`: shows a running server live in a terminal.
 //!
-//! Two connections to its control socket have a thread each ([`link`]), the keyboard has another. What they bring changes the
-//! [`state`], which [`keys`] decide about and the [`view`] draws, in this thread. Nothing is known here that `bcnet ctl` does
-//! not print.
+//! Each of the two connections to the control socket has a thread ([`connection`]), and the keyboard has
+//! another. Their events change the [`state`], [`keys`] handles input, and the [`view`] draws, all in the
+//! main thread. `bcnet ctl` prints the same information.
 
 mod connection;
 mod keys;
@@ -34,10 +34,10 @@ use view::Theme;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Shows sessions, players, the queues of a player, the last hour as plots, and the log; talks to players and throws them \
-out. `?` lists the keys. Programs read the same from `bcnet ctl … --json`. NO_COLOR is respected.
+Shows sessions, players, the queues of a player, plots of the last hour, and the log. You can chat with players and kick \
+them. `?` lists the keys. Programs get the same data from `bcnet ctl … --json`. NO_COLOR turns colours off.
 
-Exit codes: 0 ended as told, 1 the server is gone, 2 there is no server or no terminal.
+Exit codes: 0 ended by the user, 1 the connection was lost, 2 there is no server or no terminal.
 
 Examples:
   bcnet top
@@ -47,29 +47,29 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: ctl::ConnectArgs,
 
-    /// The session to begin with, by name or port
+    /// The session to show first, by name or port
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
-/// What the threads tell.
+/// An event from one of the threads.
 enum TopEvent {
     Snapshot(Box<TopSnapshot>),
     /// Lines of the log.
     LogEvents(Vec<Value>),
-    /// What became of something that was asked for.
+    /// The answer to a request.
     RequestDone(Result<String, String>),
     Input(Event),
-    /// Somebody wants it to end.
+    /// A request to end the program.
     Stop,
-    /// There is no server any more: why.
+    /// The connection to the server has ended, with the reason.
     ConnectionLost(String),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     ensure!(
         is_terminal(),
-        "`bcnet top` needs a terminal; programs read the same from `bcnet ctl status --json`, `bcnet ctl players --json` and \
+        "`bcnet top` needs a terminal; programs get the same data from `bcnet ctl status --json`, `bcnet ctl players --json` and \
          `bcnet ctl samples --json`"
     );
     let places = args.place.socket_paths()?;
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     asking.spawn_poller(args.session.clone(), wishes, tell.clone())?;
     following.spawn_log_follower(tell.clone())?;
     let stopped = tell.clone();
-    // Whoever does not read has ended already.
+    // A full queue is ignored: the screen is already busy or has ended.
     signals::listen(vec![(Signal::Stop, Box::new(move || drop(stopped.try_send(TopEvent::Stop))))])?;
     let mut terminal = open_terminal()?;
     let end =
@@ -96,22 +96,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// Takes the terminal over. From here on a panic puts it back, in whatever thread.
+/// Switches the terminal to full-screen mode. A panic in any thread restores it.
 fn open_terminal() -> anyhow::Result<DefaultTerminal> {
     let former = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         disable_bracketed_paste();
         former(panic);
     }));
-    let terminal = ratatui::try_init().context("the terminal cannot be used")?;
-    // What is pasted has lines, which would be keys. Windows tells it apart by keys as well, which would be worse.
+    let terminal = ratatui::try_init().context("cannot switch the terminal to full-screen mode")?;
+    // Without this mode, pasted text would arrive as key presses. On Windows the mode makes pasted text
+    // arrive as keys too, so it stays off.
     if cfg!(unix) {
         drop(execute!(io::stdout(), EnableBracketedPaste));
     }
     Ok(terminal)
 }
 
-/// Has what is pasted come as if it was typed, as terminals do by themselves.
+/// Restores the terminal's default for pasted text.
 fn disable_bracketed_paste() {
     if cfg!(unix) {
         drop(execute!(io::stdout(), DisableBracketedPaste));
@@ -123,7 +124,7 @@ fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
 }
 
-/// Shows what comes until somebody has seen enough. Returns why there is no more to see, if that is so.
+/// Runs the screen until the user quits. Returns the reason if the connection ends first.
 fn run_screen(
     terminal: &mut DefaultTerminal,
     by: Option<String>,
@@ -134,8 +135,8 @@ fn run_screen(
     let theme = Theme::from_env();
     loop {
         terminal.draw(|frame| view::draw(frame, &mut state, &theme))?;
-        let Ok(first) = events.recv() else { return Ok(Some("nothing comes any more".into())) };
-        // What has come meanwhile is drawn together.
+        let Ok(first) = events.recv() else { return Ok(Some("all threads have ended".into())) };
+        // Draws once for all events that have arrived meanwhile.
         for one in std::iter::once(first).chain(events.try_iter()) {
             let step = match one {
                 TopEvent::Snapshot(snapshot) => state.apply_snapshot(*snapshot),
@@ -152,8 +153,8 @@ fn run_screen(
             match step {
                 LoopAction::Continue => {}
                 LoopAction::Quit => return Ok(None),
-                // If nobody takes it, the reason is on its way.
-                LoopAction::Send(wished) => drop(requests.send(wished)),
+                // If the thread has ended, its reason is already in the queue.
+                LoopAction::Send(request) => drop(requests.send(request)),
             }
         }
     }
@@ -164,7 +165,7 @@ fn spawn_key_reader(tell: SyncSender<TopEvent>) -> io::Result<()> {
         loop {
             let news = match event::read() {
                 Ok(event) => TopEvent::Input(event),
-                Err(error) => TopEvent::ConnectionLost(format!("the terminal is gone: {error}")),
+                Err(error) => TopEvent::ConnectionLost(format!("cannot read from the terminal: {error}")),
             };
             let is_last = matches!(news, TopEvent::ConnectionLost(_));
             if tell.send(news).is_err() || is_last {
@@ -175,5 +176,5 @@ fn spawn_key_reader(tell: SyncSender<TopEvent>) -> io::Result<()> {
     thread::Builder::new().name("keys".into()).spawn(listen).map(drop)
 }
 
-/// How much may wait to be drawn. A terminal that stands still makes the threads wait, not grow.
+/// The capacity of the event queue. If the terminal blocks, the threads wait and memory does not grow.
 const EVENT_QUEUE_CAPACITY: usize = 256;

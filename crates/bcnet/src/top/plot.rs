@@ -1,4 +1,4 @@
-//! The last hour, drawn with the dots of braille letters.
+//! Plots of the last hour, drawn with braille characters.
 
 use std::collections::VecDeque;
 
@@ -11,26 +11,26 @@ use crate::plots::{Plot, Unit};
 use crate::server_info::ServerSample;
 
 impl Plot {
-    /// Returns what it is about, with the latest values and, if there is room, the largest.
+    /// Returns the title, with the latest values and, if there is space, the maximum.
     pub(super) fn title(&self, samples: &VecDeque<ServerSample>, columns: usize) -> String {
         let latest = samples.back().map(|sample| self.values(sample)).unwrap_or_default();
         let shown: Vec<String> =
             latest.into_iter().flatten().map(|value| format_value(self.unit, value)).collect();
         let head = format!("{} {}", self.short_name, shown.join(" "));
         let most = samples.iter().flat_map(|sample| self.values(sample)).flatten().reduce(f64::max);
-        let most = most.map(|most| format!(", most {}", format_value(self.unit, most)));
+        let most = most.map(|most| format!(", max {}", format_value(self.unit, most)));
         match most.filter(|most| head.len() + most.len() <= columns) {
             Some(most) => head + &most,
             None => head,
         }
     }
 
-    /// Returns the values of its lines, two at the most.
+    /// Returns the values of the series, at most two.
     fn values(&self, sample: &ServerSample) -> [Option<f64>; 2] {
         [0, 1].map(|line| self.series.get(line).and_then(|(_, value)| value(sample)))
     }
 
-    /// Returns its lines for an area that is so many dots wide, of so many seconds up to the last sample.
+    /// Returns the series for an area of `dots` columns that shows the time window up to the last sample.
     fn line_points(
         &self,
         samples: &VecDeque<ServerSample>,
@@ -40,14 +40,14 @@ impl Plot {
         let mut lines = [vec![None; dots], vec![None; dots]];
         let (Some(last), true) = (samples.back(), dots > 0) else { return lines };
         for dot in 0..dots {
-            // The part of the time that the dot stands for, counted back from the end.
+            // The time range of this dot, in seconds before the end.
             let back = |edge: usize| (dots - edge) as f64 * window.seconds as f64 / dots as f64;
             let (from, to) = (back(dot), back(dot + 1));
             let age = |sample: &ServerSample| last.time.saturating_sub(sample.time) as f64;
             let before = |edge: f64| samples.partition_point(|sample| age(sample) >= edge);
             let until = before(to).max(if dot + 1 == dots { samples.len() } else { 0 });
             let within = samples.range(before(from).min(until)..until).map(|sample| self.values(sample));
-            // Where samples are farther apart than dots, each stands until the next.
+            // Where samples are farther apart than dots, a value lasts until the next sample.
             let held = samples
                 .get(until.wrapping_sub(1))
                 .filter(|sample| age(sample) < to + 2.0 * window.interval as f64);
@@ -61,7 +61,7 @@ impl Plot {
     }
 }
 
-/// How much time is drawn, and how far samples are apart.
+/// The length of the shown time, and the interval between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PlotWindow {
     pub(super) seconds: u64,
@@ -69,7 +69,7 @@ pub(super) struct PlotWindow {
 }
 
 impl PlotWindow {
-    /// Returns the shortest of some in which all samples are.
+    /// Returns the shortest window that contains all samples.
     pub(super) fn covering(samples: &VecDeque<ServerSample>, interval: u64) -> Self {
         let age = |(first, last): (&ServerSample, &ServerSample)| last.time.saturating_sub(first.time);
         let age = samples.front().zip(samples.back()).map_or(0, age);
@@ -80,12 +80,12 @@ impl PlotWindow {
 
 const WINDOW_SECONDS: [u64; 3] = [300, 900, 3600];
 
-/// A plot with something to draw.
+/// A plot to draw.
 pub(super) struct PlotWidget<'a> {
     pub(super) plot: &'a Plot,
     pub(super) samples: &'a VecDeque<ServerSample>,
     pub(super) window: PlotWindow,
-    /// Of the first line and of the second.
+    /// The styles of the first and the second series.
     pub(super) styles: [Style; 2],
 }
 
@@ -99,8 +99,8 @@ impl Widget for PlotWidget<'_> {
         let all = lines.iter().flatten().flatten();
         let most = all.copied().fold(0.0, f64::max);
         let highest = 4 * rows - 1;
-        // The second is larger: where both are in one place, the first is seen. It has every other dot only, for colours may be
-        // missing.
+        // The second series has larger values. Drawing the first one later keeps it visible where both
+        // overlap. The second has only every other dot, to be distinguishable without colours.
         for ((line, style), every) in lines.iter().zip(self.styles).zip([1, 2]).rev() {
             let mut before = None;
             for (dot, value) in line.iter().enumerate().filter(|(dot, _)| dot % every == 0) {
@@ -119,7 +119,7 @@ impl Widget for PlotWidget<'_> {
     }
 }
 
-/// Sets a dot, counted from the upper left.
+/// Sets a dot, counted from the upper left corner.
 fn set_dot(buffer: &mut Buffer, area: Rect, x: usize, y: usize, style: Style) {
     let place = |at: usize, start: u16| start.saturating_add(u16::try_from(at).unwrap_or(u16::MAX));
     let Some(cell) = buffer.cell_mut((place(x / 2, area.x), place(y / 4, area.y))) else { return };
@@ -130,7 +130,7 @@ fn set_dot(buffer: &mut Buffer, area: Rect, x: usize, y: usize, style: Style) {
 
 const BRAILLE_BLANK: char = '\u{2800}';
 const BRAILLE_FULL: char = '\u{28ff}';
-/// The bits of a braille letter, by row and column.
+/// The bits of a braille character, by row and column.
 const BRAILLE_DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 fn max_value(a: Option<f64>, b: Option<f64>) -> Option<f64> {
@@ -146,7 +146,7 @@ fn format_value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Returns a number in four or five letters.
+/// Formats a number with four or five characters.
 pub(super) fn compact_number(value: f64) -> String {
     match value.abs() {
         size if size >= 1e6 => format!("{:.1}M", value / 1e6),
@@ -157,7 +157,7 @@ pub(super) fn compact_number(value: f64) -> String {
     }
 }
 
-/// Returns milliseconds with as many digits as tell something.
+/// Formats milliseconds with the significant digits only.
 pub(super) fn millis(value: Option<f64>) -> String {
     match value {
         None => "-".into(),

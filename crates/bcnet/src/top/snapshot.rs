@@ -1,20 +1,20 @@
-//! What a server has answered, as it is shown.
+//! The server's answers in the form that the screen needs.
 
 use std::collections::BTreeMap;
 
 use crate::server_info::{PlayerInfo, PlayerQueues, SampleList, ServerInfo, ServerSample, SessionInfo};
 
-/// The server, and one of its sessions in detail.
+/// The state of the server, and the details of one session.
 #[derive(Debug, Default)]
 pub(super) struct TopSnapshot {
     pub(super) status: ServerInfo,
-    /// The session that the players are of.
+    /// The session of the players.
     pub(super) port: u16,
     pub(super) players: Vec<PlayerInfo>,
     pub(super) interval: u64,
-    /// Those that came since the last picture, or all.
+    /// New samples since the last snapshot, or all samples.
     pub(super) samples: Vec<ServerSample>,
-    /// They are all that there are.
+    /// Whether these are all samples.
     pub(super) has_all_samples: bool,
 }
 
@@ -32,7 +32,7 @@ impl TopSnapshot {
         Self { status, port, players, ..Self::default() }
     }
 
-    /// Adds the last hour, all of it or what is new.
+    /// Adds the samples of the last hour, all or only the new ones.
     pub(super) fn with_samples(
         self,
         SampleList { interval_s, samples }: SampleList,
@@ -42,7 +42,7 @@ impl TopSnapshot {
     }
 }
 
-/// Returns the port of the session with this name or port; without one, of the first.
+/// Returns the port of the session with this name or port, or of the first session.
 pub(super) fn find_port(sessions: &[SessionInfo], wanted: Option<&str>) -> Result<u16, String> {
     let Some(wanted) = wanted else {
         return sessions.first().map(|one| one.port).ok_or_else(|| "the server has no sessions".into());
@@ -50,7 +50,7 @@ pub(super) fn find_port(sessions: &[SessionInfo], wanted: Option<&str>) -> Resul
     let is_meant =
         |one: &&SessionInfo| one.port.to_string() == wanted || one.name.0.eq_ignore_ascii_case(wanted);
     let meant = sessions.iter().find(is_meant);
-    meant
-        .map(|one| one.port)
-        .ok_or_else(|| format!("no session {wanted}; `bcnet ctl status` lists names and ports"))
+    meant.map(|one| one.port).ok_or_else(|| {
+        format!("no session has the name or port {wanted}; `bcnet ctl status` lists names and ports")
+    })
 }

@@ -1,4 +1,4 @@
-//! What is shown, and what of it is picked.
+//! The state of the screen: data and selections.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -10,16 +10,16 @@ use super::log_line::LogLine;
 use super::snapshot::TopSnapshot;
 use crate::server_info::{PlayerInfo, ServerInfo, ServerSample, SessionInfo};
 
-/// The part of the screen that the keys move in.
+/// The part of the screen that the keys control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Panel {
     Sessions,
     Players,
-    /// The log, or the queues of a player in its place.
+    /// The log, or the queues of a player.
     Bottom,
 }
 
-/// By what players are sorted.
+/// The order of players.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlayerOrder {
     Id,
@@ -49,39 +49,39 @@ impl PlayerOrder {
     }
 }
 
-/// Everything that the screen depends on.
+/// Everything that the screen shows.
 pub(super) struct ScreenState {
-    /// Who decides, for the history of the server.
+    /// The name of the operator, for the server's history.
     pub(super) by: Option<String>,
     pub(super) status: ServerInfo,
     pub(super) players: Vec<PlayerInfo>,
     pub(super) samples: VecDeque<ServerSample>,
-    /// The seconds between two of them.
+    /// The interval between samples, in seconds.
     pub(super) interval: u64,
     pub(super) log: VecDeque<LogLine>,
     pub(super) panel: Panel,
-    /// The picked session, by its port.
+    /// The port of the selected session.
     pub(super) selected_port: Option<u16>,
-    /// The picked player, by its peer id.
+    /// The peer id of the selected player.
     pub(super) selected_peer: Option<u8>,
     pub(super) order: PlayerOrder,
     pub(super) is_reversed: bool,
-    /// The sessions with the most players come first.
+    /// Whether the sessions with the most players come first.
     pub(super) are_sessions_by_players: bool,
-    /// The queues of the picked player are shown instead of plots and log.
+    /// Whether the queues of the selected player are shown instead of plots and log.
     pub(super) shows_queues: bool,
-    /// The plots are of all sessions.
+    /// Whether the plots show all sessions.
     pub(super) is_all_sessions: bool,
-    /// The first plot, where not all fit.
+    /// The first shown plot, if not all fit.
     pub(super) first_plot: usize,
-    /// How many lines of the log, or of the queues, are scrolled past.
+    /// The number of lines of the log, or of the queues, that are scrolled past.
     pub(super) scroll_offset: usize,
     pub(super) dialog: Option<Dialog>,
-    /// The terminal is too small to show anything.
+    /// Whether the terminal is too small to show anything.
     pub(super) is_too_small: bool,
-    /// What became of what was asked for last.
+    /// The result of the last request.
     pub(super) notice: Option<Result<String, String>>,
-    /// Something was heard of the server.
+    /// Whether the server has answered.
     pub(super) has_snapshot: bool,
 }
 
@@ -111,7 +111,7 @@ impl ScreenState {
         }
     }
 
-    /// Takes a new picture over, unless it is of a session that is no longer looked at.
+    /// Takes over a new snapshot, unless it belongs to a session that is no longer selected.
     pub(super) fn apply_snapshot(&mut self, snapshot: TopSnapshot) -> LoopAction {
         self.has_snapshot = true;
         self.status = snapshot.status;
@@ -132,19 +132,19 @@ impl ScreenState {
         LoopAction::Continue
     }
 
-    /// Takes lines of the log over.
+    /// Appends lines of the log.
     pub(super) fn append_log(&mut self, events: &[Value]) -> LoopAction {
         self.log.extend(events.iter().map(LogLine::read));
         let surplus = self.log.len().saturating_sub(MAX_LOG_LINES);
         self.log.drain(..surplus);
-        // Whoever reads older lines goes on reading them.
+        // Keeps older lines in view while the user reads them.
         if self.panel == Panel::Bottom && !self.shows_queues && self.scroll_offset > 0 {
             self.scroll_offset = (self.scroll_offset + events.len()).min(self.log.len());
         }
         LoopAction::Continue
     }
 
-    /// Something that was asked for is done, or was refused.
+    /// Shows the result of a request.
     pub(super) fn set_notice(&mut self, outcome: Result<String, String>) -> LoopAction {
         self.notice = Some(outcome);
         LoopAction::Continue
@@ -169,17 +169,17 @@ impl ScreenState {
         });
     }
 
-    /// Returns the picked player, if it is there.
+    /// Returns the selected player, if it is still there.
     pub(super) fn selected_player(&self) -> Option<&PlayerInfo> {
         self.players.iter().find(|player| Some(player.peer) == self.selected_peer)
     }
 
-    /// Returns the picked session.
+    /// Returns the selected session.
     pub(super) fn selected_session(&self) -> Option<&SessionInfo> {
         self.status.sessions.iter().find(|session| Some(session.port) == self.selected_port)
     }
 }
 
-/// Those of an hour.
+/// The number of samples of one hour.
 const MAX_SAMPLES: usize = 720;
 const MAX_LOG_LINES: usize = 1_000;

@@ -1,4 +1,4 @@
-//! What the screen shows and what keys do, without a server.
+//! Tests of the screen and the keys, without a server.
 
 use std::collections::VecDeque;
 
@@ -81,7 +81,7 @@ fn test_state(names: &[&str], sessions: u16) -> ScreenState {
     state
 }
 
-/// Draws it, and returns the lines of the screen.
+/// Draws the screen and returns its lines.
 fn draw_lines(state: &mut ScreenState, columns: u16, rows: u16) -> Vec<String> {
     let buffer = draw(state, columns, rows, &Theme { is_coloured: false });
     let line = |row: u16| (0..columns).map(|column| buffer[(column, row)].symbol().to_owned()).collect();
@@ -134,8 +134,8 @@ fn screen_fits_80_by_24() {
         find_line(&lines, "Alice").contains("Galaxy           42    80   0.0%   0.01   0.02      4   1h1m"),
         "{lines:#?}"
     );
-    assert!(find_line(&lines, "Bob").contains("12.3%!"), "a mark, not only a colour");
-    assert!(find_line(&lines, "Zo").contains("Zo\u{fffd}\u{fffd}[31më"), "nobody takes over a terminal");
+    assert!(find_line(&lines, "Bob").contains("12.3%!"), "a bad value has a mark, not only a colour");
+    assert!(find_line(&lines, "Zo").contains("Zo\u{fffd}\u{fffd}[31më"), "escape sequences are replaced");
     assert!(find_line(&lines, "players 5").contains("RTT/ms"), "{lines:#?}");
     assert!(lines[23].starts_with(" ↑↓ move  Tab panel") && lines[23].contains("q quit"));
 }
@@ -151,11 +151,11 @@ fn large_terminal_shows_more_and_tiny_one_an_error() {
     assert!(draw_lines(&mut state, 40, 10)[0].contains("60 columns and 16 lines are needed"));
     assert!(
         draw_lines(&mut state, 20, 5).concat().replace(' ', "").contains("linesareneeded;qquits"),
-        "all of it is seen"
+        "the text is shown in full"
     );
     assert!(
         press_keys(&mut state, "thi\n").is_none() && state.dialog.is_none(),
-        "nobody can see what is done"
+        "no actions while the terminal is too small"
     );
     for (columns, rows) in [(1, 1), (60, 16), (61, 17), (300, 100)] {
         press_keys(&mut state, "?");
@@ -184,14 +184,14 @@ fn sorting_players_keeps_the_selection() {
     press_keys(&mut state, "s");
     assert_eq!(names(&state), ["alice", "Bob", "Carol"]);
     press_keys(&mut state, "s");
-    assert_eq!(names(&state), ["Carol", "alice", "Bob"], "the longest round trip first");
+    assert_eq!(names(&state), ["Carol", "alice", "Bob"], "the highest RTT first");
     press_keys(&mut state, "s");
-    assert_eq!(names(&state), ["alice", "Bob", "Carol"], "the most loss first");
+    assert_eq!(names(&state), ["alice", "Bob", "Carol"], "the highest loss first");
     press_keys(&mut state, "r");
     assert_eq!((names(&state)[2].as_str(), state.selected_peer), ("alice", Some(2)));
     press_keys(&mut state, "V");
     assert_eq!(state.selected_player().map(|one| one.name.0.as_str()), Some("alice"));
-    // Who has left is not picked any more.
+    // A player who has left is no longer selected.
     state.apply_snapshot(test_snapshot(&["Bob"], 1));
     assert_eq!(state.selected_peer, Some(2));
 }
@@ -202,15 +202,16 @@ fn kick_needs_confirmation_and_the_same_player() {
     assert!(press_keys(&mut state, "kno ramming\n").is_none());
     let lines = draw_lines(&mut state, 80, 24);
     assert!(
-        find_line(&lines, " Bob: no ramming").contains('│')
-            && find_line(&lines, "y throws out").contains('└')
+        find_line(&lines, " Bob: no ramming").contains('│') && find_line(&lines, "y kicks").contains('└')
     );
-    assert!(press_keys(&mut state, "xz\n").is_none() && state.dialog.is_some(), "only yes and no count");
+    assert!(press_keys(&mut state, "xz\n").is_none() && state.dialog.is_some(), "only y and n are accepted");
     assert!(press_keys(&mut state, "n").is_none() && state.dialog.is_none());
-    let Some(ServerRequest::Execute(kick)) = press_keys(&mut state, "k\ny") else { panic!("a wish") };
+    let Some(ServerRequest::Execute(kick)) = press_keys(&mut state, "k\ny") else {
+        panic!("no request was sent")
+    };
     let request = Request::Kick { player: "#2".into(), reason: None };
     assert_eq!(kick, Envelope { session: Some("22101".into()), by: Some("Picard".into()), request });
-    // Meanwhile another one has the id.
+    // Another player has the id by now.
     press_keys(&mut state, "k\n");
     let mut other = test_snapshot(&["Mallory"], 1);
     other.players[0].address.0 = "198.51.100.1:1".into();
@@ -223,21 +224,29 @@ fn kick_needs_confirmation_and_the_same_player() {
 fn typed_text_is_sent_as_chat() {
     let mut state = test_state(&["Bob"], 1);
     let Some(ServerRequest::Execute(say)) = press_keys(&mut state, "tq?\u{202e} \n") else {
-        panic!("a wish")
+        panic!("no request was sent")
     };
-    assert_eq!(say.request, Request::Say { to: None, text: vec!["q? ".into()] }, "keys are letters here");
+    assert_eq!(
+        say.request,
+        Request::Say { to: None, text: vec!["q? ".into()] },
+        "command keys are text here"
+    );
     assert!(press_keys(&mut state, "t  \n").is_none() && press_keys(&mut state, "twell\u{1b}").is_none());
-    let Some(ServerRequest::Execute(word)) = press_keys(&mut state, "whi\n") else { panic!("a wish") };
+    let Some(ServerRequest::Execute(word)) = press_keys(&mut state, "whi\n") else {
+        panic!("no request was sent")
+    };
     assert_eq!(word.request, Request::Say { to: Some("#2".into()), text: vec!["hi".into()] });
-    // With AltGr on Windows.
+    // AltGr on Windows.
     press_keys(&mut state, "t");
     state.handle_key(KeyEvent::new(KeyCode::Char('@'), KeyModifiers::CONTROL | KeyModifiers::ALT));
-    let Some(ServerRequest::Execute(say)) = press_keys(&mut state, "\n") else { panic!("a wish") };
+    let Some(ServerRequest::Execute(say)) = press_keys(&mut state, "\n") else {
+        panic!("no request was sent")
+    };
     assert_eq!(say.request, Request::Say { to: None, text: vec!["@".into()] });
     press_keys(&mut state, &format!("t{}", "x".repeat(500)));
-    let Some(Dialog::Text { text, .. }) = &state.dialog else { panic!("a dialog") };
+    let Some(Dialog::Text { text, .. }) = &state.dialog else { panic!("no dialog is open") };
     assert_eq!(text.len(), 200);
-    assert!(find_line(&draw_lines(&mut state, 80, 24), "Enter goes on").contains('└'));
+    assert!(find_line(&draw_lines(&mut state, 80, 24), "Enter continues").contains('└'));
 }
 
 #[test]
@@ -246,11 +255,13 @@ fn pasted_text_is_never_a_command() {
     assert!(matches!(state.handle_paste("k\ny\n"), LoopAction::Continue) && state.dialog.is_none());
     press_keys(&mut state, "t");
     state.handle_paste("hello\r\nk\ny\u{1b}[2J\n");
-    let Some(ServerRequest::Execute(say)) = press_keys(&mut state, "\n") else { panic!("a wish") };
+    let Some(ServerRequest::Execute(say)) = press_keys(&mut state, "\n") else {
+        panic!("no request was sent")
+    };
     assert_eq!(say.request, Request::Say { to: None, text: vec!["hello  k y[2J".into()] });
     press_keys(&mut state, "t");
     state.handle_paste(&"x".repeat(500));
-    let Some(Dialog::Text { text, .. }) = &state.dialog else { panic!("a dialog") };
+    let Some(Dialog::Text { text, .. }) = &state.dialog else { panic!("no dialog is open") };
     assert_eq!(text.len(), 200);
 }
 
@@ -259,7 +270,7 @@ fn stopping_session_shows_its_state() {
     let mut state = test_state(&[], 1);
     state.status.sessions[0].state.0 = "stopping".into();
     let lines = draw_lines(&mut state, 80, 24);
-    find_line(&lines, "nobody in Friday 0, port 22101, stopping, round 1 in Multi1, 10m left");
+    find_line(&lines, "no players in Friday 0, port 22101, stopping, round 1 in Multi1, 10m left");
 }
 
 #[test]
@@ -268,11 +279,11 @@ fn stale_snapshot_of_another_session_is_ignored() {
     assert_eq!(state.panel, Panel::Players);
     let Some(ServerRequest::Select { port: 22102, is_all_sessions: true }) = press_keys(&mut state, "\t\tV")
     else {
-        panic!("a wish")
+        panic!("no request was sent")
     };
     assert!(state.players.is_empty());
     state.apply_snapshot(test_snapshot(&["Bob"], 2));
-    assert!(state.players.is_empty(), "that was of the other one");
+    assert!(state.players.is_empty(), "the snapshot belongs to the other session");
     state.apply_snapshot(TopSnapshot { port: 22102, ..test_snapshot(&["Zoë"], 2) });
     assert_eq!(state.players[0].name.0, "Zoë");
     press_keys(&mut state, "\n\n");
@@ -299,7 +310,7 @@ fn plot_scales_to_its_maximum_and_has_gaps() {
     PlotWidget { plot: &PLOTS[2], samples: &samples, window: span, styles: [Style::new(); 2] }
         .render(area, &mut buffer);
     let row = |row: u16| (0..30).map(|column| buffer[(column, row)].symbol()).collect::<String>();
-    // Half the height, nothing, and the whole: the dots of a braille letter.
+    // Half the height, a gap, and the full height, in dots of a braille character.
     assert_eq!(row(0), format!("{}{}", "⣀".repeat(10), " ".repeat(10)) + &"⠉".repeat(10));
     assert_eq!(row(1), " ".repeat(30));
 }
@@ -313,7 +324,7 @@ fn plot_lines_differ_without_colours_and_title_shows_maximum() {
         ..ServerSample::default()
     };
     let samples: VecDeque<ServerSample> = (0..60).map(sample).collect();
-    assert_eq!(PLOTS[2].title(&samples, 26), "RTT/ms 50 100, most 400");
+    assert_eq!(PLOTS[2].title(&samples, 26), "RTT/ms 50 100, max 400");
     assert_eq!(PLOTS[2].title(&samples, 22), "RTT/ms 50 100");
     let samples: VecDeque<ServerSample> = samples.into_iter().skip(4).collect();
     let (area, span) = (Rect::new(0, 0, 4, 1), PlotWindow { seconds: 200, interval: 5 });
@@ -321,5 +332,5 @@ fn plot_lines_differ_without_colours_and_title_shows_maximum() {
     PlotWidget { plot: &PLOTS[2], samples: &samples, window: span, styles: [Style::new(); 2] }
         .render(area, &mut buffer);
     let row: String = (0..4).map(|column| buffer[(column, 0)].symbol()).collect();
-    assert_eq!(row, "⠓".repeat(4), "all dots of the first, half of the second");
+    assert_eq!(row, "⠓".repeat(4), "all dots of the first series, half of the second");
 }

@@ -1,4 +1,4 @@
-//! The screen. It fits 80 columns and 24 lines, and has more to show where there is more room.
+//! Draws the screen. It fits 80 columns and 24 lines, and shows more on a larger terminal.
 
 mod dialogs;
 mod tables;
@@ -17,7 +17,7 @@ use super::state::{Panel, ScreenState};
 use crate::number_format::pluralize;
 use crate::plots::{PLOTS, Plot};
 
-/// How things look. Nothing is told by colour alone.
+/// The colours of the screen. Colour is never the only sign.
 pub(super) struct Theme {
     pub(super) is_coloured: bool,
 }
@@ -31,12 +31,12 @@ impl Theme {
         if self.is_coloured { Style::new().fg(color) } else { Style::new() }
     }
 
-    /// Something that is wrong.
+    /// The style of errors.
     fn error_style(&self) -> Style {
         self.color(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// What is less important.
+    /// The style of less important text.
     fn faint_style(&self) -> Style {
         self.color(Color::DarkGray)
     }
@@ -53,7 +53,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState, theme: &Theme
     let area = frame.area();
     state.is_too_small = area.width < MIN_WIDTH || area.height < MIN_HEIGHT;
     if state.is_too_small {
-        let text = format!("{MIN_WIDTH} columns and {MIN_HEIGHT} lines are needed; q quits");
+        let text = format!("at least {MIN_WIDTH} columns and {MIN_HEIGHT} lines are needed; q quits");
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
@@ -73,7 +73,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState, theme: &Theme
     dialogs::draw(frame, area, state);
 }
 
-/// Who has how much of the screen.
+/// The areas of the screen.
 struct ScreenLayout {
     head: Rect,
     sessions: Rect,
@@ -106,13 +106,13 @@ impl ScreenLayout {
         Self { head, sessions, players, plots, log, foot }
     }
 
-    /// Returns the room of plots and log together.
+    /// Returns the combined area of plots and log.
     fn plots_and_log(&self) -> Rect {
         Rect { height: self.plots.height + self.log.height, ..self.plots }
     }
 }
 
-/// Returns the frame of a part of the screen: a line above it, which tells where the keys move.
+/// Returns the frame of a panel: a title line with a mark if the keys control the panel.
 fn titled_block(title: String, is_focused: bool) -> Block<'static> {
     let mark = if is_focused { "» " } else { "" };
     let style = if is_focused { BOLD } else { Style::new() };
@@ -141,12 +141,12 @@ fn header_text(state: &ScreenState) -> String {
             text.push_str(&format!("  memory {:.0} MB", bytes / 1e6));
         }
     }
-    // It is the longest, and the least important.
+    // The version is the longest part and the least important, so it comes last.
     text.push_str(&format!("  bcnet {}", status.version));
     text
 }
 
-/// Returns what became of the last request or, if there was none, what the keys do.
+/// Returns the result of the last request or, without one, the list of keys.
 fn footer_line(state: &ScreenState, theme: &Theme) -> Line<'static> {
     match &state.notice {
         Some(Ok(done)) => Line::styled(format!(" {}", bcnet_control::sanitize_for_terminal(done)), BOLD),
@@ -155,7 +155,7 @@ fn footer_line(state: &ScreenState, theme: &Theme) -> Line<'static> {
             theme.error_style(),
         ),
         None => {
-            let keys = "↑↓ move  Tab panel  Enter queues  s sort  t say  w word  k kick  ? help  q quit";
+            let keys = "↑↓ move  Tab panel  Enter queues  s sort  t say  w tell  k kick  ? help  q quit";
             Line::styled(format!(" {keys}"), theme.faint_style())
         }
     }
@@ -163,12 +163,12 @@ fn footer_line(state: &ScreenState, theme: &Theme) -> Line<'static> {
 
 fn draw_plots(frame: &mut Frame<'_>, area: Rect, state: &ScreenState, theme: &Theme) {
     let time = PlotWindow::covering(&state.samples, state.interval);
-    let whose = match state.selected_session() {
+    let scope = match state.selected_session() {
         _ if state.status.sessions.len() < 2 => String::new(),
         Some(session) if !state.is_all_sessions => format!(" of {}", session.name),
         _ => " of all sessions".into(),
     };
-    let block = titled_block(format!("last {} min{whose}", time.seconds / 60), false);
+    let block = titled_block(format!("last {} min{scope}", time.seconds / 60), false);
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let rows = usize::from(inside.height / PLOT_LINES).max(1);
@@ -218,7 +218,7 @@ fn draw_log(frame: &mut Frame<'_>, area: Rect, state: &ScreenState, theme: &Them
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inside);
 }
 
-/// Draws what waits for and from the picked player.
+/// Draws the queues of the selected player.
 fn draw_queues(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
     let is_focused = state.panel == Panel::Bottom;
     let Some(player) = state.selected_player() else {
@@ -239,9 +239,9 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
 
 const MIN_WIDTH: u16 = 60;
 const MIN_HEIGHT: u16 = 16;
-/// The title and the names of the columns.
+/// The title and the column headings.
 const TABLE_HEADER_LINES: u16 = 2;
-/// A row of plots with its titles; where there is this much room there are two.
+/// The height of a row of plots with its titles. From the next constant on there are two rows.
 const PLOT_LINES: u16 = 5;
 const TWO_PLOT_ROWS_HEIGHT: u16 = 30;
 const PLOTS_PER_ROW: usize = 4;

@@ -1,4 +1,4 @@
-//! Who may do what with files and directories.
+//! Access rights of files and directories.
 
 use std::fs::File;
 use std::io;
@@ -28,12 +28,13 @@ use super::{
     to_wide,
 };
 
-/// Returns the owner of a file or directory, and who may do what with it, in the words of the system.
+/// Returns the owner and the access list of a file or directory in text form (SDDL).
 pub(crate) fn descriptor_text(path: &Path) -> io::Result<String> {
     let path = wide_path(path);
     let mut security = LocalAllocation(ptr::null_mut());
     let what = OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION;
-    // SAFETY: the path ends with a zero, and the last pointer is to a variable of this function; nothing else is asked for.
+    // SAFETY: the path is zero-terminated, the last pointer is to a variable of this function, and all others
+    // are null.
     check_error_code(unsafe {
         GetNamedSecurityInfoW(
             path.as_ptr(),
@@ -47,7 +48,7 @@ pub(crate) fn descriptor_text(path: &Path) -> io::Result<String> {
         )
     })?;
     let mut text = ptr::null_mut();
-    // SAFETY: the first pointer is to what the system has made, and the other to a variable of this function.
+    // SAFETY: the first pointer is to memory of the system, and the other to a variable of this function.
     check(unsafe {
         ConvertSecurityDescriptorToStringSecurityDescriptorW(
             security.0,
@@ -60,7 +61,7 @@ pub(crate) fn descriptor_text(path: &Path) -> io::Result<String> {
     Ok(string_from_system(&LocalAllocation(text.cast())))
 }
 
-/// Lets somebody, by number, read and write what is in a directory, now and later.
+/// Grants an account, given by SID, read and write access to a directory and everything in it.
 pub(crate) fn grant_access(directory: &Path, sid: &str) -> io::Result<()> {
     let path = wide_path(directory);
     let number = parse_sid(sid)?;
@@ -78,10 +79,10 @@ pub(crate) fn grant_access(directory: &Path, sid: &str) -> io::Result<()> {
         },
     };
     let made: *mut *mut ACL = (&raw mut new.0).cast();
-    // SAFETY: the old list is part of what the system has made, which is still there; the other pointers are to variables of
-    // this function.
+    // SAFETY: the old list is part of memory of the system that is still allocated. The other pointers are to
+    // variables of this function.
     check_error_code(unsafe { SetEntriesInAclW(1, &raw const access, old.entries, made) })?;
-    // SAFETY: the path ends with a zero, and the list is what the system has made.
+    // SAFETY: the path is zero-terminated, and the system allocated the list.
     check_error_code(unsafe {
         SetNamedSecurityInfoW(
             path.as_ptr(),
@@ -95,25 +96,25 @@ pub(crate) fn grant_access(directory: &Path, sid: &str) -> io::Result<()> {
     })
 }
 
-/// Has the same people do the same with a file as with another, which may be one of those that [`create_private_file`] makes.
+/// Gives a file the access list of another, which may be a file of [`create_private_file`].
 pub(crate) fn copy_permissions(from: &Path, to: &File) -> io::Result<()> {
     let list = AccessList::read(from)?;
     let (mut control, mut revision) = (0, 0);
-    // SAFETY: the first pointer is to what the system has made, and the others to variables of this function.
+    // SAFETY: the first pointer is to memory of the system, and the others to variables of this function.
     check(unsafe { GetSecurityDescriptorControl(list.security.0, &raw mut control, &raw mut revision) })?;
     if control & SE_DACL_AUTO_INHERITED != 0 {
-        // Only so does the system keep that the directory has passed some of it on.
+        // The system keeps the mark for inherited rights only with this flag.
         let request = SE_DACL_AUTO_INHERIT_REQ;
-        // SAFETY: the pointer is to what the system has made, of which nobody else knows.
+        // SAFETY: the pointer is to memory of the system that nothing else uses.
         check(unsafe { SetSecurityDescriptorControl(list.security.0, request, request) })?;
     }
-    // SAFETY: the handle is open, and the pointer is to what the system has made.
+    // SAFETY: the handle is open, and the pointer is to memory of the system.
     check(unsafe { SetKernelObjectSecurity(to.as_raw_handle(), DACL_SECURITY_INFORMATION, list.security.0) })
 }
 
-/// Who may do what with a file or directory, as the system has it.
+/// The access list of a file or directory.
 struct AccessList {
-    /// Part of the descriptor; null, if all may do all.
+    /// A part of the descriptor; null if everyone has every right.
     entries: *const ACL,
     security: LocalAllocation,
 }
@@ -122,7 +123,7 @@ impl AccessList {
     fn read(path: &Path) -> io::Result<Self> {
         let path = wide_path(path);
         let (mut entries, mut security) = (ptr::null_mut(), LocalAllocation(ptr::null_mut()));
-        // SAFETY: the path ends with a zero, and the pointers are to variables of this function.
+        // SAFETY: the path is zero-terminated, and the pointers are to variables of this function.
         check_error_code(unsafe {
             GetNamedSecurityInfoW(
                 path.as_ptr(),
@@ -139,28 +140,32 @@ impl AccessList {
     }
 }
 
-/// Makes a directory for those whom `descriptor` allows.
+/// Creates a directory with the rights in `descriptor`.
 pub(crate) fn create_directory(path: &Path, descriptor: &str) -> io::Result<()> {
     let path = wide_path(path);
     let security = parse_descriptor(descriptor)?;
     let attributes = security_attributes(&security);
-    // SAFETY: the path ends with a zero, and the attributes are those of a variable and of what the system has made.
+    // SAFETY: the path is zero-terminated. The attributes refer to a local variable and to memory of the
+    // system.
     check(unsafe { CreateDirectoryW(path.as_ptr(), &raw const attributes) })
 }
 
-/// Returns the descriptor of what is for this user, administrators and the system alone. The user is named: what an administrator
-/// makes may belong to all of them, of whom the same user is none without `Run as administrator`.
+/// Returns the descriptor for objects of this user, administrators and the system only.
+///
+/// It names the user: objects that an administrator creates may belong to the group, and the same user is not
+/// in that group without `Run as administrator`.
 pub(super) fn private_descriptor() -> io::Result<String> {
     let user = current_user_sid()?;
     Ok(format!("O:{user}D:P(A;;FA;;;{user})(A;;FA;;;BA)(A;;FA;;;SY)"))
 }
 
-/// Makes a file for this user, administrators and the system. There must be none yet.
+/// Creates a file for this user, administrators and the system. It must not exist.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     let path = wide_path(path);
     let security = parse_descriptor(&private_descriptor()?)?;
     let attributes = security_attributes(&security);
-    // SAFETY: the path ends with a zero, and the attributes are those of a variable and of what the system has made.
+    // SAFETY: the path is zero-terminated. The attributes refer to a local variable and to memory of the
+    // system.
     let handle = unsafe {
         CreateFileW(
             path.as_ptr(),
@@ -175,11 +180,11 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     if handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just opened it, and nobody else has it.
+    // SAFETY: the system has just opened the handle, and it has no other owner.
     Ok(unsafe { File::from_raw_handle(handle.cast()) })
 }
 
-/// Returns the name of somebody who is given by number, or what was given if there is none.
+/// Returns the name of an account given by SID, or the SID if there is no name.
 pub(crate) fn account_name(number: &str) -> String {
     lookup_account_name(number).unwrap_or_else(|_| number.to_owned())
 }
@@ -189,8 +194,8 @@ fn lookup_account_name(number: &str) -> io::Result<String> {
     let (mut name, mut domain) = ([0; MAX_ACCOUNT], [0; MAX_ACCOUNT]);
     let (mut name_len, mut domain_len) = (MAX_ACCOUNT as u32, MAX_ACCOUNT as u32);
     let mut kind = 0;
-    // SAFETY: the first pointer is to a number that the system has made, the others to variables of this function, with their
-    // sizes.
+    // SAFETY: the first pointer is to a SID from the system, the others are to variables of this function,
+    // with their sizes.
     check(unsafe {
         LookupAccountSidW(
             ptr::null(),
@@ -208,11 +213,11 @@ fn lookup_account_name(number: &str) -> io::Result<String> {
     Ok(if domain.is_empty() { name } else { format!("{domain}\\{name}") })
 }
 
-/// Returns a number as the system has it. It takes the two letters that it has for some of them, too.
+/// Parses a SID. The system also accepts its two-letter abbreviations.
 fn parse_sid(text: &str) -> io::Result<LocalAllocation> {
     let text = to_wide(text);
     let mut number = LocalAllocation(ptr::null_mut());
-    // SAFETY: the text ends with a zero, and the other pointer is to a variable of this function.
+    // SAFETY: the text is zero-terminated, and the other pointer is to a variable of this function.
     check(unsafe { ConvertStringSidToSidW(text.as_ptr(), &raw mut number.0) })?;
     Ok(number)
 }
@@ -225,5 +230,5 @@ fn check_error_code(error: u32) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error.cast_signed())) }
 }
 
-/// The system has none longer.
+/// The maximum length of an account name.
 const MAX_ACCOUNT: usize = 256;

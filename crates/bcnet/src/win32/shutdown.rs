@@ -1,7 +1,8 @@
-//! What asks a program to end: the console, and the session of the user.
+//! Shutdown requests: from the console, and from the user's session.
 //!
-//! A console tells of the end of the session only programs that have not loaded `user32.dll`. This one has, through crates that
-//! want a terminal's keys, and so Windows asks its windows. It has one for that, which is never seen.
+//! A console reports the end of a session only to programs that have not loaded `user32.dll`. This program
+//! has loaded it, through crates for terminal input. Windows therefore asks its windows, so it creates a
+//! hidden one.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,26 +19,27 @@ use windows_sys::core::{BOOL, w};
 
 use super::check;
 
-/// How a program is asked to end.
+/// The kind of a shutdown request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShutdownRequest {
     /// By a person or another program: Ctrl-C, Ctrl-Break, `taskkill`.
     Requested,
-    /// By the system, which ends it as soon as the listener returns: the window of the console is closed, the user logs off, or
-    /// the machine shuts down.
+    /// By the system, which ends the process as soon as the listener returns.
+    ///
+    /// The reasons are a closed console window, logging off, and shutting down.
     Imminent,
 }
 
 static LISTENER: OnceLock<fn(ShutdownRequest)> = OnceLock::new();
 
-/// Has `listener` called whenever the program is asked to end, in threads that are not the caller's. The first listener stays.
+/// Calls `listener` for each shutdown request, in other threads. The first listener stays.
 pub(crate) fn listen_for_shutdown(listener: fn(ShutdownRequest)) -> io::Result<()> {
     if LISTENER.set(listener).is_err() {
         return Ok(());
     }
-    // SAFETY: the handler is a function, which is there as long as the process is.
+    // SAFETY: the handler is a function, which exists as long as the process.
     check(unsafe { SetConsoleCtrlHandler(Some(handle_console), 1) })?;
-    // Where nothing can have a window, no session ends.
+    // Without a desktop there can be no window, and no session ends.
     drop(create_hidden_window());
     Ok(())
 }
@@ -57,7 +59,7 @@ extern "system" fn handle_console(kind: u32) -> BOOL {
     1
 }
 
-/// Makes the window that hears of the end of the session, with a thread of its own, and returns when it is there.
+/// Creates the hidden window and its thread. Returns when the window exists.
 fn create_hidden_window() -> io::Result<()> {
     let (sender, receiver) = sync_channel(1);
     thread::Builder::new().name("session end".into()).spawn(move || run_window(&sender))?;
@@ -67,25 +69,27 @@ fn create_hidden_window() -> io::Result<()> {
 fn run_window(made: &SyncSender<io::Result<()>>) {
     let class =
         WNDCLASSW { lpfnWndProc: Some(handle_message), lpszClassName: WINDOW_CLASS, ..Default::default() };
-    // SAFETY: the pointer is to a variable of this function, with a function and a name that are always there.
+    // SAFETY: the pointer is to a variable of this function, with a static function and a static name.
     let class_id = unsafe { RegisterClassW(&raw const class) };
     let no_one = ptr::null_mut();
-    // It has no parent, for only windows at the top are told, and no style, so it is not seen.
-    // SAFETY: the names are constants that end with a zero, and all other pointers are null, which is allowed.
+    // The window has no parent, because only top-level windows receive the message. It has no style, so it is
+    // invisible.
+    // SAFETY: the names are zero-terminated constants, and all other pointers are null, which is allowed.
     let window = unsafe {
         CreateWindowExW(0, WINDOW_CLASS, WINDOW_CLASS, 0, 0, 0, 0, 0, no_one, no_one, no_one, ptr::null())
     };
     let is_made = class_id != 0 && !window.is_null();
     drop(made.send(if is_made { Ok(()) } else { Err(io::Error::last_os_error()) }));
     let mut message = MSG::default();
-    // SAFETY: the pointer is to a variable of this function. Without a window there is an error, which is below zero.
+    // SAFETY: the pointer is to a variable of this function. Without a window the result is an error, which
+    // is below zero.
     while is_made && unsafe { GetMessageW(&raw mut message, ptr::null_mut(), 0, 0) } > 0 {
-        // SAFETY: as before; the system has filled it.
+        // SAFETY: the system has filled the variable, and it is still valid.
         unsafe { DispatchMessageW(&raw const message) };
     }
 }
 
-/// Called by the system, in the thread of the window.
+/// Handles a message of the hidden window. The system calls it in the window's thread.
 unsafe extern "system" fn handle_message(
     window: HWND,
     message: u32,
@@ -93,13 +97,13 @@ unsafe extern "system" fn handle_message(
     lparam: LPARAM,
 ) -> LRESULT {
     match message {
-        // Whether the session may end.
+        // The system asks whether the session may end: yes.
         WM_QUERYENDSESSION => 1,
-        // It does; otherwise another program did not let it.
+        // The session ends. With zero, another program has prevented that.
         WM_ENDSESSION if wparam != 0 => {
-            // Or else who has no window to be seen is ended without being waited for.
-            // SAFETY: the window is one of this thread, and the text is a constant that ends with a zero.
-            unsafe { ShutdownBlockReasonCreate(window, w!("Players are told goodbye.")) };
+            // Without a reason, the system would end a program without a visible window at once.
+            // SAFETY: the window belongs to this thread, and the text is a zero-terminated constant.
+            unsafe { ShutdownBlockReasonCreate(window, w!("Disconnecting players.")) };
             notify(ShutdownRequest::Imminent);
             0
         }
@@ -107,7 +111,7 @@ unsafe extern "system" fn handle_message(
             notify(ShutdownRequest::Requested);
             0
         }
-        // SAFETY: this is what the system has called with.
+        // SAFETY: these are the arguments from the system.
         _ => unsafe { DefWindowProcW(window, message, wparam, lparam) },
     }
 }

@@ -22,7 +22,7 @@ fn written_capture_holds_the_datagrams_as_sent() {
     while let Some(block) = reader.next_block() {
         let block = block.expect("a block").into_owned();
         if let Block::InterfaceDescription(interface) = &block {
-            // Without this, readers other than the one used here take nanoseconds for microseconds.
+            // Without this option, other readers would take nanoseconds for microseconds.
             assert_eq!(interface.options, [InterfaceDescriptionOption::IfTsResol(9)]);
         }
         if let Some(packet) = block.into_enhanced_packet() {
@@ -50,7 +50,7 @@ fn written_capture_holds_the_datagrams_as_sent() {
         ((2, 1), vec![0x5C, 0x41], 3, 0),
     ];
     assert_eq!(seen, expected);
-    // What is written can be read again, ciphered this time.
+    // The written datagrams can be read again, enciphered this time.
     let back: String = seen.iter().map(|(_, bytes, ..)| format!("{}\n", hex(bytes))).collect();
     assert_eq!(inspect(&back, &[]).stdout.lines().filter(|line| line.contains("from host")).count(), 1);
     fs::remove_dir_all(folder).expect("clean up");
@@ -64,10 +64,10 @@ fn capture_is_completed_when_stdout_is_closed() {
     let mut child = command(&arguments).spawn().expect("bcnet starts");
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().expect("a pipe");
-    stdin.write_all("01 01 02\n".repeat(20_000).as_bytes()).expect("all of it is read");
+    stdin.write_all("01 01 02\n".repeat(20_000).as_bytes()).expect("bcnet reads all input");
     drop(stdin);
     assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
-    // Each packet is 31 bytes of IPv4 in a block of 64.
+    // Each packet has 31 bytes of IPv4, in a block of 64 bytes.
     let len = fs::metadata(&out).expect("the capture").len();
     assert!((20_000 * 64..20_000 * 64 + 200).contains(&len), "{len}");
     fs::remove_dir_all(folder).expect("clean up");

@@ -1,4 +1,4 @@
-//! The program as a user runs it: arguments and files in, text and exit code out.
+//! Runs the program as a user does: arguments and files in, text and exit code out.
 
 mod captures;
 #[path = "../run/mod.rs"]
@@ -70,7 +70,7 @@ fn data_messages_show_their_decoded_payload() {
     let shown = inspect(chat, &["--plain", "--explain"]).stdout;
     assert!(shown.contains("data seq=1 12 bytes  0x2C Chat sender=2 text=\"hello\"\n"), "{shown}");
     assert!(shown.contains("                12 +7   text            \"hello\"\n"), "{shown}");
-    // A list stays a list when it has one entry, and the beginning of a split payload is read as far as it goes.
+    // A list with one entry stays a list. The first fragment of a payload is decoded as far as it goes.
     let tree = "02 01 32 1C A0 07 00 00 03 21 01 2F CB AF 4D 02 00 77 B6 3E 37 68 A7 A0 F8 00 00 00 00 00";
     let run = inspect(tree, &["--plain", "--json"]);
     let values = json!({"round": 1, "directory_hash": 0x4DAF_CB2F, "files": [2], "file_name": [0x373E_B677, 0], "file_hash": [0xF8A0_A768_u32]});
@@ -98,7 +98,8 @@ fn readme_examples_match_the_output() {
     }
 }
 
-/// The crate's documentation tests compile what its README shows; the project's README shows the same.
+/// The documentation tests of the crate compile the code in its README. The project's README has the same
+/// code.
 #[test]
 fn readme_code_matches_the_crate_readme() {
     let [project, of_crate] = ["README.md", "crates/bcnet-transport/README.md"]
@@ -109,7 +110,7 @@ fn readme_code_matches_the_crate_readme() {
     assert!(of_crate.contains(code[0]), "{}", code[0]);
 }
 
-/// An entry without what its payloads mean, which the vectors do not tell.
+/// Removes the meaning of payloads from an entry, because the vectors do not have it.
 fn without_game(mut entry: Value) -> Value {
     for message in entry["messages"].as_array_mut().expect("messages") {
         message.as_object_mut().expect("a message").remove("game");
@@ -117,7 +118,7 @@ fn without_game(mut entry: Value) -> Value {
     entry
 }
 
-/// T-05: the first byte alone tells.
+/// T-05: the first byte determines whether a datagram is GameSpy text.
 #[test]
 fn gamespy_text_is_shown_encrypted_or_not() {
     let status = "C> 5C 73 74 61 74 75 73 5C";
@@ -146,8 +147,8 @@ fn comments_blank_lines_marks_and_spaces_are_accepted() {
     );
 }
 
-/// T-71: names and chat are shown as they are, but nothing in them turns or hides what a terminal shows. JSON says the same
-/// in escapes.
+/// T-71: names and chat are shown unchanged, except characters that reorder or hide text in a terminal. JSON
+/// has them as escapes.
 #[test]
 fn invisible_characters_are_escaped_in_output() {
     let name = "01 01 00 14 C0 01 00 02 0A 0A 0A EF 41 00 2E 20 0B 20 E4 00 00 00";
@@ -231,11 +232,11 @@ fn non_stock_datagrams_are_decoded_and_flagged() {
     let tail = inspect("01 01 04 09 C0 02 00 04 02 AA BB", &["--json", "--plain"]).json();
     let boot = &tail[0]["messages"][0];
     assert_eq!((&boot["tail"], &boot["non_stock"]), (&json!("aabb"), &json!(["tail"])));
-    // The reserved sender is GameSpy's, so it never gets this far.
+    // The reserved sender marks GameSpy text, so it is never decoded as a datagram.
     assert!(inspect("5C 01 02", &["--json", "--plain"]).json()[0].get("gamespy").is_some());
 }
 
-/// T-35: the mark decides how a connect is read.
+/// T-35: the direction mark determines how a connect is decoded.
 #[test]
 fn connect_is_decoded_by_its_direction_mark() {
     let reply = "FF 01 03 06 C0 00 00 02";
@@ -344,7 +345,7 @@ fn closed_stdout_is_not_an_error() {
     let mut child = command(&["inspect", "--hex", "-", "--plain"]).spawn().expect("bcnet starts");
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().expect("a pipe");
-    // It may be gone before all is written; that is the point.
+    // The write may fail if bcnet ends first, which this test expects.
     let _ = stdin.write_all("01 01 02\n".repeat(20_000).as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("bcnet ends");
@@ -371,8 +372,9 @@ fn help_explains_input_and_exit_codes() {
     assert!(bcnet(&["--version"], "").stdout.starts_with("bcnet "));
 }
 
-/// What is copied from a terminal of 80 columns is whole, and both shells and the command prompt of Windows take it: it knows
-/// no single quotes, and a backslash at the end of a line means nothing there.
+/// Examples fit 80 columns and work in shells and in the Windows command prompt.
+///
+/// The command prompt has no single quotes and no backslash at the end of a line.
 #[test]
 fn help_examples_can_be_copied_on_every_system() {
     let commands =
@@ -404,7 +406,7 @@ fn vectors(layer: &str) -> Vec<Value> {
     all.into_iter().filter(|vector| vector["layer"] == layer && vector["complete"] == true).collect()
 }
 
-/// A vector as a line of hex with its direction mark.
+/// Returns a vector as a line of hex with its direction mark.
 fn hex_line(vector: &Value, form: &str) -> String {
     let mark = vector["direction"].as_str().map(|direction| format!("{direction}> ")).unwrap_or_default();
     format!("{mark}{}", vector[form].as_str().expect("hex"))
@@ -414,7 +416,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// A folder of this test's own.
+/// Creates a directory for one test.
 fn scratch_directory(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).expect("a scratch folder");

@@ -1,5 +1,5 @@
 //! Runs the program as a user does.
-#![allow(dead_code, unused_imports, reason = "no test needs all of it")]
+#![allow(dead_code, unused_imports, reason = "each test uses only a part")]
 
 mod signal;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(crate) use signal::{in_own_process_group, signal};
 
-/// What a run printed, and how it ended.
+/// The output and the exit code of a run.
 pub(crate) struct ProcessOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -19,7 +19,7 @@ pub(crate) struct ProcessOutput {
 }
 
 impl ProcessOutput {
-    /// The lines of JSON that it printed.
+    /// Returns the JSON lines of the output.
     pub(crate) fn json(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
@@ -56,7 +56,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A file of the repository.
+/// Returns the path of a file in the repository.
 pub(crate) fn path(below_root: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(below_root)
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A file in a directory of its own, which is gone with all that SQLite has put there when the test is over.
+/// A scores file in a new directory, deleted with all files of SQLite at the end of the test.
 pub(crate) struct ScoresFile(pub(crate) PathBuf);
 
 impl ScoresFile {
@@ -49,7 +49,7 @@ fn names(store: &ScoreStore, range: ScoreQuery, order: StandingOrder) -> Vec<(St
 
 const ALL: ScoreQuery = ScoreQuery { since: None, limit: None };
 
-/// Whoever adds up all results gets the totals that are kept.
+/// Checks that the stored totals are the sums of all results.
 fn assert_totals_consistent(store: &ScoreStore) {
     let one = |sql: &str| store.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).expect(sql);
     for sql in [
@@ -84,7 +84,7 @@ fn rounds_add_up_to_player_and_system_totals() {
     let since = ScoreQuery { since: Some(11), limit: Some(2) };
     assert_eq!(names(&store, since, StandingOrder::Points), [name("Sulu", 1, 8), name("Kirk", 1, 4)]);
     assert_eq!(names(&store, ALL, StandingOrder::Name)[2].0, "Sulu");
-    // Near the first day what was before is taken off, near the last what was since is counted.
+    // Near the first day the code subtracts earlier days, near the last day it adds up later ones.
     for (since, expected) in [
         (0, vec![name("Kirk", 2, 9), name("Spock", 2, 8), name("Sulu", 1, 8)]),
         (11, vec![name("Sulu", 1, 8), name("Kirk", 1, 4), name("Spock", 1, 1)]),
@@ -126,13 +126,13 @@ fn prune_deletes_old_rounds_and_their_totals() {
     assert_eq!(names(&store, ALL, StandingOrder::Points), []);
 }
 
-/// What is overwritten leaves copies where SQLite had moved it about.
+/// Overwritten data may leave copies where SQLite had moved it before.
 #[test]
 fn pruned_names_leave_no_bytes_in_the_file() {
     let file = ScoresFile::new("retention");
     let mut store = file.open();
     store.connection.execute_batch("PRAGMA synchronous = OFF").expect("set");
-    // In no order, so that pages are split.
+    // The mixed order of names makes SQLite split pages.
     for number in 0..1500_i64 {
         let (day, mixed) = (number / 20, number * 7919 % 100_003);
         let names = [format!("Gone {mixed:06} of those"), format!("Stay {:06} of those", mixed % 400)];
@@ -148,7 +148,7 @@ fn pruned_names_leave_no_bytes_in_the_file() {
     assert_eq!(count(b"Gone"), 0);
 }
 
-/// Not a letter of the name is left in the file, whatever else is in it.
+/// No byte of the deleted name may remain, whatever else is in the file.
 #[test]
 fn deleted_player_leaves_no_bytes_in_the_file() {
     let file = ScoresFile::new("forget");
@@ -171,7 +171,7 @@ fn deleted_player_leaves_no_bytes_in_the_file() {
     assert_eq!(store.rounds(ALL).expect("rounds").len(), 500);
 }
 
-/// The room of the file is limited, as that of a disk.
+/// The size of the file is limited, like the space on a disk.
 #[test]
 fn full_disk_stores_no_partial_round_and_recovers() {
     let file = ScoresFile::new("full");
@@ -187,20 +187,22 @@ fn full_disk_stores_no_partial_round_and_recovers() {
     pages(&store, used + 3);
     let (mut kept, error) = (0, fill_file(&mut store));
     kept += error.0;
-    assert!(is_temporary(&error.1.into()), "it is tried again");
+    assert!(is_temporary(&error.1.into()), "the write is retried");
     assert_totals_consistent(&store);
     assert_eq!(store.rounds(ALL).expect("rounds").len(), kept);
     pages(&store, 1 << 20);
-    store.add_round(&round(3, "Multi1", &[("Kirk", 1)])).expect("there is room");
+    store.add_round(&round(3, "Multi1", &[("Kirk", 1)])).expect("there is space again");
     assert_totals_consistent(&store);
     assert_eq!(store.rounds(ALL).expect("rounds").len(), kept + 1);
 }
 
-/// Makes a file of a million rounds with six players each, a thousand a day, of 20,000 players of whom few play often; its
-/// place is printed, for `bcnet stats --file`. `cargo test -p bcnet million -- --ignored --nocapture`
+/// Creates a file with a million rounds of six players each, a thousand a day.
+///
+/// Few of the 20,000 players play often. The test prints the path, for `bcnet stats --file`. Run it with
+/// `cargo test -p bcnet million -- --ignored --nocapture`.
 #[test]
-#[ignore = "it makes a large file, to see how long questions take"]
-fn a_million_rounds() {
+#[ignore = "creates a large file for measuring queries"]
+fn create_a_million_rounds() {
     let path = std::env::temp_dir().join("bcnet-million.db");
     drop(fs::remove_file(&path));
     let store = ScoreStore::open(&path).expect("a file of scores");
@@ -214,7 +216,7 @@ fn a_million_rounds() {
     assert_eq!(store.standings(ALL, StandingOrder::Points).expect("standings").len(), 20_000);
 }
 
-/// As [`Store::keep`] would make it, in one go.
+/// Inserts in one batch what [`ScoreStore::add_round`] would store.
 const MILLION_ROUNDS_SQL: &str = "
 PRAGMA synchronous = OFF;
 BEGIN;
@@ -232,7 +234,7 @@ INSERT INTO system_day SELECT ended / 86400, system, count(*), sum(seconds), sum
 COMMIT;
 ";
 
-/// Returns how many rounds were kept, and what came then.
+/// Stores rounds until the file is full. Returns their number and the error.
 fn fill_file(store: &mut ScoreStore) -> (usize, rusqlite::Error) {
     for kept in 0..10_000 {
         let guests: Vec<String> = (0..8).map(|guest| format!("Guest {kept} {guest}")).collect();
@@ -241,7 +243,7 @@ fn fill_file(store: &mut ScoreStore) -> (usize, rusqlite::Error) {
             return (kept, error);
         }
     }
-    panic!("it is never full");
+    panic!("the file is never full");
 }
 
 #[test]
@@ -260,7 +262,7 @@ fn foreign_and_newer_files_are_refused_unchanged() {
     fs::remove_file(&file.0).expect("removed");
     let other = Connection::open(&file.0).expect("a database");
     other.execute_batch("CREATE TABLE diary (text)").expect("made");
-    // In which mode it is kept is in the file, too.
+    // The journal mode is stored in the file too, and must not change.
     for mode in ["DELETE", "WAL"] {
         let set = format!("PRAGMA journal_mode = {mode}");
         let now: String = other.query_row(&set, [], |row| row.get(0)).expect("set");
@@ -278,7 +280,7 @@ fn two_servers_starting_at_once_create_one_file() {
     let file = ScoresFile::new("twice");
     let mut store = file.open();
     store.add_round(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
-    // It had seen an empty file, too.
+    // The second server has also seen an empty file.
     store.create().expect("made already");
     assert_eq!(names(&store, ALL, StandingOrder::Points).len(), 1);
 }
@@ -287,7 +289,8 @@ fn two_servers_starting_at_once_create_one_file() {
 fn write_protected_file_is_refused() {
     let file = ScoresFile::new("protected");
     drop(file.open());
-    // So SQLite opens it then; who is root may write anything, so no rights are taken away here.
+    // SQLite opens a protected file like this. The test does not change rights, because root may write
+    // everything.
     let protected =
         Connection::open_with_flags(&file.0, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
     let error = ScoreStore::prepare_for_writing(protected, &file.0).err().expect("refused");
@@ -297,18 +300,18 @@ fn write_protected_file_is_refused() {
 #[test]
 fn read_only_store_creates_and_changes_no_file() {
     let file = ScoresFile::new("read");
-    let error = format!("{:#}", ScoreStore::open_read_only(&file.0).err().expect("nothing is there"));
+    let error = format!("{:#}", ScoreStore::open_read_only(&file.0).err().expect("the file does not exist"));
     assert!(error.contains("scores.file"), "{error}");
     assert!(!file.0.exists());
     fs::write(&file.0, "").expect("written");
     assert!(
         format!("{:#}", ScoreStore::open_read_only(&file.0).err().expect("empty"))
-            .contains("no round was kept")
+            .contains("no round has been stored")
     );
     let mut writer = file.open();
     writer.add_round(&round(1, "Multi1", &[("Kirk", 1)])).expect("kept");
     let mut reader = ScoreStore::open_read_only(&file.0).expect("scores");
     assert!(reader.add_round(&round(1, "Multi1", &[("Kirk", 1)])).is_err());
-    writer.add_round(&round(2, "Multi1", &[("Kirk", 1)])).expect("somebody may read meanwhile");
+    writer.add_round(&round(2, "Multi1", &[("Kirk", 1)])).expect("a reader does not block the writer");
     assert_eq!(names(&reader, ALL, StandingOrder::Points), [("Kirk".to_owned(), 2, 2)]);
 }

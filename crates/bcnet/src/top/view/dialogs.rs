@@ -1,4 +1,4 @@
-//! What stands in front of everything else: questions and help.
+//! Dialogs and help, in front of the screen.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -13,39 +13,39 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &ScreenState) {
         None => {}
         Some(Dialog::Help) => {
             let lines = HELP.iter().map(|(keys, what)| format!(" {keys:<15}{what}")).collect();
-            draw_box(frame, area, " keys ", lines, " any key goes back ");
+            draw_box(frame, area, " keys ", lines, " any key closes this ");
         }
         Some(Dialog::Text { purpose, text }) => draw_text_input(frame, area, state, purpose, text),
         Some(Dialog::Confirm { target, reason }) => {
-            let why = if reason.trim().is_empty() { "without a reason" } else { reason };
+            let why = if reason.trim().is_empty() { "no reason" } else { reason };
             let lines = vec![String::new(), format!(" {}: {why}", target.name), String::new()];
-            draw_box(frame, area, " throw out? ", lines, " y throws out, n does not ");
+            draw_box(frame, area, " kick this player? ", lines, " y kicks, n cancels ");
         }
     }
 }
 
-/// Draws a line to type in.
+/// Draws a text input.
 fn draw_text_input(frame: &mut Frame<'_>, area: Rect, state: &ScreenState, purpose: &Purpose, text: &str) {
     let title = match purpose {
         Purpose::Say { port } => {
             let session = state.selected_session().map_or_else(String::new, |session| session.name.0.clone());
             format!(" say to all in {session} (port {port}) ")
         }
-        Purpose::PrivateMessage(target) => format!(" say to {} alone ", target.name),
-        Purpose::KickReason(target) => format!(" throw {} out: why? ", target.name),
+        Purpose::PrivateMessage(target) => format!(" say to {} only ", target.name),
+        Purpose::KickReason(target) => format!(" reason for the kick of {} ", target.name),
     };
     let line = Line::raw(format!(" {text}"));
     let width = usize::from(box_width(area)).saturating_sub(3);
-    // The end is what is typed at.
+    // A long text is cut at its start: the user types at its end.
     let left_out = (line.width()).saturating_sub(width);
     let typed: String = text.chars().skip(left_out).collect();
     let typed = format!(" {typed}");
     let column = u16::try_from(Line::raw(typed.as_str()).width()).unwrap_or(u16::MAX);
-    let inside = draw_box(frame, area, &title, vec![typed], " Enter goes on, Esc goes back ");
+    let inside = draw_box(frame, area, &title, vec![typed], " Enter continues, Esc cancels ");
     frame.set_cursor_position((inside.x.saturating_add(column).min(inside.right()), inside.y));
 }
 
-/// Draws lines in a box. Returns where they are.
+/// Draws lines in a box. Returns the area of the lines.
 fn draw_box(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, hint: &str) -> Rect {
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
     let place = Rect {
@@ -69,19 +69,19 @@ fn box_width(area: Rect) -> u16 {
 const MAX_WIDTH: u16 = 76;
 
 const HELP: [(&str, &str); 15] = [
-    ("↑ ↓ PgUp PgDn", "move: another session, another player, older lines"),
-    ("Tab", "the next of sessions, players, and log or queues"),
-    ("Enter", "the queues of the picked player, live; again: back"),
-    ("s, r", "sort by the next column; the other way round"),
-    ("g", "the other plots, where not all fit"),
-    ("a", "plots of all sessions, or of the picked one"),
-    ("t", "say something to all in the picked session"),
-    ("w", "say something to the picked player alone"),
-    ("k", "throw the picked player out, after a reason and a question"),
+    ("↑ ↓ PgUp PgDn", "select a session or a player, or scroll"),
+    ("Tab", "next panel: sessions, players, log or queues"),
+    ("Enter", "show or hide the queues of the selected player"),
+    ("s, r", "sort by the next column; reverse the order"),
+    ("g", "show the other plots, if not all fit"),
+    ("a", "plots of all sessions, or of the selected one"),
+    ("t", "chat to all players of the selected session"),
+    ("w", "send a private message to the selected player"),
+    ("k", "kick the selected player; asks for a reason first"),
     ("?", "this"),
     ("q, Ctrl-C", "quit"),
     ("", ""),
-    ("RTT, RELAY", "round trip; how late copies leave: half, and 99 of 100"),
-    ("plots", "of two values the second is dotted: in, out; half, 99 of 100"),
-    ("LOSS, QUEUE", "part that was sent again; messages that wait. ! is bad"),
+    ("RTT, RELAY", "round-trip time; relay delay: median and 99th percentile"),
+    ("plots", "second series dotted: in, out; median, 99th percentile"),
+    ("LOSS, QUEUE", "share retransmitted; messages waiting; ! marks bad values"),
 ];

@@ -1,4 +1,4 @@
-//! Sessions and players.
+//! The tables of sessions and players.
 
 use bcnet_control::format_duration;
 use ratatui::Frame;
@@ -13,18 +13,18 @@ use crate::server_info::{PlayerInfo, SessionInfo};
 use crate::top::plot::{compact_number, millis};
 use crate::top::state::{Panel, PlayerOrder, ScreenState};
 
-/// A column: its title, its width, what it shows, and from which width of the terminal on.
+/// A column: its title, its width, its content, and the terminal width from which it is shown.
 struct ScreenColumn<T> {
     title: &'static str,
     width: Constraint,
     cell_text: fn(&T) -> CellText,
     min_width: u16,
     is_number: bool,
-    /// The players are sorted by it.
+    /// The order of players by this column.
     order: Option<PlayerOrder>,
 }
 
-/// What stands in a cell.
+/// The text of a cell.
 struct CellText {
     text: String,
     is_bad: bool,
@@ -35,7 +35,7 @@ impl CellText {
         Self { text, is_bad: false }
     }
 
-    /// Something that may be wrong, which a mark tells.
+    /// Marks a value that may be a problem.
     fn marked_if_bad(text: String, is_bad: bool) -> Self {
         let text = if is_bad { format!("{text}!") } else { text };
         Self { text, is_bad }
@@ -159,7 +159,7 @@ pub(super) fn draw_sessions(frame: &mut Frame<'_>, area: Rect, state: &ScreenSta
 }
 
 pub(super) fn draw_players(frame: &mut Frame<'_>, area: Rect, state: &ScreenState, theme: &Theme) {
-    let whose = state.selected_session().map_or_else(String::new, |session| {
+    let scope = state.selected_session().map_or_else(String::new, |session| {
         let left =
             session.time_left_s.map_or_else(String::new, |left| format!(", {} left", format_duration(left)));
         let SessionInfo { name, port, state, round, system, .. } = session;
@@ -167,8 +167,8 @@ pub(super) fn draw_players(frame: &mut Frame<'_>, area: Rect, state: &ScreenStat
         format!(" in {name}, port {port}{state}, round {round} in {system}{left}")
     });
     let title = match state.players.len() {
-        0 => format!("nobody{whose}"),
-        count => format!("{}{whose}", pluralize(count, "player")),
+        0 => format!("no players{scope}"),
+        count => format!("{}{scope}", pluralize(count, "player")),
     };
     let picked = state.players.iter().position(|player| Some(player.peer) == state.selected_peer);
     let sorted = Some((state.order, state.is_reversed));
@@ -176,12 +176,12 @@ pub(super) fn draw_players(frame: &mut Frame<'_>, area: Rect, state: &ScreenStat
     sheet.draw(frame, area, titled_block(title, state.panel == Panel::Players), theme);
 }
 
-/// A table with something in it.
+/// A table to draw.
 struct ScreenTable<'a, T> {
     columns: &'a [ScreenColumn<T>],
     rows: &'a [T],
     selected: Option<usize>,
-    /// By what, and whether the other way round.
+    /// The order, and whether it is reversed.
     sorted: Option<(PlayerOrder, bool)>,
 }
 
