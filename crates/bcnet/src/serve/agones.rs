@@ -1,7 +1,7 @@
-//! A server of a fleet that Agones keeps: tells the sidecar that it is ready, whether it is well, whether it is in use and
-//! how many play, by the REST interface of Agones' SDK.
+//! Reports to the sidecar of Agones, for a server in a fleet, over the REST interface of the Agones SDK.
 //!
-//! One thread asks the threads that play and tells the sidecar. What the sidecar does not take is told again a second later.
+//! The reports are: ready, healthy, allocated, shut down, and the number of players. One thread queries the
+//! worker threads and calls the sidecar. Failed calls are retried after a second.
 
 use std::env;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::config::{Fleet, WhenEmpty};
 use crate::http_client::HttpClient;
 use crate::log::LogRateLimiter;
 
-/// The thread that talks to the sidecar.
+/// The thread that calls the sidecar.
 pub(super) struct Agones {
     stop: Sender<()>,
     ended: Receiver<()>,
@@ -29,13 +29,14 @@ pub(super) struct Agones {
 }
 
 impl Agones {
-    /// Starts it, if the settings want it.
+    /// Starts the thread, if the settings enable Agones.
     pub(super) fn start(fleet: &Fleet, workers: &Workers, clock: Clock) -> anyhow::Result<Option<Self>> {
         if !fleet.agones {
             return Ok(None);
         }
         let port = env::var("AGONES_SDK_HTTP_PORT").unwrap_or_else(|_| "9358".into());
-        let port: u16 = port.parse().context("AGONES_SDK_HTTP_PORT is no port")?;
+        let port: u16 =
+            port.parse().context("the environment variable AGONES_SDK_HTTP_PORT is not a port number")?;
         let (stop, stopped) = mpsc::channel();
         let (ending, ended) = mpsc::channel();
         let failed = Arc::new(AtomicU64::new(0));
@@ -58,12 +59,12 @@ impl Agones {
         Ok(Some(Self { stop, ended, failed }))
     }
 
-    /// Returns what counts the calls that have failed.
+    /// Returns the counter of failed calls.
     pub(super) fn failed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.failed)
     }
 
-    /// Has the sidecar be told that the server is over.
+    /// Makes the thread report the shutdown and end.
     pub(super) fn stop(self) -> PendingShutdown {
         let Self { stop, ended, .. } = self;
         drop(stop);
@@ -71,18 +72,18 @@ impl Agones {
     }
 }
 
-/// The thread has a last thing to tell.
+/// The last report, which is still to be sent.
 pub(super) struct PendingShutdown(Receiver<()>);
 
 impl PendingShutdown {
-    /// Waits for that a while.
+    /// Waits for the last report, but not longer than the timeout.
     pub(super) fn wait(self) {
-        // It says nothing but that it has ended.
+        // The thread sends nothing: dropping its sender shows that it ended.
         let _ = self.0.recv_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 
-/// What the sidecar can be told.
+/// The calls of the Agones SDK that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
     Ready,
@@ -92,14 +93,14 @@ enum Call {
     Shutdown,
 }
 
-/// Who is there: players, from the first answer on, and places for them.
+/// The number of connected players and the player limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PlayerCount {
     players: usize,
     slots: usize,
 }
 
-/// What Agones takes the server for.
+/// The state of the server as Agones knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FleetPhase {
     Starting,
@@ -108,15 +109,15 @@ enum FleetPhase {
     ShutDown,
 }
 
-/// Decides what the sidecar is to be told.
+/// Decides which calls are due.
 struct CallScheduler {
     fleet: Fleet,
     phase: FleetPhase,
-    /// What it was told last.
+    /// The last count that the sidecar accepted.
     last_count: Option<PlayerCount>,
-    /// A counter that it does not take is tried again then.
+    /// Earliest time of the next attempt after a rejected count.
     next_count: Time,
-    /// Since when nobody is there.
+    /// Start of the time without players.
     empty_since: Option<Time>,
 }
 
@@ -131,9 +132,9 @@ impl CallScheduler {
         }
     }
 
-    /// Returns what is to be told now; `census` is missing unless every thread plays.
+    /// Returns the calls that are due. `count` is `None` unless all threads respond.
     fn due_calls(&mut self, count: Option<PlayerCount>, now: Time) -> Vec<Call> {
-        // Whoever hangs says nothing, and Agones draws its conclusions.
+        // A hanging server sends no health calls, so that Agones replaces it.
         let Some(count) = count else { return Vec::new() };
         let mut calls = vec![Call::Health];
         let is_empty = count.players == 0;
@@ -152,7 +153,7 @@ impl CallScheduler {
         calls
     }
 
-    /// The sidecar was told something, and took it or not.
+    /// Records the result of a call.
     fn on_result(&mut self, call: Call, is_accepted: bool, now: Time) {
         match call {
             Call::SetPlayerCount(_) if !is_accepted => self.next_count = now + COUNT_RETRY_DELAY,
@@ -165,7 +166,7 @@ impl CallScheduler {
         }
     }
 
-    /// Returns how a call is written.
+    /// Returns the HTTP request of a call.
     fn request(&self, call: Call) -> (Method, String, Value) {
         let post = |path: &str| (Method::POST, path.to_owned(), json!({}));
         match call {
@@ -175,7 +176,7 @@ impl CallScheduler {
             Call::Shutdown => post("/shutdown"),
             Call::SetPlayerCount(PlayerCount { players, slots }) => {
                 let name = self.fleet.counter.as_ref().map_or("", |name| &name.0);
-                // Numbers of 64 bits are texts there.
+                // The SDK encodes 64-bit numbers as strings.
                 let body = json!({ "count": players.to_string(), "capacity": slots.to_string() });
                 (Method::PATCH, format!("/v1beta1/counters/{name}"), body)
             }
@@ -191,7 +192,7 @@ struct SidecarReporter {
     scheduler: CallScheduler,
     failed: Arc<AtomicU64>,
     log_limiter: LogRateLimiter,
-    /// It is known by which ports players reach the sessions.
+    /// The public ports of the sessions are known.
     has_ports: bool,
     has_logged_failure: bool,
 }
@@ -211,7 +212,7 @@ impl SidecarReporter {
                 self.send(call);
             }
         }
-        // A server that ends before it was ready is started again.
+        // If the server never was ready, Agones must start it again, so no shutdown is reported.
         if !matches!(self.scheduler.phase, FleetPhase::Starting | FleetPhase::ShutDown) {
             self.send(Call::Shutdown);
         }
@@ -224,7 +225,7 @@ impl SidecarReporter {
         });
         let players = sessions.iter().map(|(players, _)| players).sum();
         let slots: usize = sessions.iter().map(|(_, limit)| limit).sum();
-        // A limit may have been lowered since.
+        // The limit may have been lowered below the number of players.
         PlayerCount { players, slots: slots.max(players) }
     }
 
@@ -245,7 +246,7 @@ impl SidecarReporter {
         self.log_outcome(&path, outcome);
     }
 
-    /// Asks at which ports players reach the sessions, in their order, and has list servers told so.
+    /// Fetches the public ports of the sessions, in their order, for the list servers.
     fn fetch_ports(&mut self) -> bool {
         let path = "/gameserver";
         let outcome = self.uri(path).and_then(|uri| {
@@ -253,7 +254,8 @@ impl SidecarReporter {
                 .client
                 .fetch(&uri, MAX_GAME_SERVER, SIDECAR_TIMEOUT)
                 .map_err(|failure| failure.to_string())?;
-            let server: Value = serde_json::from_slice(&body).map_err(|_| "no JSON".to_owned())?;
+            let server: Value =
+                serde_json::from_slice(&body).map_err(|_| "the answer is not JSON".to_owned())?;
             let ports = server["status"]["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
             let port = |one: &Value| one["port"].as_u64().and_then(|port| u16::try_from(port).ok());
             Ok(ports.iter().map(port).collect::<Vec<Option<u16>>>())
@@ -273,10 +275,10 @@ impl SidecarReporter {
     }
 
     fn uri(&self, path: &str) -> Result<Uri, String> {
-        format!("{}{path}", self.base).parse().map_err(|_| "no address".to_owned())
+        format!("{}{path}", self.base).parse().map_err(|_| "the URL of the sidecar is invalid".to_owned())
     }
 
-    /// Counts what went wrong, and logs it, but not each time.
+    /// Counts a failure, and logs it rate limited.
     fn log_outcome<T>(&mut self, path: &str, outcome: Result<T, String>) -> Option<T> {
         match outcome {
             Ok(value) => {
@@ -288,7 +290,13 @@ impl SidecarReporter {
             Err(error) => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 if let Some(held_back) = self.log_limiter.allow(self.clock.now()) {
-                    tracing::warn!(event = "agones_failed", path, error, held_back, "it is told again");
+                    tracing::warn!(
+                        event = "agones_failed",
+                        path,
+                        error,
+                        held_back,
+                        "the call to the Agones sidecar failed; the server tries again"
+                    );
                     self.has_logged_failure = true;
                 }
                 None
@@ -297,18 +305,18 @@ impl SidecarReporter {
     }
 }
 
-/// How often the sidecar is told something; Agones wants to hear every five seconds unless the fleet says otherwise.
+/// Interval of reports. By default Agones expects a health call every five seconds.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the sidecar may take, which is on the same machine, and a thread to say that it plays.
+/// Time for an answer of the sidecar, which is on the same machine, and for one of a worker thread.
 const SIDECAR_TIMEOUT: Duration = Duration::from_secs(2);
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// When a counter that was not taken is tried again.
+/// Delay before a rejected count is sent again.
 const COUNT_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// The longest description of a game server.
+/// Largest accepted description of a game server, in bytes.
 const MAX_GAME_SERVER: u64 = 1 << 20;
 const LOG_BURST: u32 = 3;
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// How long the end waits for the sidecar.
+/// Time to wait for the last report when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -323,13 +331,13 @@ mod tests {
         Some(PlayerCount { players, slots: 8 })
     }
 
-    /// Returns what is told, and all of it is taken.
+    /// Returns the paths of the due calls, all of which succeed.
     fn sent_paths(scheduler: &mut CallScheduler, players: usize, seconds: u64) -> Vec<String> {
         let calls = scheduler.due_calls(player_count(players), at(seconds));
         calls.iter().for_each(|call| scheduler.on_result(*call, true, at(seconds)));
         let is_health = |path: &String| path == "/health";
         let paths: Vec<String> = calls.into_iter().map(|call| scheduler.request(call).1).collect();
-        assert!(paths.first().is_some_and(is_health), "well comes first");
+        assert!(paths.first().is_some_and(is_health), "the health call comes first");
         paths.into_iter().skip(1).collect()
     }
 
@@ -349,7 +357,7 @@ mod tests {
         assert!(
             sent_paths(&mut scheduler, 0, 110).is_empty() && sent_paths(&mut scheduler, 0, 139).is_empty()
         );
-        assert!(sent_paths(&mut scheduler, 2, 139).is_empty(), "somebody has come back");
+        assert!(sent_paths(&mut scheduler, 2, 139).is_empty(), "a player came back");
         assert!(
             sent_paths(&mut scheduler, 0, 140).is_empty() && sent_paths(&mut scheduler, 0, 169).is_empty()
         );
@@ -364,7 +372,7 @@ mod tests {
         assert!(
             sent_paths(&mut scheduler, 0, 1_002).is_empty()
                 && sent_paths(&mut scheduler, 1, 1_003).is_empty(),
-            "it is over"
+            "the server is shut down"
         );
     }
 

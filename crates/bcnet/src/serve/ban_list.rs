@@ -1,8 +1,8 @@
-//! The bans of a running server, and the file that keeps them.
+//! The bans in force, and the file that stores them.
 //!
-//! A ban counts at once, whatever becomes of the file. The file is the operator's as much as the server's: it is read
-//! again before it is written, so that what was changed by hand stays, and one that cannot be read is never written over.
-//! What could not be written waits for the next try.
+//! A ban is in force at once, even if the file cannot be written. The operator may edit the file too, so the
+//! server reads it again before each write and keeps the changes. A file that cannot be read is never
+//! overwritten. Failed writes are retried.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use bcnet_session::Network;
 
 use crate::bans::{self, Ban, Bans};
 
-/// The bans in force, and what of them is not in the file.
+/// The bans in force, and the changes that are not in the file yet.
 #[derive(Debug)]
 pub(super) struct BanList {
     path: PathBuf,
     in_force: Bans,
-    /// What was decided and is not in the file yet; `None` is a ban that was taken back.
+    /// Changes that are not in the file yet. `None` is a removed ban.
     unwritten: BTreeMap<Network, Option<Ban>>,
-    /// There was a file, so that none is not the same as no bans.
+    /// The file existed: if it is missing later, that does not mean that there are no bans.
     has_file: bool,
 }
 
@@ -34,7 +34,7 @@ impl BanList {
         &self.in_force
     }
 
-    /// Adds a ban, in place of any of the same network. Returns `false` if there is no room for more.
+    /// Adds a ban, replacing one of the same network. Returns `false` if the list is full.
     #[must_use]
     pub(super) fn add(&mut self, ban: Ban) -> bool {
         let is_added = self.in_force.add(ban.clone());
@@ -44,7 +44,7 @@ impl BanList {
         is_added
     }
 
-    /// Takes a ban back. Returns `false` if there was none of exactly this network.
+    /// Removes a ban. Returns `false` if there is no ban of exactly this network.
     #[must_use]
     pub(super) fn remove(&mut self, network: Network) -> bool {
         let is_removed = self.in_force.remove(network).is_some();
@@ -54,17 +54,17 @@ impl BanList {
         is_removed
     }
 
-    /// Forgets what has ended, and returns it.
+    /// Removes and returns expired bans.
     pub(super) fn expire(&mut self, now: u64) -> Vec<Ban> {
         self.in_force.expire(now)
     }
 
-    /// Returns whether something waits to be written.
+    /// Returns whether changes are not written yet.
     pub(super) fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
 
-    /// Reads the file again. Nothing changes if that fails, and what is not in the file yet stays in force.
+    /// Reads the file again. Unwritten changes stay in force. An error changes nothing.
     pub(super) fn reload(&mut self, now: u64) -> anyhow::Result<()> {
         let read = if self.has_file { bans::load_existing } else { bans::load };
         self.in_force = self.with_unwritten(read(&self.path, now)?, now);
@@ -72,11 +72,12 @@ impl BanList {
         Ok(())
     }
 
-    /// Writes what is not in the file yet. What was changed there by hand stays, and comes in force. If it fails, the file
-    /// is as it was.
+    /// Merges unwritten changes into the file, and applies edits that the operator made there.
+    ///
+    /// An error leaves the file unchanged.
     pub(super) fn write(&mut self, now: u64) -> anyhow::Result<()> {
         let bans = match self.path.try_exists() {
-            // Somebody has deleted it: all that is in force is written again.
+            // Somebody deleted the file: write all bans in force.
             Ok(false) => self.in_force.clone(),
             _ => self.with_unwritten(bans::load_existing(&self.path, now)?, now),
         };
@@ -90,7 +91,7 @@ impl BanList {
     fn with_unwritten(&self, mut bans: Bans, now: u64) -> Bans {
         for (network, ban) in &self.unwritten {
             match ban {
-                // The file may have as many as there can be: what was promised last gives way.
+                // The file may already have the maximum number of bans; then the new ban is dropped.
                 Some(ban) => drop(bans.add(ban.clone())),
                 None => drop(bans.remove(*network)),
             }
@@ -107,14 +108,14 @@ mod tests {
     use super::*;
     use crate::config::ConfigValue as _;
 
-    /// A file of bans in a directory that is gone afterwards.
+    /// A file of bans in a directory that is removed afterwards.
     struct BansFile(PathBuf);
 
     impl BansFile {
         fn new(test: &str) -> Self {
             let directory =
                 std::env::temp_dir().join(format!("bcnet-ban-list-{}-{test}", std::process::id()));
-            fs::create_dir_all(&directory).expect("a directory");
+            fs::create_dir_all(&directory).expect("create directory");
             Self(directory.join("bans.toml"))
         }
 
@@ -123,11 +124,11 @@ mod tests {
         }
 
         fn text(&self) -> String {
-            fs::read_to_string(&self.0).expect("a file")
+            fs::read_to_string(&self.0).expect("read")
         }
 
         fn list(&self) -> BanList {
-            BanList::load(self.0.clone(), NOW).expect("a good file")
+            BanList::load(self.0.clone(), NOW).expect("valid file")
         }
     }
 
@@ -160,13 +161,13 @@ mod tests {
         let broken = "# mine\n[[ban]]\naddress = \"198.51.100.0/24\"\nreson = \"typo\"\n";
         file.write(broken);
         assert!(list.add(ban("192.0.2.2")) && list.remove(network("192.0.2.1")));
-        let error = format!("{:#}", list.write(NOW).expect_err("it cannot be read"));
+        let error = format!("{:#}", list.write(NOW).expect_err("file is invalid"));
         assert!(error.contains("line 4: ban.1.reson: unknown key"), "{error}");
-        list.reload(NOW).expect_err("it cannot be read");
+        list.reload(NOW).expect_err("file is invalid");
         assert_eq!((file.text().as_str(), networks(&list)), (broken, vec!["192.0.2.2".into()]));
-        // Mended, it has what both have decided.
+        // The corrected file has the bans of both.
         file.write(&broken.replace("reson", "reason"));
-        list.reload(NOW).expect("a good file");
+        list.reload(NOW).expect("valid file");
         assert_eq!(networks(&list), ["192.0.2.2", "198.51.100.0/24"]);
         list.write(NOW).expect("written");
         assert!(!list.has_unwritten());
@@ -187,19 +188,22 @@ mod tests {
     #[test]
     fn deleted_file_lifts_no_ban() {
         let file = BansFile::new("gone");
-        file.list().reload(NOW).expect("there never was one");
+        file.list().reload(NOW).expect("no file is no error at first");
         file.write("[[ban]]\naddress = \"192.0.2.1\"\n");
         let mut list = file.list();
         fs::remove_file(&file.0).expect("removed");
-        let error = list.reload(NOW).expect_err("it was there").to_string();
-        assert!(error.ends_with("there is no such file; an empty one bans nobody"), "{error}");
+        let error = list.reload(NOW).expect_err("file is missing").to_string();
+        assert!(
+            error.ends_with("the bans file does not exist; create an empty file if nobody is banned"),
+            "{error}"
+        );
         assert_eq!(networks(&list), ["192.0.2.1"]);
         assert!(list.add(ban("192.0.2.2")));
         list.write(NOW).expect("written");
         assert_eq!(networks(&file.list()), ["192.0.2.1", "192.0.2.2"]);
     }
 
-    /// The new file is on a disk that is full, once.
+    /// The new file is on a full disk, once.
     #[cfg(unix)]
     #[test]
     fn ban_on_a_full_disk_applies_and_is_written_later() {
@@ -210,14 +214,14 @@ mod tests {
         let before = file.text();
         std::os::unix::fs::symlink("/dev/full", file.0.with_file_name("bans.toml.new")).expect("linked");
         assert!(list.add(ban("192.0.2.2")));
-        let error = format!("{:#}", list.write(NOW).expect_err("no room"));
-        assert!(error.contains("cannot keep the bans: No space left on device"), "{error}");
+        let error = format!("{:#}", list.write(NOW).expect_err("disk is full"));
+        assert!(error.contains("cannot save the bans: No space left on device"), "{error}");
         assert_eq!(
             (networks(&list), list.has_unwritten()),
             (["192.0.2.1", "192.0.2.2"].map(Into::into).to_vec(), true)
         );
         assert_eq!(file.text(), before);
-        list.write(NOW).expect("room");
+        list.write(NOW).expect("disk has space");
         assert_eq!(networks(&file.list()), ["192.0.2.1", "192.0.2.2"]);
     }
 }

@@ -1,29 +1,29 @@
-//! How long state updates wait for company.
+//! Decides how long state updates are held back so that one datagram carries several.
 //!
-//! With time to spare they do not: each is passed on in the turn in which it came. As relaying nears the share of a core that
-//! it may take, they wait for those that come next, so that one datagram carries several. Nothing else ever waits.
+//! Without load the window is zero: each update is relayed in the turn of its arrival. The window grows as
+//! relaying nears its CPU budget. Only state updates are ever held back.
 
 use std::time::Duration;
 
 use bcnet_transport::Time;
 
-/// What the host of the server allows.
+/// Limits from the settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CoalescingLimits {
-    /// The share of a core that relaying may take.
+    /// Share of a core that relaying may use.
     pub(super) cpu_budget: f64,
-    /// How long state updates wait at the least, and at the most.
+    /// Shortest and longest window.
     pub(super) min: Duration,
     pub(super) max: Duration,
 }
 
-/// The law of one thread: from what relaying costs to how long state updates wait.
+/// Derives the window of one thread from the CPU time of relaying.
 #[derive(Debug)]
 pub(super) struct Coalescing {
     pub(super) limits: CoalescingLimits,
-    /// What relaying took of a core lately.
+    /// Smoothed share of a core that relaying used.
     cpu_share: f64,
-    /// What it took since then.
+    /// CPU time of relaying since `period_start`.
     busy: Duration,
     period_start: Time,
 }
@@ -33,12 +33,12 @@ impl Coalescing {
         Self { limits, cpu_share: 0.0, busy: Duration::ZERO, period_start: Time::ZERO }
     }
 
-    /// Relaying took so long.
+    /// Adds CPU time of relaying.
     pub(super) fn add(&mut self, busy: Duration) {
         self.busy += busy;
     }
 
-    /// Time has passed.
+    /// Updates the share if a period has passed.
     pub(super) fn advance(&mut self, now: Time) {
         let elapsed = now.since(self.period_start);
         if elapsed < PERIOD {
@@ -50,12 +50,12 @@ impl Coalescing {
         (self.busy, self.period_start) = (Duration::ZERO, now);
     }
 
-    /// Returns the share of a core that relaying took lately.
+    /// Returns the smoothed share of a core that relaying uses.
     pub(super) const fn cpu_share(&self) -> f64 {
         self.cpu_share
     }
 
-    /// Returns how long state updates wait for company.
+    /// Returns how long state updates may be held back.
     pub(super) fn window(&self) -> Duration {
         let CoalescingLimits { cpu_budget, min, max } = self.limits;
         let opens_at = cpu_budget * WINDOW_OPENS_AT;
@@ -64,10 +64,10 @@ impl Coalescing {
     }
 }
 
-/// What relaying costs is reckoned up this often, and then so much of what was known before counts.
+/// Interval of updates of the share, and the weight of the previous share.
 const PERIOD: Duration = Duration::from_millis(50);
 const DECAY: f64 = 0.75;
-/// The window begins to open at this part of the budget, and is wide open when all of it is used.
+/// Fraction of the budget at which the window starts to grow. With the whole budget used, it has its maximum.
 const WINDOW_OPENS_AT: f64 = 0.75;
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     const LIMITS: CoalescingLimits =
         CoalescingLimits { cpu_budget: 0.5, min: Duration::ZERO, max: Duration::from_millis(20) };
 
-    /// Lets time pass from `from` on, in turns of a millisecond of which relaying takes a share. Returns when it is.
+    /// Simulates turns of a millisecond in which relaying takes a share. Returns the time at the end.
     fn run_load(coalescing: &mut Coalescing, from: Time, length: Duration, share: f64) -> Time {
         let turn = Duration::from_millis(1);
         let mut now = from;
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(coalescing.window(), Duration::ZERO);
         run_load(&mut coalescing, Time::ZERO, Duration::from_secs(10), 0.37);
         assert!((coalescing.cpu_share() - 0.37).abs() < 0.01, "{}", coalescing.cpu_share());
-        assert_eq!(coalescing.window(), Duration::ZERO, "three quarters of the budget are not used");
+        assert_eq!(coalescing.window(), Duration::ZERO, "less than three quarters of the budget is used");
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             assert!(coalescing.window() >= last && coalescing.window() <= LIMITS.max);
             last = coalescing.window();
         }
-        assert_eq!(last, LIMITS.max, "and no wider");
+        assert_eq!(last, LIMITS.max, "the window stops at its maximum");
     }
 
     #[test]
@@ -136,18 +136,18 @@ mod tests {
         let now = run_load(&mut busy, Time::ZERO, Duration::from_secs(10), 1.0);
         assert_eq!(busy.window(), LIMITS.max);
         run_load(&mut busy, now, Duration::from_secs(1), 0.1);
-        assert_eq!(busy.window(), Duration::ZERO, "with little to do");
+        assert_eq!(busy.window(), Duration::ZERO, "with little load");
         let mut idle = Coalescing::new(LIMITS);
         let now = run_load(&mut idle, Time::ZERO, Duration::from_secs(10), 1.0);
         idle.advance(now + Duration::from_secs(1));
-        assert_eq!(idle.window(), Duration::ZERO, "with nothing to do");
+        assert_eq!(idle.window(), Duration::ZERO, "without turns");
     }
 
     #[test]
     fn minimum_window_holds_when_the_clock_stops_or_jumps() {
         let limits = CoalescingLimits { min: Duration::from_millis(30), ..LIMITS };
         let mut coalescing = Coalescing::new(limits);
-        assert_eq!(coalescing.window(), limits.min, "which counts even if it is above the most");
+        assert_eq!(coalescing.window(), limits.min, "the minimum wins over a lower maximum");
         let now = run_load(&mut coalescing, Time::ZERO, Duration::from_secs(1), 1.0);
         assert_eq!(coalescing.window(), limits.min);
         let share = coalescing.cpu_share();

@@ -1,4 +1,6 @@
-//! Standard input as a console, where a panel has nothing else: what `bcnet ctl` takes, one command a line.
+//! Reads commands from standard input, for hosting panels (`bcnet serve --console`).
+//!
+//! Each line is one command with the syntax of `bcnet ctl`. The answers go to standard output.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
@@ -10,13 +12,13 @@ use clap::error::ErrorKind;
 
 use super::control_plane::ControlPlane;
 
-/// A command as it is typed.
+/// One line of the console, parsed by `clap`.
 #[derive(Debug, Parser)]
 #[command(
     name = "",
     no_binary_name = true,
     disable_help_flag = true,
-    about = "What the server can be asked to do"
+    about = "Commands of the server console"
 )]
 struct Command {
     /// Only this session, by name or port
@@ -27,7 +29,7 @@ struct Command {
     request: Request,
 }
 
-/// Reads commands until there are no more; the server goes on without.
+/// Starts the thread that reads commands until standard input is closed. The server keeps running after that.
 pub(super) fn start(plane: Arc<ControlPlane>) -> io::Result<()> {
     let listen = move || drop(run(io::stdin().lock(), io::stdout(), &plane));
     thread::Builder::new().name("console".into()).spawn(listen).map(drop)
@@ -40,9 +42,9 @@ fn run(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane) ->
             return Ok(());
         }
         if line.len() as u64 == MAX_REQUEST && !line.ends_with(b"\n") {
-            // The rest of it is no command of its own.
+            // The rest of the overlong line must not be read as a command.
             input.skip_until(b'\n')?;
-            writeln!(output, "a line has less than {} KiB", MAX_REQUEST >> 10)?;
+            writeln!(output, "line ignored: a command must be shorter than {} KiB", MAX_REQUEST >> 10)?;
             continue;
         }
         let line = String::from_utf8_lossy(&line);
@@ -69,20 +71,20 @@ fn run(mut input: impl BufRead, mut output: impl Write, plane: &ControlPlane) ->
     }
 }
 
-/// Reads a line. `None` if there is nothing in it.
+/// Parses a line. Returns `None` if the line is blank.
 fn parse(line: &str) -> Option<Result<Command, String>> {
     let words = split_words(line);
     (!words.is_empty()).then(|| Command::try_parse_from(words).map_err(|error| explain(&error)))
 }
 
-/// Returns what to say about a line that is no command: help as it is, else what is wrong.
+/// Returns the text for a line that did not parse: the help as `clap` renders it, else one line of error.
 fn explain(error: &clap::Error) -> String {
     let text = error.to_string();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {
         return text;
     }
     let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    format!("{first}; `help` lists what there is\n")
+    format!("{first}; `help` lists the commands\n")
 }
 
 /// Splits a line at blanks, but not between double quotes.
@@ -102,7 +104,7 @@ fn split_words(line: &str) -> Vec<String> {
     words
 }
 
-/// Who does what comes by the console, for the history.
+/// The author of console commands in the history.
 const AUTHOR: &str = "console";
 
 #[cfg(test)]
@@ -133,7 +135,7 @@ mod tests {
         assert_eq!(request("say don't panic"), Request::Say { to: None, text });
         let kick = Request::Kick { player: "Jean Luc".into(), reason: Some("no ramming".into()) };
         assert_eq!(request("kick \"Jean Luc\" --reason \"no ramming\""), kick);
-        let command = parse("stop --session Two").expect("a command").expect("right");
+        let command = parse("stop --session Two").expect("a command").expect("valid command");
         assert_eq!((command.session.as_deref(), command.request), (Some("Two"), Request::Stop));
         assert!(parse("\n").is_none());
     }
@@ -141,13 +143,13 @@ mod tests {
     #[test]
     fn unknown_command_gives_one_line_and_help_many() {
         for line in ["fly", "kick", "kick a b c", "say"] {
-            let problem = parse(line).expect("something").expect_err("wrong");
+            let problem = parse(line).expect("not blank").expect_err("not a command");
             assert!(
-                problem.ends_with("`help` lists what there is\n") && problem.lines().count() == 1,
+                problem.ends_with("`help` lists the commands\n") && problem.lines().count() == 1,
                 "{problem}"
             );
         }
-        let help = parse("help").expect("something").expect_err("not a request");
+        let help = parse("help").expect("not blank").expect_err("not a request");
         assert!(help.contains("players") && help.contains("unmute"), "{help}");
     }
 }

@@ -1,4 +1,7 @@
-//! What is decided beside the event loop and needs files or names: bans, the configuration, masters.
+//! Handles requests that need files or name lookups: bans, the configuration, list servers.
+//!
+//! The callers are the control socket, the operator page, the console and signals. Worker threads never wait
+//! for this module.
 
 mod ban_requests;
 mod settings;
@@ -25,28 +28,28 @@ use crate::recorder::{LeftOutCounter, Recorder};
 use crate::scores::{ScoreCounters, ScoreRecorder};
 use crate::{list_servers, log};
 
-/// Everything about the server that its sessions do not know.
+/// The state of the server outside its sessions.
 pub(super) struct ControlPlane {
     flags: ConfigFlags,
     workers: Workers,
     writer_counters: WriterCounters,
     is_stopping: AtomicBool,
-    /// What some settings are until the end.
+    /// The settings at start. Keys that need a restart keep these values.
     initial_settings: Settings,
     state: Mutex<ControlState>,
     triggers: MaintenanceTriggers,
     history: History,
     samples: SampleHistory,
     pub(super) log: log::LogControls,
-    /// Held during a reload, so that what was read last is in force last.
+    /// Held during a reload: the settings that were read last must be applied last.
     reload_lock: Mutex<()>,
 }
 
-/// How much of what is to be kept is, by the threads that write.
+/// Counters of the threads that write files.
 pub(super) struct WriterCounters {
-    /// Datagrams that are not in the capture, if there is one.
+    /// Datagrams missing from the capture, if there is one.
     capture_left_out: Option<LeftOutCounter>,
-    /// Rounds, if any are to be kept.
+    /// Rounds written and left out, if scores are kept.
     scores: Option<ScoreCounters>,
 }
 
@@ -57,20 +60,21 @@ impl WriterCounters {
     }
 }
 
-/// What is done in threads of its own, when asked.
+/// Triggers of background tasks.
 pub(super) struct MaintenanceTriggers {
-    /// Has [`look_up_masters`](ControlPlane::look_up_masters) done.
+    /// Starts [`resolve_list_servers`](ControlPlane::resolve_list_servers).
     pub(super) masters: Trigger,
-    /// Has [`look_after_bans`](ControlPlane::look_after_bans) done.
+    /// Starts [`maintain_bans`](ControlPlane::maintain_bans).
     pub(super) bans: Trigger,
-    /// Tell others what happens.
+    /// Posts events to the programs of the operator.
     pub(super) hooks: Hooks,
 }
 
 struct ControlState {
-    /// The settings in force. The file that was read last must not vanish: the password would with it.
+    /// The settings in force. Keeps the file that was read last: if the file vanished, the password would be
+    /// lost.
     loaded: Loaded,
-    /// List servers whose names nobody knows.
+    /// List servers whose host names could not be resolved.
     unknown_masters: Vec<String>,
     bans: BanList,
 }
@@ -103,16 +107,19 @@ impl ControlPlane {
         plane
     }
 
-    /// Does what `bcnet ctl` asks; but the end of the server comes with [`stop`](Self::stop), after the answer.
+    /// Executes a request of `bcnet ctl` and records changes in the history.
+    ///
+    /// `stop` for the whole server only answers here. The caller sends the answer, then calls
+    /// [`stop`](Self::stop).
     pub(super) fn dispatch(
         &self,
         Envelope { session, by, request }: Envelope,
     ) -> Result<Value, RequestError> {
         let by: Latin1Line<64> = parse_line("by", by)?;
-        let what = request.is_change().then(|| request.to_string());
+        let change = request.is_change().then(|| request.to_string());
         let result = self.handle(session.clone(), &by, request);
-        if let Some(what) = what {
-            self.history.record(&by.0, session.as_deref(), &what, &result);
+        if let Some(change) = change {
+            self.history.record(&by.0, session.as_deref(), &change, &result);
         }
         result
     }
@@ -124,8 +131,7 @@ impl ControlPlane {
         request: Request,
     ) -> Result<Value, RequestError> {
         if let (Some(_), Some(word)) = (&session, request.server_wide_name()) {
-            let problem =
-                format!("`{word}` is about the whole server, not about one session; leave that out");
+            let problem = format!("`{word}` applies to the whole server; leave out the session");
             return Err(RequestError(problem));
         }
         let chosen = SelectedSessions::new(&self.workers, session);
@@ -170,15 +176,15 @@ impl ControlPlane {
                 Ok(json!({ "done": done }))
             }
             Request::Stop if !chosen.is_all() => chosen.stop(),
-            Request::Stop => {
-                Ok(json!({ "done": "the server says goodbye and ends", "server": self.server_name()? }))
-            }
+            Request::Stop => Ok(
+                json!({ "done": "the server disconnects all players and stops", "server": self.server_name()? }),
+            ),
             #[cfg(debug_assertions)]
             Request::Panic => chosen.panic(),
         }
     }
 
-    /// Returns how all sessions, or one, are doing, and what the server does beside them.
+    /// Returns the status of the selected sessions, and of scores, list servers and hooks.
     fn status(&self, chosen: &SelectedSessions<'_>) -> Result<Value, RequestError> {
         let mut answer = chosen.status(self.capture_left_out())?;
         let counts = |counts: &ScoreCounters| json!({ "kept": counts.kept(), "left_out": counts.left_out(), "problem": counts.problem() });
@@ -188,17 +194,18 @@ impl ControlPlane {
         Ok(answer)
     }
 
-    /// Returns what all sessions, or one, did in the last hour.
+    /// Returns the samples of the last hour, for all sessions or for one.
     fn samples(&self, chosen: &SelectedSessions<'_>, since: Option<u64>) -> Result<Value, RequestError> {
         let session = if chosen.is_all() { None } else { chosen.session_numbers()?.first().copied() };
         Ok(self.samples.to_json(session, since))
     }
 
-    /// Looks at what the sessions do. Returns when to do that again, unless the server is over.
+    /// Takes a sample of all sessions. Returns the time until the next one, or `None` if the server is
+    /// stopping.
     pub(super) fn take_sample(&self) -> Option<Duration> {
-        let is_over = self.is_stopping.load(Ordering::Relaxed);
+        let is_stopping = self.is_stopping.load(Ordering::Relaxed);
         self.samples.take(&self.workers);
-        (!is_over).then_some(samples::INTERVAL)
+        (!is_stopping).then_some(samples::INTERVAL)
     }
 
     /// Returns the last lines of the log.
@@ -208,13 +215,13 @@ impl ControlPlane {
         json!({ "events": events.collect::<Vec<Value>>(), "next": news.next })
     }
 
-    /// Has done what is done in threads of its own.
+    /// Starts the background tasks for list servers and bans.
     pub(super) fn fire_triggers(&self) {
         self.triggers.masters.fire();
         self.triggers.bans.fire();
     }
 
-    /// Returns what the settings were at the start.
+    /// Returns the settings at start.
     pub(super) const fn initial_settings(&self) -> &Settings {
         &self.initial_settings
     }
@@ -223,22 +230,22 @@ impl ControlPlane {
         &self.triggers.hooks
     }
 
-    /// Returns how many datagrams are not in the capture, if there is one.
+    /// Returns the number of datagrams missing from the capture, if there is one.
     pub(super) fn capture_left_out(&self) -> Option<u64> {
         self.writer_counters.capture_left_out.as_ref().map(LeftOutCounter::count)
     }
 
-    /// Returns the file with the standings, if everyone may see them.
+    /// Returns the file with the scores, if the page shows the standings to everyone.
     pub(super) fn public_standings(&self) -> Option<&Path> {
         self.initial_settings.scores.file.as_deref().filter(|_| self.initial_settings.web.standings)
     }
 
-    /// Returns how many rounds were kept, and how many were not, if any are to be.
+    /// Returns the counters of written and left-out rounds, if scores are kept.
     pub(super) fn scores(&self) -> Option<&ScoreCounters> {
         self.writer_counters.scores.as_ref()
     }
 
-    /// Ends the server.
+    /// Disconnects all players and stops the server.
     pub(super) fn stop(&self) {
         if !self.is_stopping.swap(true, Ordering::Relaxed) {
             tracing::info!(event = "stopping");
@@ -254,16 +261,17 @@ impl ControlPlane {
         });
     }
 
-    /// Returns which server it is, for who may have meant another.
+    /// Returns names and ports of some sessions, so that the operator sees which server answered.
     fn server_name(&self) -> Result<String, RequestError> {
         SelectedSessions::new(&self.workers, None).server_name()
     }
 
-    /// Looks up where the masters are, for they move. Returns when to do that again.
+    /// Resolves the host names of the list servers, because addresses change. Returns the time until the next
+    /// lookup.
     pub(super) fn resolve_list_servers(&self) -> Duration {
         let names = self.state().loaded.settings.server.masters.clone();
         let resolved = Arc::new(list_servers::resolve(&names));
-        // Names that were changed meanwhile are looked up next.
+        // If a reload changed the names meanwhile, the result is outdated: a new lookup is already triggered.
         let mut state = self.state();
         if state.loaded.settings.server.masters == names {
             state.unknown_masters.clone_from(&resolved.unknown);
@@ -277,7 +285,7 @@ impl ControlPlane {
     }
 
     fn state(&self) -> MutexGuard<'_, ControlState> {
-        // Whoever panicked has changed nothing by halves: each change is one assignment.
+        // A panic leaves no half-done change: each change is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -296,11 +304,11 @@ fn bans_json(bans: &Bans, text: &str) -> Vec<Value> {
     bans.search(text).map(show).collect()
 }
 
-/// Returns a text of one line that a request may have.
+/// Parses an optional text of one line from a request.
 fn parse_line<const MOST: usize>(name: &str, text: Option<String>) -> Result<Latin1Line<MOST>, RequestError> {
     Latin1Line::from_text(&text.unwrap_or_default())
         .map_err(|problem| RequestError(format!("{name}: {problem}")))
 }
 
-/// How often masters are looked up, and the bans looked after.
+/// Interval of list server lookups and of ban maintenance.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);

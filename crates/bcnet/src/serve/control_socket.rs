@@ -1,6 +1,7 @@
-//! The socket at which `bcnet ctl` reaches a running server.
+//! The control socket, on which `bcnet ctl` reaches a running server.
 //!
-//! Clients may be slow, so each has a thread of its own, which hands the event loop commands.
+//! Each client has its own thread, because clients may be slow. The threads pass requests to the control
+//! plane.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,13 +16,13 @@ use bcnet_control::{ControlResponse, Envelope, MAX_REQUEST, Request, RequestErro
 use super::control_plane::ControlPlane;
 use crate::control::{self, ControlListener, ControlStream};
 
-/// The control socket. It is gone when this is dropped.
+/// The control socket. Dropping it removes the socket file.
 pub(super) struct ControlSocket {
     path: PathBuf,
 }
 
 impl ControlSocket {
-    /// Listens at the first of `places` where the system lets it, for this user only.
+    /// Listens at the first of `places` that the system allows, for this user only.
     pub(super) fn start(places: &[PathBuf], plane: Arc<ControlPlane>) -> anyhow::Result<Self> {
         let (path, listener) = bind_first(places)?;
         let serve = move || accept_clients(&listener, &plane);
@@ -40,44 +41,51 @@ impl Drop for ControlSocket {
     }
 }
 
-/// If there is no place, the reason is that of the usual one.
+/// Binds the first possible path. If none is possible, returns the error of the first path.
 fn bind_first(places: &[PathBuf]) -> anyhow::Result<(&Path, ControlListener)> {
     let mut first = None;
     for path in places {
         match ControlListener::bind(path).with_context(|| format!("control socket {}", path.display())) {
             Ok(listener) => return Ok((path, listener)),
-            // What is there is somebody's, and `bcnet ctl` would ask it. What the system does not allow is tried elsewhere.
+            // A path in use is an error: `bcnet ctl` would reach the other server there. After a refusal by
+            // the system, the next path is tried.
             Err(error) if !error.root_cause().is::<io::Error>() => return Err(error),
             Err(error) => first = first.or(Some(error)),
         }
     }
-    Err(first.unwrap_or_else(|| anyhow!("there is no place for a control socket")))
+    Err(first.unwrap_or_else(|| anyhow!("no path for a control socket is configured")))
 }
 
 fn accept_clients(listener: &ControlListener, plane: &Arc<ControlPlane>) {
     let (clients, followers) = (Arc::default(), Arc::default());
     loop {
         let Ok(stream) = listener.accept() else {
-            // Too many open files, say: it passes, and must not burn a core until then.
+            // For example too many open files: the error is temporary, and the loop must not use a full core
+            // meanwhile.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
         let Some(permit) = ClientPermit::take(&clients, MAX_CLIENTS) else {
             drop(send_answer(
                 &stream,
-                &refusal(format!("{MAX_CLIENTS} control connections are open already")),
+                &refusal(format!(
+                    "{MAX_CLIENTS} control connections are already open; close one and try again"
+                )),
             ));
             continue;
         };
         let (plane, followers) = (Arc::clone(plane), Arc::clone(&followers));
         let talk = move || drop(serve_client(&stream, &plane, permit, &followers));
         if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
-            tracing::warn!(event = "control_failed", "no thread for a control connection");
+            tracing::warn!(
+                event = "control_failed",
+                "cannot start a thread for a control connection; the connection was closed"
+            );
         }
     }
 }
 
-/// Room for one client. It is free again when this is dropped, even if the client never got a thread.
+/// A permit for one client. Dropping it frees the place, even if the client's thread never started.
 struct ClientPermit(Arc<AtomicUsize>);
 
 impl ClientPermit {
@@ -86,7 +94,7 @@ impl ClientPermit {
         (clients.fetch_add(1, Ordering::Relaxed) < max).then_some(permit)
     }
 
-    /// Takes room among others instead, if there is some.
+    /// Exchanges this permit for one of another pool. Returns `false` if that pool is exhausted.
     fn move_to_pool(&mut self, others: &Arc<AtomicUsize>, max: usize) -> bool {
         Self::take(others, max).is_some_and(|permit| {
             *self = permit;
@@ -101,7 +109,7 @@ impl Drop for ClientPermit {
     }
 }
 
-/// Answers requests until the client has no more, says something too long, or does not read its answers.
+/// Answers requests until the client closes, sends an overlong line, or stops reading.
 fn serve_client(
     stream: &ControlStream,
     plane: &ControlPlane,
@@ -119,22 +127,23 @@ fn serve_client(
             return Ok(());
         }
         if line.len() as u64 == MAX_REQUEST {
-            send_answer(stream, &refusal(format!("a request has less than {MAX_REQUEST} bytes")))?;
+            send_answer(stream, &refusal(format!("a request must be shorter than {MAX_REQUEST} bytes")))?;
             return Err(ErrorKind::InvalidData.into());
         }
         let (reply, after) = match Envelope::parse(&line) {
             Ok(envelope) => match FollowUp::of(&envelope) {
-                // Whoever listens for hours takes no room from those who ask.
-                FollowUp::Follow if !permit.move_to_pool(followers, MAX_FOLLOWERS) => {
-                    (refusal(format!("{MAX_FOLLOWERS} clients follow events already")), FollowUp::Nothing)
-                }
+                // Clients that follow the log for hours must not block clients with short requests.
+                FollowUp::Follow if !permit.move_to_pool(followers, MAX_FOLLOWERS) => (
+                    refusal(format!("{MAX_FOLLOWERS} clients already follow events; stop one and try again")),
+                    FollowUp::Nothing,
+                ),
                 after => (plane.dispatch(envelope).into(), after),
             },
-            Err(error) => (refusal(format!("not a request: {error}")), FollowUp::Nothing),
+            Err(error) => (refusal(format!("invalid request: {error}")), FollowUp::Nothing),
         };
         let answered = send_answer(stream, &reply);
         match (after, reply) {
-            // Only now, for the end of the process does not wait for answers.
+            // Stop only after the answer was sent: the exit of the process does not wait for answers.
             (FollowUp::Stop, ControlResponse::Ok(_)) => plane.stop(),
             (FollowUp::Follow, ControlResponse::Ok(events)) => {
                 answered?;
@@ -146,12 +155,12 @@ fn serve_client(
     }
 }
 
-/// What comes after an answer.
+/// The action after an answer.
 enum FollowUp {
     Nothing,
-    /// The end of the server.
+    /// Stop the server.
     Stop,
-    /// Whatever happens, until the client goes.
+    /// Send new log lines until the client disconnects.
     Follow,
 }
 
@@ -165,7 +174,9 @@ impl FollowUp {
     }
 }
 
-/// Writes the lines of the log as they come, and an empty one now and then: only so is it known that the client is gone.
+/// Writes log lines as they are logged.
+///
+/// Writes an empty line at each keepalive interval: only a failing write shows that the client is gone.
 fn follow(mut stream: &ControlStream, plane: &ControlPlane, mut next: u64) -> io::Result<()> {
     loop {
         let news = plane.log.feed.wait(next, KEEPALIVE_INTERVAL);
@@ -196,32 +207,32 @@ fn refusal(reason: String) -> ControlResponse {
 }
 
 const MAX_CLIENTS: usize = 16;
-/// How many may follow the log besides.
+/// Clients that may follow the log, in addition to `MAX_CLIENTS`.
 const MAX_FOLLOWERS: usize = 16;
-/// How often a client that follows the log hears something.
+/// Interval of empty lines to a client that follows the log.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a client may take to read its answer.
+/// Time that a client has to read its answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a client may say nothing.
+/// Time without a request after which a client is disconnected.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A user without a runtime directory (su, cron, containers) has a socket all the same.
+    /// Users without a runtime directory (su, cron, containers) get a socket at another path.
     #[cfg(unix)]
     #[test]
     fn next_path_is_used_if_a_socket_cannot_be_created() {
         let base = std::env::temp_dir().join(format!("bcnet-places-{}", std::process::id()));
-        // Nobody can make directories there, not even root.
+        // No user can create directories there, not even root.
         let places = [PathBuf::from("/proc/bcnet/bcnet.sock"), base.join("bcnet.sock")];
-        let taken = bind_first(&places).expect("a place");
+        let taken = bind_first(&places).expect("second path is free");
         assert_eq!(taken.0, places[1]);
-        // Where another server listens is no reason to go elsewhere.
+        // A path in use by another server does not lead to the next path.
         let more = [places[1].clone(), base.join("other.sock")];
-        let error = format!("{:#}", bind_first(&more).expect_err("taken"));
-        let none = format!("{:#}", bind_first(&places[..1]).expect_err("no place"));
+        let error = format!("{:#}", bind_first(&more).expect_err("path in use"));
+        let none = format!("{:#}", bind_first(&places[..1]).expect_err("no path is possible"));
         drop(std::fs::remove_dir_all(&base));
         assert!(error.contains("another server listens there"), "{error}");
         assert!(none.starts_with("control socket /proc/bcnet/bcnet.sock: "), "{none}");
@@ -231,7 +242,7 @@ mod tests {
     fn client_without_a_thread_returns_its_permit() {
         let clients = Arc::default();
         let take = || ClientPermit::take(&clients, MAX_CLIENTS);
-        let mut permits: Vec<_> = (0..MAX_CLIENTS).map(|_| take().expect("room")).collect();
+        let mut permits: Vec<_> = (0..MAX_CLIENTS).map(|_| take().expect("free permit")).collect();
         assert!(take().is_none() && take().is_none());
         let permit = permits.pop();
         let never_run = move || drop(permit);

@@ -1,4 +1,7 @@
-//! What a session tells becomes lines of the log, and is remembered for `bcnet ctl search` and `status`.
+//! Writes the events of a session to the log.
+//!
+//! Also keeps a list of departed players and one of clients with mismatched files, for `bcnet ctl search` and
+//! `bcnet ctl status`.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,14 +19,14 @@ use crate::log::LogRateLimiter;
 #[derive(Debug)]
 pub(super) struct EventLog {
     port: u16,
-    /// The last ones to leave, the latest at the back.
+    /// The players who left most recently, the latest at the back.
     pub(super) departed: VecDeque<DepartedPlayer>,
-    /// The last ones whose files were not those of a manifest, the latest at the back.
+    /// The clients with mismatched files (no manifest matches), the latest at the back.
     pub(super) mismatched: VecDeque<MismatchedClient>,
     log_limiter: LogRateLimiter,
-    /// How many lines were left out since that was told.
+    /// Lines left out since the last `log_flood` line.
     held_back: u64,
-    /// How often it is told.
+    /// Limits the `log_flood` lines themselves.
     flood_limiter: LogRateLimiter,
 }
 
@@ -36,7 +39,7 @@ pub(super) struct DepartedPlayer {
     pub(super) at: Time,
 }
 
-/// A client whose files were not those of a manifest.
+/// A client whose files match no manifest.
 #[derive(Debug)]
 pub(super) struct MismatchedClient {
     pub(super) name: String,
@@ -45,11 +48,11 @@ pub(super) struct MismatchedClient {
     pub(super) at: Time,
 }
 
-/// Why a session tells its players goodbye.
+/// The reason why a session disconnects all its players.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShutdownReason {
     ServerStopped,
-    /// The server may have others, which go on.
+    /// Only this session stops; other sessions of the server continue.
     SessionStopped,
     SessionFailed,
 }
@@ -57,7 +60,7 @@ pub(super) enum ShutdownReason {
 impl ShutdownReason {
     const fn text(self) -> &'static str {
         match self {
-            Self::ServerStopped => "the server ends",
+            Self::ServerStopped => "the server was stopped",
             Self::SessionStopped => "this game was closed",
             Self::SessionFailed => "this game has failed",
         }
@@ -78,7 +81,7 @@ impl EventLog {
         }
     }
 
-    /// Writes an event down, if not too many are.
+    /// Remembers an event, and logs it unless the rate limit is exceeded.
     pub(super) fn record(&mut self, event: Event, shutdown_reason: ShutdownReason, now: Time) {
         if self.allows_line(&event, now) {
             self.log(&event, shutdown_reason);
@@ -98,7 +101,7 @@ impl EventLog {
                     MismatchedClient { name, address, mismatch, at: now },
                 );
             }
-            // The line says all that there is to remember.
+            // These events are only logged.
             Event::Joining { .. }
             | Event::Joined { .. }
             | Event::InGame { .. }
@@ -113,7 +116,9 @@ impl EventLog {
         }
     }
 
-    /// Returns whether there is a line for an event. There always is for a player who goes, whatever else happens.
+    /// Returns whether the rate limit allows a line for this event.
+    ///
+    /// The departure of a named player is always logged.
     fn allows_line(&mut self, event: &Event, now: Time) -> bool {
         if matches!(event, Event::Left { name, .. } if !name.is_empty()) {
             return true;
@@ -126,7 +131,9 @@ impl EventLog {
         passed.is_some()
     }
 
-    /// Returns how many lines were left out, if that is to be told now. Told each time, it would be half of the log.
+    /// Returns the number of left-out lines if a `log_flood` line is due.
+    ///
+    /// A `log_flood` line for each left-out line would fill half of the log.
     fn take_flood_count(&mut self, now: Time) -> Option<u64> {
         let is_due = self.held_back > 0 && self.flood_limiter.allow(now).is_some();
         is_due.then(|| mem::take(&mut self.held_back))
@@ -170,19 +177,19 @@ impl EventLog {
                 let RoundSummary { round, system, duration, reason, players } = summary;
                 let (seconds, reason) = (duration.as_secs(), reason.to_string());
                 let players = Value::from_iter(players.iter().map(participant_json));
-                // Lines of JSON have it as a list.
+                // In the JSON format of the log, `players` is a list.
                 tracing::info!(event = name, port, round, %system, seconds, reason, %players);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),
             Event::MasterLost { master } => {
-                tracing::warn!(event = name, port, %master, "players may not find this server in its list");
+                tracing::warn!(event = name, port, %master, "the list server does not answer; players may not find this server in its list");
             }
             Event::ManifestLearned { peer, .. } => tracing::info!(event = name, port, peer = peer.0),
         }
     }
 }
 
-/// The oldest gives way.
+/// Appends an item. Drops the oldest item if the list is full.
 fn push_bounded<T>(list: &mut VecDeque<T>, max: usize, latest: T) {
     if list.len() == max {
         list.pop_front();
@@ -190,16 +197,16 @@ fn push_bounded<T>(list: &mut VecDeque<T>, max: usize, latest: T) {
     list.push_back(latest);
 }
 
-/// Returns why a player has left. All are gone when the session itself leaves.
+/// Returns the reason for a departure as text. If this side disconnected the player, it is `shutdown_reason`.
 pub(super) fn leave_reason(reason: LeaveReason, shutdown_reason: ShutdownReason) -> String {
     if reason == LeaveReason::Local { shutdown_reason.text().into() } else { reason.to_string() }
 }
 
-/// Who left is remembered as long as this many have not left since.
+/// Departed players remembered for `bcnet ctl search`.
 const MAX_DEPARTED: usize = 200;
-/// The same of those whose files did not fit.
+/// Clients with mismatched files remembered for `bcnet ctl status`.
 const MAX_MISMATCHED: usize = 16;
-/// As many lines at once, and after that one in this time.
+/// Lines in a burst. After a burst, one line is allowed in each `LOG_INTERVAL`.
 const LOG_BURST: u32 = 200;
 const LOG_INTERVAL: Duration = Duration::from_millis(20);
 const FLOOD_LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -224,8 +231,8 @@ mod tests {
         };
         let joining = Event::Joining { peer: PeerId(2), address };
         let lines = (0..10_000).filter(|_| log.allows_line(&joining, Time::ZERO)).count();
-        assert_eq!(lines, usize::try_from(LOG_BURST).expect("few"));
-        assert!(!log.allows_line(&left(""), Time::ZERO), "who has no name was never a player");
+        assert_eq!(lines, usize::try_from(LOG_BURST).expect("fits in usize"));
+        assert!(!log.allows_line(&left(""), Time::ZERO), "a peer without a name never became a player");
         assert!((0..1_000).all(|_| log.allows_line(&left("Cady"), Time::ZERO)));
         assert!(!log.allows_line(&joining, Time::ZERO));
     }

@@ -1,4 +1,7 @@
-//! Who did what, for hosts who share a server: kicks, bans, settings. Kept in a file of JSON lines.
+//! The history of operator commands: author, command and result.
+//!
+//! Operators who share a server can see who kicked, banned or changed settings. The history is kept in memory
+//! and in a file of JSON lines.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -12,14 +15,14 @@ use serde_json::{Value, json};
 
 use crate::bans::Timestamp;
 
-/// What was done, the latest at the end.
+/// The recorded commands, the latest at the end.
 pub(super) struct History {
     path: Option<PathBuf>,
     entries: Mutex<VecDeque<Value>>,
 }
 
 impl History {
-    /// Reads what earlier runs have left. A file that is broken in part is read in part.
+    /// Reads the entries of earlier runs. Lines that are not valid JSON are skipped.
     pub(super) fn open(path: Option<PathBuf>) -> Self {
         let files = path.iter().flat_map(|path| [previous_path(path), path.clone()]);
         let mut entries: VecDeque<Value> = files.flat_map(|path| read(&path)).collect();
@@ -27,7 +30,7 @@ impl History {
         Self { path, entries: Mutex::new(entries) }
     }
 
-    /// Writes down what somebody has asked for, and what came of it.
+    /// Records a command and its result.
     pub(super) fn record(
         &self,
         by: &str,
@@ -47,7 +50,7 @@ impl History {
             && let Err(error) = append(path, &entry)
         {
             let path = path.display().to_string();
-            tracing::warn!(event = "history_not_kept", path, %error, "it will be gone after a restart");
+            tracing::warn!(event = "history_not_kept", path, %error, "cannot write to the history file; the entry is lost after a restart");
         }
         entries.push_back(entry);
         if entries.len() > MAX_ENTRIES {
@@ -55,7 +58,7 @@ impl History {
         }
     }
 
-    /// Returns the last entries with a text in them, in any case.
+    /// Returns the last entries that contain `text`, ignoring case.
     pub(super) fn last(&self, text: &str, count: usize) -> Vec<Value> {
         let text = text.to_lowercase();
         let has = |entry: &&Value| {
@@ -87,14 +90,14 @@ fn read(path: &Path) -> Vec<Value> {
     entries.filter(Value::is_object).collect()
 }
 
-/// Returns where the file before is kept.
+/// Returns the path of the previous, full file.
 fn previous_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
 }
 
-/// What is shown without the files, and how long those grow.
+/// Entries in memory, and the size at which a file is renamed.
 const MAX_ENTRIES: usize = 2_000;
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
@@ -105,7 +108,7 @@ mod tests {
     fn path(test: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("bcnet-history-{}-{test}", std::process::id()));
         drop(fs::remove_dir_all(&directory));
-        fs::create_dir_all(&directory).expect("a directory");
+        fs::create_dir_all(&directory).expect("create directory");
         directory.join("history.jsonl")
     }
 
@@ -117,16 +120,16 @@ mod tests {
     fn history_survives_a_restart_and_a_partial_line() {
         let path = path("restart");
         let history = History::open(Some(path.clone()));
-        history.record("Ann", Some("Two"), "kick Bob", &done("Bob is out"));
+        history.record("Ann", Some("Two"), "kick Bob", &done("kicked Bob"));
         history.record("Zoe", None, "ban Eve", &Err(RequestError("no player Eve".into())));
-        let mut file = OpenOptions::new().append(true).open(&path).expect("a file");
+        let mut file = OpenOptions::new().append(true).open(&path).expect("open");
         file.write_all(b"{\"time\":\"2026-").expect("written");
         let again = History::open(Some(path.clone()));
         assert_eq!(again.last("", 10), history.last("", 10));
         let [kick] = &again.last("ANN", 10)[..] else { panic!("one entry") };
-        assert_eq!((&kick["what"], &kick["outcome"]), (&json!("kick Bob"), &json!("Bob is out")));
+        assert_eq!((&kick["what"], &kick["outcome"]), (&json!("kick Bob"), &json!("kicked Bob")));
         assert_eq!(again.last("eve", 10)[0]["outcome"], "refused: no player Eve");
-        assert_eq!(again.last("", 1)[0]["by"], "Zoe", "the last");
+        assert_eq!(again.last("", 1)[0]["by"], "Zoe", "the last entry");
         drop(fs::remove_dir_all(path.with_file_name("")));
     }
 
@@ -138,7 +141,7 @@ mod tests {
         for _ in 0..600 {
             history.record("Ann", None, &long, &done("done"));
         }
-        let sizes = [&path, &previous_path(&path)].map(|path| fs::metadata(path).expect("a file").len());
+        let sizes = [&path, &previous_path(&path)].map(|path| fs::metadata(path).expect("metadata").len());
         assert!(sizes.iter().all(|size| (1..=MAX_FILE_SIZE).contains(size)), "{sizes:?}");
         let nowhere = History::open(Some(path.join("no-directory")));
         nowhere.record("Ann", None, "restart", &done("done"));

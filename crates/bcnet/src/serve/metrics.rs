@@ -1,4 +1,4 @@
-//! The figures of a server for Prometheus, and whether it is well.
+//! The Prometheus metrics of the server, and its health checks.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::metrics::{Labels, MetricValue, MetricsPage};
 use crate::metrics_server::Monitored;
 use crate::scores;
 
-/// Asks a running server.
+/// Collects the metrics of a running server.
 #[derive(Clone)]
 pub(super) struct Monitor {
     pub(super) workers: Workers,
     pub(super) plane: Arc<ControlPlane>,
-    /// How often the page has turned somebody away, if there is a page.
+    /// Requests that the operator page refused, if there is a page.
     pub(super) page_refusals: Option<Arc<AtomicU64>>,
-    /// How often the sidecar of a fleet did not take something, if there is one.
+    /// Failed calls to the Agones sidecar, if there is one.
     pub(super) agones_failures: Option<Arc<AtomicU64>>,
 }
 
@@ -32,22 +32,18 @@ impl Monitored for Monitor {
     fn metrics(&self) -> Option<MetricsPage> {
         let sessions =
             SelectedSessions::new(&self.workers, None).map_sessions_with(|host, coalescing, now| {
-                // Nothing may have happened there for long.
+                // An idle session may not have taken a sample for a long time.
                 host.sample_and_log(now);
                 SessionSample::take(host, coalescing.cpu_share(), coalescing.window(), now)
             });
         sessions.ok().map(|sessions| {
             let mut page = render(&sessions, self.plane.capture_left_out(), self.plane.scores());
             let expected = [(Labels::new(), self.workers.sessions())];
-            page.gauge("sessions", "Sessions that there should be, those that do not answer too", expected);
+            page.gauge("sessions", "Configured sessions, including those that do not respond", expected);
             self.plane.hooks().add_metrics(&mut page);
             let counts = [
-                ("page_refused_requests", "Requests that the page did not answer", &self.page_refusals),
-                (
-                    "agones_failed_calls",
-                    "Calls that the sidecar of Agones did not take",
-                    &self.agones_failures,
-                ),
+                ("page_refused_requests", "Requests that the operator page refused", &self.page_refusals),
+                ("agones_failed_calls", "Failed calls to the Agones sidecar", &self.agones_failures),
             ];
             for (name, help, count) in counts {
                 if let Some(count) = count {
@@ -67,17 +63,17 @@ impl Monitored for Monitor {
     }
 }
 
-/// Returns whether every thread that plays answers in time.
+/// Returns whether every worker thread answers in time.
 fn are_all_threads_responsive(workers: &Workers, timeout: Duration) -> bool {
     workers.check_threads(timeout).are_all_responsive()
 }
 
-/// Returns whether a session takes players.
+/// Returns whether at least one session admits players.
 fn is_any_open(workers: &Workers) -> bool {
     workers.call_sessions(|host, _, _| !host.is_stopped()).into_iter().any(|is_open| is_open)
 }
 
-/// What one session says.
+/// The values of one session.
 struct SessionSample {
     labels: Labels,
     is_open: bool,
@@ -117,25 +113,25 @@ fn render(
 ) -> MetricsPage {
     let mut page = MetricsPage::new("bcnet");
     let uptime = sessions.iter().map(|one| one.uptime.as_secs()).max().unwrap_or(0);
-    page.gauge("uptime_seconds", "How long the server runs", [(Labels::new(), uptime)]);
+    page.gauge("uptime_seconds", "Time since the server started", [(Labels::new(), uptime)]);
     if let Some(count) = capture_left_out {
         page.counter(
             "capture_left_out_datagrams",
-            "Datagrams that are not in the capture",
+            "Datagrams missing from the capture",
             [(Labels::new(), count)],
         );
     }
     if let Some(counts) = scores {
-        page.counter("scores_kept_rounds", "Rounds whose scores were kept", [(Labels::new(), counts.kept())]);
+        page.counter("scores_kept_rounds", "Rounds with stored scores", [(Labels::new(), counts.kept())]);
         page.counter(
             "scores_left_out_rounds",
-            "Rounds whose scores were lost",
+            "Rounds with lost scores",
             [(Labels::new(), counts.left_out())],
         );
         let is_well = u64::from(counts.problem().is_none());
         page.gauge(
             "scores_writable",
-            "Whether the file of the scores could be written",
+            "1 if the last write to the scores file succeeded",
             [(Labels::new(), is_well)],
         );
     }
@@ -152,27 +148,29 @@ fn render(
             |address: &SocketAddrV4| [one.labels.clone(), vec![("master", address.to_string())]].concat();
         one.status.masters.iter().map(move |(address, ago)| (labels(address), is_recent(ago)))
     });
-    page.gauge("master_heard", "Whether a list server was heard of lately", masters);
+    page.gauge("master_heard", "1 if the list server answered recently", masters);
     let delays = sessions.iter().map(|one| (one.labels.clone(), one.relay_delay.clone()));
-    page.histogram("relay_delay", "How long after its arrival a copy of a message left", delays);
+    page.histogram(
+        "relay_delay",
+        "Time from the arrival of a message to the departure of its copies",
+        delays,
+    );
     let trips = sessions.iter().map(|one| (one.labels.clone(), one.rtt.clone()));
-    page.histogram("round_trip", "Round trips to players, each looked at once a second", trips);
+    page.histogram("round_trip", "Round-trip times of players, one value per player and second", trips);
     page
 }
 
 type MetricDefinition<T> = (&'static str, &'static str, fn(&SessionSample) -> T);
 
 const GAUGES: [MetricDefinition<MetricValue>; 8] = [
-    ("session_open", "Whether a session takes players", |one| one.is_open.into()),
-    ("players", "Players that have answered", |one| one.status.players.into()),
-    ("players_in_game", "Players that take part", |one| one.status.in_game.into()),
-    ("player_limit", "How many players there can be", |one| one.status.player_limit.into()),
-    ("round", "The number of the round", |one| u64::from(one.status.round).into()),
-    ("game_time_seconds", "The game clock", |one| one.status.game_time.as_secs_f64().into()),
-    ("relaying_ratio", "The share of a core that relaying takes in its thread", |one| {
-        one.relaying_share.into()
-    }),
-    ("coalescing_seconds", "How long state updates wait for company", |one| {
+    ("session_open", "1 if the session admits players", |one| one.is_open.into()),
+    ("players", "Connected players", |one| one.status.players.into()),
+    ("players_in_game", "Players in the game", |one| one.status.in_game.into()),
+    ("player_limit", "Player limit", |one| one.status.player_limit.into()),
+    ("round", "Number of the round", |one| u64::from(one.status.round).into()),
+    ("game_time_seconds", "Game clock", |one| one.status.game_time.as_secs_f64().into()),
+    ("relaying_ratio", "Share of a core that relaying uses in its thread", |one| one.relaying_share.into()),
+    ("coalescing_seconds", "Time that state updates are held back", |one| {
         one.coalescing_window.as_secs_f64().into()
     }),
 ];
@@ -182,31 +180,33 @@ fn counters(one: &SessionSample) -> &Counters {
 }
 
 const COUNTERS: [MetricDefinition<u64>; 22] = [
-    ("received_datagrams", "Datagrams that came", |one| one.socket_counters.datagrams_in),
-    ("received_bytes", "Bytes of the datagrams that came", |one| one.socket_counters.bytes_in),
-    ("sent_datagrams", "Datagrams that left", |one| one.socket_counters.datagrams_out),
-    ("sent_bytes", "Bytes of the datagrams that left", |one| one.socket_counters.bytes_out),
-    ("oversized_datagrams", "Datagrams longer than any of the protocol", |one| one.socket_counters.oversized),
-    ("unsent_datagrams", "Datagrams that the system did not take", |one| one.socket_counters.unsent),
-    ("overflowed_datagrams", "Datagrams dropped by a full buffer", |one| one.socket_counters.overflowed),
-    ("rejected_datagrams", "Datagrams that made no sense", |one| one.rejected),
-    ("sent_acks", "ACKs that left", |one| one.overhead.acks),
-    ("retransmissions", "Messages that were sent again", |one| one.overhead.retransmissions),
-    ("received_messages", "Messages of players in the game", |one| counters(one).messages_in),
-    ("relayed_messages", "Copies that were passed on", |one| counters(one).relayed),
-    ("outdated_updates", "State updates replaced before they left", |one| counters(one).superseded),
-    ("unqueued_messages", "Copies that found no room", |one| counters(one).not_queued),
-    ("queries", "Questions of browsers", |one| counters(one).queries),
-    ("answered_queries", "Questions that were answered", |one| counters(one).queries_answered),
-    ("limited_queries", "Questions that were too many", |one| counters(one).queries_limited),
-    ("heartbeats", "Heartbeats to list servers", |one| counters(one).heartbeats),
-    ("admitted_players", "Clients that were let in", |one| counters(one).admitted),
-    ("refused_players", "Clients that were turned away", |one| counters(one).refused),
-    ("ignored_requests", "Connect requests left unanswered", |one| counters(one).ignored),
-    ("anomalies", "Odd things that players did", |one| counters(one).anomalies.total()),
+    ("received_datagrams", "Datagrams received", |one| one.socket_counters.datagrams_in),
+    ("received_bytes", "Bytes received in datagrams", |one| one.socket_counters.bytes_in),
+    ("sent_datagrams", "Datagrams sent", |one| one.socket_counters.datagrams_out),
+    ("sent_bytes", "Bytes sent in datagrams", |one| one.socket_counters.bytes_out),
+    ("oversized_datagrams", "Datagrams longer than the protocol allows", |one| one.socket_counters.oversized),
+    ("unsent_datagrams", "Datagrams that the system refused to send", |one| one.socket_counters.unsent),
+    ("overflowed_datagrams", "Datagrams dropped by a full receive buffer", |one| {
+        one.socket_counters.overflowed
+    }),
+    ("rejected_datagrams", "Datagrams that were rejected as invalid", |one| one.rejected),
+    ("sent_acks", "ACKs sent", |one| one.overhead.acks),
+    ("retransmissions", "Messages retransmitted", |one| one.overhead.retransmissions),
+    ("received_messages", "Messages received from players in the game", |one| counters(one).messages_in),
+    ("relayed_messages", "Copies of messages relayed", |one| counters(one).relayed),
+    ("outdated_updates", "State updates superseded before they were sent", |one| counters(one).superseded),
+    ("unqueued_messages", "Copies dropped because a send queue was full", |one| counters(one).not_queued),
+    ("queries", "Queries received", |one| counters(one).queries),
+    ("answered_queries", "Queries answered", |one| counters(one).queries_answered),
+    ("limited_queries", "Queries above the rate limit", |one| counters(one).queries_limited),
+    ("heartbeats", "Heartbeats sent to list servers", |one| counters(one).heartbeats),
+    ("admitted_players", "Clients admitted", |one| counters(one).admitted),
+    ("refused_players", "Clients refused", |one| counters(one).refused),
+    ("ignored_requests", "Connect requests not answered", |one| counters(one).ignored),
+    ("anomalies", "Anomalies of players", |one| counters(one).anomalies.total()),
 ];
 
-/// How long a thread may take to say that it plays.
+/// Time for a worker thread to answer.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     use crate::serve::session_group::SessionGroup;
     use crate::serve::workers;
 
-    /// A process whose loop hangs is there, answers nobody who plays, and must not be called alive.
+    /// A process with a hanging event loop serves no players, so it must not count as alive.
     #[test]
     fn hanging_thread_is_not_alive_until_it_resumes() {
         let (worker_handle, threads) = workers::tests::test_workers(2, 2);
@@ -233,10 +233,10 @@ mod tests {
         drop(release);
         assert!(are_all_threads_responsive(&worker_handle, patience));
         worker_handle.send_to_threads(SessionGroup::stop);
-        running.join().expect("no panic").expect("ended as told");
+        running.join().expect("no panic").expect("stopped by request");
         assert!(
             !are_all_threads_responsive(&worker_handle, patience) && !is_any_open(&worker_handle),
-            "nobody is left"
+            "no thread is left"
         );
     }
 }

@@ -1,17 +1,18 @@
-//! A panic in one session is the end of that session only.
+//! Limits a panic to the session in which it happened, and logs it.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 
-/// Has something done to a session. Returns what a panic said, if that is how it ended: the session may be in any state
-/// then, and must not go on.
+/// Runs `act`. Returns the message of a panic as an error.
+///
+/// After a panic the session may be in any state, and must be replaced.
 pub(super) fn catch_panic<T>(act: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(act)).map_err(|payload| panic_message(payload.as_ref()).to_owned())
 }
 
-/// Has the log tell of every panic and where it was, with a backtrace if `RUST_BACKTRACE` asks for one.
+/// Logs every panic with its location, and with a backtrace if `RUST_BACKTRACE` is set.
 pub(super) fn log_panics() {
     panic::set_hook(Box::new(|panic| {
         let current = thread::current();

@@ -1,4 +1,4 @@
-//! Datagrams that had no effect: floods become a few lines of the log.
+//! Logs rejected datagrams, rate limited: a flood gives a few lines.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use bcnet_transport::{RejectCause, Time};
 
 use crate::log::LogRateLimiter;
 
-/// What the log has told of datagrams without effect.
+/// The counts that the log already has.
 #[derive(Debug)]
 pub(super) struct Rejections {
     logged: RejectionCounts,
     log_limiter: LogRateLimiter,
 }
 
-/// Datagrams that had no effect so far, by the causes of the transport and then [`OTHER_CAUSES`].
+/// Rejected datagrams by cause: those of the transport, then [`OTHER_CAUSES`].
 type RejectionCounts = [u64; RejectCause::ALL.len() + OTHER_CAUSES.len()];
 
 impl Rejections {
@@ -22,7 +22,7 @@ impl Rejections {
         Self { logged: RejectionCounts::default(), log_limiter: LogRateLimiter::new(LOG_BURST, LOG_INTERVAL) }
     }
 
-    /// Tells what had no effect since the last time, now and then; so many datagrams were too long so far.
+    /// Logs the datagrams rejected since the last report. `oversized` is the count of overlong datagrams.
     pub(super) fn report(&mut self, port: u16, session: &Session, oversized: u64, now: Time) {
         let counts = rejection_counts(session, oversized);
         if counts == self.logged || self.log_limiter.allow(now).is_none() {
@@ -38,7 +38,7 @@ impl Rejections {
         self.logged = counts;
     }
 
-    /// Another session begins, which has its own counts.
+    /// Takes over the counts of a new session without a report.
     pub(super) fn reset(&mut self, session: &Session, oversized: u64) {
         self.logged = rejection_counts(session, oversized);
     }
@@ -53,7 +53,7 @@ fn rejection_counts(session: &Session, oversized: u64) -> RejectionCounts {
     counts
 }
 
-/// Longer than any of the protocol; too many who ask to be let in; too many questions of browsers.
+/// Datagrams longer than the protocol allows; connect requests and queries above the rate limit.
 const OTHER_CAUSES: [&str; 3] = ["oversized", "too_many_requests", "too_many_queries"];
 const LOG_BURST: u32 = 5;
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

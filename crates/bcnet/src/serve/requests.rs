@@ -1,4 +1,4 @@
-//! What `bcnet ctl` asks of the sessions, answered as JSON.
+//! Requests of `bcnet ctl` that concern sessions, answered as JSON.
 
 use bcnet_control::RequestError;
 use bcnet_session::PlayerStatus;
@@ -12,14 +12,14 @@ use super::status_json::{players_json, queues_json, session_json};
 use super::workers::Workers;
 use crate::number_format::pluralize;
 
-/// The sessions that a request is about.
+/// The sessions that a request applies to.
 pub(super) struct SelectedSessions<'a> {
     workers: &'a Workers,
-    /// Their name or port; without it, all of them.
+    /// The name or port of one session; `None` selects all sessions.
     session: Option<String>,
 }
 
-/// A player, and where it is.
+/// A player, with the number and port of its session.
 pub(super) struct FoundPlayer {
     session: usize,
     port: u16,
@@ -38,7 +38,7 @@ impl<'a> SelectedSessions<'a> {
         Self { workers, session }
     }
 
-    /// Returns whether all sessions are meant.
+    /// Returns whether all sessions are selected.
     pub(super) const fn is_all(&self) -> bool {
         self.session.is_none()
     }
@@ -48,7 +48,11 @@ impl<'a> SelectedSessions<'a> {
         self.map_sessions(|host, _| host.number)
     }
 
-    /// Asks each of the sessions, at least one, and returns the answers in their order.
+    /// Calls `question` for each selected session and returns the answers in the order of the sessions.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no session matches.
     pub(super) fn map_sessions<T: Send + 'static>(
         &self,
         question: impl Fn(&mut SessionHost, Time) -> T + Clone + Send + 'static,
@@ -56,7 +60,8 @@ impl<'a> SelectedSessions<'a> {
         self.map_sessions_with(move |host, _, now| question(host, now))
     }
 
-    /// As [`each`](Self::each), where the answer depends on what the thread has to do.
+    /// Calls `question` like [`map_sessions`](Self::map_sessions), with the coalescing state of the worker
+    /// thread.
     pub(super) fn map_sessions_with<T: Send + 'static>(
         &self,
         question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
@@ -66,13 +71,13 @@ impl<'a> SelectedSessions<'a> {
             is_selected(host, session.as_deref()).then(|| question(host, coalescing, now))
         });
         if answers.is_empty() {
-            return Err(RequestError("the server is ending".into()));
+            return Err(RequestError("the server is stopping".into()));
         }
         let answers: Vec<T> = answers.into_iter().flatten().collect();
         match &self.session {
-            Some(wanted) if answers.is_empty() && wanted.trim().is_empty() => {
-                Err(RequestError("which session? `bcnet ctl status` lists names and ports".into()))
-            }
+            Some(wanted) if answers.is_empty() && wanted.trim().is_empty() => Err(RequestError(
+                "the name of the session is empty; `bcnet ctl status` lists names and ports".into(),
+            )),
             Some(wanted) if answers.is_empty() => {
                 Err(RequestError(format!("no session {wanted}; `bcnet ctl status` lists names and ports")))
             }
@@ -80,7 +85,7 @@ impl<'a> SelectedSessions<'a> {
         }
     }
 
-    /// Has something done to the player that was found, unless it has left since.
+    /// Calls `act` in the session of the player, unless the player has left since.
     fn with_player<T: Send + 'static>(
         &self,
         found: &FoundPlayer,
@@ -94,12 +99,13 @@ impl<'a> SelectedSessions<'a> {
         done.flatten().ok_or_else(|| RequestError(format!("{name} has left")))
     }
 
-    /// Returns the player with a name or a peer id; `#` before a number says that it is the id, whatever players call
-    /// themselves.
+    /// Returns the player with this name or peer id. `#` before a number selects the peer id only.
     pub(super) fn find(&self, player: &str) -> Result<FoundPlayer, RequestError> {
-        // Who has only begun to join has no name either.
+        // Peers that are still joining have an empty name, and must not match an empty request.
         if player.trim().is_empty() {
-            return Err(RequestError("which player? `bcnet ctl players` lists them".into()));
+            return Err(RequestError(
+                "the name of the player is empty; `bcnet ctl players` lists all players".into(),
+            ));
         }
         let marked: Option<u8> = player.strip_prefix('#').and_then(|id| id.parse().ok());
         let id = marked.or_else(|| player.parse().ok()).map(PeerId);
@@ -108,26 +114,26 @@ impl<'a> SelectedSessions<'a> {
             Some(one.id) == id || (marked.is_none() && one.name.eq_ignore_ascii_case(&wanted))
         })?;
         match found.len() {
-            0 => Err(RequestError(format!("no player {player}; `bcnet ctl players` lists them"))),
+            0 => Err(RequestError(format!("no player {player}; `bcnet ctl players` lists all players"))),
             1 => Ok(found.remove(0)),
             _ => Err(ambiguous_player(player, &found)),
         }
     }
 
-    /// Returns all players who are meant.
+    /// Returns all players that match.
     pub(super) fn find_all(
         &self,
-        is_meant: impl Fn(&PlayerStatus) -> bool + Clone + Send + 'static,
+        is_wanted: impl Fn(&PlayerStatus) -> bool + Clone + Send + 'static,
     ) -> Result<Vec<FoundPlayer>, RequestError> {
         let found = self.map_sessions(move |host, _| {
             let (session, port) = (host.number, host.address.port());
-            let found = host.session.players().filter(&is_meant);
+            let found = host.session.players().filter(&is_wanted);
             found.map(|player| FoundPlayer { session, port, player }).collect::<Vec<_>>()
         })?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Returns which server it is, for who may have meant another: the names and ports of some sessions.
+    /// Returns names and ports of some sessions, so that the operator sees which server answered.
     pub(super) fn server_name(&self) -> Result<String, RequestError> {
         let names = self.map_sessions(|host, _| {
             format!("{}, port {}", host.session.config().name, host.address.port())
@@ -143,41 +149,41 @@ impl<'a> SelectedSessions<'a> {
 
     pub(super) fn say(&self, to: Option<&str>, text: String) -> Result<Value, RequestError> {
         if text.trim().is_empty() {
-            return Err(RequestError("there is nothing to say".into()));
+            return Err(RequestError("the text is empty".into()));
         }
         let Some(player) = to else {
-            let said = self.map_sessions(move |host, now| {
+            let sessions = self.map_sessions(move |host, now| {
                 tracing::info!(event = "say", port = host.address.port(), text);
                 host.session.say(&text, now);
             })?;
-            return Ok(json!({ "done": format!("said in {}", pluralize(said.len(), "session")) }));
+            return Ok(json!({ "done": format!("sent to {}", pluralize(sessions.len(), "session")) }));
         };
         let found = self.find(player)?;
         let (id, name) = (found.player.id, found.player.name.clone());
-        let is_said = self.with_player(&found, move |host, now| {
-            let is_said = host.session.say_to(id, &text, now);
-            if is_said {
+        let is_sent = self.with_player(&found, move |host, now| {
+            let is_sent = host.session.say_to(id, &text, now);
+            if is_sent {
                 tracing::info!(event = "say", port = host.address.port(), to = name, text);
             }
-            is_said
+            is_sent
         })?;
         let name = found.player.name;
-        if is_said {
-            Ok(json!({ "done": format!("said to {name}") }))
+        if is_sent {
+            Ok(json!({ "done": format!("sent to {name}") }))
         } else {
             Err(RequestError(format!("{name} is not in the game yet")))
         }
     }
 
-    /// Throws a player out, who reads the reason before if there is one and it is in the game.
+    /// Kicks a player. A player who is in the game first gets the reason, if there is one.
     pub(super) fn kick(&self, player: &str, reason: Option<&str>) -> Result<Value, RequestError> {
         let found = self.find(player)?;
         let player = found.player.clone();
         let reason = reason.filter(|reason| !reason.trim().is_empty()).map(ToOwned::to_owned);
         let is_out = self.with_player(&found, move |host, now| {
-            let told = |reason: &String| host.session.kick_with_reason(player.id, reason, now);
-            let is_told = reason.as_ref().is_some_and(told);
-            let is_out = is_told || host.session.kick(player.id, BootReason::KICKED, now);
+            let kick = |reason: &String| host.session.kick_with_reason(player.id, reason, now);
+            let has_reason = reason.as_ref().is_some_and(kick);
+            let is_out = has_reason || host.session.kick(player.id, BootReason::KICKED, now);
             if is_out {
                 let (port, peer, address) = (host.address.port(), player.id.0, player.address);
                 tracing::info!(event = "kicked", port, peer, player = player.name, %address, reason);
@@ -186,13 +192,13 @@ impl<'a> SelectedSessions<'a> {
         })?;
         let PlayerStatus { name, address, .. } = found.player;
         if is_out {
-            Ok(json!({ "done": format!("{name} is out"), "address": address.to_string() }))
+            Ok(json!({ "done": format!("kicked {name}"), "address": address.to_string() }))
         } else {
             Err(RequestError(format!("{name} is leaving already")))
         }
     }
 
-    /// Takes chat from a player, or gives it back.
+    /// Mutes or unmutes a player.
     pub(super) fn mute(&self, player: &str, is_muted: bool) -> Result<Value, RequestError> {
         let found = self.find(player)?;
         let player = found.player.clone();
@@ -208,39 +214,42 @@ impl<'a> SelectedSessions<'a> {
         })?;
         let name = found.player.name;
         match (is_done, is_muted) {
-            (true, true) => Ok(json!({ "done": format!("nobody hears {name}") })),
-            (true, false) => Ok(json!({ "done": format!("{name} is heard again") })),
+            (true, true) => Ok(json!({ "done": format!("muted {name}") })),
+            (true, false) => Ok(json!({ "done": format!("unmuted {name}") })),
             (false, true) => Err(RequestError(format!("{name} has left"))),
             (false, false) => Err(RequestError(format!("{name} is not muted"))),
         }
     }
 
-    /// Says goodbye to the players of sessions, which answer nobody until they are started again.
+    /// Disconnects the players of the sessions. The sessions ignore all datagrams until they are started
+    /// again.
     pub(super) fn stop(&self) -> Result<Value, RequestError> {
         let stopped = self.map_sessions(|host, now| host.stop(now))?;
         match stopped.iter().filter(|is_stopped| **is_stopped).count() {
-            0 => Err(RequestError("it is stopped already".into())),
+            0 => Err(RequestError("the session is already stopped".into())),
             count => {
-                let done =
-                    format!("{} said goodbye; `bcnet ctl start` begins again", pluralize(count, "session"));
+                let done = format!(
+                    "stopped {}; `bcnet ctl start` opens the game again",
+                    pluralize(count, "session")
+                );
                 Ok(json!({ "done": done, "server": self.server_name()? }))
             }
         }
     }
 
-    /// Begins sessions again that were stopped, as soon as all have heard the goodbye.
+    /// Starts stopped sessions again, each as soon as its last player is disconnected.
     pub(super) fn start(&self) -> Result<Value, RequestError> {
         let begins = self.map_sessions(|host, now| host.start(now))?;
         let count = |when: StartTime| begins.iter().filter(|one| **one == Some(when)).count();
-        let told = |count: usize, [one, more]: [&str; 2], what: &str| {
+        let phrase = |count: usize, [one, more]: [&str; 2], what: &str| {
             let verb = if count == 1 { one } else { more };
             (count > 0).then(|| format!("{} {verb} {what}", pluralize(count, "session")))
         };
-        let open = told(count(StartTime::Now), ["is", "are"], "open");
-        let later = told(
+        let open = phrase(count(StartTime::Now), ["is", "are"], "open");
+        let later = phrase(
             count(StartTime::AfterPlayersLeft),
             ["opens", "open"],
-            "as soon as all have heard the goodbye",
+            "as soon as all players are disconnected",
         );
         let done: Vec<String> = open.into_iter().chain(later).collect();
         if done.is_empty() {
@@ -280,19 +289,21 @@ impl<'a> SelectedSessions<'a> {
         Ok(json!({ "done": done, "server": self.server_name()? }))
     }
 
-    /// Has sessions panic.
+    /// Makes the sessions panic, for tests.
     #[cfg(debug_assertions)]
     pub(super) fn panic(&self) -> Result<Value, RequestError> {
         for session in self.map_sessions(|host, _| host.number)? {
-            self.workers.call_session::<()>(session, |_, _| panic!("asked for"));
+            self.workers.call_session::<()>(session, |_, _| panic!("panic requested by `bcnet ctl panic`"));
         }
         Ok(json!({ "done": "panicked" }))
     }
 
-    /// Returns how the server is doing; `capture_left_out` is how many datagrams are not in the capture, if there is one.
+    /// Returns the status of the server and its sessions.
+    ///
+    /// `capture_left_out` is the number of datagrams missing from the capture, if there is one.
     pub(super) fn status(&self, capture_left_out: Option<u64>) -> Result<Value, RequestError> {
         let sessions = self.map_sessions_with(|host, coalescing, now| {
-            // Nothing may have happened there for long.
+            // An idle session may not have taken a sample for a long time.
             host.sample_and_log(now);
             (session_json(host, coalescing, now), now)
         })?;
@@ -314,43 +325,43 @@ impl<'a> SelectedSessions<'a> {
             }
             None => self.map_sessions(|host, now| session_queues(host, |_| true, now))?,
         };
-        // Put into words here, so that the game does not wait for that.
+        // Convert to JSON here, not in the worker thread, so that the game does not wait.
         let queues =
             queues.iter().flat_map(|waiting| waiting.peers.iter().map(|peer| queues_json(waiting, peer)));
         Ok(json!({ "queues": queues.collect::<Vec<_>>() }))
     }
 }
 
-/// What waits for and from players of one session.
+/// Snapshots of the queues of the players of one session.
 pub(super) struct SessionQueues {
     pub(super) session: String,
     pub(super) port: u16,
     peers: Vec<Snapshot>,
 }
 
-fn session_queues(host: &SessionHost, is_meant: impl Fn(PeerId) -> bool, now: Time) -> SessionQueues {
-    let ids = host.session.players().map(|player| player.id).filter(|id| is_meant(*id));
+fn session_queues(host: &SessionHost, is_wanted: impl Fn(PeerId) -> bool, now: Time) -> SessionQueues {
+    let ids = host.session.players().map(|player| player.id).filter(|id| is_wanted(*id));
     let peers = ids.filter_map(|id| host.session.snapshot(id, now)).collect();
     SessionQueues { session: host.session.config().name.clone(), port: host.address.port(), peers }
 }
 
-/// Returns whether a session has this name or port, if one is asked for.
+/// Returns whether a session has this name or port. `None` selects every session.
 fn is_selected(host: &SessionHost, wanted: Option<&str>) -> bool {
     wanted.is_none_or(|wanted| {
         host.address.port().to_string() == wanted || host.session.config().name.eq_ignore_ascii_case(wanted)
     })
 }
 
-/// Names some of those whom `player` may mean.
+/// Returns the error for a name that matches several players. The error lists some of them.
 fn ambiguous_player(player: &str, found: &[FoundPlayer]) -> RequestError {
     let show = |FoundPlayer { port, player, .. }: &FoundPlayer| {
         format!("'#{}' ({}, port {port})", player.id.0, player.name)
     };
     let shown: Vec<_> = found.iter().take(MAX_LISTED).map(show).collect();
     let (shown, more) = (shown.join(", "), if found.len() > MAX_LISTED { ", …" } else { "" });
-    let meant = format!("{player} may mean {shown}{more}");
-    RequestError(format!("{meant}; say which by the peer id after #, and by --session"))
+    let matches = format!("{player} matches several players: {shown}{more}");
+    RequestError(format!("{matches}; pass # and the peer id, and --session"))
 }
 
-/// How many players a line names.
+/// Players or sessions named in one message.
 const MAX_LISTED: usize = 4;

@@ -1,7 +1,8 @@
-//! What the server did in the last hour, for whoever draws it.
+//! Samples of the last hour, for the plots of `bcnet top` and the operator page.
 //!
-//! A thread of its own asks every session, each by a command of its own, as whoever asks for metrics does. How much is kept
-//! depends neither on players nor on sessions: where there are many of these, each has fewer samples of more seconds.
+//! A separate thread queries every session with a separate command, like the metrics do. The memory does not
+//! depend on the number of players or sessions: with many sessions, each session has fewer samples with a
+//! longer interval.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,14 +25,14 @@ struct SampleState {
     /// By the number of the session.
     sessions: Vec<SampleSeries>,
     last_taken: Time,
-    /// What the process had taken then.
+    /// CPU time of the process at the last sample.
     cpu_time: Duration,
-    /// The seconds since 1970 at that time. They do not go back, whoever sets the clock.
+    /// Unix time of the last sample. It never decreases, even if somebody sets the clock.
     time: u64,
 }
 
 impl SampleHistory {
-    /// Returns none yet, for so many sessions.
+    /// Creates an empty history for this number of sessions.
     pub(super) fn new(sessions: usize) -> Self {
         let interval =
             INTERVAL * u32::try_from(sessions.div_ceil(MAX_FULL_SERIES)).unwrap_or(u32::MAX).max(1);
@@ -44,10 +45,10 @@ impl SampleHistory {
         }))
     }
 
-    /// Asks all sessions what they have done since the last time.
+    /// Queries the activity of all sessions since the last call.
     pub(super) fn take(&self, workers: &Workers) {
         let work = workers.call_sessions(|host, _, now| {
-            // Nothing may have happened there for long.
+            // An idle session may not have taken a sample for a long time.
             host.sample_and_log(now);
             let players = host.session.players_in_game();
             (host.number, host.metrics.take_activity(players, host.socket_counters), now)
@@ -58,7 +59,7 @@ impl SampleHistory {
         }
     }
 
-    /// Returns the samples of one session or, without one, of the whole server, as far as they are of later than `since`.
+    /// Returns the samples of one session, or of the server, that are later than `since`.
     pub(super) fn to_json(&self, session: Option<usize>, since: Option<u64>) -> Value {
         let state = self.state();
         let series = session.map_or(Some(&state.server), |session| state.sessions.get(session));
@@ -71,7 +72,7 @@ impl SampleHistory {
     }
 
     fn state(&self) -> MutexGuard<'_, SampleState> {
-        // Whoever panicked may have lost a sample, which harms nobody.
+        // A panic may have lost one sample, which does no harm.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,13 +97,13 @@ impl SampleState {
     }
 }
 
-/// The samples of one session, or of all.
+/// The samples of one session, or of the server.
 struct SampleSeries {
     interval: Duration,
-    /// What the next sample is of, so far.
+    /// Activity since the last sample.
     activity: SessionActivity,
     elapsed: Duration,
-    /// What the process took of all processors, if anybody knows.
+    /// CPU time of the process since the last sample, if known.
     cpu_time: Option<Duration>,
     memory: Option<u64>,
     samples: VecDeque<ActivitySample>,
@@ -117,7 +118,7 @@ impl SampleSeries {
     fn add(&mut self, activity: &SessionActivity, elapsed: Duration, time: u64) {
         self.activity.add_later(activity);
         self.elapsed += elapsed;
-        // The first look comes too soon for a sample, others come early or late by a little.
+        // The first call comes too early for a sample; later calls are early or late by a little.
         if self.elapsed + INTERVAL / 2 < self.interval {
             return;
         }
@@ -127,7 +128,7 @@ impl SampleSeries {
         while self.samples.front().is_some_and(|first| first.time + HOUR.as_secs() < time) {
             self.samples.pop_front();
         }
-        // More only if the clock of the machine was set back.
+        // This happens only if the clock was set back.
         if self.samples.len() > MAX_SAMPLES {
             self.samples.pop_front();
         }
@@ -135,18 +136,18 @@ impl SampleSeries {
     }
 }
 
-/// What was done in the seconds up to a time.
+/// Activity in the interval up to a time.
 #[derive(Debug, Clone, Copy)]
 struct ActivitySample {
-    /// Since 1970.
+    /// Unix time in seconds.
     time: u64,
     players: u32,
-    /// Per second, as the next three.
+    /// Rate per second; the next three fields too.
     datagrams_in: f32,
     datagrams_out: f32,
     acks: f32,
     retransmissions: f32,
-    /// In milliseconds, half of all and 99 of a hundred, as the next.
+    /// The median and the 99th percentile in milliseconds; the next field too.
     rtt: [Option<f32>; 2],
     relay_delay: [Option<f32>; 2],
     core_share: Option<f32>,
@@ -191,14 +192,14 @@ impl ActivitySample {
     }
 }
 
-/// How often sessions are asked.
+/// Interval between two queries of the sessions.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 const HOUR: Duration = Duration::from_secs(3600);
-/// Those of an hour.
+/// Samples of one hour.
 const MAX_SAMPLES: usize = (HOUR.as_secs() / INTERVAL.as_secs()) as usize;
-/// As many sessions have all samples of an hour; where there are more, each has its part of as many.
+/// Number of sessions that can have all samples of an hour. With more sessions, the same total is divided.
 const MAX_FULL_SERIES: usize = 64;
-/// Of an ACK; that of a part has one more, and is rare.
+/// Size of an ACK in bytes. An ACK of a fragment has one byte more, and is rare.
 const ACK_SIZE: f32 = 4.0;
 
 #[cfg(test)]
@@ -231,7 +232,7 @@ mod tests {
     fn sample_covers_all_sessions_since_the_previous_one() {
         let samples = SampleHistory::new(2);
         let (fast, slow) = (Duration::from_micros(8), Duration::from_millis(4));
-        // The first look is too soon for a rate.
+        // The first call is too early for a rate.
         samples.state().add(
             vec![(0, activity(0, 0, fast)), (1, activity(0, 0, fast))],
             usage(100),
@@ -248,42 +249,50 @@ mod tests {
             "time": 1005, "players": 5, "datagrams_in_per_second": 100.0, "datagrams_out_per_second": 700.0,
             "ack_bytes_per_second": 4000.0, "retransmissions_per_second": 1.0,
             "round_trip_p50_ms": null, "round_trip_p99_ms": null, "relay_p50_ms": 0.008, "relay_p99_ms": 4.0,
-            // With what came before the first look.
+            // This includes CPU time before the first call.
             "core_share": 0.07, "memory_bytes": 12 << 20,
         });
         assert_eq!(samples.to_json(None, None), json!({ "interval_s": 5, "samples": [sample] }));
         let one = samples.to_json(Some(1), None);
         let one = &one["samples"][0];
         assert_eq!([&one["players"], &one["datagrams_in_per_second"]], [&json!(3), &json!(20.0)]);
-        assert_eq!([&one["core_share"], &one["memory_bytes"]], [&Value::Null; 2], "nobody knows whose it is");
+        assert_eq!(
+            [&one["core_share"], &one["memory_bytes"]],
+            [&Value::Null; 2],
+            "the process has no CPU time per session"
+        );
         assert_eq!(samples.to_json(Some(2), None)["samples"], json!([]));
 
         samples.state().add(vec![(1, activity(1, 0, fast))], usage(350), 1010, at(10));
         let later = samples.to_json(None, Some(1005));
         assert_eq!(later["samples"].as_array().map(Vec::len), Some(1));
         let later = &later["samples"][0];
-        assert_eq!([&later["time"], &later["players"]], [1010, 1], "and the thread of the other is gone");
+        assert_eq!(
+            [&later["time"], &later["players"]],
+            [1010, 1],
+            "the thread of the other session has ended"
+        );
         assert_eq!(later["relay_p50_ms"], Value::Null);
     }
 
     #[test]
-    fn one_hour_is_kept_whatever_the_wall_clock_does() {
+    fn one_hour_is_kept_even_if_the_wall_clock_jumps() {
         let samples = SampleHistory::new(1);
         let add = |second: u64, time: u64| {
             samples.state().add(vec![(0, activity(1, 5, Duration::ZERO))], usage(second), time, at(second));
         };
         let times = || -> Vec<u64> {
             let all = samples.to_json(None, None);
-            let times = all["samples"].as_array().expect("a list").iter().map(|one| &one["time"]);
-            times.map(|time| time.as_u64().expect("a number")).collect()
+            let times = all["samples"].as_array().expect("list").iter().map(|one| &one["time"]);
+            times.map(|time| time.as_u64().expect("time")).collect()
         };
         (1..=1000).for_each(|look| add(5 * look, 100_000 + 5 * look));
         assert_eq!((times().len(), times()[0], times()[MAX_SAMPLES - 1]), (MAX_SAMPLES, 101_405, 105_000));
-        // Back: the order stays.
+        // The clock goes back: the order stays.
         (1001..=1010).for_each(|look| add(5 * look, 5 * look));
         assert_eq!((times().len(), times()[MAX_SAMPLES - 1]), (MAX_SAMPLES, 105_010));
         assert!(times().is_sorted());
-        // Ahead, as after a sleep: what is older than an hour is gone.
+        // The clock jumps forward, as after a suspend: samples older than an hour are dropped.
         add(5055, 200_000);
         assert_eq!(times(), [200_000]);
     }
@@ -299,9 +308,9 @@ mod tests {
         }
         let one = samples.to_json(Some(999), None);
         assert_eq!(one["interval_s"], 5 * every);
-        let rows = one["samples"].as_array().expect("a list");
+        let rows = one["samples"].as_array().expect("list");
         assert_eq!(rows.len(), 2);
-        assert_eq!(rows[1]["datagrams_in_per_second"], 16.0, "all that was done in that time");
+        assert_eq!(rows[1]["datagrams_in_per_second"], 16.0, "the sample covers the whole interval");
         let whole = samples.to_json(None, None);
         assert_eq!(whole["samples"].as_array().map(Vec::len), Some(2 * 16));
         assert_eq!(whole["samples"][0]["players"], 1000);

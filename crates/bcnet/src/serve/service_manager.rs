@@ -1,6 +1,7 @@
-//! What systemd is told: that the server is ready, and that every thread still plays.
+//! Reports to systemd that the server is ready and that all worker threads respond.
 //!
-//! It is one datagram each to the socket that `NOTIFY_SOCKET` names. Without that variable nothing happens.
+//! Each report is one datagram to the socket in `NOTIFY_SOCKET`. Without that variable this module does
+//! nothing.
 
 use std::env;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::workers::Workers;
 use crate::number_format::pluralize;
 
-/// Where the service manager listens, if there is one.
+/// The socket and watchdog interval of the service manager, if there is one.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceManager {
     socket: Option<String>,
@@ -16,27 +17,29 @@ pub(super) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Reads what the service manager has left in the environment.
+    /// Reads the environment variables of the service manager.
     pub(super) fn from_env() -> Self {
         let var = |name| env::var(name).ok();
         Self::new(var("NOTIFY_SOCKET"), var("WATCHDOG_USEC"), var("WATCHDOG_PID"))
     }
 
     fn new(socket: Option<String>, watchdog: Option<String>, pid: Option<String>) -> Self {
-        let is_meant = pid.is_none_or(|pid| pid == std::process::id().to_string());
-        let time =
-            watchdog.filter(|_| is_meant).and_then(|micros| micros.parse().ok()).filter(|micros| *micros > 0);
+        let is_for_this_process = pid.is_none_or(|pid| pid == std::process::id().to_string());
+        let time = watchdog
+            .filter(|_| is_for_this_process)
+            .and_then(|micros| micros.parse().ok())
+            .filter(|micros| *micros > 0);
         Self { socket, watchdog: time.map(Duration::from_micros) }
     }
 
-    /// Tells that all sockets are bound, and from now on who plays and, as often as it asks for, that every thread does.
+    /// Reports that the server is ready, and starts the thread that reports its health.
     pub(super) fn start_reporting(&self, workers: &Workers) -> anyhow::Result<()> {
         if self.socket.is_none() {
             return Ok(());
         }
         self.notify("READY=1");
         let (manager, workers) = (self.clone(), workers.clone());
-        // Twice in that time, as systemd advises, of which an answer may take half.
+        // Report twice per watchdog interval, as systemd advises. Half of the pause is left for the answers.
         let pause = self.watchdog.map_or(STATUS_INTERVAL, |time| time / 2);
         let watch = move || {
             while manager.report_health(&workers, pause / 2) {
@@ -47,14 +50,14 @@ impl ServiceManager {
         Ok(())
     }
 
-    /// Asks all threads, and tells it if each has answered. Returns whether there is anybody left to ask.
+    /// Asks all threads, and reports if each has answered. Returns `false` if all threads have ended.
     fn report_health(&self, workers: &Workers, timeout: Duration) -> bool {
         let answers = workers.check_threads(timeout);
         if answers.are_all_responsive() {
             let (players, sessions) = count_players_and_sessions(workers);
             let status =
                 format!("STATUS={} in {}", pluralize(players, "player"), pluralize(sessions, "session"));
-            // Who did not ask for it is not told.
+            // The watchdog message is sent only if systemd asked for it.
             let watchdog = if self.watchdog.is_some() { "WATCHDOG=1\n" } else { "" };
             self.notify(&format!("{watchdog}{status}"));
         }
@@ -83,7 +86,7 @@ impl ServiceManager {
     fn notify(&self, _: &str) {}
 }
 
-/// Returns how many players there are, and in how many sessions that take some.
+/// Returns the number of players in open sessions, and of open sessions.
 fn count_players_and_sessions(workers: &Workers) -> (usize, usize) {
     let open =
         workers.call_sessions(|host, _, _| (!host.is_stopped()).then(|| host.session.players_in_game()));
@@ -91,7 +94,7 @@ fn count_players_and_sessions(workers: &Workers) -> (usize, usize) {
     (open.iter().sum(), open.len())
 }
 
-/// How often it is told who plays, if it does not ask for more.
+/// Interval of reports without a watchdog.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(all(test, target_os = "linux"))]
@@ -114,18 +117,19 @@ mod tests {
         assert_eq!((watchdog(None, "0"), watchdog(None, "soon")), (None, None));
     }
 
-    /// A thread that hangs is what a watchdog is for; one that has ended is told by the log, and the others play on.
+    /// A hanging thread stops the watchdog messages. An ended thread does not: the log reports it and the
+    /// others continue.
     #[test]
     fn watchdog_is_fed_while_all_remaining_threads_respond() {
         let path = env::temp_dir().join(format!("bcnet-notify-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let systemd = UnixDatagram::bind(&path).expect("a socket");
-        systemd.set_nonblocking(true).expect("a socket");
+        let systemd = UnixDatagram::bind(&path).expect("bind");
+        systemd.set_nonblocking(true).expect("non-blocking socket");
         let received = || {
             let mut buffer = [0; 64];
-            let heard =
+            let message =
                 systemd.recv(&mut buffer).map(|len| String::from_utf8_lossy(&buffer[..len]).into_owned());
-            heard.unwrap_or_default()
+            message.unwrap_or_default()
         };
         let socket = path.to_str().map(str::to_owned);
         let manager = ServiceManager::new(socket.clone(), Some("60000000".to_owned()), None);
@@ -139,18 +143,18 @@ mod tests {
         assert_eq!(received(), "WATCHDOG=1\nSTATUS=0 players in 3 sessions");
         worker_handle.send_to_thread(1, |_, _| panic!("on purpose"));
         assert!(manager.report_health(&worker_handle, patience));
-        let told = received();
-        assert!(told.starts_with("WATCHDOG=1\nSTATUS=0 players in "), "two are left, and play: {told}");
+        let report = received();
+        assert!(report.starts_with("WATCHDOG=1\nSTATUS=0 players in "), "two threads are left: {report}");
         let (release, held) = std::sync::mpsc::channel::<()>();
         worker_handle.send_to_thread(0, move |_, _| {
             let _ = held.recv();
         });
         assert!(manager.report_health(&worker_handle, Duration::from_millis(50)));
-        assert_eq!(received(), "", "one hangs");
+        assert_eq!(received(), "", "one thread hangs");
         drop(release);
         worker_handle.send_to_threads(SessionGroup::stop);
-        running.join().expect("no panic").expect("ended as told");
-        assert!(!manager.report_health(&worker_handle, patience), "nobody is left");
-        std::fs::remove_file(&path).expect("the socket's file");
+        running.join().expect("no panic").expect("stopped by request");
+        assert!(!manager.report_health(&worker_handle, patience), "no thread is left");
+        std::fs::remove_file(&path).expect("remove socket file");
     }
 }

@@ -151,7 +151,7 @@ impl SessionGroup {
 
     /// Receives from the next socket, for at most its share of the turn.
     ///
-    /// The time limit bounds a flood, whatever its number of datagrams.
+    /// The limit is a time, because the number of datagrams in a flood says nothing about its cost.
     fn receive(&mut self, share: Duration, now: Time) {
         let Some(index) = self.unread.pop_front() else { return };
         let end = self.clock.now() + share;

@@ -166,12 +166,12 @@ impl SessionHost {
     /// The new session is stopped if this one was.
     pub(super) fn on_panic(&mut self, panic: &str, now: Time) {
         let port = self.address.port();
-        let then = if self.should_run() { "restarts" } else { "stays stopped" };
+        let next_state = if self.should_run() { "restarts" } else { "stays stopped" };
         tracing::error!(
             event = "session_failed",
             port,
             panic,
-            "the session panicked; its players are disconnected and it {then}"
+            "the session panicked; it disconnects its players and {next_state}"
         );
         if self.failure_deadline.is_none() && catch_panic(|| self.session.shutdown(now)).is_ok() {
             self.failure_deadline = Some(now + FAILURE_SHUTDOWN_TIMEOUT);

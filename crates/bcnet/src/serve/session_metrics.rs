@@ -1,4 +1,6 @@
-//! What a host wants to know of a session: how late copies leave, how far players are, how much its line carries.
+//! Metrics of one session: relay delays, round-trip times, and byte and datagram rates.
+//!
+//! The server shows them in `bcnet ctl status`, on the operator page, in samples and in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,18 +8,20 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
-/// How long things took, to within an eighth.
+/// Durations, with a resolution of one eighth.
 pub(super) type LatencyHistogram = crate::histogram::Histogram<3>;
 
-/// A histogram of the last one or two minutes, and one of all since it was asked for.
+/// A histogram of the last one or two minutes, and cumulative ones.
+///
+/// `since_taken` collects completed minutes until `take_quantiles`.
 #[derive(Debug, Default)]
 struct RollingHistogram {
     latest: LatencyHistogram,
     previous: LatencyHistogram,
     since_taken: LatencyHistogram,
-    /// All up to the present minute.
+    /// All values up to the start of the current minute.
     completed: LatencyHistogram,
-    /// All when they were last looked at for the samples.
+    /// All values at the last `take_since_sample`.
     last_sample: LatencyHistogram,
 }
 
@@ -29,14 +33,14 @@ impl RollingHistogram {
         self.latest.clear();
     }
 
-    /// Returns all that there ever was.
+    /// Returns the histogram of all values so far.
     fn total(&self) -> LatencyHistogram {
         let mut all = self.completed.clone();
         all.merge(&self.latest);
         all
     }
 
-    /// Returns what has come since this was called last.
+    /// Returns the histogram of the values since the last call.
     fn take_since_sample(&mut self) -> LatencyHistogram {
         let all = self.total();
         let fresh = all.since(&self.last_sample);
@@ -50,13 +54,13 @@ impl RollingHistogram {
         Quantiles::of(&both)
     }
 
-    /// Returns what has come since this was called last, as far as whole minutes go.
+    /// Returns the quantiles since the last call, for completed minutes.
     fn take_quantiles(&mut self) -> Quantiles {
         Quantiles::of(&std::mem::take(&mut self.since_taken))
     }
 }
 
-/// The median, and what one of a hundred exceeds.
+/// The median and the 99th percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Quantiles {
     pub(super) p50: Option<Duration>,
@@ -70,30 +74,30 @@ impl Quantiles {
     }
 }
 
-/// Bytes that passed through a socket, in and out, headers of IPv4 and UDP among them.
+/// Bytes received and sent on a socket, including IPv4 and UDP headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ByteCounts {
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
 }
 
-/// What passed through a socket so far.
+/// Cumulative counters of a socket.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SocketCounters {
     pub(super) datagrams_in: u64,
     pub(super) datagrams_out: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
-    /// Datagrams that came and were longer than any of the protocol.
+    /// Received datagrams that were longer than the protocol allows.
     pub(super) oversized: u64,
-    /// Datagrams that the system did not take.
+    /// Datagrams that the system refused to send.
     pub(super) unsent: u64,
-    /// Datagrams that the system has dropped because its buffer was full.
+    /// Datagrams that the system dropped because the receive buffer was full.
     pub(super) overflowed: u64,
 }
 
 impl SocketCounters {
-    /// Returns the bytes that a line has carried for it.
+    /// Returns the bytes on the wire, with IPv4 and UDP headers.
     pub(super) const fn wire_bytes(&self) -> ByteCounts {
         ByteCounts {
             bytes_in: self.bytes_in + HEADER_BYTES * self.datagrams_in,
@@ -102,14 +106,14 @@ impl SocketCounters {
     }
 }
 
-/// What the transport has sent besides new messages.
+/// Messages that the transport sent besides new ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OverheadCounters {
     pub(super) acks: u64,
     pub(super) retransmissions: u64,
 }
 
-/// What a player's line has carried so far.
+/// Cumulative counters of one player's connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PlayerCounters {
     pub(super) overhead: OverheadCounters,
@@ -117,10 +121,10 @@ pub(super) struct PlayerCounters {
     pub(super) delivered: u64,
 }
 
-/// What one session, or several, have done in some time.
+/// Activity of one or more sessions in an interval.
 #[derive(Debug, Default)]
 pub(super) struct SessionActivity {
-    /// Who takes part at the end of it.
+    /// Players in the game at the end of the interval.
     pub(super) players: usize,
     pub(super) datagrams_in: u64,
     pub(super) datagrams_out: u64,
@@ -130,13 +134,13 @@ pub(super) struct SessionActivity {
 }
 
 impl SessionActivity {
-    /// Adds what others have done in the same time.
+    /// Adds the activity of other sessions in the same interval.
     pub(super) fn add_concurrent(&mut self, other: &Self) {
         self.players += other.players;
         self.add_counts(other);
     }
 
-    /// Adds what the same have done afterwards.
+    /// Adds the activity of the same sessions in the following interval.
     pub(super) fn add_later(&mut self, later: &Self) {
         self.players = later.players;
         self.add_counts(later);
@@ -152,36 +156,36 @@ impl SessionActivity {
     }
 }
 
-/// The figures of one session.
+/// All metrics of one session.
 #[derive(Debug, Default)]
 pub(super) struct SessionMetrics {
     relay_delay: RollingHistogram,
     rtt: RollingHistogram,
-    /// The latest round trips of each player, one a second.
+    /// The latest round-trip times of each player, one per second.
     player_rtts: BTreeMap<PeerId, VecDeque<Duration>>,
-    /// What each player's line had carried when it was looked at last, a minute before and two.
+    /// For each player: the latest counters, and those one and two minutes ago.
     player_counters: BTreeMap<PeerId, (PlayerCounters, [(Time, PlayerCounters); 2])>,
-    /// What all lines have carried.
+    /// Overhead of all players, including those who left.
     overhead: OverheadCounters,
-    /// What had passed when the present minute began, and the one before.
+    /// Byte counts at the start of this minute, and at the start of the minute before.
     minute_marks: [(Time, ByteCounts); 2],
     last_sample: Time,
-    /// What had passed when [`take_work`](Self::take_work) was called last.
+    /// Counters at the last [`take_activity`](Self::take_activity).
     last_activity: (SocketCounters, OverheadCounters),
 }
 
 impl SessionMetrics {
-    /// So many datagrams were passed on so long after they had arrived.
+    /// Adds `count` datagrams that were relayed with this delay.
     pub(super) fn add_relay_delay(&mut self, delay: Duration, count: u32) {
         self.relay_delay.latest.add(delay, count.into());
     }
 
-    /// Returns whether it is time for [`sample`](Self::sample).
+    /// Returns whether [`sample`](Self::sample) is due.
     pub(super) fn is_sample_due(&self, now: Time) -> bool {
         now.since(self.last_sample) >= SAMPLE_INTERVAL
     }
 
-    /// Notes what has passed so far and the present round trips.
+    /// Records the byte counts so far and the current round-trip times.
     pub(super) fn sample(
         &mut self,
         bytes: ByteCounts,
@@ -189,7 +193,7 @@ impl SessionMetrics {
         now: Time,
     ) {
         self.last_sample = now;
-        // Who is not there any more is forgotten, so that whoever gets its id begins anew.
+        // Players who left are removed: a new player with the same id must start without samples.
         let mut before = std::mem::take(&mut self.player_rtts);
         for (player, rtt) in rtts {
             self.rtt.latest.add(rtt, 1);
@@ -202,7 +206,7 @@ impl SessionMetrics {
         }
         let [(began, _), _] = self.minute_marks;
         if now.since(began) >= MINUTE {
-            // What is older than two minutes does not count any more.
+            // Values older than two minutes are dropped.
             let times = if now.since(began) >= 2 * MINUTE { 2 } else { 1 };
             for _ in 0..times {
                 self.relay_delay.rotate();
@@ -212,7 +216,9 @@ impl SessionMetrics {
         }
     }
 
-    /// Notes what the lines of all players have carried so far; who has gone since the last time is not counted to its end.
+    /// Records the counters of all players.
+    ///
+    /// The last part of a second before a player left is not counted.
     pub(super) fn update_player_counters(
         &mut self,
         counters: impl Iterator<Item = (PeerId, PlayerCounters)>,
@@ -222,7 +228,7 @@ impl SessionMetrics {
         for (player, current) in counters {
             let previous =
                 before.remove(&player).filter(|(then, _)| then.overhead.acks <= current.overhead.acks);
-            // Who has its id now begins at zero.
+            // A new player has the same id: start at zero.
             let (then, mut marks) = previous
                 .unwrap_or_else(|| (PlayerCounters::default(), [(now, PlayerCounters::default()); 2]));
             self.overhead.acks += current.overhead.acks - then.overhead.acks;
@@ -235,7 +241,7 @@ impl SessionMetrics {
         }
     }
 
-    /// Returns which part of what a player had to acknowledge was sent again, in the last one or two minutes.
+    /// Returns the share of retransmissions among the messages to a player in the last one or two minutes.
     pub(super) fn loss_of(&self, player: PeerId) -> Option<f64> {
         let (now, [_, (_, then)]) = self.player_counters.get(&player)?;
         let retransmitted = now.overhead.retransmissions.saturating_sub(then.overhead.retransmissions);
@@ -243,12 +249,12 @@ impl SessionMetrics {
         (sent > 0).then(|| retransmitted as f64 / sent as f64)
     }
 
-    /// Returns what all lines have carried, as far as it was looked at.
+    /// Returns the overhead of all players up to the last sample.
     pub(super) const fn overhead(&self) -> OverheadCounters {
         self.overhead
     }
 
-    /// Returns what was done since this was called last, if `traffic` is what has passed so far.
+    /// Returns the activity since the last call. `socket_counters` are the current counters.
     pub(super) fn take_activity(
         &mut self,
         players: usize,
@@ -258,7 +264,7 @@ impl SessionMetrics {
         SessionActivity {
             players,
             datagrams_in: socket_counters.datagrams_in - before.datagrams_in,
-            // Those that the system did not take are taken back afterwards.
+            // `count_unsent` lowers the counter later, for datagrams that the system refused.
             datagrams_out: socket_counters.datagrams_out.saturating_sub(before.datagrams_out),
             overhead: OverheadCounters {
                 acks: self.overhead.acks - overhead.acks,
@@ -269,27 +275,27 @@ impl SessionMetrics {
         }
     }
 
-    /// Returns how long after their arrival all copies left.
+    /// Returns the histogram of all relay delays.
     pub(super) fn relay_delay_histogram(&self) -> LatencyHistogram {
         self.relay_delay.total()
     }
 
-    /// Returns all round trips of players, each looked at once a second.
+    /// Returns the histogram of all round-trip times, one value per player and second.
     pub(super) fn rtt_histogram(&self) -> LatencyHistogram {
         self.rtt.total()
     }
 
-    /// Returns how long after their arrival copies left, in the last one or two minutes.
+    /// Returns the relay delays of the last one or two minutes.
     pub(super) fn relay_delay(&self) -> Quantiles {
         self.relay_delay.recent_quantiles()
     }
 
-    /// Returns the round trips of players in that time, each looked at once a second.
+    /// Returns the round-trip times of the last one or two minutes, one value per player and second.
     pub(super) fn rtt(&self) -> Quantiles {
         self.rtt.recent_quantiles()
     }
 
-    /// Returns the round trips of one player in the last minute.
+    /// Returns the round-trip times of one player in the last minute.
     pub(super) fn rtt_of(&self, player: PeerId) -> Quantiles {
         let mut rtts: Vec<Duration> = self.player_rtts.get(&player).into_iter().flatten().copied().collect();
         rtts.sort_unstable();
@@ -298,7 +304,7 @@ impl SessionMetrics {
         Quantiles { p50, p99 }
     }
 
-    /// Returns how much passed per second in that time, if `volume` is what has passed so far.
+    /// Returns the bytes per second of the last one or two minutes. `bytes` are the current counts.
     pub(super) fn bytes_per_second(&self, bytes: ByteCounts, now: Time) -> ByteCounts {
         let [_, (since, before)] = self.minute_marks;
         let seconds = now.since(since).as_secs_f64().max(1.0);
@@ -309,16 +315,16 @@ impl SessionMetrics {
         }
     }
 
-    /// Returns the delays and the round trips since this was called last, as far as whole minutes go.
+    /// Returns relay delays and round-trip times since the last call, for completed minutes.
     pub(super) fn take_quantiles(&mut self) -> (Quantiles, Quantiles) {
         (self.relay_delay.take_quantiles(), self.rtt.take_quantiles())
     }
 }
 
-/// The headers of IPv4 and UDP of each datagram, in bytes.
+/// Size of the IPv4 and UDP headers of a datagram.
 const HEADER_BYTES: u64 = 28;
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Those of a minute.
+/// One minute of samples.
 const MAX_RTT_SAMPLES: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -334,7 +340,7 @@ mod tests {
         histogram.add(Duration::from_millis(20), 20);
         let Quantiles { p50, p99 } = Quantiles::of(&histogram);
         assert_eq!(p50, Some(Duration::from_micros(4)));
-        let p99 = p99.expect("there are some").as_secs_f64() * 1000.0;
+        let p99 = p99.expect("not empty").as_secs_f64() * 1000.0;
         assert!((p99 - 20.0).abs() < 1.25, "{p99}");
     }
 
@@ -354,7 +360,7 @@ mod tests {
         assert_eq!(
             metrics.relay_delay().p99,
             Some(Duration::from_micros(6)),
-            "the slow ones are two minutes ago"
+            "the slow values are older than two minutes"
         );
         assert!(metrics.rtt().p50.is_some_and(|p50| p50.abs_diff(trip) < trip / 8));
         assert_eq!(
@@ -364,8 +370,8 @@ mod tests {
         let (delay, round_trip) = metrics.take_quantiles();
         assert!(delay.p99 > Some(Duration::from_millis(7)) && delay.p50 == Some(Duration::from_micros(6)));
         assert!(round_trip.p99.is_some());
-        assert_eq!(metrics.take_quantiles().0.p50, None, "they were asked for");
-        // Nothing happens for long.
+        assert_eq!(metrics.take_quantiles().0.p50, None, "the first call took all values");
+        // A long time passes without activity.
         metrics.sample(volume(150), std::iter::empty(), at(1000));
         assert_eq!((metrics.relay_delay().p50, metrics.rtt().p99), (None, None));
         assert_eq!(metrics.bytes_per_second(volume(150), at(1010)), ByteCounts::default());
@@ -375,19 +381,19 @@ mod tests {
     fn loss_is_the_share_of_recent_retransmissions() {
         let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
         let mut metrics = SessionMetrics::default();
-        let mut note = |second: u64, delivered, retransmissions| {
-            let line =
+        let mut update = |second: u64, delivered, retransmissions| {
+            let counters =
                 PlayerCounters { overhead: OverheadCounters { acks: second, retransmissions }, delivered };
-            metrics.update_player_counters([(PeerId(2), line)].into_iter(), at(second));
+            metrics.update_player_counters([(PeerId(2), counters)].into_iter(), at(second));
             (metrics.loss_of(PeerId(2)), metrics.overhead().retransmissions)
         };
-        assert_eq!(note(1, 0, 0), (None, 0));
-        assert_eq!(note(2, 75, 25), (Some(0.25), 25));
-        assert_eq!(note(61, 150, 50), (Some(0.25), 50));
-        assert_eq!(note(120, 350, 50), (Some(0.125), 50));
-        assert_eq!(note(121, 350, 50), (Some(0.0), 50), "what was lost is long ago");
-        // Another one has its id.
-        assert_eq!(note(0, 3, 1), (Some(0.25), 51));
+        assert_eq!(update(1, 0, 0), (None, 0));
+        assert_eq!(update(2, 75, 25), (Some(0.25), 25));
+        assert_eq!(update(61, 150, 50), (Some(0.25), 50));
+        assert_eq!(update(120, 350, 50), (Some(0.125), 50));
+        assert_eq!(update(121, 350, 50), (Some(0.0), 50), "the retransmissions are older than two minutes");
+        // A new player has the same id.
+        assert_eq!(update(0, 3, 1), (Some(0.25), 51));
         metrics.update_player_counters(std::iter::empty(), at(200));
         assert_eq!(metrics.loss_of(PeerId(2)), None);
     }

@@ -89,7 +89,8 @@ fn bind_any(settings: &Settings, io: Io, ours: &[u16]) -> anyhow::Result<Socket>
         match Socket::bind(SocketAddrV4::new(settings.server.bind, port), io) {
             Ok(socket) => {
                 if is_port_moved(port, ours) {
-                    let text = "other programs use the lower ports";
+                    let text =
+                        "another program uses the default port; players must use the port in this line";
                     tracing::warn!(event = "port_moved", wanted = FIRST_PORT, port, "{text}");
                 }
                 return Ok(socket);

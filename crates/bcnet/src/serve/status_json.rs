@@ -1,4 +1,4 @@
-//! Sessions, players and their queues as JSON, for consoles.
+//! Sessions, players and queues as JSON, for `bcnet ctl` and the operator page.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) fn queues_json(SessionQueues { session, port, .. }: &SessionQueues, s
     })
 }
 
-/// Who took part in a round.
+/// Returns one player of a round summary.
 pub(super) fn participant_json(Participant { name, score, played }: &Participant) -> Value {
     let Score { points, kills, deaths } = score;
     json!({
@@ -60,7 +60,7 @@ fn player_json(host: &SessionHost, player: &PlayerStatus, now: Time) -> Value {
         PlayerState::InGame if player.muted => "in game, muted".into(),
         PlayerState::InGame => "in game".into(),
         PlayerState::Refused => "refused".into(),
-        PlayerState::KickPending => "is thrown out".into(),
+        PlayerState::KickPending => "kick pending".into(),
     };
     let (delay, round_trip) = (host.metrics.relay_delay(), host.metrics.rtt_of(player.id));
     let queues = host.session.snapshot(player.id, now);
@@ -126,7 +126,7 @@ pub(super) fn session_json(host: &SessionHost, coalescing: &Coalescing, now: Tim
     parts.flatten().collect()
 }
 
-/// Returns what was counted so far.
+/// Returns the cumulative counters of a session.
 fn counters_json(host: &SessionHost) -> Value {
     let (traffic, counters) = (host.socket_counters, host.session.counters());
     json!({
@@ -156,9 +156,9 @@ fn counters_json(host: &SessionHost) -> Value {
 
 fn list_server_json(host: &SessionHost, (master, seen): &(SocketAddrV4, Option<Duration>)) -> Value {
     let state = match seen {
-        None => "never heard",
+        None => "never answered",
         Some(ago) if *ago >= ListServers::LOST_AFTER => "lost",
-        Some(_) => "lists us",
+        Some(_) => "listed",
     };
     json!({
         "session": host.session.config().name,
@@ -168,7 +168,7 @@ fn list_server_json(host: &SessionHost, (master, seen): &(SocketAddrV4, Option<D
     })
 }
 
-/// Returns whose files did not match lately, the last one first.
+/// Returns the clients with mismatched files, the latest first.
 fn mismatches_json(host: &SessionHost, now: Time) -> Vec<Value> {
     let show = |client: &MismatchedClient| {
         json!({

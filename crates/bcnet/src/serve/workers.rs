@@ -1,5 +1,7 @@
-//! The threads that play. Each has sessions of its own, with their sockets, a loop and batches; nothing is shared on the
-//! way of a datagram.
+//! The worker threads, which run the sessions.
+//!
+//! Each thread owns its sessions with their sockets, an event loop and datagram batches. Threads share
+//! nothing on the path of a datagram. Other threads reach a session only with commands.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -15,28 +17,28 @@ use super::session_host::SessionHost;
 use crate::event_loop::{EventLoop, REPLY_TIMEOUT, Service};
 use crate::recorder::Recorder;
 
-/// Reaches all threads that play, from any other.
+/// A handle to all worker threads, for use from any thread.
 #[derive(Clone)]
 pub(super) struct Workers {
-    /// Session `n` is the one with number `n / len` of thread `n % len`.
+    /// Session `n` is number `n / len` of thread `n % len`.
     commands: Vec<SessionCommands>,
     sessions: usize,
 }
 
 impl Workers {
-    /// Returns how many sessions there are, those whose thread is gone too.
+    /// Returns the number of sessions, including those of ended threads.
     pub(super) const fn sessions(&self) -> usize {
         self.sessions
     }
 
-    /// Has something done in every thread, unless the server is over.
+    /// Runs a command in every thread that has not ended.
     pub(super) fn send_to_threads(&self, command: impl Fn(&mut SessionGroup, Time) + Clone + Send + 'static) {
         for commands in &self.commands {
             commands.send(command.clone());
         }
     }
 
-    /// Has something done in one thread.
+    /// Runs a command in one thread.
     #[cfg(test)]
     pub(super) fn send_to_thread(
         &self,
@@ -46,8 +48,10 @@ impl Workers {
         self.commands[thread].send(command);
     }
 
-    /// Has something done to every session, each by a command of its own that `make` returns for its number: no thread
-    /// is kept from its datagrams for longer than one session takes.
+    /// Runs the command that `make` returns for each session.
+    ///
+    /// Each session gets a separate command: a thread must not be away from its datagrams for longer than one
+    /// session takes.
     pub(super) fn send_to_sessions<C: FnOnce(&mut SessionHost, Time) + Send + 'static>(
         &self,
         make: impl Fn(usize) -> C,
@@ -58,8 +62,9 @@ impl Workers {
         }
     }
 
-    /// Asks every session for something, each by a command of its own. Returns the answers in the order of the sessions;
-    /// those of a thread that is gone are missing.
+    /// Runs a query in every session, each with a separate command.
+    ///
+    /// Returns the answers in the order of the sessions. Those of ended threads are missing.
     pub(super) fn call_sessions<T: Send + 'static>(
         &self,
         query: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,
@@ -68,7 +73,7 @@ impl Workers {
         for session in 0..self.sessions {
             let (reply, question) = (reply.clone(), query.clone());
             self.send_to_session(session, move |host, coalescing, now| {
-                // Whoever asked may be gone.
+                // The caller may have given up waiting.
                 drop(reply.send((session, question(host, coalescing, now))));
             });
         }
@@ -78,13 +83,13 @@ impl Workers {
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// Asks every thread whether it plays. One that does not answer for so long is stuck.
+    /// Asks every thread for a sign of life. A thread without an answer after `timeout` is stuck.
     pub(super) fn check_threads(&self, timeout: Duration) -> ThreadHealth {
         let (reply, answers) = mpsc::channel();
         for commands in &self.commands {
             let reply = reply.clone();
             commands.send(move |_, _| {
-                // Whoever asked may be gone.
+                // The caller may have given up waiting.
                 let _ = reply.send(());
             });
         }
@@ -94,13 +99,13 @@ impl Workers {
             match answers.recv_timeout(timeout) {
                 Ok(()) => answered += 1,
                 Err(RecvTimeoutError::Timeout) => return ThreadHealth { answered, is_any_stuck: true },
-                // Each has answered, or is over.
+                // Every thread has answered or ended.
                 Err(RecvTimeoutError::Disconnected) => return ThreadHealth { answered, is_any_stuck: false },
             }
         }
     }
 
-    /// Asks one session, by its number. Returns `None` if its thread is gone.
+    /// Runs a query in one session. Returns `None` if its thread has ended.
     pub(super) fn call_session<T: Send + 'static>(
         &self,
         session: usize,
@@ -123,7 +128,7 @@ impl Workers {
     }
 }
 
-/// What threads said that were asked whether they play.
+/// The answers to [`Workers::check_threads`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadHealth {
     answered: usize,
@@ -131,25 +136,25 @@ pub(super) struct ThreadHealth {
 }
 
 impl ThreadHealth {
-    /// Returns whether all that are not over play, and there are any.
+    /// Returns whether at least one thread runs, and all running threads answered.
     pub(super) const fn are_all_responsive(self) -> bool {
         self.answered > 0 && !self.is_any_stuck
     }
 
-    /// Returns whether no thread is left.
+    /// Returns whether all threads have ended.
     pub(super) const fn have_all_ended(self) -> bool {
         self.answered == 0 && !self.is_any_stuck
     }
 }
 
-/// One thread that plays, before it is started.
+/// A worker thread before its start.
 pub(super) struct Worker {
     event_loop: EventLoop<SessionGroup>,
     group: SessionGroup,
     clock: Clock,
 }
 
-/// Deals the sessions out to threads.
+/// Distributes the sessions over threads.
 pub(super) fn distribute(
     hosts: Vec<SessionHost>,
     threads: usize,
@@ -172,7 +177,13 @@ pub(super) fn distribute(
     Ok((Workers { commands, sessions }, workers))
 }
 
-/// Lets all threads play until each is over. The end of one that nobody asked for is logged; the others go on.
+/// Runs all threads until each has ended.
+///
+/// If a thread fails, that is logged and the other threads continue.
+///
+/// # Errors
+///
+/// Fails if no thread ended by request.
 pub(super) fn run(workers: Vec<Worker>) -> anyhow::Result<()> {
     let (ended, ends) = mpsc::channel();
     for (worker, number) in workers.into_iter().zip(1..) {
@@ -188,11 +199,19 @@ pub(super) fn run(workers: Vec<Worker>) -> anyhow::Result<()> {
             WorkerOutcome::Stopped => has_any_stopped = true,
             WorkerOutcome::Failed(_) | WorkerOutcome::Died => {
                 let error = outcome.to_string();
-                tracing::error!(event = "worker_failed", ports, error, "its sessions are over");
+                tracing::error!(
+                    event = "worker_failed",
+                    ports,
+                    error,
+                    "a worker thread failed; the sessions on these ports have ended; restart the server"
+                );
             }
         }
     }
-    ensure!(has_any_stopped, "no thread is left that plays; the log tells why");
+    ensure!(
+        has_any_stopped,
+        "all worker threads failed; the `worker_failed` lines of the log give the reasons"
+    );
     Ok(())
 }
 
@@ -206,7 +225,7 @@ impl Worker {
         match self.event_loop.run(&mut self.group).context("waiting for datagrams") {
             Ok(()) => WorkerOutcome::Stopped,
             Err(error) => {
-                // Nothing is heard any more, but players may hear the goodbye.
+                // The loop cannot receive any more, but the disconnect notices can still be sent.
                 let now = self.clock.now();
                 self.group.stop(now);
                 self.group.turn(now);
@@ -216,27 +235,27 @@ impl Worker {
     }
 }
 
-/// How a thread has ended.
+/// The way in which a thread ended.
 #[derive(Debug)]
 enum WorkerOutcome {
-    /// As it was told.
+    /// By request.
     Stopped,
     Failed(anyhow::Error),
-    /// It did not get to its end.
+    /// By a panic.
     Died,
 }
 
 impl fmt::Display for WorkerOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stopped => f.write_str("ended as told"),
+            Self::Stopped => f.write_str("stopped by request"),
             Self::Failed(error) => write!(f, "{error:#}"),
-            Self::Died => f.write_str("the thread has died"),
+            Self::Died => f.write_str("the thread panicked"),
         }
     }
 }
 
-/// Tells that a thread has ended, however that came.
+/// Reports the end of a thread when dropped, also after a panic.
 struct WorkerExitGuard {
     ports: String,
     outcome: WorkerOutcome,
@@ -252,7 +271,7 @@ impl WorkerExitGuard {
 impl Drop for WorkerExitGuard {
     fn drop(&mut self) {
         let outcome = std::mem::replace(&mut self.outcome, WorkerOutcome::Died);
-        // Whoever started the thread may be gone.
+        // The thread that started the workers may have ended.
         drop(self.ended.send((std::mem::take(&mut self.ports), outcome)));
     }
 }
@@ -263,9 +282,9 @@ pub(super) mod tests {
     use crate::serve::session_group::tests::{LIMITS, hosts};
     use bcnet_udp::Io;
 
-    /// Returns threads for so many sessions, before they are started.
+    /// Returns threads for this number of sessions, before their start.
     pub(in super::super) fn test_workers(sessions: usize, threads: usize) -> (Workers, Vec<Worker>) {
-        distribute(hosts(sessions, Io::BEST), threads, LIMITS, Clock::start(), None).expect("loops")
+        distribute(hosts(sessions, Io::BEST), threads, LIMITS, Clock::start(), None).expect("event loops")
     }
 
     /// Returns the numbers of all sessions that answer, in the order of the answers.
@@ -279,8 +298,8 @@ pub(super) mod tests {
             [(1, 8, vec![1]), (5, 1, vec![5]), (5, 2, vec![3, 2]), (3, 8, vec![1, 1, 1])]
         {
             let (_, workers) = test_workers(sessions, threads);
-            let dealt: Vec<_> = workers.iter().map(|worker| worker.group.hosts.len()).collect();
-            assert_eq!(dealt, expected, "{sessions} sessions, {threads} threads");
+            let counts: Vec<_> = workers.iter().map(|worker| worker.group.hosts.len()).collect();
+            assert_eq!(counts, expected, "{sessions} sessions, {threads} threads");
         }
     }
 
@@ -294,11 +313,11 @@ pub(super) mod tests {
         }
         assert_eq!(worker_handle.call_session(7, |host, _| host.number), None);
         worker_handle.send_to_threads(SessionGroup::stop);
-        running.join().expect("no panic").expect("ended as told");
+        running.join().expect("no panic").expect("stopped by request");
         assert_eq!(
             (numbers(&worker_handle), worker_handle.call_session(0, |_, _| ())),
             (vec![], None),
-            "nobody is left to ask"
+            "no thread is left"
         );
     }
 
@@ -307,12 +326,16 @@ pub(super) mod tests {
         let (worker_handle, workers) = test_workers(5, 2);
         let running = thread::spawn(move || run(workers));
         assert_eq!(worker_handle.call_session::<()>(3, |_, _| panic!("on purpose")), None);
-        assert_eq!(numbers(&worker_handle), [0, 1, 2, 3, 4], "a session that fails takes nobody with it");
+        assert_eq!(
+            numbers(&worker_handle),
+            [0, 1, 2, 3, 4],
+            "a panic in a session does not end other sessions"
+        );
         worker_handle.send_to_thread(1, |_, _| panic!("on purpose"));
         assert_eq!(numbers(&worker_handle), [0, 2, 4]);
         assert!(!running.is_finished());
         worker_handle.send_to_threads(SessionGroup::stop);
-        running.join().expect("no panic").expect("one has ended as told");
+        running.join().expect("no panic").expect("one thread stopped by request");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Bans, as the operator asks for them.
+//! Requests that add or remove bans, and the removal of expired bans.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::bans::{Ban, Timestamp};
 use crate::config::{ConfigValue as _, Latin1Line};
 use crate::serve::requests::{FoundPlayer, SelectedSessions};
 
-/// Whom a ban would hit.
+/// The network that a ban would cover, and the players in it.
 pub(super) struct BanTarget {
     network: Network,
-    /// The player who is meant, unless an address is.
+    /// The player named in the request. `None` if the request names an address.
     player: Option<FoundPlayer>,
-    /// Who plays from there.
+    /// All players with an address in the network.
     affected: Vec<FoundPlayer>,
 }
 
 impl BanTarget {
-    /// Whoever is meant may share the address with others, who would go too.
+    /// Fails if a ban of one player would also remove other players with the same address.
     pub(super) fn ensure_not_shared(&self) -> Result<(), RequestError> {
         let Some(player) = &self.player else { return Ok(()) };
         let others: Vec<_> =
@@ -31,9 +31,9 @@ impl BanTarget {
         if others.is_empty() {
             return Ok(());
         }
-        let (one, network, others) = (display_name(player), self.network, others.join(", "));
-        let all = format!("{one} has the address {network}, and so do {others}, who would go too");
-        Err(RequestError(format!("{all}; add --yes to ban them all, or kick {one} alone")))
+        let (name, network, others) = (display_name(player), self.network, others.join(", "));
+        let all = format!("{name} shares the address {network} with {others}; a ban removes all of them");
+        Err(RequestError(format!("{all}; add --yes to ban the address, or kick only {name}")))
     }
 
     fn affected_names(&self) -> Vec<&str> {
@@ -42,7 +42,7 @@ impl BanTarget {
 }
 
 impl ControlPlane {
-    /// Returns whom a ban is about: a network, or the address of a player.
+    /// Returns the target of a ban: a network, or the address of a player.
     pub(super) fn ban_target(
         &self,
         chosen: &SelectedSessions<'_>,
@@ -52,7 +52,7 @@ impl ControlPlane {
             Ok(network) if chosen.is_all() => (network, None),
             Ok(_) => {
                 return Err(RequestError(
-                    "an address is banned from all sessions; leave the session out".into(),
+                    "a ban of an address applies to all sessions; leave out the session".into(),
                 ));
             }
             Err(problem) if looks_like_address(target) => return Err(RequestError(problem)),
@@ -66,7 +66,7 @@ impl ControlPlane {
         Ok(BanTarget { network, player, affected })
     }
 
-    /// Puts a ban in force, from now on.
+    /// Adds a ban, applies it to all sessions and writes it to the file.
     pub(super) fn ban(
         &self,
         target: &BanTarget,
@@ -86,14 +86,16 @@ impl ControlPlane {
             ..ban
         };
         if !state.bans.add(ban.clone()) {
-            return Err(RequestError("there is no room for more bans; join addresses to networks".into()));
+            return Err(RequestError(
+                "the ban list is full; ban networks instead of single addresses".into(),
+            ));
         }
         let (network, by, reason, names) = (ban.address, &ban.by.0, &ban.reason.0, target.affected_names());
         let (expires, out) = (expires.map(|end| end.to_string()), names.join(", "));
         tracing::info!(event = "banned", %network, player, expires, by, reason, out);
         let mut done = format!("banned {ban}");
         if !out.is_empty() {
-            done = format!("{done}; out: {out}");
+            done = format!("{done}; removed: {out}");
         }
         self.apply_and_save_bans(&mut state, &done)?;
         drop(state);
@@ -106,45 +108,54 @@ impl ControlPlane {
         let network = Network::from_text(target).map_err(RequestError)?;
         let mut state = self.state();
         if !state.bans.remove(network) {
-            let problem =
-                format!("{network} is not banned as such; `bcnet ctl search {target}` shows what covers it");
+            let problem = format!(
+                "no ban is exactly {network}; `bcnet ctl search {target}` lists the bans that cover it"
+            );
             return Err(RequestError(problem));
         }
         tracing::info!(event = "unbanned", %network);
-        let done = format!("{network} may play again");
+        let done = format!("unbanned {network}");
         self.apply_and_save_bans(&mut state, &done)?;
         drop(state);
         Ok(json!({ "done": done, "server": self.server_name()? }))
     }
 
-    /// Puts bans in force and then into the file. If that fails, what was `done` counts all the same.
+    /// Applies the bans to all sessions, then writes them to the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written. The ban stays in force; the error starts with `done` and says so.
     fn apply_and_save_bans(&self, state: &mut ControlState, done: &str) -> Result<(), RequestError> {
         self.apply_bans(state);
         self.write_bans(state).map_err(|error| {
-            let but = "that counts, but is not in the file yet and would be gone after a restart";
+            let but = "in force, but not in the file of bans: a restart would lose the change";
             RequestError(format!("{done}; {but}: {error}"))
         })?;
-        // It may end soon.
+        // The new ban may be the next to expire.
         self.triggers.bans.fire();
         Ok(())
     }
 
-    /// Writes what is not in the file yet. An error is logged, and says why.
+    /// Writes unsaved bans to the file. An error is also logged.
     fn write_bans(&self, state: &mut ControlState) -> Result<(), String> {
         let before = state.bans.in_force().networks();
         let written = state.bans.write(wall_now().as_secs());
-        // Somebody may have changed the file.
+        // Writing merges changes that somebody made to the file.
         if state.bans.in_force().networks() != before {
             self.apply_bans(state);
         }
         written.map_err(|error| {
             let error = format!("{error:#}");
-            tracing::error!(event = "bans_not_kept", error, "they count, but are not in the file yet");
+            tracing::error!(
+                event = "bans_not_kept",
+                error,
+                "bans are in force, but not in the file; the server tries again every minute"
+            );
             error
         })
     }
 
-    /// Ends bans whose time is over, and tries again what could not be written. Returns when to do that again.
+    /// Removes expired bans and retries failed writes. Returns the time until the next call.
     pub(in crate::serve) fn maintain_bans(&self) -> Duration {
         let mut state = self.state();
         let now = wall_now();
@@ -158,7 +169,7 @@ impl ControlPlane {
         if state.bans.has_unwritten() && self.write_bans(&mut state).is_ok() {
             tracing::info!(event = "bans_kept");
         }
-        // Somebody may set the clock, so it is looked at now and then.
+        // The interval is limited because somebody may set the clock.
         let next = state.bans.in_force().next_expiry();
         next.map_or(HOUSEKEEPING_INTERVAL, |Timestamp(end)| {
             Duration::from_secs(end).saturating_sub(now).min(HOUSEKEEPING_INTERVAL)
@@ -166,7 +177,7 @@ impl ControlPlane {
     }
 }
 
-/// Returns how long a ban lasts: as the request says, else as the settings say.
+/// Returns the duration of a ban: from the request, else from the settings. `None` means forever.
 fn ban_duration(expiry: Option<&str>, usual: Option<Duration>) -> Result<Option<Duration>, RequestError> {
     let duration = match expiry {
         None => usual,
@@ -177,20 +188,22 @@ fn ban_duration(expiry: Option<&str>, usual: Option<Duration>) -> Result<Option<
         ),
     };
     if duration == Some(Duration::ZERO) {
-        return Err(RequestError("expiry: such a ban would be over at once; say 7d, say, or never".into()));
+        return Err(RequestError(
+            "expiry: a ban of zero seconds has no effect; use for example 7d, or never".into(),
+        ));
     }
     Ok(duration)
 }
 
-/// Returns what to call somebody.
+/// Returns the name of a player for messages.
 fn display_name(found: &FoundPlayer) -> &str {
     match found.player.name.as_str() {
-        "" => "somebody without a name yet",
+        "" => "a player without a name",
         name => name,
     }
 }
 
-/// Returns whether a target of a ban is meant to be an address or a network, not a player's name.
+/// Returns whether the target of a ban looks like an address or a network, not like a player's name.
 fn looks_like_address(target: &str) -> bool {
     let digits = !target.contains(char::is_alphabetic) && target.contains(['.', '/']);
     let address = target.split('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The settings of a running server: read again, shown, and changed one by one.
+//! Reloads, shows and changes the settings of a running server.
 
 use std::sync::PoisonError;
 
@@ -15,7 +15,7 @@ use crate::serve::requests::SelectedSessions;
 use crate::serve::start;
 
 impl ControlPlane {
-    /// Reads configuration and bans again. Nothing changes if either is wrong.
+    /// Reloads the configuration and the bans. Changes nothing if either is invalid.
     pub(in crate::serve) fn reload(&self) -> Result<Value, RequestError> {
         let _alone = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let restart = self.try_reload().map_err(|error| {
@@ -24,18 +24,26 @@ impl ControlPlane {
             RequestError(problem)
         })?;
         tracing::info!(event = "reloaded", restart = restart.join(", "));
-        let rest =
-            if restart.is_empty() { String::new() } else { format!("; restart for {}", restart.join(", ")) };
+        let rest = if restart.is_empty() {
+            String::new()
+        } else {
+            format!("; restart the server to apply {}", restart.join(", "))
+        };
         let done = format!("reloaded{rest}");
         Ok(json!({ "done": done, "needs_restart": restart, "server": self.server_name()? }))
     }
 
-    /// Returns the settings that need a restart. Masters follow when their names are looked up, which may take long.
+    /// Reloads, and returns the settings that need a restart.
+    ///
+    /// New list servers are used only after their names are resolved, which may take long.
     fn try_reload(&self) -> anyhow::Result<Vec<String>> {
         let flags = self.flags_for(&self.state().loaded);
         let loaded = config::load(&flags, std::env::vars_os())?;
         let (old, new) = (self.initial_settings.sessions.len(), loaded.settings.sessions.len());
-        ensure!(old == new, "there are {new} sessions instead of {old}; restart the server for that");
+        ensure!(
+            old == new,
+            "the configuration has {new} sessions, the server runs {old}; restart the server"
+        );
         let restart = needs_restart(&self.initial_settings, &loaded.settings);
         let configs = session_configs(&loaded)?;
         let mut state = self.state();
@@ -46,7 +54,7 @@ impl ControlPlane {
         Ok(restart)
     }
 
-    /// Puts settings in force.
+    /// Applies settings to all parts of the server.
     fn apply(&self, state: &mut ControlState, loaded: Loaded, configs: &[Config]) {
         let is_moved = state.loaded.settings.server.masters != loaded.settings.server.masters;
         state.loaded = loaded;
@@ -67,21 +75,21 @@ impl ControlPlane {
         }
     }
 
-    /// Returns the settings whose keys have `part` in them, each with when a change takes effect.
+    /// Returns the settings whose keys contain `part`, each with the time at which a change takes effect.
     pub(super) fn get(
         &self,
         chosen: &SelectedSessions<'_>,
         part: Option<&str>,
     ) -> Result<Value, RequestError> {
         let sessions = chosen.session_numbers()?;
-        let is_meant = |table: &str| match session_number(table) {
+        let is_selected = |table: &str| match session_number(table) {
             Some(number) => sessions.contains(&number),
             None => chosen.is_all(),
         };
         let state = self.state();
         let mut rows = Vec::new();
         for (table, keys) in state.loaded.settings.tables() {
-            for key in keys.keys().iter().filter(|_| is_meant(&table)) {
+            for key in keys.keys().iter().filter(|_| is_selected(&table)) {
                 let path = format!("{table}.{}", key.name);
                 let value = if is_secret(key.name) { HIDDEN_VALUE.into() } else { keys.show(key.name) };
                 if part.is_none_or(|part| path.contains(part)) {
@@ -92,8 +100,11 @@ impl ControlPlane {
         Ok(json!({ "settings": rows }))
     }
 
-    /// Changes a setting, in the file too if it is to be kept. Nothing changes if the value is wrong, or if only a restart
-    /// would help.
+    /// Changes a setting, and the file too if `save` is set.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, if the value is invalid or the setting needs a restart.
     pub(super) fn set(
         &self,
         chosen: &SelectedSessions<'_>,
@@ -109,28 +120,28 @@ impl ControlPlane {
             _ if chosen.is_all() => vec![key.to_owned()],
             _ => {
                 return Err(RequestError(format!(
-                    "`{key}` is no setting of a session; leave the session out"
+                    "`{key}` is not a setting of a session; leave out the session"
                 )));
             }
         };
         let when = effect(table, name);
         if when == Effect::Restart {
-            let problem = format!("`{key}` is fixed while the server runs; write it into the configuration");
-            return Err(RequestError(problem + ", and start the server again"));
+            let problem = format!("`{key}` cannot change while the server runs; set it in the configuration");
+            return Err(RequestError(problem + ", and restart the server"));
         }
         let kept =
             self.change(save, |_| Ok(paths.iter().map(|path| (path.clone(), value.to_owned())).collect()))?;
         let shown = if is_secret(name) { HIDDEN_VALUE } else { value };
         let rest = if save {
-            format!("kept in {}", kept.join("; "))
+            format!("saved in {}", kept.join("; "))
         } else {
-            "a reload or a restart brings back what the file says".into()
+            "not saved: a reload or a restart restores the value in the file".into()
         };
         let done = format!("{key} = {shown}, {when}; {rest}");
         Ok(json!({ "done": done, "effect": when, "kept": kept, "server": self.server_name()? }))
     }
 
-    /// Shows or changes who alone may join.
+    /// Shows or changes the whitelist of the selected sessions.
     pub(super) fn whitelist(
         &self,
         chosen: &SelectedSessions<'_>,
@@ -176,8 +187,10 @@ impl ControlPlane {
         Ok(json!({ "whitelist": rows.collect::<Vec<_>>(), "kept": kept }))
     }
 
-    /// Changes keys, by their paths, to what `changes` makes of the settings in force, in the file too if they are to be kept.
-    /// Nobody changes them meanwhile. Returns where they are in the file.
+    /// Changes the keys that `changes` returns, and the file too if `save` is set.
+    ///
+    /// `changes` gets the settings in force and returns paths and values. A lock excludes other changes
+    /// meanwhile. Returns the places in the file.
     fn change(
         &self,
         save: bool,
@@ -199,18 +212,18 @@ impl ControlPlane {
         Ok(kept)
     }
 
-    /// Returns the flags with which the same file is read as before.
+    /// Returns the flags that make a reload read the same file as before.
     fn flags_for(&self, loaded: &Loaded) -> ConfigFlags {
         let config = loaded.file.clone().or_else(|| self.flags.config.clone());
         ConfigFlags { config, ..self.flags.clone() }
     }
 }
 
-/// Returns what to tell who takes somebody off a whitelist that does not have it.
+/// Returns the error for the removal of a network that is not on the whitelist.
 fn not_listed(network: Network, save: bool) -> RequestError {
-    let keep = if save { "; `whitelist --save` alone keeps that" } else { "" };
+    let keep = if save { "; to save the list unchanged, leave out --remove" } else { "" };
     RequestError(format!(
-        "{network} is not on the whitelist as such; `bcnet ctl whitelist` shows what is{keep}"
+        "the whitelist has no entry {network}; `bcnet ctl whitelist` lists the entries{keep}"
     ))
 }
 
@@ -218,7 +231,7 @@ fn session_configs(loaded: &Loaded) -> anyhow::Result<Vec<Config>> {
     loaded.settings.sessions.iter().map(start::session_config).collect()
 }
 
-/// Returns the settings that differ from what the server was started with, and stay as they were until it is restarted.
+/// Returns the settings that differ from those at start and need a restart to take effect.
 fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
     let mut names = Vec::new();
     for ((table, old), (_, new)) in started.tables().iter().zip(new.tables()) {
@@ -230,14 +243,14 @@ fn needs_restart(started: &Settings, new: &Settings) -> Vec<String> {
     names
 }
 
-/// When a change of a setting takes effect.
+/// The time at which a changed setting takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Effect {
     Now,
-    /// S-63
+    /// At the start of the next round (S-63).
     NextRound,
-    /// S-63
+    /// When the last player has left (S-63).
     Empty,
     Restart,
 }
@@ -246,7 +259,7 @@ impl std::fmt::Display for Effect {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Self::Now => "now",
-            Self::NextRound => "with the next round",
+            Self::NextRound => "from the next round",
             Self::Empty => "when the last player has left",
             Self::Restart => "after a restart",
         })
@@ -265,7 +278,7 @@ fn effect(table: &str, key: &str) -> Effect {
     }
 }
 
-/// Returns which session a table is about.
+/// Returns the session that a table belongs to, counted from 0.
 fn session_number(table: &str) -> Option<usize> {
     table.strip_prefix("session.")?.parse::<usize>().ok()?.checked_sub(1)
 }

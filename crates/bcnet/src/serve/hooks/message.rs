@@ -1,4 +1,4 @@
-//! Notices as JSON, and as messages that Discord shows.
+//! Formats notifications as JSON, and as messages for Discord.
 
 use bcnet_session::EndReason;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::notifier::{Notification, NotificationEvent};
 use crate::serve::status_json::participant_json;
 
-/// Returns a notice as a JSON object. Addresses of players are nobody's business.
+/// Returns a notification as a JSON object. It has no addresses of players: they are personal data.
 pub(super) fn to_json(notification: &Notification) -> String {
     let mut object = json!({
         "event": notification.event.kind().word(),
@@ -37,7 +37,7 @@ pub(super) fn to_json(notification: &Notification) -> String {
     object.to_string()
 }
 
-/// Returns a notice as lines that Discord shows, none of which a player's name can make look like something else.
+/// Returns a notification as lines for Discord, with all names escaped.
 pub(super) fn to_discord_text(notification: &Notification) -> String {
     let Notification { session, players, limit, .. } = notification;
     let session = escape_markdown(session);
@@ -52,7 +52,7 @@ pub(super) fn to_discord_text(notification: &Notification) -> String {
         NotificationEvent::Full => format!("{session} is full ({players} of {limit})"),
         NotificationEvent::MasterLost { master } => {
             let master = escape_markdown(&master.to_string());
-            format!("Nothing is heard of the list server {master}: players may not find {session} there")
+            format!("The list server {master} does not answer: players may not find {session} in its list")
         }
         NotificationEvent::RoundEnded(summary) => {
             let minutes = summary.duration.as_secs().div_ceil(60);
@@ -61,17 +61,17 @@ pub(super) fn to_discord_text(notification: &Notification) -> String {
                 summary.round,
                 escape_markdown(summary.system.name())
             );
-            let why = if summary.reason == EndReason::Empty { ": everyone has left" } else { "" };
+            let cause = if summary.reason == EndReason::Empty { ": everyone has left" } else { "" };
             let mut players: Vec<_> = summary.players.iter().collect();
             players.sort_by_key(|one| std::cmp::Reverse(one.score.points));
             let lines =
                 players.iter().map(|one| format!("**{}**: {}", escape_markdown(&one.name), one.score));
-            join_lines(head + why, lines.collect())
+            join_lines(head + cause, lines.collect())
         }
     }
 }
 
-/// Puts lines below a head, as many as one message has room for.
+/// Appends lines to a heading, up to the length limit of one message.
 fn join_lines(head: String, lines: Vec<String>) -> String {
     let mut text = head;
     for (line, rest) in lines.iter().zip((1..=lines.len()).rev()) {
@@ -84,19 +84,20 @@ fn join_lines(head: String, lines: Vec<String>) -> String {
     text
 }
 
-/// Returns the body of a request that has Discord show these lines, name nobody in them and look nothing up.
+/// Returns the request body for Discord. It disables mentions and link previews.
 pub(super) fn discord_body(content: &str) -> String {
     let content: String = content.chars().take(MAX_CONTENT).collect();
     json!({ "content": content, "allowed_mentions": { "parse": [] }, "flags": SUPPRESS_EMBEDS }).to_string()
 }
 
-/// Returns whether a message has room for more lines.
+/// Returns whether more text fits into a message.
 pub(super) fn fits(content: &str, more: &str) -> bool {
     char_count(content) + 1 + char_count(more) <= MAX_CONTENT
 }
 
-/// Returns a text whose letters mean nothing but themselves: Discord takes a backslash before anything but letters, digits and
-/// spaces for that.
+/// Escapes Markdown and mentions.
+///
+/// Discord takes a character after a backslash literally, unless it is a letter, digit or space.
 fn escape_markdown(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars().take(MAX_NAME) {
@@ -112,13 +113,13 @@ fn char_count(text: &str) -> usize {
     text.chars().count()
 }
 
-/// What Discord takes in one message, in characters.
+/// Discord's limit for one message, in characters.
 const MAX_CONTENT: usize = 2000;
-/// What is shown of a name or a reason.
+/// Longest part of a name or a reason that is shown.
 const MAX_NAME: usize = 64;
-/// For the line that tells how many are left out.
+/// Space for the line with the number of omitted lines.
 const REST_LINE_LENGTH: usize = 32;
-/// Discord shows nothing of what addresses lead to.
+/// Discord's message flag that disables link previews.
 const SUPPRESS_EMBEDS: u32 = 4;
 
 #[cfg(test)]
@@ -203,7 +204,7 @@ mod tests {
         let long = round_ended((0..60).map(|n| format!("{n}{}", "*".repeat(500))));
         let text = to_discord_text(&long);
         assert!(char_count(&text) <= MAX_CONTENT && text.contains("\n… and "), "{text}");
-        let winner = text.lines().nth(1).expect("a line");
+        let winner = text.lines().nth(1).expect("second line");
         assert!(
             winner.starts_with("**59\\*") && winner.ends_with("…**: 59 points, 1 kills, 2 deaths"),
             "{winner}"

@@ -1,8 +1,10 @@
-//! Hooks: what happens is posted to addresses of the host's choice.
+//! Hooks: posts events to URLs that the operator configures.
 //!
-//! A [`Notifier`] copies what happened into a queue without waiting; a thread puts that into words and hands it to the hooks,
-//! each of which has a queue and a thread of its own, so that one that never answers delays nobody. Nothing but the name and
-//! the host of a hook is ever told: the rest of its address is a secret.
+//! A [`Notifier`] copies an event into a queue without waiting. One thread formats the events and distributes
+//! them to the hooks. Each hook has its own queue and thread, so that a hook without an answer delays no
+//! other hook.
+//!
+//! Only the name and the host of a hook are ever shown: the rest of its URL is a secret.
 
 mod message;
 mod notifier;
@@ -32,7 +34,7 @@ use sender::{HookCounters, HookQueue, HookSender};
 /// All hooks of a server.
 pub(super) struct Hooks {
     shared: Arc<HookShared>,
-    /// Ends when all threads have.
+    /// Disconnected when all threads have ended.
     ended: Mutex<Receiver<()>>,
 }
 
@@ -46,23 +48,25 @@ struct HookShared {
 
 struct HookState {
     running: Vec<RunningHook>,
-    /// What each thread has one of as long as it runs; `None` when no more may begin.
+    /// Each thread holds a clone while it runs. `None` if no more threads may start.
     alive: Option<mpsc::Sender<()>>,
 }
 
-/// A hook with a thread.
+/// A hook and the queue of its thread.
 struct RunningHook {
     hook: Hook,
     queue: Arc<HookQueue>,
     counters: Arc<HookCounters>,
-    /// How much of what players can do at will is told: those who come and go, and rounds that all have left.
+    /// Rate limits for events that players can cause at will.
+    ///
+    /// The first one is for joining and leaving, the second one for rounds that end because all players left.
     player_event_limiters: [TokenBucket; 2],
-    /// How often it is told that something was dropped.
+    /// Limits the log lines about dropped events.
     log_limiter: LogRateLimiter,
 }
 
 impl RunningHook {
-    /// Hands a notice to the hook, before which others got lost `on_the_way`.
+    /// Queues a notification. `dropped_before` is the number of notifications lost before this queue.
     fn enqueue(&mut self, notification: &Notification, dropped_before: u64, now: Time) {
         let limiter = player_event_limiter_index(&notification.event)
             .and_then(|number| self.player_event_limiters.get_mut(number));
@@ -74,13 +78,21 @@ impl RunningHook {
             && let Some(held_back) = self.log_limiter.allow(now)
         {
             let hook = &self.hook.name.0;
-            tracing::warn!(event = "hook_dropped", hook, dropped, held_back, "more happens than it takes");
+            tracing::warn!(
+                event = "hook_dropped",
+                hook,
+                dropped,
+                held_back,
+                "events dropped: they come faster than the hook accepts them"
+            );
         }
     }
 }
 
 impl Hooks {
-    /// Starts the threads. The [`Notifier`]s that `notifier` makes lead to them; when all are gone, so are the threads.
+    /// Starts the threads, and returns a function that creates a [`Notifier`].
+    ///
+    /// The threads end when all notifiers are dropped.
     pub(super) fn start(hooks: &[Hook], clock: Clock) -> io::Result<(Self, impl Fn() -> Notifier + use<>)> {
         let (queue_sender, queue) = mpsc::sync_channel(MAX_QUEUED_NOTIFICATIONS);
         let (alive, ended) = mpsc::channel();
@@ -95,7 +107,7 @@ impl Hooks {
         let dispatcher = Arc::clone(&shared);
         let dispatch = move || {
             let _alive = alive;
-            queue.iter().for_each(|notice| dispatcher.dispatch(&notice, dispatcher.clock.now()));
+            queue.iter().for_each(|notification| dispatcher.dispatch(&notification, dispatcher.clock.now()));
             dispatcher.close();
         };
         thread::Builder::new().name("hooks".into()).spawn(dispatch)?;
@@ -108,13 +120,12 @@ impl Hooks {
         Ok((Self { shared, ended: Mutex::new(ended) }, notifier))
     }
 
-    /// Has other hooks from now on. Those that are the same go on with what waits for them; what waits for others is dropped,
-    /// for nobody wants it there any more.
+    /// Replaces the hooks. Unchanged hooks keep their queues; the queues of other hooks are dropped.
     pub(super) fn set(&self, hooks: &[Hook]) {
         self.shared.set(hooks);
     }
 
-    /// Waits until what was left is posted, but not for ever. There must be no [`Notifier`] any more.
+    /// Waits until all queued events are posted, at most for `timeout`. All notifiers must be dropped.
     pub(super) fn finish(&self, timeout: Duration) {
         self.shared.state().alive = None;
         let deadline = self.shared.clock.now() + timeout;
@@ -123,20 +134,24 @@ impl Hooks {
         {
             if self.shared.clock.now() >= deadline {
                 let waiting: usize = self.shared.state().running.iter().map(|one| one.queue.len()).sum();
-                tracing::warn!(event = "hooks_unfinished", waiting, "some did not answer in time");
+                tracing::warn!(
+                    event = "hooks_unfinished",
+                    waiting,
+                    "hooks did not answer before the server stopped; waiting events are lost"
+                );
                 return;
             }
         }
     }
 
-    /// Posts a test, and returns what came of it.
+    /// Posts a test event and returns the result as text.
     pub(super) fn test(&self, name: &str, session: String) -> Result<String, String> {
         let state = self.shared.state();
         let names = || state.running.iter().map(|one| one.hook.name.0.as_str());
         let Some(hook) = state.running.iter().find(|one| one.hook.name.0 == name).map(|one| one.hook.clone())
         else {
             let near = did_you_mean(name, names());
-            return Err(format!("there is no hook of that name{near}; `bcnet ctl status` lists them"));
+            return Err(format!("no hook is named {name}{near}; `bcnet ctl status` lists the hooks"));
         };
         drop(state);
         let body = match hook.format {
@@ -144,14 +159,14 @@ impl Hooks {
                 let time = Timestamp(wall_now().as_secs()).to_string();
                 json!({ "event": "test", "time": time, "session": session }).to_string()
             }
-            HookFormat::Discord => message::discord_body("A test of bcnet: this hook works."),
+            HookFormat::Discord => message::discord_body("Test of bcnet: this hook works."),
         };
         let outcome = sender::post(&self.shared.client, &hook, body, hook.timeout.min(TEST_TIMEOUT));
         let text = format!("{}: {}", hook.url.host(), sender::describe_outcome(&outcome));
         if outcome.is_ok_and(ResponseHead::is_success) { Ok(text) } else { Err(text) }
     }
 
-    /// Returns how each hook is doing.
+    /// Returns the status of each hook.
     pub(super) fn status(&self) -> Vec<Value> {
         let show = |RunningHook { hook, queue, counters: tally, .. }: &RunningHook| {
             json!({
@@ -167,13 +182,15 @@ impl Hooks {
         self.shared.state().running.iter().map(show).collect()
     }
 
-    /// Adds figures to a page, if there are hooks.
+    /// Adds the counters of the hooks to a metrics page, if there are hooks.
     pub(super) fn add_metrics(&self, page: &mut MetricsPage) {
         type HookMetric = (&'static str, &'static str, fn(&HookCounters) -> &AtomicU64);
         const HOOK_METRICS: [HookMetric; 3] = [
-            ("hook_sent_events", "Events that a hook has taken", |tally| &tally.sent),
-            ("hook_failed_events", "Events that a hook did not take", |tally| &tally.failed),
-            ("hook_dropped_events", "Events that were too many for a hook", |tally| &tally.dropped),
+            ("hook_sent_events", "Events that a hook accepted", |tally| &tally.sent),
+            ("hook_failed_events", "Events that a hook did not accept", |tally| &tally.failed),
+            ("hook_dropped_events", "Events dropped because of a full queue or a rate limit", |tally| {
+                &tally.dropped
+            }),
         ];
         let state = self.shared.state();
         if state.running.is_empty() {
@@ -206,7 +223,12 @@ impl HookShared {
                 Ok(running) => state.running.push(running),
                 Err(error) => {
                     let (hook, error) = (&hook.name.0, error.to_string());
-                    tracing::error!(event = "hook_failed", hook, error, "it has no thread");
+                    tracing::error!(
+                        event = "hook_failed",
+                        hook,
+                        error,
+                        "cannot start the thread of the hook; its events are lost until the next reload"
+                    );
                 }
             }
         }
@@ -243,7 +265,7 @@ impl HookShared {
         Ok(RunningHook { hook: hook.clone(), queue, counters, player_event_limiters, log_limiter })
     }
 
-    /// Hands a notice to every hook that wants it.
+    /// Queues a notification for every hook that subscribed to its event.
     fn dispatch(&self, notification: &Notification, now: Time) {
         let event = notification.event.kind();
         let mut state = self.state();
@@ -258,7 +280,8 @@ impl HookShared {
     }
 
     fn state(&self) -> MutexGuard<'_, HookState> {
-        // Each change is one assignment, or a thread of its own finishes it.
+        // A panic leaves no half-done change: each change is one assignment, or a separate thread completes
+        // it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -270,8 +293,10 @@ fn format_notification(hook: &Hook, notification: &Notification) -> String {
     }
 }
 
-/// Returns which bucket counts it, if players can have it happen as often as they like. Those who come and go must not keep
-/// the scores of a round from being told.
+/// Returns the rate limit of an event that players can cause at will.
+///
+/// Joining and leaving have a separate limit: a player who rejoins all the time must not suppress the scores
+/// of rounds.
 const fn player_event_limiter_index(event: &NotificationEvent) -> Option<usize> {
     match event {
         NotificationEvent::Joined { .. } | NotificationEvent::Left { .. } | NotificationEvent::Full => {
@@ -282,16 +307,16 @@ const fn player_event_limiter_index(event: &NotificationEvent) -> Option<usize> 
     }
 }
 
-/// What players can have happen is told so often at the most: Discord takes thirty messages a minute.
+/// Rate and burst of events that players can cause. Discord accepts thirty messages a minute.
 const PLAYER_EVENT_RATE: Rate = Rate::every(Duration::from_secs(2), 40);
-/// Notices on their way from the game to the hooks.
+/// Notifications between the sessions and the hooks.
 const MAX_QUEUED_NOTIFICATIONS: usize = 1000;
-/// How long a test may take; `bcnet ctl` waits somewhat longer.
+/// Timeout of a test. `bcnet ctl` waits somewhat longer.
 const TEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// So many lines at once, and after that one in this time.
+/// Log lines in a burst. After a burst, one line is allowed in each `LOG_INTERVAL`.
 const LOG_BURST: u32 = 5;
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// What is left when the server ends gets this long.
+/// Time to post queued events when the server stops.
 pub(super) const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -307,15 +332,15 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// A hook whose other side takes connections and never says a word.
+    /// Returns a hook whose server accepts connections and never answers.
     fn silent_hook() -> (Hook, TcpListener) {
         silent_hook_for("joined,left,round_ended,full,master_lost")
     }
 
     fn silent_hook_for(events: &str) -> (Hook, TcpListener) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let mut hook = Hook::default();
-        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let url = format!("http://{}/", listener.local_addr().expect("local address"));
         for (key, value) in [("name", "silent"), ("url", &url), ("timeout", "60s"), ("events", events)] {
             hook.set(key, RawValue::Text(value)).expect(key);
         }
@@ -350,29 +375,29 @@ mod tests {
         let (hook, listener) = silent_hook();
         let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
         hooks.shared.dispatch(&master_lost(), Time::ZERO);
-        // The thread has taken the first, and waits for its answer.
-        let _connection = listener.accept().expect("a connection");
+        // The thread has taken the first event, and waits for the answer.
+        let _connection = listener.accept().expect("accept");
         (0..250).for_each(|_| hooks.shared.dispatch(&master_lost(), Time::ZERO));
         let status = &hooks.status()[0];
         assert_eq!((&status["dropped"], &status["waiting"]), (&json!(150), &json!(100)), "{status}");
-        // What players can do at will is dropped before it pushes anything else out.
+        // Rate limits drop such events before they push other events out of the queue.
         (0..100).for_each(|_| hooks.shared.dispatch(&joined(), Time::ZERO));
-        let dropped = hooks.status()[0]["dropped"].as_u64().expect("a number");
-        assert_eq!(dropped, 150 + 100, "40 pushed others out, 60 came too fast");
+        let dropped = hooks.status()[0]["dropped"].as_u64().expect("count");
+        assert_eq!(dropped, 150 + 100, "40 events replaced older ones, 60 exceeded the rate limit");
         let mut page = MetricsPage::new("bcnet");
         hooks.add_metrics(&mut page);
         assert!(page.finish().contains("bcnet_hook_dropped_events_total{hook=\"silent\"} 250\n"));
     }
 
-    /// Whoever comes and goes alone ends a round each time.
+    /// A lone player who joins and leaves ends a round each time.
     #[test]
     fn rounds_ended_by_players_have_their_own_rate_limit() {
         let (hook, listener) = silent_hook();
         let (hooks, _notifier) = Hooks::start(&[hook], Clock::start()).expect("threads");
         hooks.shared.dispatch(&master_lost(), Time::ZERO);
-        let _connection = listener.accept().expect("a connection");
+        let _connection = listener.accept().expect("accept");
         let dropped = |count: u64, sent: &Notification, now: Time| {
-            let all = || hooks.status()[0]["dropped"].as_u64().expect("a number");
+            let all = || hooks.status()[0]["dropped"].as_u64().expect("count");
             let before = all();
             (0..count).for_each(|_| hooks.shared.dispatch(sent, now));
             all() - before
@@ -380,8 +405,8 @@ mod tests {
         assert_eq!(dropped(50, &notification(NotificationEvent::Full), Time::ZERO), 10);
         assert_eq!(dropped(50, &round_ended(EndReason::Empty), Time::ZERO), 10);
         assert_eq!(dropped(10, &round_ended(EndReason::Time), Time::ZERO), 0);
-        assert_eq!(hooks.status()[0]["waiting"], 90, "none has pushed another out");
-        // Every two seconds there is room for one more.
+        assert_eq!(hooks.status()[0]["waiting"], 90, "the queue is not full");
+        // The rate limit allows one event every two seconds.
         for sent in [notification(NotificationEvent::Full), round_ended(EndReason::Empty)] {
             assert_eq!(dropped(1, &sent, Time::from_micros(1_999_999)), 1);
             assert_eq!(dropped(2, &sent, Time::from_micros(2_000_000)), 1);
@@ -428,15 +453,15 @@ mod tests {
         (0..150).for_each(|_| hooks.shared.dispatch(&master_lost(), Time::ZERO));
         let before = hooks.status();
         hooks.set(std::slice::from_ref(&hook));
-        assert_eq!(hooks.status()[0]["dropped"], before[0]["dropped"], "and what waits is not lost");
+        assert_eq!(hooks.status()[0]["dropped"], before[0]["dropped"], "the queue is kept");
         assert!(hooks.status()[0]["waiting"].as_u64() >= Some(99));
-        let number = |status: &Value, key: &str| status[key].as_u64().expect("a number");
+        let number = |status: &Value, key: &str| status[key].as_u64().expect("count");
         let other = Hook { timeout: Duration::from_secs(1), ..hook };
         hooks.set(&[other]);
         let after = &hooks.status()[0];
         assert_eq!(number(after, "waiting"), 0);
-        // One may be under way.
-        assert!((149..=150).contains(&number(after, "dropped")), "what waited goes nowhere: {after}");
+        // One event may already be taken by the thread.
+        assert!((149..=150).contains(&number(after, "dropped")), "queued events are dropped: {after}");
         drop(notifier);
         hooks.set(&[]);
         assert!(hooks.status().is_empty());

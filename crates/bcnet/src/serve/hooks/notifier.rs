@@ -1,4 +1,7 @@
-//! What a hook is told, and how it gets away from the threads that play: copied into a queue that never waits.
+//! Copies session events into a queue for the hooks.
+//!
+//! Worker threads call this module, so the queue never blocks: if the queue is full, the event is dropped and
+//! counted.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -14,13 +17,13 @@ use crate::config::HookEvent;
 use crate::join::CHECK_NAME;
 use crate::serve::event_log::{ShutdownReason, leave_reason};
 
-/// Something that happened in a session.
+/// An event of a session, with the state of the session at that time.
 #[derive(Debug)]
 pub(super) struct Notification {
     pub(super) at: Timestamp,
     pub(super) session: String,
     pub(super) port: u16,
-    /// How many take part, and how many can.
+    /// Players in the game, and the player limit.
     pub(super) players: usize,
     pub(super) limit: usize,
     pub(super) event: NotificationEvent,
@@ -47,7 +50,7 @@ impl NotificationEvent {
     }
 }
 
-/// Which events any hook wants to be told of.
+/// The events that at least one hook subscribed to.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SubscribedEvents(Arc<AtomicU8>);
 
@@ -65,7 +68,7 @@ const fn event_bit(event: HookEvent) -> u8 {
     1 << event as u8
 }
 
-/// How many found no room on their way to the hooks, of each event.
+/// Counts the events that were dropped before they reached the hooks, by kind.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DroppedEvents(Arc<[AtomicU64; HookEvent::ALL.len()]>);
 
@@ -74,7 +77,7 @@ impl DroppedEvents {
         self.counter(event).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many there were since this was called last.
+    /// Returns the number since the last call.
     pub(super) fn take(&self, event: HookEvent) -> u64 {
         self.counter(event).swap(0, Ordering::Relaxed)
     }
@@ -84,15 +87,15 @@ impl DroppedEvents {
     }
 }
 
-/// Tells of one session. It belongs to the thread that plays.
+/// Sends the events of one session to the hooks. It belongs to a worker thread.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct Notifier {
     sender: Option<NotificationSender>,
-    /// Who takes part, as far as was told.
+    /// Players in the game whose `joined` event was sent.
     announced: Vec<PeerId>,
 }
 
-/// The way to the thread that hands notices to the hooks.
+/// The queue to the thread that distributes notifications to the hooks.
 #[derive(Debug, Clone)]
 pub(super) struct NotificationSender {
     pub(super) subscribed: SubscribedEvents,
@@ -105,12 +108,12 @@ impl Notifier {
         Self { sender: Some(sender), announced: Vec::new() }
     }
 
-    /// The session begins anew with nobody in it, whatever was told of the one before.
+    /// Forgets all players, because a new and empty session starts.
     pub(in crate::serve) fn reset(&mut self) {
         self.announced.clear();
     }
 
-    /// Looks at an event before it is logged.
+    /// Sends a notification for a session event, if a hook subscribed to it.
     pub(in crate::serve) fn on_event(
         &mut self,
         event: &Event,
@@ -120,7 +123,7 @@ impl Notifier {
     ) {
         let limit = usize::from(session.config().player_limit);
         match event {
-            // A monitor looks whether players can join, day and night.
+            // Join checks by monitoring are not announced.
             Event::InGame { name, .. } if name == CHECK_NAME => {}
             Event::InGame { peer, name } => {
                 self.announced.push(*peer);
@@ -131,14 +134,14 @@ impl Notifier {
                 }
             }
             Event::Left { peer, name, reason, .. } => {
-                // Who never got in was never told of.
+                // Players who never entered the game were not announced.
                 if let Some(at) = self.announced.iter().position(|inside| inside == peer) {
                     self.announced.swap_remove(at);
                     let reason = leave_reason(*reason, shutdown_reason);
                     self.notify(NotificationEvent::Left { player: name.clone(), reason }, session, port);
                 }
             }
-            // A round in which nobody took part is of interest to nobody.
+            // Rounds without players, or with join checks only, are not announced.
             Event::RoundEnded { summary } if summary.players.iter().all(|one| one.name == CHECK_NAME) => {}
             Event::RoundEnded { summary } => {
                 self.notify(NotificationEvent::RoundEnded(summary.clone()), session, port)
@@ -159,7 +162,8 @@ impl Notifier {
     }
 
     fn notify(&self, event: NotificationEvent, session: &Session, port: u16) {
-        let Some(sender) = self.sender.as_ref().filter(|way| way.subscribed.contains(event.kind())) else {
+        let Some(sender) = self.sender.as_ref().filter(|sender| sender.subscribed.contains(event.kind()))
+        else {
             return;
         };
         let notification = Notification {
@@ -190,16 +194,16 @@ mod tests {
     use super::*;
 
     fn received_kinds(queue: &mpsc::Receiver<Notification>) -> Vec<HookEvent> {
-        queue.try_iter().map(|notice| notice.event.kind()).collect()
+        queue.try_iter().map(|notification| notification.event.kind()).collect()
     }
 
-    /// A session that has failed does not tell who was in it, and ids are given out again.
+    /// A failed session reports no departures, and the new session assigns the same ids again.
     #[test]
     fn reset_forgets_players_of_a_failed_session() {
-        let (notices, queue) = mpsc::sync_channel(9);
+        let (queue_sender, queue) = mpsc::sync_channel(9);
         let sender = NotificationSender {
             subscribed: SubscribedEvents::default(),
-            queue: notices,
+            queue: queue_sender,
             dropped: DroppedEvents::default(),
         };
         sender.subscribed.set(HookEvent::ALL.into_iter());
@@ -225,10 +229,10 @@ mod tests {
 
     #[test]
     fn join_checks_are_not_announced() {
-        let (notices, queue) = mpsc::sync_channel(9);
+        let (queue_sender, queue) = mpsc::sync_channel(9);
         let sender = NotificationSender {
             subscribed: SubscribedEvents::default(),
-            queue: notices,
+            queue: queue_sender,
             dropped: DroppedEvents::default(),
         };
         sender.subscribed.set(HookEvent::ALL.into_iter());
@@ -267,10 +271,10 @@ mod tests {
 
     #[test]
     fn events_dropped_by_a_full_queue_are_counted_by_kind() {
-        let (notices, queue) = mpsc::sync_channel(1);
+        let (queue_sender, queue) = mpsc::sync_channel(1);
         let sender = NotificationSender {
             subscribed: SubscribedEvents::default(),
-            queue: notices,
+            queue: queue_sender,
             dropped: DroppedEvents::default(),
         };
         sender.subscribed.set(HookEvent::ALL.into_iter());
@@ -288,6 +292,6 @@ mod tests {
         );
         assert_eq!(received_kinds(&queue), [HookEvent::MasterLost]);
         assert_eq!(HookEvent::ALL.map(|event| dropped.take(event)), [1, 0, 0, 0, 2]);
-        assert_eq!(dropped.take(HookEvent::MasterLost), 0, "they are told once");
+        assert_eq!(dropped.take(HookEvent::MasterLost), 0, "`take` resets the counter");
     }
 }

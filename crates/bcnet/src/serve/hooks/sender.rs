@@ -1,4 +1,4 @@
-//! One hook: a queue of what it is to be told, and the thread that posts it.
+//! One hook: the queue of its events, and the thread that posts them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use crate::config::{Hook, HookFormat};
 use crate::http_client::{HttpClient, HttpError, ResponseHead};
 use crate::log::LogRateLimiter;
 
-/// What was counted of a hook. It lasts as long as a hook of that name does.
+/// Counters of a hook. They are kept as long as a hook with this name exists.
 #[derive(Debug, Default)]
 pub(super) struct HookCounters {
     pub(super) sent: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) dropped: AtomicU64,
-    /// What was wrong the last time, if something was.
+    /// The error of the last attempt, if it failed.
     problem: Mutex<Option<String>>,
 }
 
@@ -33,7 +33,7 @@ impl HookCounters {
     }
 }
 
-/// What waits to be posted: whole messages, or lines of one. The oldest give way.
+/// Bodies or lines to post. A full queue drops the oldest.
 #[derive(Debug, Default)]
 pub(super) struct HookQueue {
     state: Mutex<HookQueueState>,
@@ -47,7 +47,7 @@ struct HookQueueState {
 }
 
 impl HookQueue {
-    /// Returns whether there was room for all.
+    /// Appends a message. Returns `false` if the queue was full and dropped its oldest message.
     #[must_use]
     pub(super) fn push(&self, message: String) -> bool {
         let mut state = self.lock();
@@ -61,25 +61,27 @@ impl HookQueue {
         !is_full
     }
 
-    /// Has the thread end when it has tried everything that waits.
+    /// Makes the thread end after one attempt for everything in the queue.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Has the thread end, and returns how much waited that nobody is told of any more.
+    /// Clears the queue and makes the thread end. Returns the number of dropped messages.
     pub(super) fn abandon(&self) -> u64 {
-        let waited = std::mem::take(&mut self.lock().messages).len();
+        let dropped = std::mem::take(&mut self.lock().messages).len();
         self.close();
-        waited as u64
+        dropped as u64
     }
 
     pub(super) fn len(&self) -> usize {
         self.lock().messages.len()
     }
 
-    /// Waits for something to post: one message and, as long as `fits` says so of the text so far and the next, those behind
-    /// it. Returns `None` when the queue is closed and empty.
+    /// Waits for a message. Returns the text and the number of messages in it.
+    ///
+    /// Appends following messages as long as `fits` accepts the text so far and the next message. Returns
+    /// `None` when the queue is closed and empty.
     fn take_batch(&self, fits: impl Fn(&str, &str) -> bool) -> Option<(String, u64)> {
         let is_idle = |waiting: &mut HookQueueState| waiting.messages.is_empty() && !waiting.is_closed;
         let mut waiting =
@@ -93,7 +95,7 @@ impl HookQueue {
         Some((text, count))
     }
 
-    /// Waits for so long. Returns `false` at once when the queue is closed: there is no time then.
+    /// Waits for this time. Returns `false` at once when the queue is closed.
     fn wait_open(&self, time: Duration) -> bool {
         let is_open = |waiting: &mut HookQueueState| !waiting.is_closed;
         let waited = self.changed.wait_timeout_while(self.lock(), time, is_open);
@@ -105,7 +107,7 @@ impl HookQueue {
     }
 }
 
-/// Posts what a queue has.
+/// Posts the messages of a queue.
 pub(super) struct HookSender {
     pub(super) hook: Hook,
     pub(super) queue: Arc<HookQueue>,
@@ -113,7 +115,7 @@ pub(super) struct HookSender {
     pub(super) client: HttpClient,
     pub(super) clock: Clock,
     pub(super) log_limiter: LogRateLimiter,
-    /// The log has said that it does not work, and not that it does again.
+    /// A failure was logged, and no success since.
     pub(super) has_logged_failure: bool,
 }
 
@@ -152,13 +154,17 @@ impl HookSender {
                 error,
                 lost,
                 held_back,
-                "what it was to be told is lost; `bcnet ctl test-hook` tries it"
+                "events lost: the hook did not accept them; test it with `bcnet ctl test-hook {hook}`"
             );
             self.has_logged_failure = true;
         }
     }
 
-    /// Posts one message, several times if that may help. An error says what came of the last time.
+    /// Posts one message, with retries after temporary errors.
+    ///
+    /// # Errors
+    ///
+    /// Returns a description of the last attempt.
     fn deliver(&self, body: &str) -> Result<(), String> {
         let mut attempt = 0;
         loop {
@@ -169,19 +175,21 @@ impl HookSender {
                 Ok(answer) => retry_delay(*answer, attempt),
                 Err(failure) => failure.is_temporary().then(|| backoff(attempt)),
             };
-            // Whoever asks meanwhile need not wait for the last time; but another of the same name may be in its place.
+            // The problem is visible before the last attempt. A closed queue means that another hook may use
+            // these counters.
             if !self.queue.lock().is_closed {
                 self.counters.set_problem(Some(describe_outcome(&outcome)));
             }
-            let goes_on = attempt < MAX_ATTEMPTS && pause.is_some_and(|pause| self.queue.wait_open(pause));
-            if !goes_on {
+            let should_retry =
+                attempt < MAX_ATTEMPTS && pause.is_some_and(|pause| self.queue.wait_open(pause));
+            if !should_retry {
                 return Err(describe_outcome(&outcome));
             }
         }
     }
 }
 
-/// Posts something once.
+/// Posts a body once.
 pub(super) fn post(
     client: &HttpClient,
     hook: &Hook,
@@ -194,7 +202,7 @@ pub(super) fn post(
     }
 }
 
-/// Returns when to try again after an answer that is not good; `None` if there is no use in it.
+/// Returns the delay before the next attempt after an error status; `None` if a retry is useless.
 fn retry_delay(answer: ResponseHead, attempt: u32) -> Option<Duration> {
     match answer.status {
         429 | 503 => Some(answer.retry_after.unwrap_or_else(|| backoff(attempt)).min(MAX_RETRY_DELAY)),
@@ -203,27 +211,27 @@ fn retry_delay(answer: ResponseHead, attempt: u32) -> Option<Duration> {
     }
 }
 
-/// One second, two, four …
+/// Returns the delay before the next attempt: 1 s, 2 s, 4 s and so on.
 fn backoff(attempt: u32) -> Duration {
     Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(MAX_RETRY_DELAY)
 }
 
-/// Returns what came of posting something, for people.
+/// Describes the result of an attempt, for people.
 pub(super) fn describe_outcome(outcome: &Result<ResponseHead, HttpError>) -> String {
     match outcome {
         Ok(ResponseHead { status: status @ 300..400, .. }) => {
-            format!("it answered {status}, and redirects are not followed")
+            format!("the answer was status {status}; redirects are not followed")
         }
-        Ok(ResponseHead { status, .. }) => format!("it answered {status}"),
+        Ok(ResponseHead { status, .. }) => format!("the answer was status {status}"),
         Err(failure) => failure.to_string(),
     }
 }
 
-/// How much may wait for one hook.
+/// Largest number of queued messages of one hook.
 const MAX_QUEUED: usize = 100;
-/// How often one message is tried.
+/// Attempts for one message.
 const MAX_ATTEMPTS: u32 = 5;
-/// The longest time between two tries, whatever the other side asks for.
+/// Longest delay between two attempts, even if the server asks for more.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -257,7 +265,7 @@ mod tests {
         assert_eq!(queue.take_batch(|_, _| false), Some(("1".into(), 1)));
         assert_eq!(queue.take_batch(|text, _| text.len() < 5), Some(("2\n3\n4".into(), 3)));
         queue.close();
-        assert!(!queue.wait_open(Duration::from_secs(3600)), "there is no time any more");
+        assert!(!queue.wait_open(Duration::from_secs(3600)), "a closed queue does not wait");
         assert_eq!(queue.take_batch(|_, _| true).map(|(_, count)| count), Some(MAX_QUEUED as u64 - 4));
         assert_eq!(queue.take_batch(|_, _| true), None);
     }

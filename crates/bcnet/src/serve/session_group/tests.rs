@@ -1,4 +1,4 @@
-//! Sessions with real sockets in virtual time: loopback delivers before `send` returns.
+//! Runs sessions with real sockets in virtual time: loopback delivers a datagram before `send` returns.
 
 mod faults;
 mod stop;
@@ -17,11 +17,11 @@ use crate::event_loop::EventLoop;
 pub(in crate::serve) const LIMITS: CoalescingLimits =
     CoalescingLimits { cpu_budget: 0.5, min: Duration::ZERO, max: Duration::from_millis(20) };
 
-/// Returns sessions for players at this machine.
+/// Returns sessions with sockets on the loopback interface.
 pub(in crate::serve) fn hosts(sessions: usize, io: Io) -> Vec<SessionHost> {
     let host = |number| {
-        let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("a socket");
-        let address = socket.local_address().expect("bound");
+        let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("bind");
+        let address = socket.local_address().expect("local address");
         let transport = Config { cipher: false, ..Config::default() };
         let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
         SessionHost::new(number, config, 7, socket, address)
@@ -29,28 +29,28 @@ pub(in crate::serve) fn hosts(sessions: usize, io: Io) -> Vec<SessionHost> {
     (0..sessions).map(host).collect()
 }
 
-/// Returns a group of sessions and its loop.
+/// Returns a group of sessions and its event loop.
 fn group(sessions: usize, io: Io) -> (SessionGroup, EventLoop<SessionGroup>) {
     let hosts = hosts(sessions, io);
-    let event_loop = EventLoop::new(Clock::start()).expect("a loop");
-    let registrar = event_loop.registrar().expect("a loop");
-    (SessionGroup::new(hosts, LIMITS, registrar, Clock::start(), None).expect("a group"), event_loop)
+    let event_loop = EventLoop::new(Clock::start()).expect("event loop");
+    let registrar = event_loop.registrar().expect("registrar");
+    (SessionGroup::new(hosts, LIMITS, registrar, Clock::start(), None).expect("session group"), event_loop)
 }
 
-/// A player at one of the sessions.
+/// A player in one of the sessions.
 struct GroupPlayer {
     client: Client,
     socket: UdpSocket,
     server: SocketAddrV4,
-    /// What it has heard since it was last asked: what was said, and unknown game messages.
+    /// Chat lines and unknown game messages received since the last `take_received`.
     received: Vec<String>,
-    /// How many datagrams brought that.
+    /// Number of datagrams that carried `received`.
     datagrams: usize,
     is_in_game: bool,
     end: Option<DisconnectReason>,
 }
 
-/// Sessions, players and the time.
+/// A session group, its players and the virtual time.
 struct GroupWorld {
     group: SessionGroup,
     players: Vec<GroupPlayer>,
@@ -58,7 +58,7 @@ struct GroupWorld {
 }
 
 impl GroupWorld {
-    /// So many sessions with nobody in them.
+    /// Creates empty sessions.
     fn new(sessions: usize) -> Self {
         let (group, _) = group(sessions, Io::BEST);
         Self { group, players: Vec::new(), now: Time::from_micros(1_000_000) }
@@ -68,7 +68,7 @@ impl GroupWorld {
         self.now = self.now + Duration::from_millis(millis);
     }
 
-    /// Lets the loop look once, at those sockets at which something was sent, and the players then hear.
+    /// Runs one turn of the group on all sockets, then lets the players receive.
     fn turn(&mut self) {
         for session in 0..self.group.hosts.len() as u32 {
             self.group.on_readable(session);
@@ -77,11 +77,11 @@ impl GroupWorld {
         self.players.iter_mut().for_each(|player| player.receive(self.now));
     }
 
-    /// Has one more player join a session.
+    /// Lets one more player join a session. Returns the index of the player.
     fn join(&mut self, session: u32) -> usize {
         let server = self.group.hosts[session as usize].address;
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        socket.set_nonblocking(true).expect("a socket");
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+        socket.set_nonblocking(true).expect("non-blocking socket");
         let connect = Connect { host: server, nonce: self.players.len() as u32 + 7, password: "" };
         let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
         let client = Client::connect(config, connect, ClientOptions::with_name("Kirk"), self.now);
@@ -96,10 +96,10 @@ impl GroupWorld {
             self.turn();
             self.wait(5);
         }
-        panic!("nobody can join")
+        panic!("the player could not join")
     }
 
-    /// Lets all that waits be said and heard, and forgets it.
+    /// Delivers everything that is pending, and discards what the players received.
     fn drain(&mut self) {
         for _ in 0..40 {
             self.wait(25);
@@ -109,7 +109,7 @@ impl GroupWorld {
         self.players.iter_mut().for_each(|player| (player.received, player.datagrams) = (Vec::new(), 0));
     }
 
-    /// A player tells where its ship is, as a mod does that has messages of its own.
+    /// Sends a state update of a player, with an opcode of a mod.
     fn send_state_update(&mut self, player: usize, number: u8) {
         let GroupPlayer { client, .. } = &mut self.players[player];
         client.send(&[MOD_OPCODE, number], DeliveryMode::Unreliable, self.now).expect("in the game");
@@ -121,7 +121,7 @@ impl GroupWorld {
         self.players[player].send(self.now);
     }
 
-    /// Returns what a player has heard, and in how many datagrams.
+    /// Returns what a player received, and the number of datagrams that carried it.
     fn take_received(&mut self, player: usize) -> (Vec<String>, usize) {
         let player = &mut self.players[player];
         (std::mem::take(&mut player.received), std::mem::take(&mut player.datagrams))
@@ -175,7 +175,10 @@ fn messages_are_relayed_in_the_same_turn_without_load() {
         world.wait(3);
     }
     let delay = world.group.hosts[0].metrics.relay_delay();
-    assert!(delay.p50 < Some(Duration::from_millis(5)), "only the work itself: {delay:?}");
+    assert!(
+        delay.p50 < Some(Duration::from_millis(5)),
+        "the delay is more than the processing time: {delay:?}"
+    );
     world.chat(kirk, "hailing");
     world.turn();
     assert_eq!(
@@ -218,12 +221,12 @@ fn state_updates_under_load_wait_at_most_the_window() {
     world.turn();
     assert_eq!(world.take_received(spock), (vec![], 0), "a microsecond before the window is over");
     world.now = world.now.plus(1);
-    assert_eq!(world.group.next_timeout(), Some(world.now), "the loop wakes up by itself");
+    assert_eq!(world.group.next_timeout(), Some(world.now), "the deadline is the end of the window");
     world.turn();
     assert_eq!(world.take_received(spock), (vec!["1".into(), "2".into()], 1));
-    let waited = world.group.hosts[0].metrics.relay_delay().p99.expect("two were passed on");
+    let waited = world.group.hosts[0].metrics.relay_delay().p99.expect("two updates were relayed");
     assert!(waited > Duration::from_millis(17) && waited < Duration::from_millis(100), "{waited:?}");
-    // A window that closes lets go what waits.
+    // If the window becomes zero, pending updates leave in the next turn.
     world.send_state_update(kirk, 3);
     world.turn();
     assert_eq!(world.take_received(spock), (vec![], 0));
@@ -246,11 +249,11 @@ fn other_messages_under_load_leave_at_once_with_updates() {
     world.chat(kirk, "fire");
     world.turn();
     assert_eq!(world.take_received(spock), (vec!["1".into(), "fire".into()], 1));
-    // A browser's question, a request to be let in, and the goodbye are answered in their turn.
+    // A query, a connect request and the disconnect notice are answered in the same turn.
     world.send_state_update(kirk, 2);
     world.turn();
-    let browser = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-    browser.set_nonblocking(true).expect("a socket");
+    let browser = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+    browser.set_nonblocking(true).expect("non-blocking socket");
     browser.send_to(b"\\status\\", world.players[kirk].server).expect("sent");
     world.turn();
     assert!(browser.recv(&mut [0; 2048]).is_ok());
@@ -259,7 +262,7 @@ fn other_messages_under_load_leave_at_once_with_updates() {
     let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
     let mut stranger = Endpoint::connect(config, connect, world.now);
     let mut request = [0; 512];
-    let len = stranger.poll_transmit(&mut request, world.now).expect("a request").len;
+    let len = stranger.poll_transmit(&mut request, world.now).expect("connect request").len;
     browser.send_to(&request[..len], connect.host).expect("sent");
     world.turn();
     assert!(
@@ -271,13 +274,16 @@ fn other_messages_under_load_leave_at_once_with_updates() {
     world.group.stop(world.now);
     let sent = world.group.hosts[0].socket_counters.datagrams_out;
     world.group.turn(world.now);
-    assert!(world.group.hosts[0].socket_counters.datagrams_out >= sent + 2, "both players are told");
+    assert!(
+        world.group.hosts[0].socket_counters.datagrams_out >= sent + 2,
+        "both players get a disconnect notice"
+    );
 }
 
-/// T-62: what the window holds back are states only.
+/// T-62: the coalescing window delays only state updates.
 #[test]
 fn retransmissions_under_load_are_not_delayed() {
-    for is_told_by_acks in [true, false] {
+    for is_loss_shown_by_acks in [true, false] {
         let mut world = GroupWorld::new(1);
         let [kirk, spock] = [0, 0].map(|session| world.join(session));
         world.drain();
@@ -286,11 +292,11 @@ fn retransmissions_under_load_are_not_delayed() {
         world.group.on_readable(0);
         world.group.turn(world.now);
         let mut buffer = [0; 2048];
-        world.players[spock].socket.recv(&mut buffer).expect("a datagram, which gets lost");
+        world.players[spock].socket.recv(&mut buffer).expect("the datagram to lose");
         world.send_state_update(kirk, 1);
         world.turn();
-        assert_eq!(world.take_received(spock).0, Vec::<String>::new(), "a state waits meanwhile");
-        if is_told_by_acks {
+        assert_eq!(world.take_received(spock).0, Vec::<String>::new(), "the state update waits");
+        if is_loss_shown_by_acks {
             for line in ["one", "two", "three", "four"] {
                 world.wait(1);
                 world.chat(kirk, line);
@@ -300,15 +306,15 @@ fn retransmissions_under_load_are_not_delayed() {
             world.wait(30);
             world.players[spock].send(world.now);
         } else {
-            let next = world.group.next_timeout().expect("it is looked at again");
-            assert!(next < world.now + Duration::from_secs(5), "before the window ends");
+            let next = world.group.next_timeout().expect("a retransmission deadline");
+            assert!(next < world.now + Duration::from_secs(5), "the deadline is after the end of the window");
             world.now = next;
         }
         world.turn();
         world.now = world.now.plus(1);
         world.turn();
-        let heard = world.take_received(spock).0;
-        assert!(heard.contains(&"lost".into()), "{is_told_by_acks}: {heard:?}");
+        let received = world.take_received(spock).0;
+        assert!(received.contains(&"lost".into()), "{is_loss_shown_by_acks}: {received:?}");
     }
 }
 
@@ -318,9 +324,10 @@ fn only_player_datagrams_count_as_relaying() {
     let [kirk, _] = [0, 0].map(|session| world.join(session));
     world.drain();
     let server = world.players[kirk].server;
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
     let id = world.group.hosts[0].session.players().next().expect("Kirk").id.0;
-    // Nonsense, a player's id from another address, questions; nonsense of a player; and one datagram of a player.
+    // From a stranger: garbage, a player's id, queries, empty datagrams. From a player: garbage, then one
+    // valid datagram.
     for bytes in [&[9; 300][..], &[id, 1, 1], b"\\status\\", &[]] {
         (0..5).for_each(|_| assert!(stranger.send_to(bytes, server).is_ok()));
     }
@@ -333,7 +340,7 @@ fn only_player_datagrams_count_as_relaying() {
     world.group.handle_inbound(world.now);
     let TurnWork { datagrams: all, relayed, .. } = world.group.work;
     assert_eq!((all, relayed), (24, 1));
-    // What a player acknowledges was relayed; what it acknowledges again was not.
+    // The first ACK of a relayed message counts as relaying; a repeated ACK does not.
     world.chat(kirk, "fire");
     world.turn();
     world.group.work = TurnWork::default();
@@ -343,10 +350,14 @@ fn only_player_datagrams_count_as_relaying() {
     world.group.receive(RECEIVE_TIME_LIMIT, world.now);
     world.group.handle_inbound(world.now);
     let TurnWork { datagrams: all, relayed, .. } = world.group.work;
-    assert_eq!((all, relayed), (2, 2), "both have heard it");
+    assert_eq!((all, relayed), (2, 2), "both players acknowledge the chat");
     let turn = Duration::from_millis(2);
     let work = TurnWork { datagrams: 40, relayed: 10, recording_time: Duration::from_millis(1) };
-    assert_eq!(work.relaying_time(turn), Duration::from_micros(250), "and the capture does not");
+    assert_eq!(
+        work.relaying_time(turn),
+        Duration::from_micros(250),
+        "the time of the capture does not count"
+    );
     assert_eq!(TurnWork { relayed: 0, ..work }.relaying_time(turn), Duration::ZERO);
 }
 
@@ -355,7 +366,7 @@ fn datagram_handling_does_not_allocate() {
     for io in [Io::BEST, Io::Portable] {
         let (mut group, mut event_loop) = group(1, io);
         let address = group.hosts[0].address;
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
         let mut player = Endpoint::connect(
             Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
             Connect { host: address, nonce: 7, password: "" },
@@ -365,7 +376,7 @@ fn datagram_handling_does_not_allocate() {
         let hello_size = player.poll_transmit(&mut hello, Time::ZERO).expect("a connect request").len;
         let mut counts = Vec::new();
         for round in 0..40 {
-            // A connect request again and again, which is acknowledged each time, and nonsense.
+            // A repeated connect request, which is acknowledged each time, and garbage.
             for _ in 0..50 {
                 client.send_to(&hello[..hello_size], address).expect("sent");
                 client.send_to(&[9; 300], address).expect("sent");
@@ -375,11 +386,11 @@ fn datagram_handling_does_not_allocate() {
             while group.hosts[0].socket_counters.datagrams_in < wanted
                 || group.hosts[0].socket_counters.datagrams_out == sent
             {
-                event_loop.turn(&mut group).expect("a turn");
+                event_loop.turn(&mut group).expect("turn");
             }
             counts.push(allocations::allocation_count() - before);
         }
-        // What grows with the load has grown by then, and lines of the log are few.
+        // By then all buffers have grown to the load, and log lines are few.
         let late: u64 = counts[20..].iter().sum();
         assert!(late < 40, "{io:?}: {late} allocations for 2000 datagrams; per round {counts:?}");
     }

@@ -1,4 +1,4 @@
-//! What goes wrong beside the game: floods, sockets, panics, time.
+//! Faults outside the game: floods, failing sockets, panics, clock jumps.
 
 use bcnet_session::Network;
 
@@ -10,11 +10,11 @@ fn flood_at_one_socket_does_not_starve_the_others() {
     let [kirk, spock] = [1, 1].map(|session| world.join(session));
     world.drain();
     let before = world.group.hosts[0].socket_counters.datagrams_in;
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
     for _ in 0..2 * BATCH_SIZE + 20 {
         stranger.send_to(&[9; 40], world.group.hosts[0].address).expect("sent");
     }
-    // Their time is over after a batch of each.
+    // With a limit of zero, the time of each socket is over after one batch.
     world.group.receive_time_limit = Duration::ZERO;
     world.send_state_update(kirk, 1);
     world.turn();
@@ -23,12 +23,12 @@ fn flood_at_one_socket_does_not_starve_the_others() {
     assert_eq!(
         (taken, world.group.next_timeout()),
         (BATCH_SIZE as u64, Some(Time::ZERO)),
-        "the rest comes next"
+        "the next turn receives the rest"
     );
     world.group.receive_time_limit = Duration::from_secs(60);
     world.group.turn(world.now);
     assert_eq!(world.group.hosts[0].socket_counters.datagrams_in - before, 2 * BATCH_SIZE as u64 + 20);
-    assert!(world.group.next_timeout().is_some_and(|next| next > world.now), "and then it rests");
+    assert!(world.group.next_timeout().is_some_and(|next| next > world.now), "no work is left");
 }
 
 #[cfg(target_os = "linux")]
@@ -37,7 +37,7 @@ fn player_datagrams_get_through_an_overload() {
     let mut world = GroupWorld::new(1);
     let [kirk, spock] = [0, 0].map(|session| world.join(session));
     world.drain();
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
     let address = world.group.hosts[0].address;
     let flood = |datagrams| (0..datagrams).for_each(|_| drop(stranger.send_to(&[9; 40], address)));
     world.group.receive_time_limit = Duration::ZERO;
@@ -46,18 +46,18 @@ fn player_datagrams_get_through_an_overload() {
         world.turn();
         world.wait(5);
     }
-    // Now and then it could be emptied because so few are let in.
+    // Shedding lets so few datagrams pass that a turn may drain the socket.
     world.group.receive_time_limit = Duration::from_secs(60);
     world.turn();
     let before = world.group.hosts[0].socket_counters.datagrams_in;
-    // Half of them have room where the system gives a socket no more than it does by default.
+    // With the system's default buffer size, a socket holds only half of these datagrams.
     flood(600);
     world.send_state_update(kirk, 1);
     world.turn();
     assert_eq!(world.take_received(spock).0, ["1"]);
     let taken = world.group.hosts[0].socket_counters.datagrams_in - before;
     assert!(taken < 380, "{taken} of 600");
-    // When it is over everybody is heard again.
+    // After the overload, datagrams of all senders pass again.
     world.drain();
     let before = world.group.hosts[0].socket_counters.datagrams_in;
     flood(1000);
@@ -78,8 +78,14 @@ fn flood_does_not_displace_players_from_the_capture() {
         !host.should_record(b"\\status\\", true, world.now)
             && !host.should_record(&[0xFF, 1], true, world.now)
     );
-    assert!((0..5000).all(|_| host.should_record(&[id, 1], true, world.now)), "a player's are all there");
-    assert!(!host.should_record(&[id, 1], false, world.now), "but not what only claims to be");
+    assert!(
+        (0..5000).all(|_| host.should_record(&[id, 1], true, world.now)),
+        "all datagrams of a player are recorded"
+    );
+    assert!(
+        !host.should_record(&[id, 1], false, world.now),
+        "a rejected datagram with a player's id is rate limited"
+    );
     world.wait(1000);
     let host = &mut world.group.hosts[0];
     assert_eq!((0..5000).filter(|_| host.should_record(&[9; 40], false, world.now)).count(), 100);
@@ -91,7 +97,7 @@ fn failed_socket_is_rebound_without_affecting_others() {
     let mut world = GroupWorld::new(2);
     let [picard, kirk, spock] = [0, 1, 1].map(|session| world.join(session));
     world.drain();
-    // Closed and opened again by nobody: it is not a socket any more, and its port is taken.
+    // The descriptor is no socket any more, and another program takes the port.
     world.group.hosts[0].socket = Socket::broken();
     let thief = UdpSocket::bind(world.group.hosts[0].address).expect("the port is free");
     let mut tries = std::collections::HashSet::new();
@@ -101,17 +107,17 @@ fn failed_socket_is_rebound_without_affecting_others() {
         assert_eq!(
             world.take_received(spock),
             (vec![number.to_string()], 1),
-            "the other session does not notice"
+            "the other session still relays"
         );
-        let next = world.group.next_timeout().expect("it is tried again");
-        assert!(next > world.now, "but not at once");
+        let next = world.group.next_timeout().expect("a retry is scheduled");
+        assert!(next > world.now, "the retry is not immediate");
         let ReceiveState::Failing { next, .. } = world.group.hosts[0].receive_state else {
-            panic!("it works")
+            panic!("the socket works")
         };
         tries.insert(next);
         world.wait(100);
     }
-    assert!((5..10).contains(&tries.len()), "ever later: {tries:?}");
+    assert!((5..10).contains(&tries.len()), "the delay between retries grows: {tries:?}");
     drop(thief);
     world.wait(5000);
     world.turn();
@@ -119,7 +125,7 @@ fn failed_socket_is_rebound_without_affecting_others() {
     assert_eq!(world.group.hosts[0].receive_state, ReceiveState::Working);
     world.chat(picard, "we are still here");
     world.turn();
-    assert_eq!(world.take_received(picard).0, ["we are still here"], "nobody had to leave");
+    assert_eq!(world.take_received(picard).0, ["we are still here"], "the player is still connected");
 }
 
 #[test]
@@ -129,9 +135,9 @@ fn working_socket_is_not_rebound() {
     let host = &mut world.group.hosts[0];
     assert!(
         !host.update_receive_state(false, world.now) && !host.update_receive_state(true, world.now),
-        "an error may pass"
+        "a single error may be temporary"
     );
-    assert!(!host.update_receive_state(true, world.now), "it was not waited for long enough");
+    assert!(!host.update_receive_state(true, world.now), "the retry delay is not over");
     world.wait(100);
     let host = &mut world.group.hosts[0];
     assert!(!host.update_receive_state(false, world.now) && host.receive_state == ReceiveState::Working);
@@ -145,7 +151,8 @@ fn time_jump_does_not_end_the_game() {
     let mut world = GroupWorld::new(1);
     let [kirk, spock] = [0, 0].map(|session| world.join(session));
     world.drain();
-    // The machine slept, for less than players are silent at the most; then the clock stands still for a while.
+    // The machine was suspended for less than the silence timeout; then the clock does not advance for a
+    // while.
     world.wait(30_000);
     for number in [1, 2, 3] {
         world.send_state_update(kirk, number);
@@ -156,7 +163,7 @@ fn time_jump_does_not_end_the_game() {
 
 #[test]
 fn panicking_session_restarts_without_affecting_others() {
-    // In a command, while a datagram is handled, and in the middle of sending.
+    // The panic happens in a command, so the group must survive it outside of a turn.
     let mut world = GroupWorld::new(2);
     let [picard, kirk, spock] = [0, 1, 1].map(|session| world.join(session));
     world.drain();
@@ -169,7 +176,7 @@ fn panicking_session_restarts_without_affecting_others() {
     world.drain();
     assert_eq!(world.players[picard].end, Some(DisconnectReason::HostLeft));
     assert_eq!((world.players[kirk].end, world.players[spock].end), (None, None));
-    assert_eq!(world.group.hosts[0].session.bans(), [ban], "what was forbidden still is");
+    assert_eq!(world.group.hosts[0].session.bans(), [ban], "the new session keeps the bans");
     let riker = world.join(0);
     world.drain();
     world.chat(riker, "what was that?");
@@ -188,7 +195,7 @@ fn session_that_cannot_shut_down_is_replaced_at_once() {
     assert_eq!(host.session.status(world.now).players, 0);
     let scotty = world.join(0);
     assert_eq!(world.players[scotty].end, None);
-    // Nobody acknowledges the goodbye, and still it ends.
+    // No player acknowledges the disconnect notice; the timeout ends the session.
     world.group.hosts[0].on_panic("third", world.now);
     world.players.clear();
     world.wait(2000);
@@ -196,7 +203,7 @@ fn session_that_cannot_shut_down_is_replaced_at_once() {
     world.join(0);
 }
 
-/// What the system says of a firewall, a full queue, an interface that is gone and one that comes back.
+/// Send errors of a firewall, a full queue, a missing interface and a returning interface.
 #[cfg(target_os = "linux")]
 const SEND_ERRORS: [i32; 4] = [libc::EPERM, libc::ENOBUFS, libc::ENETUNREACH, libc::EINVAL];
 /// `WSAEACCES`, `WSAENOBUFS`, `WSAENETUNREACH`, `WSAEINVAL`.
@@ -216,8 +223,8 @@ fn send_errors_lose_no_player() {
             world.send_state_update(kirk, number);
             world.players.iter_mut().for_each(|player| player.send(world.now));
             world.turn();
-            let next = world.group.next_timeout().expect("it goes on");
-            assert!(next > world.now, "and burns no core: {error:?}");
+            let next = world.group.next_timeout().expect("a deadline");
+            assert!(next > world.now, "the loop would spin: {error:?}");
             world.wait(100);
         }
         assert_eq!(world.take_received(spock), (vec![], 0));
@@ -239,7 +246,7 @@ fn send_errors_lose_no_player() {
 #[test]
 fn datagrams_dropped_by_the_system_are_counted() {
     let mut world = GroupWorld::new(1);
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
     for _ in 0..100_000 {
         stranger.send_to(&[9; 1000], world.group.hosts[0].address).expect("sent");
     }

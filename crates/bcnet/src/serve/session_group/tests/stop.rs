@@ -1,9 +1,9 @@
-//! A session that is stopped, and begins again.
+//! Sessions that the operator stops and starts again.
 
 use super::*;
 use crate::serve::session_host::StartTime;
 
-/// Stops the session as operators do.
+/// Stops the session like `bcnet ctl stop`.
 fn stop(world: &mut GroupWorld) {
     world.group.with_session(0, world.now, |host, _, now| assert!(host.stop(now)));
     assert_eq!(world.group.hosts[0].state_name(), "stopping");
@@ -17,12 +17,12 @@ fn restart_waits_until_all_players_have_left() {
     assert_eq!((world.group.hosts[0].state_name(), world.group.hosts[0].start(world.now)), ("open", None));
     stop(&mut world);
     world.turn();
-    // Kirk has heard it, but has not said so yet.
+    // Kirk has the disconnect notice, but the ACK is not sent yet.
     let host = &mut world.group.hosts[0];
     assert_eq!((host.state_name(), host.stop(world.now)), ("stopping", false));
     assert_eq!(host.start(world.now), Some(StartTime::AfterPlayersLeft));
     assert_eq!((host.state_name(), host.start(world.now)), ("starting", Some(StartTime::AfterPlayersLeft)));
-    assert!(host.stop(world.now) && host.state_name() == "stopping", "or not at all");
+    assert!(host.stop(world.now) && host.state_name() == "stopping", "a stop cancels the pending start");
     world.drain();
     let host = &mut world.group.hosts[0];
     assert_eq!(
@@ -41,12 +41,12 @@ fn unacknowledged_shutdown_does_not_block_a_restart() {
     world.players.clear();
     stop(&mut world);
     assert_eq!(world.group.hosts[0].start(world.now), Some(StartTime::AfterPlayersLeft));
-    // Nothing arrives any more, so the loop has to know itself when to look.
+    // No datagram arrives any more, so only a deadline can wake the loop.
     let began = world.now;
     while world.group.hosts[0].state_name() == "starting" {
-        world.now = world.group.next_timeout().expect("it goes on").max(world.now);
+        world.now = world.group.next_timeout().expect("a deadline").max(world.now);
         world.group.turn(world.now);
-        assert!(world.now.since(began) < Duration::from_secs(60), "it never begins");
+        assert!(world.now.since(began) < Duration::from_secs(60), "the session did not start");
     }
     assert_eq!(world.group.hosts[0].state_name(), "open");
     world.join(0);
@@ -70,35 +70,35 @@ fn stopped_session_stays_stopped_after_a_panic() {
     let mut world = GroupWorld::new(1);
     let panic =
         |world: &mut GroupWorld| world.group.with_session(0, world.now, |_, _, _| panic!("on purpose"));
-    let stopped_at_last = |world: &mut GroupWorld| {
+    let assert_stops = |world: &mut GroupWorld| {
         world.drain();
-        // Nobody waits for the goodbye any more.
+        // After this time the session no longer waits for ACKs of the disconnect notice.
         world.wait(2000);
         world.turn();
         let host = &mut world.group.hosts[0];
         assert_eq!((host.state_name(), host.needs_replacement(world.now)), ("stopped", false));
         assert_eq!((host.start(world.now), host.state_name()), (Some(StartTime::Now), "open"));
     };
-    // While it says goodbye, so that it cannot even do that, when it has said it, and if it is stopped only then.
+    // One panic during the shutdown, then two: after the second one the session is replaced at once.
     for panics in [1, 2] {
         world.join(0);
         world.drain();
         stop(&mut world);
         (0..panics).for_each(|_| panic(&mut world));
         assert_ne!(world.group.hosts[0].state_name(), "open");
-        stopped_at_last(&mut world);
+        assert_stops(&mut world);
     }
     world
         .group
         .with_session(0, world.now, |host, _, now| assert!(host.stop(now) && host.state_name() == "stopped"));
     panic(&mut world);
-    stopped_at_last(&mut world);
+    assert_stops(&mut world);
     world.join(0);
     world.drain();
     panic(&mut world);
     stop(&mut world);
-    stopped_at_last(&mut world);
-    // Who was told to begin again does.
+    assert_stops(&mut world);
+    // A session with a pending start does start.
     world.join(0);
     world.drain();
     stop(&mut world);
