@@ -75,7 +75,7 @@ local OPCODES = {
     [0x40] = "TeamScore",
     [0x41] = "Team",
 }
--- The fields of each message: name and kind; with ? the message may end in front of it.
+-- The fields of each message: name and kind. A message may end before a field with ?.
 local FIELDS = {
     [0x00] = { { "time", "f32" }, { "flags", "settings flags" }, { "slot", "u8" }, { "mission", "text16" }, { "correction_data", "correction" } },
     [0x02] = { { "slot", "u8" }, { "object", "object" } },
@@ -127,7 +127,7 @@ local FIELDS = {
     [0x40] = { { "team", "u8" }, { "kills", "i32" }, { "score", "i32" } },
     [0x41] = { { "peer", "i32" }, { "team", "u8" } },
 }
--- What numbers stand for.
+-- The names of numbers.
 local CODES = {
     ["species"] = { number = "u8", names = {
         [0x00] = "unknown",
@@ -340,7 +340,7 @@ local CODES = {
         [0x8000FE] = "NetTorpedoTypeChangedNotify",
     } },
 }
--- What bits stand for, and whether each has a field.
+-- The names of bits. With apart = true, each bit is a separate field.
 local FLAGS = {
     ["settings flags"] = { apart = true, names = { { 0x01, "collisions" }, { 0x02, "friendly_fire" }, { 0x04, "correction" } } },
     ["collision flags"] = { apart = true, names = { { 0x01, "collisions" } } },
@@ -349,7 +349,7 @@ local FLAGS = {
     ["torpedo flags"] = { apart = false, names = { { 0x04, "no target" } } },
     ["state flags"] = { apart = false, names = { { 0x01, "position" }, { 0x02, "delta" }, { 0x04, "forward" }, { 0x08, "up" }, { 0x10, "speed" }, { 0x20, "subsystems" }, { 0x40, "cloak" }, { 0x80, "power" } } },
 }
--- What each byte about the subsystems of a species says, and how many flags their weapons have.
+-- The meaning of each subsystem byte of a species, and the number of weapon flags.
 local SUBSYSTEMS = {
     [1] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power weapon_bits phaser_setting powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*6 torpedoes_power torpedo_setting powered_system powered_system_power tractors tractor_beam*2 tractors_power tractor_setting bridge" },
     [2] = { weapons = 3, bytes = "hull shields shields_power shield_facing*6 powered_system powered_system_power reactor main_battery backup_battery powered_system powered_system_part*2 powered_system_power phasers phaser_bank*8 phasers_power weapon_bits phaser_setting powered_system powered_system_part*2 powered_system_power torpedoes torpedo_tube*4 torpedoes_power torpedo_setting powered_system powered_system_power bridge tractors tractor_beam*2 tractors_power tractor_setting" },
