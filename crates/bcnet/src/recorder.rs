@@ -240,7 +240,11 @@ impl RingWriter {
                 self.left_out.add(entries.len());
                 if !self.is_failing {
                     let error = format!("{error:#}");
-                    tracing::error!(event = "capture_failed", error, "cannot write the capture; datagrams are left out until writing works again");
+                    tracing::error!(
+                        event = "capture_failed",
+                        error,
+                        "cannot write the capture; datagrams are left out until writing works again"
+                    );
                 }
                 self.is_failing = true;
             }

@@ -16,7 +16,7 @@ pub(super) struct HexLine {
     pub(super) sent_by: Option<Role>,
     pub(super) bytes: Result<Vec<u8>, BadHex>,
     pub(super) comment: Option<String>,
-    /// Whether this is a dump, which may contain a whole packet with its headers.
+    /// True if this is a dump, which may contain a whole packet with its headers.
     pub(super) is_dump: bool,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct DumpAssembler {
     current: Option<OpenDump>,
     preceding_line: String,
     title: Option<String>,
-    /// Whether the dumps have titles. Wireshark writes them if it shows a packet in several forms.
+    /// True if the dumps have titles. Wireshark writes them if it shows a packet in several forms.
     has_titles: bool,
 }
 
@@ -68,9 +68,9 @@ struct OpenDump {
     /// The number of bytes on each line.
     stride: Option<usize>,
     radix: Option<u32>,
-    /// Whether lines were left out (`*`) because they equal the previous line.
+    /// True if lines were left out (`*`) because they equal the previous line.
     has_repeated_lines: bool,
-    /// Whether the dump shows something other than the packet.
+    /// True if the dump shows something other than the packet.
     is_not_packet: bool,
 }
 
@@ -193,7 +193,7 @@ impl OpenDump {
 #[derive(Debug)]
 struct DumpRow<'a> {
     digits: &'a str,
-    /// Whether a colon follows the offset.
+    /// True if a colon follows the offset.
     has_colon: bool,
     /// The number of digits in the first group.
     group: usize,
@@ -280,7 +280,7 @@ fn parse_title(head: &str) -> Option<&str> {
 }
 
 const PACKET_TITLE: &str = "Frame";
-/// The least number of digits in an offset: more without a colon, and seven in formats with two-byte words.
+/// The fewest digits of an offset. Offsets without a colon have more, and seven before two-byte words.
 const MIN_DIGITS: usize = 3;
 const MIN_BARE_DIGITS: usize = 4;
 const MIN_WORD_DIGITS: usize = 7;

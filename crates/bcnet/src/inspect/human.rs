@@ -125,7 +125,8 @@ fn hex_dump(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 pub(super) fn payload_text(bytes: &[u8]) -> String {
     let Some(first) = bytes.first() else { return String::new() };
     let description = describe(bytes).to_string();
-    let shown = description.char_indices().nth(MAX_DESCRIPTION_CHARS).and_then(|(end, _)| description.get(..end));
+    let shown =
+        description.char_indices().nth(MAX_DESCRIPTION_CHARS).and_then(|(end, _)| description.get(..end));
     let more = if shown.is_some() { " …" } else { "" };
     format!("  0x{first:02X} {}{more}", shown.unwrap_or(&description))
 }

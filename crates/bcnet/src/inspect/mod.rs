@@ -1,6 +1,6 @@
-//! `bcnet inspect`: decodes captures, packet logs, dumps and hex lines, and shows them to people or programs.
+//! `bcnet inspect`: decodes captures, packet logs, dumps and hex lines, and shows their content.
 //!
-//! [`hex`] reads hex lines, and [`decode`] turns the bytes of a line into a [`Decoded`]. [`human`] writes it as text,
+//! [`hex`] reads hex lines. [`decode`] turns the bytes of a line into a [`Decoded`]. [`human`] writes it as text,
 //! [`json`] as JSON, and [`hex_capture`] writes the bytes into a capture file. A line that cannot be decoded is
 //! reported and does not stop the run. [`mod@file`] does the same for captures, and reports the faults in them.
 
@@ -29,21 +29,24 @@ use json::Json;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Captures are pcap or pcapng files of any common link type, packet logs of the community's tools, or dumps with offsets \
-(tcpdump -x, tshark -x, xxd, hexdump -C), packed with gzip or zstd or not. Datagrams of the game are found by their \
-content, whatever their ports. With two captures of the same traffic, taken at both ends, messages are joined by what \
-they are: lost, late, and how long each way takes. More than two, those of a directory, and two with --merge are read as \
-one capture, in the order of time.
+(tcpdump -x, tshark -x, xxd, hexdump -C). Files may be compressed with gzip or zstd. Datagrams of the game are \
+recognised by their content, on any port.
+
+Two captures of the same traffic, taken at both ends, are joined: the output shows lost and late messages, and the \
+one-way delays. Three or more files, the captures of a directory, and two files with --merge are read as one capture, \
+in the order of time.
 
 With --hex each line of the input is one datagram in hex: spaces are allowed, `#` starts a comment, and `C>` or `S>` \
-in front says that the client or the server sent it. Dumps of several lines with offsets are one datagram each. A \
+at the start marks the client or the server as the sender. A dump of several lines with offsets is one datagram. A \
 datagram that begins with a backslash is GameSpy text.
 
-Exit codes: 0 everything was decoded, 1 something was not, or the file is damaged, 2 the input could not be read.
+Exit codes: 0 everything was decoded, 1 some data could not be decoded or a file is damaged, 2 the input could not be \
+read.
 
 Examples:
   bcnet inspect game.pcapng --summary
   bcnet inspect game.pcapng --report game.html
-  bcnet inspect game.pcapng --write remarks.pcapng
+  bcnet inspect game.pcapng --write annotated.pcapng
   bcnet inspect game.pcapng --opcode Chat --json
   bcnet inspect game.pcapng --opcode Chat --packet 100-200 --explain
   bcnet inspect game.pcapng --queues --every 5 --peer 2
@@ -89,7 +92,7 @@ pub(crate) struct Args {
     payload: bool,
 
     /// Name each field, with its position and its rule in PROTOCOL.md
-    #[arg(long, conflicts_with_all = ["summary", "csv", "parquet", "report", "story"])]
+    #[arg(long, conflicts_with_all = ["summary", "csv", "parquet", "report", "detail_view"])]
     explain: bool,
 
     /// Print one JSON object for each datagram
@@ -104,7 +107,7 @@ pub(crate) struct Args {
     /// Hex lines are always printed. They have no addresses, so the host becomes 10.0.0.1 and sends to 10.0.0.2. Client
     /// N becomes 10.0.0.N, and a client without an id 10.0.0.2. All use port 22101, one millisecond apart. Comments
     /// become packet comments.
-    #[arg(long, value_name = "OUT.pcapng", conflicts_with = "story")]
+    #[arg(long, value_name = "OUT.pcapng", conflicts_with = "detail_view")]
     write: Option<PathBuf>,
 
     /// Colours: `auto` uses them on a terminal, unless NO_COLOR is set
@@ -123,7 +126,8 @@ impl Args {
 }
 
 /// Options that cannot be used with an interface.
-const LIVE_CONFLICTS: [&str; 8] = ["files", "hex", "plain", "message", "payload", "merge", "follow", "story"];
+const LIVE_CONFLICTS: [&str; 8] =
+    ["files", "hex", "plain", "message", "payload", "merge", "follow", "detail_view"];
 
 /// The decoded form of an input line or packet.
 enum Decoded<'a> {
@@ -208,7 +212,9 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<CommandStatus> {
         eprintln!("bcnet: {name}: contains no datagrams");
     }
     if left_out > 0 {
-        eprintln!("bcnet: {name}: {left_out} of {total} lines are too long for UDP and are missing from the capture");
+        eprintln!(
+            "bcnet: {name}: {left_out} of {total} lines are too long for UDP and are missing from the capture"
+        );
     }
     if bad > 0 {
         eprintln!("bcnet: {name}: {bad} of {total} lines could not be decoded");

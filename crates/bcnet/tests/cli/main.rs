@@ -337,7 +337,7 @@ fn file_errors_name_the_file_and_exit_with_2() {
 fn input_without_datagrams_is_reported() {
     let run = inspect("# nothing\n", &[]);
     assert_eq!((run.code, run.stdout.as_str()), (0, ""));
-    assert_eq!(run.stderr, "bcnet: standard input: no datagrams in it\n");
+    assert_eq!(run.stderr, "bcnet: standard input: contains no datagrams\n");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Compares what `bcnet inspect --json` says of a datagram with what the dissector says.
+//! Compares the output of `bcnet inspect --json` for a datagram with the fields of the dissector.
 //!
-//! A key without a field of the same name fails, and so does a field that no key explains.
+//! A key without a field of the same name is an error, and so is a field without a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +8,28 @@ use serde_json::{Map, Value};
 
 use super::tshark::all_fields;
 
-/// What was compared so far, and which keys never had a value.
+/// The values compared so far, and the keys that never had a value.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) values: usize,
-    /// How often the dissector told what only a conversation shows.
+    /// How many fields of each kind the dissector showed that need the context of a conversation.
     pub(crate) context: BTreeMap<&'static str, usize>,
-    /// How many payloads were put together of parts.
+    /// The number of reassembled payloads.
     pub(crate) joined: usize,
     filled: BTreeSet<String>,
     empty: BTreeSet<String>,
 }
 
 impl Comparison {
-    /// Compares one packet of a capture, its place in the file included, with all layers that tshark shows of it.
+    /// Compares one packet of a capture, including its offset, with all layers that tshark shows.
     pub(crate) fn compare_packet(&mut self, line: &Value, layers: &Value) -> Result<(), String> {
         let mut datagram = as_object(line)?.clone();
         let joined = datagram.shift_remove("joined").unwrap_or(Value::Array(vec![]));
         for (key, shown) in packet_location(layers) {
-            let told = datagram.shift_remove(key).unwrap_or(Value::Null);
-            self.values += usize::from(!told.is_null());
-            if told != shown {
-                return Err(format!("{key} is {shown}, not {told}"));
+            let expected = datagram.shift_remove(key).unwrap_or(Value::Null);
+            self.values += usize::from(!expected.is_null());
+            if expected != shown {
+                return Err(format!("{key} is {shown}, not {expected}"));
             }
         }
         let layer = layers.get("bcnet").unwrap_or(&Value::Null);
@@ -37,15 +37,17 @@ impl Comparison {
         self.compare_datagram(&Value::Object(datagram), layer)
     }
 
-    /// What the parts of a datagram complete stands at its end there, and here below the part that completes it.
+    /// Compares reassembled payloads.
+    ///
+    /// In JSON they are at the end of the datagram; in tshark below the fragment that completes them.
     fn compare_reassembled(&mut self, joined: &Value, layer: &Value) -> Result<(), String> {
-        let joined = joined.as_array().ok_or("joined is no list")?;
+        let joined = joined.as_array().ok_or("joined is not a list")?;
         let nodes: Vec<&Value> = all_fields(layer, "bcnet.message")
             .into_iter()
             .filter(|message| message.get("bcnet.reassembled").is_some())
             .collect();
         if nodes.len() != joined.len() {
-            return Err(format!("{} payloads were put together, not {}", nodes.len(), joined.len()));
+            return Err(format!("{} payloads were reassembled, expected {}", nodes.len(), joined.len()));
         }
         for (joined, message) in joined.iter().zip(nodes) {
             let node = &message["bcnet.reassembled"];
@@ -76,22 +78,22 @@ impl Comparison {
             if all_fields(node, "bcnet.reassembled.frame").len() as u64
                 != joined["parts"].as_u64().unwrap_or_default()
             {
-                return Err(format!("{node} does not name a frame for each part of {joined}"));
+                return Err(format!("{node} does not name a frame for each fragment of {joined}"));
             }
             self.joined += 1;
         }
         Ok(())
     }
 
-    /// Compares one datagram. The error says where the two differ.
+    /// Compares one datagram. The error names the difference.
     pub(crate) fn compare_datagram(&mut self, entry: &Value, layer: &Value) -> Result<(), String> {
         let mut known = to_strings(&["bcnet.count", "_ws.expert", "bcnet.direction"]);
         known.extend(to_strings(&["bcnet.conversation", "bcnet.player", "bcnet.sender.name"]));
         for (key, value) in as_object(entry)? {
             match key.as_str() {
-                // Its place in the input.
+                // The position in the input.
                 "line" => continue,
-                // Hex lines do not tell it; the dissector goes by the sender.
+                // Hex lines have no direction; the dissector derives it from the sender.
                 "direction" if value.is_null() && entry.get("sender").is_some() => {
                     let direction = if entry["sender"] == 1 { "S" } else { "C" };
                     self.compare_field("bcnet.direction", &direction.into(), layer)?;
@@ -101,7 +103,7 @@ impl Comparison {
                     self.compare_messages(value, layer)?;
                 }
                 "error" => {
-                    // What stands in front of the error is compared apart.
+                    // The messages before the error are compared separately.
                     known.extend(to_strings(&["bcnet.error", "bcnet.sender", "bcnet.message"]));
                     let node = layer.get("bcnet.error").ok_or("no bcnet.error")?;
                     for (key, value) in as_object(value)? {
@@ -128,7 +130,7 @@ impl Comparison {
 
     /// Compares messages with their nodes.
     pub(crate) fn compare_nodes(&mut self, messages: &Value, nodes: &[&Value]) -> Result<(), String> {
-        let messages = messages.as_array().ok_or("messages are no list")?;
+        let messages = messages.as_array().ok_or("messages are not a list")?;
         if nodes.len() != messages.len() {
             return Err(format!("{} messages, not {}", nodes.len(), messages.len()));
         }
@@ -158,10 +160,10 @@ impl Comparison {
         check_fields_are_known(node, &known)
     }
 
-    /// A game payload, in a message or put together of parts.
+    /// Compares a game payload, in a message or reassembled.
     pub(crate) fn compare_game(&mut self, game: &Value, node: &Value) -> Result<(), String> {
         let mut known = to_strings(&["_ws.expert"]);
-        // tshark has a text for what has no fields: an empty payload, as that of a cookie (T-76).
+        // tshark has a text in place of an object without fields: an empty payload, such as that of a cookie (T-76).
         let empty = Value::Object(Map::new());
         let node = if node == "" { &empty } else { node };
         for (key, value) in as_object(game)? {
@@ -178,7 +180,7 @@ impl Comparison {
                 }
             };
             for (field, value) in fields {
-                // JSON has neither NaN nor infinity: of a float, null is a value.
+                // JSON has neither NaN nor infinity, so null is a value of a float.
                 if key == "values" && value.is_null() {
                     self.compare_fields(&field, &[value], node)?;
                 } else {
@@ -190,7 +192,7 @@ impl Comparison {
         check_fields_are_known(node, &known)
     }
 
-    /// A value and the fields of its name: none for null, one for each of a list.
+    /// Compares a value with the fields of its name: none for null, one for each item of a list.
     fn compare_field(&mut self, field: &str, value: &Value, node: &Value) -> Result<(), String> {
         if value.is_null() {
             self.empty.insert(field.to_owned());
@@ -213,7 +215,7 @@ impl Comparison {
         if same { Ok(()) } else { Err(format!("{field} is {found:?}, not {expected:?}")) }
     }
 
-    /// Keys that were null whenever they were there: of those it is not known whether they have a counterpart.
+    /// Returns the keys that were always null: it is unknown whether they have a field.
     pub(crate) fn never_filled(&self) -> Vec<&String> {
         self.empty.difference(&self.filled).collect()
     }
@@ -223,7 +225,7 @@ impl Comparison {
     }
 }
 
-/// Where a packet is, in the words of `bcnet inspect FILE --json`; null is what it does not have.
+/// Returns the position of a packet with the keys of `bcnet inspect FILE --json`; missing values are null.
 fn packet_location(layers: &Value) -> [(&'static str, Value); 6] {
     let text = |layer: &str, field: &str| layers[layer][field].as_str();
     let number = |field| text("frame", field).and_then(|number| number.parse::<u64>().ok());
@@ -246,8 +248,10 @@ fn check_fields_are_known(node: &Value, known: &[String]) -> Result<(), String> 
     }
 }
 
-/// tshark writes numbers as decimal, hex or float, flags as digits, bytes with colons; the dissector shows control
-/// characters by their pictures.
+/// Compares a value of tshark with a value of JSON.
+///
+/// tshark writes numbers as decimal, hex or float, flags as digits, and bytes with colons. The dissector shows control
+/// characters as Unicode control pictures.
 fn values_match(shown: &Value, expected: &Value) -> bool {
     let Some(shown) = shown.as_str() else { return false };
     match expected {
@@ -263,7 +267,7 @@ fn values_match(shown: &Value, expected: &Value) -> bool {
     }
 }
 
-/// tshark writes six digits. Below the smallest normal float there are fewer of them.
+/// Compares floats: tshark writes six digits, and fewer below the smallest normal float.
 fn is_close(shown: &str, number: f64) -> bool {
     let least = f64::from(f32::MIN_POSITIVE);
     shown.parse().is_ok_and(|shown: f64| (shown - number).abs() <= number.abs() * 1e-5 + least)
@@ -279,14 +283,14 @@ fn with_control_pictures(text: &str) -> String {
 }
 
 fn as_object(value: &Value) -> Result<&Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| format!("{value} is no object"))
+    value.as_object().ok_or_else(|| format!("{value} is not an object"))
 }
 
 fn to_strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What the dissector shows of a message beyond what a single datagram tells, and its raw words.
+/// The fields that the dissector shows beyond a single datagram, and its raw words.
 const CONVERSATION_FIELDS: [&str; 15] = [
     "_ws.expert",
     "bcnet.word",

@@ -1,4 +1,4 @@
-//! What a datagram means among the others of its conversation.
+//! Tests the fields that depend on the other datagrams of a conversation.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::tshark::{
 };
 use super::{SEED, hex, run_inspect};
 
-/// T-20, T-68: whatever came in parts is put together, and read like any payload.
+/// T-20, T-68: fragments are reassembled, and the payload is decoded like any other.
 #[test]
 fn fragments_are_reassembled_and_duplicates_marked() {
     if !is_available() {
@@ -32,12 +32,16 @@ fn fragments_are_reassembled_and_duplicates_marked() {
         assert_eq!(field_text(node, "bcnet.reassembled.len"), Some((payload.len() / 2).to_string().as_str()));
         whole.insert(payload, node);
     }
-    println!("seed {SEED}: {} payloads came in parts, {} were put together", swarm.large.len(), whole.len());
+    println!(
+        "seed {SEED}: {} payloads came in fragments, {} were reassembled",
+        swarm.large.len(),
+        whole.len()
+    );
     assert!(swarm.large.len() > 50);
     let hex: Vec<String> = swarm.large.iter().map(|payload| hex(payload)).collect();
     let mut comparison = Comparison::default();
     for (payload, mut game) in hex.iter().zip(run_inspect(&hex, &["--payload"])) {
-        let node = whole.get(&payload.to_lowercase()).expect("it was put together");
+        let node = whole.get(&payload.to_lowercase()).expect("the payload was reassembled");
         for key in ["line", "direction", "len", "payload"] {
             game.as_object_mut().expect("an object").remove(key);
         }
@@ -54,7 +58,7 @@ fn fragments_are_reassembled_and_duplicates_marked() {
     assert!(marks[&(json!("data"), true)] > 100 && marks[&(json!("ack"), true)] > 100);
 }
 
-/// Of each captured message, how often it was sent before, or what it acknowledges acknowledged; none if it was not.
+/// Returns for each captured message how often it was sent or acknowledged before; `None` if it was not.
 fn expected_duplicates(captured: &[WireDatagram]) -> Vec<Option<u32>> {
     let mut sent: HashMap<_, (Vec<u8>, u32, u32)> = HashMap::new();
     let mut found = Vec::new();
@@ -84,7 +88,7 @@ fn expected_duplicates(captured: &[WireDatagram]) -> Vec<Option<u32>> {
     found
 }
 
-/// A conversation in which much goes wrong: a datagram each second.
+/// Returns a conversation with many faults: a datagram each second.
 fn faulty_conversation() -> Vec<WireDatagram> {
     let chat: &[u8] = &[2, 1, 0x32, 0x0A, 0x80, 5, 0, 0x2C, 2, 0, 0, 0];
     let plain = [
@@ -111,7 +115,7 @@ fn conversation_faults_are_named() {
     if !is_available() {
         return;
     }
-    // Frames are looked at twice, as Wireshark does.
+    // Frames are dissected twice, as Wireshark does.
     let layers = dissect("faults", &faulty_conversation(), &["-2"]);
     let message = |frame: usize, index: usize| {
         all_fields(layers[frame - 1].as_ref().expect("ours"), "bcnet.message")[index]
@@ -122,7 +126,7 @@ fn conversation_faults_are_named() {
         (2, 0, "ack.time", Some("1")),
         (2, 0, "ack.opcode", Some("0x2c")),
         (3, 0, "retransmission", Some("1")),
-        // It answers what was sent again, so it is not stale, and its time counts from there.
+        // The ACK answers the retransmission, so it is not stale, and its time counts from there.
         (4, 0, "ack.of", Some("3")),
         (4, 0, "ack.time", Some("1")),
         (4, 0, "ack.age", Some("2")),
@@ -150,9 +154,9 @@ fn conversation_faults_are_named() {
         (12, 0, "Sent again"),
         (13, 0, "Sent again and again"),
     ];
-    for (frame, index, said) in experts {
+    for (frame, index, text) in experts {
         let shown = field_text(&message(frame, index)["_ws.expert"], "_ws.expert.message");
-        assert_eq!(shown.unwrap_or(""), said, "message {index} in frame {frame}");
+        assert_eq!(shown.unwrap_or(""), text, "message {index} in frame {frame}");
     }
     let whole = all_fields(message(9, 0), "bcnet.reassembled")[0];
     assert_eq!(all_fields(whole, "bcnet.reassembled.frame"), ["6", "9"]);
@@ -210,7 +214,7 @@ fn info_column_shows_sender_and_messages() {
     assert_eq!(info_column("info", &conversation), lines);
 }
 
-/// A control message of the host or a player, reliable and urgent: its kind, its number and what follows.
+/// Returns a reliable, urgent control message: its kind, its number and its body.
 fn control_message(kind: u8, seq: u8, body: &[u8]) -> Vec<u8> {
     let len = u8::try_from(5 + body.len()).expect("short");
     [&[kind, len, 0xC0, seq, 0], body].concat()
@@ -225,7 +229,7 @@ fn connect_request(nonce: u8) -> Vec<u8> {
     control_message(0x03, 0, &[10, 0, 0, 2, nonce, 0, 0, 0, 0, 0])
 }
 
-/// A player who comes back begins another conversation, with another name.
+/// A player who rejoins starts another conversation, with another name.
 #[test]
 fn conversation_has_a_number_and_a_player_name() {
     if !is_available() {
@@ -258,7 +262,7 @@ fn conversation_has_a_number_and_a_player_name() {
             "3→1 \"Alice's game\" keepalive",
         ]
     );
-    // Who looks again knows the names from the beginning.
+    // With a second pass the names are known from the beginning.
     let layers = dissect("names", &conversation, &["-2"]);
     let column = |field: &str| -> Vec<&str> {
         layers.iter().map(|layer| field_text(layer.as_ref().expect("ours"), field).unwrap_or("")).collect()
@@ -275,7 +279,7 @@ fn conversation_has_a_number_and_a_player_name() {
     assert_eq!(matching_frames("names", &conversation, "bcnet.conversation == 2"), [8, 9]);
 }
 
-/// However much goes wrong, it is said in few words, so that they can be counted; the numbers are in fields.
+/// Expert infos have few fixed texts, so that they can be counted; the numbers are in fields.
 #[test]
 fn expert_infos_of_one_kind_share_one_text() {
     if !is_available() {
@@ -287,8 +291,8 @@ fn expert_infos_of_one_kind_share_one_text() {
     for line in text.lines().filter(|line| line.contains(" BCNET ")) {
         let mut words = line.split_whitespace();
         let count: usize = words.next().and_then(|count| count.parse().ok()).expect(line);
-        let said = line.split_once(" BCNET ").expect("there").1.trim().to_owned();
-        assert_eq!(counts.insert(said, count), None, "{line} is there twice");
+        let text = line.split_once(" BCNET ").expect("there").1.trim().to_owned();
+        assert_eq!(counts.insert(text, count), None, "{line} occurs twice");
     }
     println!("{counts:?}");
     let known = [
@@ -303,13 +307,13 @@ fn expert_infos_of_one_kind_share_one_text() {
         "Payload ends too early",
         "A peer is thrown out",
     ];
-    assert!(counts.keys().all(|said| known.contains(&said.as_str())), "{text}");
-    for said in ["Malformed datagram", "Sent again", "Stale ACK: nothing left to acknowledge"] {
-        assert!(counts[said] > 30, "{said}: {}", counts[said]);
+    assert!(counts.keys().all(|text| known.contains(&text.as_str())), "{text}");
+    for text in ["Malformed datagram", "Sent again", "Stale ACK: nothing left to acknowledge"] {
+        assert!(counts[text] > 30, "{text}: {}", counts[text]);
     }
 }
 
-/// All that can be read in front of an error is shown, also of the message that has it.
+/// All fields before an error are shown, including those of the faulty message.
 #[test]
 fn fields_before_an_error_are_shown() {
     if !is_available() {

@@ -1,4 +1,4 @@
-//! The dissector in the real tshark, against `bcnet inspect --json`: two readers that check each other.
+//! Tests the dissector in the real tshark against `bcnet inspect --json`: two readers that check each other.
 
 mod compare;
 mod conversation;
@@ -50,7 +50,7 @@ fn faulty_session_has_same_fields_in_both_readers() {
     println!("seed {SEED}");
     let compared = assert_same_fields("swarm", &swarm.captured);
     println!("{} values are the same; in context {:?}", compared.values, compared.context);
-    assert!(compared.joined > 200, "{} payloads were put together", compared.joined);
+    assert!(compared.joined > 200, "{} payloads were reassembled", compared.joined);
     for field in ["bcnet.ack.stale", "bcnet.retransmission", "bcnet.reassembled", "bcnet.ack.of"] {
         assert!(compared.context[field] > 100, "{field}: {}", compared.context[field]);
     }
@@ -63,7 +63,7 @@ fn faulty_session_has_same_fields_in_both_readers() {
     assert!(never.is_empty(), "always null, so not compared: {never:?}");
 }
 
-/// Every way in which a datagram can end too early, and any bytes at all.
+/// Datagrams cut at every length, and random bytes.
 #[test]
 fn truncated_and_random_bytes_have_same_fields_in_both_readers() {
     if !is_available() {
@@ -83,7 +83,7 @@ fn truncated_and_random_bytes_have_same_fields_in_both_readers() {
     for _ in 0..500 {
         let mut bytes = vec![0; 3 + rng.index(300)];
         rng.fill(&mut bytes);
-        // Else most garbage ends at its count or its first type.
+        // Otherwise most random datagrams end at their count or first type.
         (bytes[1], bytes[2]) = (1 + bytes[1] % 3, [0, 1, 3, 4, 5, 0x32][rng.index(6)]);
         cut.push(captured_datagram(Duration::ZERO, encrypted(bytes)));
     }
@@ -91,7 +91,7 @@ fn truncated_and_random_bytes_have_same_fields_in_both_readers() {
     println!("{} datagrams, {} values", cut.len(), compared.values);
 }
 
-/// Every opcode, and those that nobody knows, with bytes of which many make sense as lengths and flags.
+/// Every opcode, and unknown ones, with bytes that are often valid lengths and flags.
 #[test]
 fn random_payloads_have_same_fields_in_both_readers() {
     if !is_available() {
@@ -127,7 +127,7 @@ fn random_payloads_have_same_fields_in_both_readers() {
     }
 }
 
-/// Ships of every species with as many bytes about their subsystems as it has, and with one more or less.
+/// Ships of every species, with the right number of subsystem bytes, and with one more or less.
 #[test]
 fn ship_subsystems_have_same_fields_in_both_readers() {
     if !is_available() {
@@ -159,7 +159,7 @@ fn ship_subsystems_have_same_fields_in_both_readers() {
     }
 }
 
-/// The comparison can fail: on either side something may be too much, and a value may differ.
+/// The comparison detects extra data on either side, and different values.
 #[test]
 fn comparison_detects_missing_keys_and_fields() {
     let entry = json!({"line": 1, "sender": 1, "direction": null, "messages": [{"type": 2, "kind": "keepalive", "len": 1}]});
@@ -194,7 +194,7 @@ fn comparison_detects_missing_keys_and_fields() {
     assert!(compare(&entry, &other).is_err());
 }
 
-/// The same of where a packet is: nothing may be too much, missing or different.
+/// The same for the position of a packet: extra, missing and different values.
 #[test]
 fn comparison_detects_a_different_packet_location() {
     let line = json!({"packet": 3, "offset": 60, "time": 1.5, "from": "10.0.0.1:1", "to": "10.0.0.2:2", "comment": "x",
@@ -216,7 +216,7 @@ fn comparison_detects_a_different_packet_location() {
     }
 }
 
-/// Ports do not matter, unless the user says so.
+/// Ports do not matter, unless the user sets them.
 #[test]
 fn ports_are_recognized_by_content_or_preference() {
     if !is_available() {
@@ -237,7 +237,7 @@ fn ports_are_recognized_by_content_or_preference() {
         let mut bytes = vec![0; 3 + rng.index(500)];
         rng.fill(&mut bytes);
         let mut datagram = captured_datagram(Duration::ZERO, bytes);
-        // Each its own conversation: what is recognised once stays so.
+        // Each datagram has its own conversation, because recognition is remembered for a conversation.
         datagram.from.set_port(30_000 + i);
         datagram.to.set_port(45_000 + i);
         datagram
@@ -250,35 +250,35 @@ fn ports_are_recognized_by_content_or_preference() {
     assert!(dissect("preference", &bad, &["-o", "bcnet.ports:40001"])[0].is_some());
 }
 
-/// Fails at the first datagrams that differ, be they read as hex or from the capture itself.
+/// Fails if any datagram differs, read as hex or from the capture.
 fn assert_same_fields(name: &str, captured: &[WireDatagram]) -> Comparison {
     let (packets, lines) = dissect_and_inspect(name, captured);
     let entries = inspect_datagrams(captured);
     assert_eq!(entries.len(), captured.len());
     let (mut comparison, mut of_file) = (Comparison::default(), Comparison::default());
-    // What an observer finds in the conversation stands behind the datagram; the dissector has expert infos for it. What
-    // has no place in the file is about the whole.
+    // Findings follow their datagram; the dissector has expert infos for them. Lines without a packet are about the
+    // whole capture.
     let is_datagram = |line: &&Value| line.get("packet").is_some() && line.get("finding").is_none();
     let mut lines = lines.iter().filter(is_datagram).peekable();
-    let mut talking = HashSet::new();
+    let mut known_pairs = HashSet::new();
     let mut wrong = Vec::new();
     for (((layers, entry), datagram), number) in packets.iter().zip(&entries).zip(captured).zip(1..) {
         let layer = layers.get("bcnet").unwrap_or(&Value::Null);
         let mut compared = comparison.compare_datagram(entry, layer);
         let ends = (datagram.from.min(datagram.to), datagram.from.max(datagram.to));
-        // Garbage between addresses that have said nothing else is not the game's, and neither is what only begins like
-        // GameSpy text, which any protocol may say.
+        // Garbage between addresses without other game traffic is not the game's. Nor is a datagram that only begins
+        // like GameSpy text, which any protocol may send.
         let is_text = field_text(&layer["bcnet.gamespy_tree"], "bcnet.gamespy.not_text").is_none();
-        let is_ours = is_text && (entry.get("error").is_none() || talking.contains(&ends));
+        let is_ours = is_text && (entry.get("error").is_none() || known_pairs.contains(&ends));
         match lines.next_if(|line| line["packet"] == number) {
             Some(line) if is_ours => compared = compared.and_then(|()| of_file.compare_packet(line, layers)),
             None if !is_ours => {}
-            told => {
-                compared = compared.and_then(|()| Err(format!("packet {number}: the file says {told:?}")));
+            line => {
+                compared = compared.and_then(|()| Err(format!("packet {number}: the file says {line:?}")));
             }
         }
         if entry.get("messages").is_some() {
-            talking.insert(ends);
+            known_pairs.insert(ends);
         }
         if let Err(why) = compared {
             wrong.push(format!("{:02X?}: {why}", datagram.bytes));
@@ -289,7 +289,7 @@ fn assert_same_fields(name: &str, captured: &[WireDatagram]) -> Comparison {
     assert_eq!(lines.next(), None, "{name}: no packet has this line");
     comparison.joined = of_file.joined;
     println!(
-        "{name}: {} values of the file are the same, {} payloads put together among them",
+        "{name}: {} values of the file are the same, {} of them reassembled payloads",
         of_file.values, of_file.joined
     );
     assert!(of_file.values > 0);
@@ -297,8 +297,9 @@ fn assert_same_fields(name: &str, captured: &[WireDatagram]) -> Comparison {
     comparison
 }
 
-/// Of a datagram that cannot be read, the messages in front of the error are shown: as many as can be, and as if the
-/// datagram ended behind them.
+/// Checks the messages before an error of a datagram that cannot be decoded.
+///
+/// As many as possible are shown, as if the datagram ended after them.
 fn assert_same_before_errors(
     name: &str,
     captured: &[WireDatagram],
@@ -311,7 +312,7 @@ fn assert_same_before_errors(
         let Some(error) = entry.get("error") else { continue };
         let mut plain = datagram.bytes.clone();
         cipher::decrypt(&mut plain);
-        // A message that is not whole has no size.
+        // An incomplete message has no length.
         let mut nodes = all_fields(&layers["bcnet"], "bcnet.message");
         nodes.retain(|node| node.get("bcnet.len").is_some());
         let whole = u8::try_from(nodes.len()).expect("few");
@@ -351,7 +352,7 @@ fn assert_same_before_errors(
     println!("{name}: {} errors, {partial} with messages in front", lines.len() - partial);
 }
 
-/// What `bcnet inspect --json` says of each datagram.
+/// Returns the output of `bcnet inspect --json` for each datagram.
 fn inspect_datagrams(captured: &[WireDatagram]) -> Vec<Value> {
     let lines: Vec<String> = captured.iter().map(|datagram| hex(&datagram.bytes)).collect();
     run_inspect(&lines, &[])

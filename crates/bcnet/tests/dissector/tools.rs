@@ -1,4 +1,4 @@
-//! What comes with the dissector: statistics, and a profile with colours, columns and filters.
+//! Tests the additions to the dissector: statistics, and a profile with colours, columns and filters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::tshark::{
     PROFILE, WireDatagram, error_output, is_available, matching_frames, statistics, with_profile,
 };
 
-/// The rows of statistics, without their head: what a row is about, and so many numbers.
+/// Returns the rows of a statistics table without its head: a name and its numbers.
 fn statistics_rows(text: &str, columns: usize) -> BTreeMap<String, Vec<f64>> {
     let inner = text.split("==\n").nth(1).expect("a frame").lines();
     let rows = inner.skip(3).filter(|line| !line.starts_with('=')).map(|line| {
@@ -24,7 +24,7 @@ fn statistics_rows(text: &str, columns: usize) -> BTreeMap<String, Vec<f64>> {
     rows.collect()
 }
 
-/// Messages and their bytes by what they are, and how many the host sent; ACKs and their bytes; all bytes.
+/// Counts of messages by kind (number, bytes, sent by the host), of ACKs and their bytes, and of all bytes.
 #[derive(Default)]
 struct MessageCounts {
     messages: HashMap<String, [usize; 3]>,
@@ -87,7 +87,7 @@ fn statistics_match_the_capture() {
     assert_eq!(table.len(), 13, "six players, both ways, and all: {table:?}");
     let stale = swarm.len() - matching_frames("stale", &swarm, "!bcnet.ack.stale").len();
     assert!(row[5] >= stale as f64 && stale > 20, "{row:?}, {stale} datagrams");
-    // With a filter, of those that it shows.
+    // With a filter, only the matching datagrams are counted.
     let first = swarm[0].from;
     let some = count_messages(swarm.iter().filter(|datagram| datagram.from == first || datagram.to == first));
     let option = format!("bcnet.statistics:acks,ip.addr == {}", first.ip());
@@ -101,13 +101,13 @@ fn unknown_statistics_are_reported() {
         return;
     }
     let some = [captured_datagram(Duration::ZERO, data_datagram(2, b"\x28"))];
-    let said = error_output("unknown-statistics", &some, &["-q", "-o", "bcnet.statistics:ack"]);
-    assert!(said.contains("there is no \"ack\", but opcodes and acks"), "{said}");
-    let said = error_output("bad-filter", &some, &["-q", "-o", "bcnet.statistics:acks,ip.sr="]);
-    assert!(said.contains("Filter \"ip.sr=\" is invalid"), "{said}");
+    let text = error_output("unknown-statistics", &some, &["-q", "-o", "bcnet.statistics:ack"]);
+    assert!(text.contains("there is no \"ack\", but opcodes and acks"), "{text}");
+    let text = error_output("bad-filter", &some, &["-q", "-o", "bcnet.statistics:acks,ip.sr="]);
+    assert!(text.contains("Filter \"ip.sr=\" is invalid"), "{text}");
 }
 
-/// Each rule colours what it is for, and the first that fits does.
+/// Each colour rule matches its datagrams, and the first match wins.
 #[test]
 fn profile_has_colors_columns_and_filters() {
     if !is_available() {
@@ -146,7 +146,7 @@ fn profile_has_colors_columns_and_filters() {
     assert_eq!(found.lines().collect::<Vec<_>>(), rules);
     let names = PROFILE[0].1.lines().filter_map(|line| line.strip_prefix('@')?.split('@').next());
     for name in names {
-        assert!(rules.contains(&name), "nothing shows that {name} works");
+        assert!(rules.contains(&name), "no test datagram has the colour {name}");
     }
     // The number of the conversation is a column.
     let lines = with_profile("columns", &conversation, &[]);

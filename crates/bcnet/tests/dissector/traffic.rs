@@ -1,4 +1,4 @@
-//! Datagrams for the dissector: the vectors, and a seeded session with everything that can go wrong.
+//! Builds datagrams for the dissector: the test vectors, and a seeded session with all kinds of faults.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -19,7 +19,7 @@ use super::tshark::WireDatagram;
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
-/// Every vector as a datagram on the wire: messages and payloads get one around them.
+/// Returns every test vector as a datagram on the wire. Messages and payloads get a datagram around them.
 pub(crate) fn test_vectors() -> Vec<WireDatagram> {
     let mut found = Vec::new();
     for vector in parse_list(TRANSPORT).into_iter().chain(parse_list(SESSION)) {
@@ -40,7 +40,7 @@ pub(crate) fn test_vectors() -> Vec<WireDatagram> {
     found.into_iter().zip(1..).map(|(bytes, i)| captured_datagram(at(i), bytes)).collect()
 }
 
-/// A datagram at some time, from whom its first byte names.
+/// Returns a datagram at a time, from the sender that its first byte names.
 pub(crate) fn captured_datagram(at: Duration, bytes: Vec<u8>) -> WireDatagram {
     let from_host = bytes.first() == Some(&PeerId::HOST.0);
     let (from, to) = if from_host { (HOST, CLIENT) } else { (CLIENT, HOST) };
@@ -52,7 +52,7 @@ pub(crate) fn encrypted(mut plain: Vec<u8>) -> Vec<u8> {
     plain
 }
 
-/// An unreliable payload on the wire.
+/// Returns an unreliable payload on the wire.
 pub(crate) fn data_datagram(sender: u8, payload: &[u8]) -> Vec<u8> {
     let [low, high] = u16::try_from(payload.len() + 3).expect("short").to_le_bytes();
     encrypted([&[sender, 1, 0x32, low, high], payload].concat())
@@ -73,7 +73,7 @@ fn unhex(hex: &str) -> Vec<u8> {
     digits.iter().map_while(byte).collect()
 }
 
-/// The first datagrams of every scenario of the laboratory, each scenario in a network of its own.
+/// Returns the first datagrams of every scenario of the laboratory, each scenario in its own network.
 pub(crate) fn scenario_datagrams() -> Vec<WireDatagram> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bcnet-lab/scenarios");
     let mut files: Vec<PathBuf> =
@@ -98,23 +98,23 @@ pub(crate) fn scenario_datagrams() -> Vec<WireDatagram> {
     found
 }
 
-/// What was captured at the host's network card, and what the host and its clients received meanwhile.
+/// The datagrams at the host's network card, and the payloads that the host and its clients received.
 pub(crate) struct SwarmCapture {
     pub(crate) captured: Vec<WireDatagram>,
-    /// Payloads that came in parts.
+    /// Payloads that came in fragments.
     pub(crate) large: Vec<Vec<u8>>,
 }
 
-/// What is in a capture.
+/// The senders in a capture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum TrafficMix {
-    /// What our engines send.
+    /// Our engines only.
     Ours,
     /// Stock engines and ours, GameSpy, garbage, datagrams with wrong bytes.
     Everything,
 }
 
-/// A host and clients with loss, parts and repeats: `count` datagrams.
+/// Returns `count` datagrams of a host and clients with loss, fragments and retransmissions.
 pub(crate) fn swarm(seed: u64, count: usize, mix: TrafficMix) -> SwarmCapture {
     let faults = Faults {
         corrupt: if mix == TrafficMix::Ours { 0.0 } else { 0.01 },
@@ -150,7 +150,10 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: TrafficMix) -> SwarmCapture {
     tap.swarm
 }
 
-/// Node 0 is the host; of a mix, every second client is stock. No stock host: it dies of parts from several clients.
+/// Returns the engine of a node.
+///
+/// Node 0 is the host; in a mix, every second client is stock. The host is never stock, because fragments from several
+/// clients crash it.
 fn engine(number: usize, mix: TrafficMix) -> Box<dyn LabEngine> {
     let (host, own) = (World::address(0), *World::address(number).ip());
     let nonce = u32::try_from(number).expect("few");
@@ -168,12 +171,12 @@ fn engine(number: usize, mix: TrafficMix) -> Box<dyn LabEngine> {
     ))
 }
 
-/// A node says something to all it knows.
+/// Sends random payloads from a node to all its peers.
 fn send_random_payloads(node: &mut dyn LabEngine, payloads: &[Vec<u8>], rng: &mut Rng, now: Time) {
     let name = ["Cady2", "Žofie \u{1F680}", "K\u{1}'mpec \"\\", ""][rng.index(4)];
     if rng.chance(0.02) {
         let name = Text::encode(name).expect("a name");
-        // Whoever is not let in yet tells nobody.
+        // A node that has not joined yet has no peers for its name.
         let _ = node.announce_name(Text::new(&name).expect("a name"), now);
     }
     for peer in node.peer_ids() {
@@ -187,12 +190,12 @@ fn send_random_payloads(node: &mut dyn LabEngine, payloads: &[Vec<u8>], rng: &mu
             payload.resize(420 + rng.index(4000), 0x11);
         }
         let quality = if rng.chance(0.5) { DeliveryMode::Reliable } else { DeliveryMode::Unreliable };
-        // A peer that is not let in yet takes nothing.
+        // A peer that has not joined yet accepts nothing.
         let _ = node.send_with_mode(peer, &payload, SendMode::Standard(quality), now);
     }
 }
 
-/// A capture at the host: what it sends, before it can be lost, and what reaches it.
+/// A capture at the host: its datagrams before they can be lost, and those that reach it.
 struct HostTap {
     swarm: SwarmCapture,
     mix: TrafficMix,

@@ -1,4 +1,4 @@
-//! Runs the real tshark with the dissector and takes its JSON apart.
+//! Runs the real tshark with the dissector and parses its JSON.
 
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
@@ -16,7 +16,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use serde_json::{Map, Value};
 
-/// A datagram as it was captured.
+/// A captured datagram.
 #[derive(Debug, Clone)]
 pub(crate) struct WireDatagram {
     pub(crate) at: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct WireDatagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// All fields of that name right below a node of tshark's tree, in order.
+/// Returns all fields of that name directly below a node of tshark's tree, in order.
 pub(crate) fn all_fields<'a>(node: &'a Value, name: &str) -> Vec<&'a Value> {
     match node.get(name) {
         None => vec![],
@@ -34,30 +34,30 @@ pub(crate) fn all_fields<'a>(node: &'a Value, name: &str) -> Vec<&'a Value> {
     }
 }
 
-/// The text of the first field of that name.
+/// Returns the text of the first field of that name.
 pub(crate) fn field_text<'a>(node: &'a Value, name: &str) -> Option<&'a str> {
     all_fields(node, name).first()?.as_str()
 }
 
-/// Whether tshark is there. CI demands it; elsewhere its absence is told, loudly.
+/// Returns whether tshark is installed. CI requires it; elsewhere a missing tshark is reported.
 pub(crate) fn is_available() -> bool {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return true;
     }
-    assert!(env::var_os("REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
-    // Not by a macro: what those print of a test that passes is not shown.
+    assert!(env::var_os("REQUIRE_TSHARK").is_none(), "tshark is required but not installed");
+    // This does not use a print macro, because the output of passing tests is hidden.
     let _ = io::stderr()
         .write_all(b"\n*** SKIPPED: the dissector is NOT tested, because tshark is not installed ***\n");
     false
 }
 
-/// What the dissector makes of each datagram: the layer `bcnet`, or nothing where it was not recognised.
+/// Returns the layer `bcnet` of each datagram, or `None` if the dissector did not recognise it.
 pub(crate) fn dissect(name: &str, captured: &[WireDatagram], options: &[&str]) -> Vec<Option<Value>> {
     let text = run(name, captured, &[options, &JSON, &["bcnet"]].concat());
     layers(name, captured, &text).into_iter().map(|mut layers| layers.remove("bcnet")).collect()
 }
 
-/// All layers of each packet, and what `bcnet inspect --json` says of the same file.
+/// Returns all layers of each packet, and the output of `bcnet inspect --json` for the same file.
 pub(crate) fn dissect_and_inspect(name: &str, captured: &[WireDatagram]) -> (Vec<Value>, Vec<Value>) {
     let shown = "frame pkt_comment ip udp bcnet";
     with_capture_file(name, captured, |file| {
@@ -66,19 +66,19 @@ pub(crate) fn dissect_and_inspect(name: &str, captured: &[WireDatagram]) -> (Vec
             Command::new(env!("CARGO_BIN_EXE_bcnet")).arg("inspect").arg(file).arg("--json").output();
         let lines = String::from_utf8(inspect.expect("bcnet runs").stdout).expect("UTF-8");
         let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
-        // The last line may count what is of no packet that is shown.
+        // The last line may count packets that are not shown.
         let lines = lines.filter(|line| line.get("not_looked_at").is_none()).collect();
         (layers(name, captured, &text).into_iter().map(Value::Object).collect(), lines)
     })
 }
 
-/// The layers of each packet in the JSON of tshark.
+/// Returns the layers of each packet in the JSON of tshark.
 fn layers(name: &str, captured: &[WireDatagram], text: &str) -> Vec<Map<String, Value>> {
     let packets: Vec<Value> = serde_json::from_str(text).expect("JSON of tshark");
     assert_eq!(packets.len(), captured.len(), "{name}: packets");
     let layers = |mut packet: Value| {
         let Value::Object(layers) = packet["_source"]["layers"].take() else { panic!("{name}: {packet}") };
-        // What others make of what is not ours is their affair.
+        // Errors of other dissectors in packets that are not ours do not matter.
         let ours = layers.contains_key("bcnet");
         let trouble = |layer: &str| match layer {
             "_ws.lua.fake" => false,
@@ -90,24 +90,24 @@ fn layers(name: &str, captured: &[WireDatagram], text: &str) -> Vec<Map<String, 
     packets.into_iter().map(layers).collect()
 }
 
-/// The Info column of each datagram.
+/// Returns the Info column of each datagram.
 pub(crate) fn info_column(name: &str, captured: &[WireDatagram]) -> Vec<String> {
     let text = run(name, captured, &["-T", "fields", "-e", "_ws.col.Info"]);
     text.lines().map(str::to_owned).collect()
 }
 
-/// The numbers of the frames that a display filter shows.
+/// Returns the numbers of the frames that match a display filter.
 pub(crate) fn matching_frames(name: &str, captured: &[WireDatagram], filter: &str) -> Vec<usize> {
     let text = run(name, captured, &["-Y", filter, "-T", "fields", "-e", "frame.number"]);
     text.lines().map(|number| number.parse().expect("a number")).collect()
 }
 
-/// What tshark writes at the end of a capture.
+/// Returns the output of tshark at the end of a capture.
 pub(crate) fn statistics(name: &str, captured: &[WireDatagram], options: &[&str]) -> String {
     run(name, captured, &[&["-q"], options].concat())
 }
 
-/// What tshark says of options that it does not take.
+/// Returns the errors of tshark for invalid options.
 pub(crate) fn error_output(name: &str, captured: &[WireDatagram], options: &[&str]) -> String {
     with_capture_file(name, captured, |file| {
         let output = command(file, options).output().expect("tshark runs");
@@ -115,7 +115,7 @@ pub(crate) fn error_output(name: &str, captured: &[WireDatagram], options: &[&st
     })
 }
 
-/// What tshark writes with the profile that comes with the dissector.
+/// Returns the output of tshark with the profile of the dissector.
 pub(crate) fn with_profile(name: &str, captured: &[WireDatagram], arguments: &[&str]) -> String {
     with_capture_file(name, captured, |file| {
         let profile = file.parent().expect("a directory").join("profiles/Bridge Commander");
@@ -131,7 +131,7 @@ fn run(name: &str, captured: &[WireDatagram], arguments: &[&str]) -> String {
     with_capture_file(name, captured, |file| tshark(file, arguments))
 }
 
-/// Does something with a capture that is there only meanwhile.
+/// Calls `work` with a temporary capture file.
 fn with_capture_file<T>(name: &str, captured: &[WireDatagram], work: impl FnOnce(&Path) -> T) -> T {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("dissector-{name}"));
     fs::create_dir_all(&directory).expect("a directory");
@@ -159,7 +159,7 @@ fn command(file: &Path, arguments: &[&str]) -> Command {
         .arg("-r")
         .arg(file)
         .args(arguments)
-        // The settings and plugins of whoever runs the test are no part of it.
+        // The settings and plugins of the user who runs the test must have no effect.
         .env("WIRESHARK_CONFIG_DIR", directory)
         .env("HOME", directory);
     command
@@ -193,12 +193,12 @@ fn write_capture(path: &Path, captured: &[WireDatagram]) {
     }
 }
 
-/// Every third packet has one.
+/// Returns a comment for every third packet.
 fn comment(number: u32) -> Option<String> {
-    number.is_multiple_of(3).then(|| format!("remark {number}: \"Žofie\" \\ 🚀"))
+    number.is_multiple_of(3).then(|| format!("comment {number}: \"Žofie\" \\ 🚀"))
 }
 
-/// How tshark writes JSON; behind it stands which layers it writes.
+/// The options for JSON output; the list of layers follows.
 const JSON: [&str; 4] = ["-T", "json", "--no-duplicate-keys", "-J"];
 
 /// The files of the profile.

@@ -1,4 +1,4 @@
-//! Two captures of the same traffic, joined.
+//! Joins two captures of the same traffic.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -17,7 +17,7 @@ fn two_captures_show_loss_and_one_way_delay() {
     for number in 0_u16..200 {
         let at = 1.0 + f64::from(number) * 0.05;
         let ping = chat(2, number, at);
-        // The other clock is 5.5 s ahead; the way takes 40 ms, once in ten 200 ms.
+        // The other clock is 5.5 s ahead; the delay is 40 ms, and 200 ms for one message in ten.
         let delay = if number % 10 == 9 { 0.2 } else { 0.04 };
         if number % 20 != 7 {
             there.push(TestPacket { at: at + 5.5 + delay, ..ping.clone() });
@@ -56,11 +56,14 @@ fn two_captures_show_loss_and_one_way_delay() {
         assert!(close(&client["clock_offset"], offset), "{client}");
     }
     let text = bcnet(&["inspect", &a, &b], b"").stdout;
-    assert!(text.contains("\n  lost, from the client:\n    00:00:01.350  game seq=7  0x2C Chat\n"), "{text}");
+    assert!(
+        text.contains("\n  lost messages from the client:\n    00:00:01.350  game seq=7  0x2C Chat\n"),
+        "{text}"
+    );
     assert!(text.contains("10, 5.00 %") && text.contains("40.0 / 40.0 / 200.0 / 200.0"), "{text}");
 }
 
-/// One is much longer than the other: what only one of them could see is neither lost nor too early.
+/// One capture is much longer than the other: messages that only one could see are neither lost nor early.
 #[test]
 fn captures_are_joined_where_they_overlap() {
     let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -81,12 +84,12 @@ fn captures_are_joined_where_they_overlap() {
         let [client, host] = &without_lost(&run)[..] else { panic!("{}", run.stdout) };
         assert_eq!(direction_counts(client), [1000, 10, 0, 29_000], "{client}");
         assert_eq!(direction_counts(host), [1000, 0, 0, 29_000], "{host}");
-        let delay = |way: &Value| (way["most"].as_f64().expect("a number") - 0.04).abs() < 0.001;
+        let delay = |direction: &Value| (direction["most"].as_f64().expect("a number") - 0.04).abs() < 0.001;
         assert!(delay(client) && delay(host), "{client} {host}");
     }
 }
 
-/// Two captures as files.
+/// Writes two captures as files.
 fn save_captures(name: &str, captures: [Vec<TestPacket>; 2]) -> [String; 2] {
     let directory = test_directory(name);
     let mut number = 0;
@@ -99,7 +102,8 @@ fn save_captures(name: &str, captures: [Vec<TestPacket>; 2]) -> [String; 2] {
     })
 }
 
-/// Some take long, some are lost and sent again: each arrival belongs to the sending that is nearest to the usual time.
+/// Some messages are late, some are lost and sent again: each arrival is matched to the send with the most typical
+/// delay.
 #[test]
 fn retransmissions_are_joined_to_the_right_sending() {
     let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -122,11 +126,15 @@ fn retransmissions_are_joined_to_the_right_sending() {
     let files = save_captures("again", [here, there]);
     let run = bcnet(&["inspect", &files[0], &files[1], "--json"], b"");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    for (way, most) in without_lost(&run).iter().zip([0.07, 0.9]) {
-        assert_eq!((way["sent"].as_u64(), way["lost"].as_u64()), (Some(320), Some(20)), "{way}");
+    for (direction, most) in without_lost(&run).iter().zip([0.07, 0.9]) {
+        assert_eq!(
+            (direction["sent"].as_u64(), direction["lost"].as_u64()),
+            (Some(320), Some(20)),
+            "{direction}"
+        );
         let within = |key: &str, low: f64, high: f64| {
-            let value = way[key].as_f64().expect("a number");
-            assert!((low - 0.003..=high + 0.003).contains(&value), "{key}: {way}");
+            let value = direction[key].as_f64().expect("a number");
+            assert!((low - 0.003..=high + 0.003).contains(&value), "{key}: {direction}");
         };
         within("clock_offset", 0.0, 0.0);
         within("least", 0.04, 0.042);
@@ -136,7 +144,7 @@ fn retransmissions_are_joined_to_the_right_sending() {
     }
 }
 
-/// A server's capture has all players, and much is said to all of them at once; a player's capture has only its own.
+/// A server's capture has all players, and many messages to all of them. A player's capture has only its own.
 #[test]
 fn player_capture_joins_its_conversation_in_server_capture() {
     let (mut server, mut player) = (Vec::new(), Vec::new());
@@ -144,20 +152,20 @@ fn player_capture_joins_its_conversation_in_server_capture() {
         let at = 1.0 + f64::from(number) * 0.05;
         let [low, high] = number.to_le_bytes();
         for peer in [2, 3, 4] {
-            // The same state to all, a line of chat that has the same number for all, and what the player says itself.
-            let said = format!("01 02 32 08 00 1C {low:02X} {high:02X} 00 00 {}", chat_message(1, number));
-            let told = for_client(peer, packet(at + f64::from(peer) * 0.001, &said));
+            // The same state for all, a chat message with the same number for all, and the player's own message.
+            let plain = format!("01 02 32 08 00 1C {low:02X} {high:02X} 00 00 {}", chat_message(1, number));
+            let from_host = for_client(peer, packet(at + f64::from(peer) * 0.001, &plain));
             let own = for_client(peer, chat(peer, number, at));
             if peer != 3 {
-                server.extend([told, own]);
+                server.extend([from_host, own]);
                 continue;
             }
-            // The way takes 300 ms; the player is behind NAT, and its clock is 5.5 s ahead.
+            // The delay is 300 ms. The player is behind NAT, and its clock is 5.5 s ahead.
             if number % 10 != 5 {
-                player.push(behind_nat(TestPacket { at: told.at + 5.8, ..told.clone() }));
+                player.push(behind_nat(TestPacket { at: from_host.at + 5.8, ..from_host.clone() }));
             }
             player.push(behind_nat(TestPacket { at: at + 5.5 - 0.3, ..own.clone() }));
-            server.push(told);
+            server.push(from_host);
             if number % 20 != 7 {
                 server.push(own);
             }
@@ -170,10 +178,13 @@ fn player_capture_joins_its_conversation_in_server_capture() {
         let [client, host, others @ ..] = &without_lost(&run)[..] else { panic!("{}", run.stdout) };
         assert_eq!(direction_counts(client), [300, 15, 0, 0], "{client}");
         assert_eq!(direction_counts(host), [600, 60, 0, 0], "{host}");
-        for way in [client, host] {
-            assert_eq!(way["conversations"], 1, "{way}");
-            let close = |key: &str, to: f64| (way[key].as_f64().expect("a number") - to).abs() < 0.001;
-            assert!(close("clock_offset", offset) && close("least", 0.3) && close("most", 0.3), "{way}");
+        for direction in [client, host] {
+            assert_eq!(direction["conversations"], 1, "{direction}");
+            let close = |key: &str, to: f64| (direction[key].as_f64().expect("a number") - to).abs() < 0.001;
+            assert!(
+                close("clock_offset", offset) && close("least", 0.3) && close("most", 0.3),
+                "{direction}"
+            );
         }
         let named: Vec<_> = others.iter().map(|life| (&life["only_in"], &life["peer"])).collect();
         let expected = [(Value::from(server.as_str()), 2.into()), (server.as_str().into(), 4.into())];
@@ -188,7 +199,7 @@ fn player_capture_joins_its_conversation_in_server_capture() {
     assert!(text.contains("15, 5.00 %         0  300.0 / 300.0 / 300.0 / 300.0\n"), "{text}");
 }
 
-/// What a host says to all is no conversation in common.
+/// Messages of a host to all players are not a common conversation.
 #[test]
 fn captures_of_two_players_are_not_joined() {
     let captures = [2, 3].map(|peer| {
@@ -200,36 +211,44 @@ fn captures_of_two_players_are_not_joined() {
     });
     let [one, other] = save_captures("players", captures);
     let run = bcnet(&["inspect", &one, &other], b"");
-    let told =
-        format!("bcnet: {one} and {other} have no conversation in common; are they of the same traffic?\n");
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr), (1, "", told));
+    let message = format!(
+        "bcnet: {one} and {other} have no conversation in common; check that both captured the same traffic\n"
+    );
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr), (1, "", message));
 }
 
-/// A player comes back from the same port, and the port was somebody else's before. The host goes on with the old
-/// conversation until it has the new request.
+/// A player rejoins from the same port, which another player used before.
+///
+/// The host continues the old conversation until it has the new request.
 #[test]
 fn player_intervals_from_one_address_are_distinguished() {
     let (mut server, mut player) = (Vec::new(), Vec::new());
-    for (stay, peer) in [2_u8, 3, 4].into_iter().enumerate() {
-        let begin = 1.0 + 10.0 * stay as f64;
+    for (interval, peer) in [2_u8, 3, 4].into_iter().enumerate() {
+        let begin = 1.0 + 10.0 * interval as f64;
         let request = format!("FF 01 03 0F C0 00 00 0A 00 00 02 {peer:02X} 0A 00 00 00 00");
-        let mut said = vec![packet(begin, &request)];
-        let mut told = vec![
+        let mut from_client = vec![packet(begin, &request)];
+        let mut from_host = vec![
             packet(begin + 0.01, &format!("01 01 03 06 C0 00 00 {peer:02X}")),
             packet(begin + 0.02, "01 01 02"),
         ];
         for number in 0_u16..195 {
             let at = begin + 0.1 + f64::from(number) * 0.05;
-            // All of it but the ids is the same each time.
-            told.push(chat(1, number, at));
-            said.push(chat(peer, number, at));
+            // Everything except the ids is the same each time.
+            from_host.push(chat(1, number, at));
+            from_client.push(chat(peer, number, at));
         }
-        // The first stay is somebody else's.
-        if stay > 0 {
-            player.extend(told.iter().map(|told| TestPacket { at: told.at + 0.3, ..told.clone() }));
-            player.extend(said.iter().map(|said| TestPacket { at: said.at - 0.3, ..said.clone() }));
+        // The first interval belongs to another player.
+        if interval > 0 {
+            player.extend(
+                from_host.iter().map(|from_host| TestPacket { at: from_host.at + 0.3, ..from_host.clone() }),
+            );
+            player.extend(
+                from_client
+                    .iter()
+                    .map(|from_client| TestPacket { at: from_client.at - 0.3, ..from_client.clone() }),
+            );
         }
-        server.extend([told, said].concat());
+        server.extend([from_host, from_client].concat());
     }
     player.retain(|packet| packet.bytes != chat(1, 190, 0.0).bytes || packet.at < 22.0);
     let [server, player] = save_captures("stays", [server, player]);
@@ -246,7 +265,7 @@ fn player_intervals_from_one_address_are_distinguished() {
         assert_eq!((&client["conversations"], &client["late"]), (&2.into(), &0.into()), "{client}");
         assert_eq!((&other["peer"], &other["messages"]), (&2.into(), &392.into()), "{other}");
     }
-    // Without the beginning of the last stay, which its id still tells.
+    // The beginning of the last interval is cut off; its id still identifies it.
     let whole = fs::read(&player).expect("there");
     let cut = whole.len() - whole.len() / 4;
     let start = (24..cut).rfind(|at| whole[*at..].starts_with(&[0x45, 0])).expect("a packet") - 16;
@@ -258,7 +277,7 @@ fn player_intervals_from_one_address_are_distinguished() {
     assert_eq!(others.iter().map(|life| life["peer"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
 }
 
-/// Those who only knock are not remembered without end, and players who were there before are joined as ever.
+/// Addresses that only send requests are not remembered without limit. Earlier players are still joined.
 #[test]
 fn a_flood_of_conversations_takes_bounded_memory() {
     let mut server: Vec<_> = (0..100).map(|number| chat(2, number, f64::from(number) * 0.1)).collect();
@@ -270,14 +289,14 @@ fn a_flood_of_conversations_takes_bounded_memory() {
     }));
     let files = save_captures("knocking", [server, player]);
     let run = bcnet(&["inspect", &files[0], &files[1]], b"");
-    let told = "has more than 65536 conversations; 465 datagrams of later ones were not looked at";
-    assert_eq!((run.code, run.stderr), (1, format!("bcnet: {}: {told}\n", files[0])));
+    let message = "more than 65536 conversations; skipped 465 datagrams of the later ones";
+    assert_eq!((run.code, run.stderr), (1, format!("bcnet: {}: {message}\n", files[0])));
     let lines = run.stdout.lines().count();
     assert!(run.stdout.contains("client                 100       100         0, 0.00 %"), "{}", run.stdout);
     assert!(run.stdout.contains(": 65,519 more\n") && lines < 40, "{lines} lines");
 }
 
-/// What is too long to be kept is read twice, which a pipe cannot be.
+/// A capture that is too long to keep is read twice, which is impossible for a pipe.
 #[test]
 fn long_captures_are_joined_from_files() {
     let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -296,21 +315,22 @@ fn long_captures_are_joined_from_files() {
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert_eq!(direction_counts(&without_lost(&run)[0]), [24_000, 240, 0, 240_000]);
     let run = bcnet(&["inspect", "-", &other], fs::read(&long).expect("there"));
-    let told = "bcnet: standard input: is too long to be joined from a pipe; name a file\n";
-    assert_eq!((run.code, run.stderr.as_str()), (2, told));
+    let message =
+        "bcnet: standard input: too long to join from a pipe; save it as a file and name the file\n";
+    assert_eq!((run.code, run.stderr.as_str()), (2, message));
 }
 
-/// How many messages of a direction were sent, lost, not seen by the sender's capture, and not to be seen by the other.
-fn direction_counts(way: &Value) -> [u64; 4] {
-    ["sent", "lost", "unseen", "outside"].map(|key| way[key].as_u64().expect("a number"))
+/// Returns the messages of a direction: sent, lost, not in the sender's capture, and outside the other capture.
+fn direction_counts(direction: &Value) -> [u64; 4] {
+    ["sent", "lost", "unseen", "outside"].map(|key| direction[key].as_u64().expect("a number"))
 }
 
-/// A datagram between the host and one of several clients.
+/// Returns a datagram between the host and one of several clients.
 fn for_client(peer: u8, packet: TestPacket) -> TestPacket {
     readdressed(packet, CLIENT, SocketAddrV4::new(*CLIENT.ip(), 4710 + u16::from(peer)))
 }
 
-/// As a player sees it whose address is not what the server sees.
+/// Returns a packet as a player behind NAT sees it, with another address than the server sees.
 fn behind_nat(packet: TestPacket) -> TestPacket {
     let client = if packet.from == HOST { packet.to } else { packet.from };
     readdressed(packet, client, "192.168.1.2:61000".parse().expect("an address"))
@@ -321,7 +341,7 @@ fn readdressed(packet: TestPacket, old: SocketAddrV4, new: SocketAddrV4) -> Test
     TestPacket { from: place(packet.from), to: place(packet.to), ..packet }
 }
 
-/// What is told of directions and conversations, without the messages that were lost.
+/// Returns the lines about directions and conversations, without those about lost messages.
 fn without_lost(run: &ProcessOutput) -> Vec<Value> {
     run.json().into_iter().filter(|line| line.get("lost_from").is_none()).collect()
 }

@@ -1,4 +1,4 @@
-//! Captures made by hand, and what a run shows of them.
+//! Builds captures for tests, and runs `bcnet inspect` on them.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -16,11 +16,12 @@ pub(crate) struct TestPacket {
     pub(crate) at: f64,
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
-    /// Ciphered.
+    /// The ciphered bytes.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A client joins on ports that nobody expects, and chats. The third line is lost and sent again, and ACKs are repeated.
+/// Returns a session: a client joins on unusual ports and chats. The third message is lost and sent again; ACKs are
+/// repeated.
 pub(crate) fn session() -> Vec<TestPacket> {
     let request = "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00";
     let reply = "01 02 01 00 00 02 03 06 C0 00 00 02";
@@ -45,7 +46,7 @@ pub(crate) fn session() -> Vec<TestPacket> {
     packets
 }
 
-/// A line of chat.
+/// Returns a chat message.
 pub(crate) fn chat(sender: u8, number: u16, at: f64) -> TestPacket {
     packet(at, &format!("{sender:02X} 01 {}", chat_message(sender, number)))
 }
@@ -55,7 +56,7 @@ pub(crate) fn chat_message(sender: u8, number: u16) -> String {
     format!("32 0E 80 {low:02X} {high:02X} 2C {sender:02X} 00 00 00 02 00 68 69")
 }
 
-/// A datagram from the host or the client, as its first byte says.
+/// Returns a datagram from the host or the client, according to its first byte.
 pub(crate) fn packet(at: f64, plain: &str) -> TestPacket {
     let mut bytes: Vec<u8> =
         plain.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect();
@@ -67,7 +68,7 @@ pub(crate) fn packet(at: f64, plain: &str) -> TestPacket {
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 1), 26000);
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 2), 4711);
 
-/// A link type, and what stands in front of IP.
+/// A link type, and the link header before IP.
 pub(crate) type LinkHeader = (u32, &'static [u8]);
 pub(crate) const NULL: LinkHeader = (0, &[2, 0, 0, 0]);
 pub(crate) const ETHERNET: LinkHeader = (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 8, 0]);
@@ -120,7 +121,7 @@ pub(crate) fn add_pcap_record(bytes: &mut Vec<u8>, at: f64, frame: &[u8], order:
     bytes.extend(frame);
 }
 
-/// With nanoseconds, a name and a comment.
+/// Returns a capture with nanoseconds, an interface name and comments.
 pub(crate) fn pcapng(packets: &[TestPacket], link: LinkHeader) -> Vec<u8> {
     let mut bytes = Vec::new();
     add_pcapng_block(
@@ -159,7 +160,7 @@ pub(crate) fn inspect(capture: &[u8], flags: &[&str]) -> ProcessOutput {
     bcnet(&[&["inspect", "-"], flags].concat(), capture)
 }
 
-/// What is shown of a file or directory within a limit of the shell.
+/// Runs `bcnet inspect` on a file or directory under a limit of the shell.
 #[cfg(unix)]
 pub(crate) fn inspect_with_ulimit(limit: &str, path: &Path) -> ProcessOutput {
     let program = env!("CARGO_BIN_EXE_bcnet");
@@ -167,13 +168,13 @@ pub(crate) fn inspect_with_ulimit(limit: &str, path: &Path) -> ProcessOutput {
     Command::new("sh").args(["-c", &limited]).output().expect("a shell").into()
 }
 
-/// Without findings and what is told at the end: what nothing has explained by the end of a capture is told there.
+/// Returns the datagrams, without findings and the lines at the end.
 pub(crate) fn datagrams(run: &ProcessOutput) -> Vec<Value> {
     let is_datagram = |entry: &Value| entry.get("finding").is_none() && entry.get("packet").is_some();
     run.json().into_iter().filter(is_datagram).collect()
 }
 
-/// Without what tells where in which file something is, and without comments, which not all formats have.
+/// Removes file names, offsets and comments, which not all formats have.
 pub(crate) fn without_locations(run: &ProcessOutput) -> Vec<Value> {
     let mut lines = run.json();
     for entry in &mut lines {
@@ -187,7 +188,7 @@ pub(crate) fn message_count(run: &ProcessOutput) -> usize {
     run.json().iter().filter_map(|entry| entry["messages"].as_array()).map(Vec::len).sum()
 }
 
-/// An empty directory of this test.
+/// Creates an empty directory for a test.
 pub(crate) fn test_directory(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inspect").join(name);
     let _ = fs::remove_dir_all(&directory);

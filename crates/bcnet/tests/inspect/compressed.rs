@@ -1,4 +1,4 @@
-//! Packed captures, whole and damaged.
+//! Tests compressed captures, whole and damaged.
 
 use std::fs;
 use std::io::Write as _;
@@ -22,13 +22,13 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     compress_to_vec(bytes, CompressionLevel::Fastest)
 }
 
-/// Where a run says that its input is damaged.
+/// Returns the offset at which a run reports damage.
 fn damage_offset(run: &ProcessOutput) -> usize {
     let place = run.stderr.split("damaged at byte ").nth(1).and_then(|rest| rest.split(':').next());
-    place.expect(&run.stderr).parse().expect("a place")
+    place.expect(&run.stderr).parse().expect("an offset")
 }
 
-/// A frame that says nothing.
+/// Returns a frame without content.
 fn skippable_frame() -> Vec<u8> {
     [&[0x5A, 0x2A, 0x4D, 0x18, 5, 0, 0, 0][..], b"hello"].concat()
 }
@@ -51,7 +51,7 @@ fn compressed_captures_are_recognized_by_content() {
             assert!(run.stdout == expected.stdout, "{place}: {}", run.stdout);
         }
     }
-    // What is inside can be any input.
+    // The content can be any input.
     let log = fs::read(path("crates/bcnet/tests/packet-log.txt")).expect("a log");
     assert_eq!(inspect(&gzip(&log), &["--json"]).stdout, inspect(&log, &["--json"]).stdout);
     let hex = bcnet(&["inspect", "--hex", "-", "--plain"], zstd(b"01 01 02\n"));
@@ -97,7 +97,7 @@ fn packets_before_damage_in_compressed_capture_are_shown() {
     }
 }
 
-/// What unpacks without complaint may make no sense all the same.
+/// Valid compressed data may contain a damaged capture.
 #[test]
 fn damage_after_decompression_reports_decompressed_offset() {
     let capture = pcap(&session(), RAW);
@@ -110,12 +110,12 @@ fn damage_after_decompression_reports_decompressed_offset() {
     for packed in [gzip(&wrong), zstd(&wrong)] {
         let run = inspect(&packed, &["--json"]);
         assert_eq!((run.code, datagrams(&run)), (1, datagrams(&plain)));
-        let said = format!("standard input: damaged at byte {place} of what it is unpacked to: ");
-        assert!(run.stderr.contains(&said), "{}", run.stderr);
+        let message = format!("standard input: damaged at byte {place} of the decompressed data: ");
+        assert!(run.stderr.contains(&message), "{}", run.stderr);
     }
 }
 
-/// A file of some kilobytes that becomes 256 MB, in the middle of a capture, is read in less memory than that.
+/// A file of some kilobytes that decompresses to 256 MB, in the middle of a capture, takes less memory than that.
 #[cfg(unix)]
 #[test]
 fn decompression_bomb_is_read_in_bounded_memory() {

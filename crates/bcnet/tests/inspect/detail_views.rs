@@ -1,4 +1,4 @@
-//! Queues, handled ACKs, single messages and ladders from captures of the laboratory, where the truth is known.
+//! Tests queues, handled ACKs, single messages and diagrams on captures of the laboratory, where the truth is known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::captures::{RAW, chat, inspect, packet, path_str, pcap, session, test_directory};
 use crate::run::{ProcessOutput, bcnet};
 
-/// Runs a scenario: its capture at one node, and what it printed.
+/// Runs a scenario. Returns its capture at one node, and its output.
 fn run_lab(name: &str, scenario: &str, node: &str) -> (PathBuf, String) {
     let capture = test_directory(name).join("lab.pcapng");
     let run = bcnet(&["lab", "run", scenario, "--trace", "--write", path_str(&capture), "--at", node], "");
@@ -20,7 +20,7 @@ fn inspect_file(capture: &Path, flags: &[&str]) -> ProcessOutput {
     bcnet(&[&["inspect", path_str(capture)], flags].concat(), "")
 }
 
-/// The dumps of a node, without their times, which the laboratory writes otherwise.
+/// Returns the dumps of a node without their times, which the laboratory writes in another format.
 fn untimed_dumps(log: &str) -> Vec<String> {
     let mut dumps: Vec<String> = Vec::new();
     for line in log.lines() {
@@ -53,7 +53,7 @@ fn queues_from_a_capture_match_the_engine() {
     assert_eq!(host["acks"][4], serde_json::json!({"channel": "game", "seq": 2, "part": 0, "retx": 3}));
 }
 
-/// A twentieth of all datagrams is lost, three players: at the host's socket the capture knows what the host has.
+/// A twentieth of all datagrams is lost, with three players. The capture at the host's socket shows the host's queues.
 #[test]
 fn dumps_of_a_lossy_battle_match_its_capture() {
     let (capture, log) = run_lab("battle", "battle-loss5", "host");
@@ -74,11 +74,11 @@ fn dumps_of_a_lossy_battle_match_its_capture() {
     let run =
         inspect_file(&capture, &["--dump-log", path_str(&path), "--dump-offset", "60", "--json"]).json();
     let equal = run.iter().filter(|line| line["verdict"] == "equal").count();
-    // An ACK that comes less than a tick before a new message may have been read before it or after.
+    // An ACK that comes less than a tick before a new message may have been read before or after it.
     assert!(run.len() > 20_000 && equal * 1000 >= run.len() * 999, "{equal} of {}", run.len());
 }
 
-/// The handled ACKs of one node in what the laboratory prints.
+/// Returns the handled ACKs of one node in the output of the laboratory.
 fn handled_acks_of_node(log: &str, node: &str) -> String {
     let mut is_its = false;
     let lines = log.lines().filter(|line| {
@@ -111,7 +111,7 @@ fn handled_acks_show_what_they_cleared_and_what_waited() {
     assert!(json.iter().all(|line| line["cleared"] == false && line["peer"] == 1));
 }
 
-/// A line of a hook without its time and remarks.
+/// Returns a line of a hook without its time and comments.
 fn strip_hook_line(line: &str) -> String {
     let line = line.split_once("] HandleACK").map_or(line, |(_, rest)| rest);
     line.split("   #").next().expect("a line").split(" <-").next().expect("a line").into()
@@ -124,10 +124,10 @@ fn message_timeline_has_every_sending_ack_and_cause() {
     let expected = "\
 game seq=2, peer 2 (10.0.0.2:4711) to host (10.0.0.1:26000)
       8    0.500000  peer 2 sends data seq=2 9 bytes  0x2C Chat sender=2 text=\"hi\"
-     18    1.500000  peer 2 sends again, 2 times now: data seq=2 9 bytes  0x2C Chat sender=2 text=\"hi\"
+     18    1.500000  peer 2 sends again (2 times so far): data seq=2 9 bytes  0x2C Chat sender=2 text=\"hi\"
      18    1.500000  ! game seq=2 opcode=0x2C sent for the 2nd time after 1.000 s: no ACK was sent
      21    1.530000  host sends the ACK: clears it, retxQ 1 -> 0
-  the message: sent 2 times, 1 ACK, cleared 1.030 s after its first sending
+  the message: sent 2 times, 1 ACK, cleared 1.030 s after its first send
 ";
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert_eq!(run.stdout.trim_end(), expected.trim_end(), "{lines:#?}");
@@ -151,7 +151,7 @@ fn message_timeline_can_be_limited_to_side_and_fragment() {
     assert!(by(&["--sent-by", "client"])[0].starts_with("game seq=2, peer 2 "));
     assert!(by(&["--sent-by", "host"])[0].starts_with("game seq=2, host "));
     let run = inspect_file(&capture, &["--follow-message", "2", "--part", "1"]);
-    let ended = "  part 1: sent 1 time, 9 ACKs, cleared 0.005 s after its first sending\n\n";
+    let ended = "  part 1: sent 1 time, 9 ACKs, cleared 0.005 s after its first send\n\n";
     assert!(run.stdout.ends_with(ended) && !run.stdout.contains("part=0"), "{}", run.stdout);
 }
 
@@ -168,7 +168,7 @@ fn sequence_diagram_has_one_arrow_per_datagram_in_80_columns() {
     assert_eq!((arrows, json.len()), (datagrams, datagrams));
     let first = run.stdout.lines().nth(1).expect("an arrow");
     assert!(first.contains("|--- connect request seq=0 ---"), "{first}");
-    // Whoever is seen first, the client stands at the left.
+    // The client is on the left, whichever side was seen first.
     let begun_later = pcap(&[chat(1, 7, 0.0), chat(2, 3, 0.1)], RAW);
     let head = inspect(&begun_later, &["--ladder"]).stdout;
     assert!(head.trim_start().starts_with("peer 2 "), "{head}");
@@ -180,15 +180,15 @@ fn missing_message_or_peer_error_lists_what_exists() {
     for (flags, expected) in [
         (
             &["--queues", "--at", "99"][..],
-            "--at 99 is outside of the capture, which lasts from 00:00:00.000 to 00:00:01.900, 1.900 s",
+            "--at 99 is outside the capture, which lasts from 00:00:00.000 to 00:00:01.900, 1.900 s",
         ),
         (
             &["--queues", "--peer", "7"],
-            "--peer 7: not in the capture; there is host (10.0.0.1:26000), peer 2 (10.0.0.2:4711)",
+            "--peer 7: not in the capture; the capture has host (10.0.0.1:26000), peer 2 (10.0.0.2:4711)",
         ),
         (
             &["--follow-message", "900"],
-            "--follow-message 900: no such message; there is control 0 to 0, game 0 to 7",
+            "--follow-message 900: no such message; the capture has control 0 to 0, game 0 to 7",
         ),
     ] {
         let run = inspect(&capture, flags);
@@ -201,7 +201,7 @@ fn missing_message_or_peer_error_lists_what_exists() {
     }
 }
 
-/// Parts that were announced and not sent are in the first-send queue; nothing else of it is on the wire.
+/// Fragments that were announced and not sent are in the first-send queue; the traffic shows nothing else of it.
 #[test]
 fn announced_fragments_appear_in_the_first_send_queue() {
     let packets = [
@@ -224,7 +224,7 @@ fn announced_fragments_appear_in_the_first_send_queue() {
     assert!(run.stdout.contains("\n  first[1] seq=0x0005 frag=1 idx=2 below32=0 rel=1\n"), "{}", run.stdout);
 }
 
-/// The outbox of the host in the first prediction, whose engine forgets an ACK after its ninth sending.
+/// The outbox of the host in the first prediction. Its engine drops an ACK after the ninth send.
 #[test]
 fn summary_shows_ack_send_counts_and_drops() {
     let (capture, _) = run_lab("lives", "p01", "host");
@@ -233,7 +233,10 @@ fn summary_shows_ack_send_counts_and_drops() {
         let line = summary.lines().find(|line| line.trim_start().starts_with(title)).unwrap_or_default();
         line.split_whitespace().last().unwrap_or_default().to_owned()
     };
-    assert_eq!([row("ACKs dropped"), row("sent 9 times"), row("ACKs in it at the end")], ["10", "10", "1"]);
+    assert_eq!(
+        [row("ACKs dropped"), row("sent 9 times"), row("ACKs in the outbox at end")],
+        ["10", "10", "1"]
+    );
     assert!(summary.contains("most sends of one") && summary.contains("longest in the outbox"), "{summary}");
 }
 
@@ -252,8 +255,8 @@ fn explain_names_the_fields_of_a_capture() {
 fn queue_dumps_are_bounded_over_a_gap_of_months() {
     let capture = pcap(&[chat(2, 0, 1.0), chat(2, 1, 1e7)], RAW);
     let run = inspect(&capture, &["--queues", "--every", "1"]);
-    let said = "--every: these are the first 100,000 dumps; choose a longer time between them, or --at\n";
-    assert!(run.code == 2 && run.stderr.ends_with(said), "{}", run.stderr);
+    let message = "--every: stopped after 100,000 dumps; choose a longer interval, or use --at\n";
+    assert!(run.code == 2 && run.stderr.ends_with(message), "{}", run.stderr);
     assert_eq!(run.stdout.matches(" retxQ=").count(), 2 * 100_000, "both sides");
     assert_eq!(inspect(&capture, &["--queues", "--every", "1000000"]).code, 0);
 }

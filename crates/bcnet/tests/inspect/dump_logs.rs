@@ -1,11 +1,11 @@
-//! Dump logs of the original engine beside captures.
+//! Tests the comparison of dump logs of the original engine with captures.
 
 use std::fs;
 
 use crate::captures::test_directory;
 use crate::run::{ProcessOutput, bcnet};
 
-/// Compares a log with the capture of the first prediction, whose host joins as the recorded one did.
+/// Compares a log with the capture of the first prediction, whose host joins like the recorded one.
 fn compare_with_capture(name: &str, log: &str, flags: &[&str]) -> ProcessOutput {
     let directory = test_directory(name);
     let (capture, path) = (directory.join("lab.pcapng"), directory.join("dump.log"));
@@ -17,7 +17,7 @@ fn compare_with_capture(name: &str, log: &str, flags: &[&str]) -> ProcessOutput 
     bcnet(&[&["inspect", capture, "--dump-log", path], flags].concat(), "")
 }
 
-/// As it was recorded: with remarks, with entries left out, without what is zero.
+/// A log as recorded: with comments, with omitted entries, without fields that are zero.
 const RECORDED: &str = "\
 Some other line of the log
 [11:37:29.975] peer=1 retxQ=0 ackOutQ=2
@@ -77,7 +77,7 @@ fn differences_are_reported_entry_by_entry() {
     }
 }
 
-/// What could be read is shown all the same.
+/// The readable lines are shown too.
 #[test]
 fn inconsistent_log_is_reported_with_line_numbers() {
     let log = "\
@@ -105,25 +105,25 @@ fn inconsistent_log_is_reported_with_line_numbers() {
         [
             "     1  damaged: ackOutQ=4, but 2 ack entries follow",
             "     4  damaged: ack[2] where ack[1] is expected",
-            "     7  damaged: ack[1] is in the queue already",
+            "     7  damaged: ack[1] is already in the queue",
             "     8  damaged: frag=1 without idx",
-            "     9  damaged: 9 more than ack[2] are not 10",
-            "    10  damaged: [1.000] is before the time of the one before",
-            "    10  damaged: ackOutQ=x is no number that it can be",
-            "    15  damaged: [25:00:00.000] is no time",
+            "     9  damaged: 9 more after ack[2] do not make 10",
+            "    10  damaged: [1.000] is earlier than the previous record",
+            "    10  damaged: ackOutQ=x is not a valid number",
+            "    15  damaged: [25:00:00.000] is not a time",
         ]
     );
     assert!(run.stdout.contains("    12  00:00:05.490    2     0      11  equal\n"), "{}", run.stdout);
     let none = compare_with_capture("nothing", "nothing of the kind\n", &[]);
     assert_eq!(none.code, 2);
-    assert!(none.stderr.ends_with("no line of a dump log in it (retxQ=, HandleACK:)\n"), "{}", none.stderr);
+    assert!(none.stderr.ends_with("not a dump log: no line with retxQ= or HandleACK:\n"), "{}", none.stderr);
     let outside = compare_with_capture("outside", RECORDED, &[]);
     assert_eq!(outside.code, 2, "{}", outside.stdout);
-    let error = "from 11:37:29.975 to 11:37:53.606, is outside of the capture, which lasts from 00:00:00.000 to 00:00:08.451, 8.451 s; --dump-offset SECONDS brings them together\n";
+    let error = "from 11:37:29.975 to 11:37:53.606, is outside the capture, which lasts from 00:00:00.000 to 00:00:08.451, 8.451 s; align the clocks with --dump-offset SECONDS\n";
     assert!(outside.stderr.ends_with(error), "{}", outside.stderr);
 }
 
-/// What is printed of one capture is equal when it is read as a log.
+/// The printed output of a capture equals the capture when it is read as a log.
 #[test]
 fn printed_queues_can_be_read_as_a_dump_log() {
     let directory = test_directory("again");

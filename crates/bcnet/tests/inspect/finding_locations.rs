@@ -1,4 +1,4 @@
-//! Where findings stand: at the datagram that they are about, in every form.
+//! Tests the position of findings: at the datagram that they are about, in every format.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::captures::{
 };
 use crate::run::{ProcessOutput, bcnet};
 
-/// What was found, by packet; under 0 what no packet shows.
+/// Findings by packet; findings without a packet have the key 0.
 type FindingsByPacket = BTreeMap<u64, Vec<String>>;
 
-/// A battle of stock engines in which datagrams are lost.
+/// Returns a battle of stock engines with packet loss.
 pub(crate) fn battle(seconds: f64, loss: f64) -> Vec<TestPacket> {
     let text = include_str!("../../../bcnet-lab/scenarios/battle-loss5.toml");
     let duration = format!("duration = {seconds:.1}");
@@ -38,7 +38,7 @@ pub(crate) fn battle(seconds: f64, loss: f64) -> Vec<TestPacket> {
     datagrams.into_iter().map(packet).collect()
 }
 
-/// Returns what was found, each behind its datagram.
+/// Returns the findings, which follow their datagram.
 fn findings_in_json(lines: &[Value]) -> FindingsByPacket {
     let (mut found, mut last) = (FindingsByPacket::new(), 0);
     for line in lines {
@@ -63,30 +63,30 @@ fn findings_in_csv(text: &str) -> FindingsByPacket {
     found
 }
 
-/// Returns what stands in text below each packet; of several that share a line, each by itself.
+/// Returns the findings below each packet in text. Findings that share a line are separated.
 fn findings_in_text(text: &str) -> FindingsByPacket {
     let (mut found, mut last) = (FindingsByPacket::new(), 0);
     for line in text.lines() {
         let packet = line.split_whitespace().next().and_then(|number| number.parse().ok());
-        let Some((_, told)) = line.split_once(" ! ").filter(|_| !line.contains("> ")) else {
+        let Some((_, finding)) = line.split_once(" ! ").filter(|_| !line.contains("> ")) else {
             last = packet.expect("a number");
             continue;
         };
         assert_eq!(packet, Some(last), "{line}");
-        found.entry(last).or_default().extend(expand_grouped_finding(told));
+        found.entry(last).or_default().extend(expand_grouped_finding(finding));
     }
     found
 }
 
-/// `10.0.0.1:5: 3 stale ACKs: game 7 9-10` tells of three.
-fn expand_grouped_finding(told: &str) -> Vec<String> {
-    let (by, what) = told.split_once(": ").expect("who");
+/// Expands a grouped finding: `10.0.0.1:5: 3 stale ACKs: game 7 9-10` contains three.
+fn expand_grouped_finding(grouped: &str) -> Vec<String> {
+    let (by, what) = grouped.split_once(": ").expect("the side");
     let group = what.split_once(": ").and_then(|(head, ids)| {
         let (count, title) = head.split_once(' ')?;
         Some((count.parse::<usize>().ok()?, title, ids))
             .filter(|_| TITLES.iter().any(|(_, known)| *known == title))
     });
-    let Some((count, title, ids)) = group else { return vec![told.into()] };
+    let Some((count, title, ids)) = group else { return vec![grouped.into()] };
     let (mut channel, mut each) = ("", Vec::new());
     for word in ids.split(' ') {
         if ["control", "game"].contains(&word) {
@@ -99,11 +99,11 @@ fn expand_grouped_finding(told: &str) -> Vec<String> {
         let [first, last] = [first, last].map(|number| number.parse::<u16>().expect("a number"));
         each.extend((first..=last).map(|number| format!("{by}: {title}: {channel} {head}{number}")));
     }
-    assert_eq!(each.len(), count, "{told}");
+    assert_eq!(each.len(), count, "{grouped}");
     each
 }
 
-/// Returns what is to stand in text: several of a kind and by the same one at a packet share a line.
+/// Returns the expected findings in text. Findings of one kind and side at a packet share a line.
 fn expected_in_text(lines: &[Value]) -> FindingsByPacket {
     let mut groups: BTreeMap<(u64, &str, &str), Vec<&Value>> = BTreeMap::new();
     let mut found = FindingsByPacket::new();
@@ -126,7 +126,7 @@ fn expected_in_text(lines: &[Value]) -> FindingsByPacket {
     found
 }
 
-/// How several findings are called in text, by their name or cause.
+/// The titles of several findings in text, by their name or cause.
 const TITLES: [(&str, &str); 6] = [
     ("stale_ack", "stale ACKs"),
     ("repeated_ack", "messages acknowledged repeatedly"),
@@ -136,19 +136,19 @@ const TITLES: [(&str, &str); 6] = [
     ("ack_never_sent", "retransmissions, no ACK sent"),
 ];
 
-/// Returns the remark that each packet is to have.
+/// Returns the expected comment of each packet.
 fn expected_comments(lines: &[Value]) -> Vec<String> {
-    let mut remarks: Vec<Vec<String>> = Vec::new();
+    let mut comments: Vec<Vec<String>> = Vec::new();
     for line in lines {
         let Some(text) = line.get("finding").and_then(|_| line["text"].as_str()) else {
-            remarks.push(Vec::new());
+            comments.push(Vec::new());
             continue;
         };
         let by = line["by"].as_str().expect("an address");
         let text = if line["packet"].is_null() { format!("{by}: {text}") } else { text.into() };
-        remarks.last_mut().expect("behind a packet").push(text);
+        comments.last_mut().expect("behind a packet").push(text);
     }
-    remarks.into_iter().map(|texts| texts.join("; ")).collect()
+    comments.into_iter().map(|texts| texts.join("; ")).collect()
 }
 
 fn sorted(mut found: FindingsByPacket) -> FindingsByPacket {
@@ -175,12 +175,12 @@ fn findings_appear_at_their_datagram_in_every_format() {
         datagrams(run).iter().map(text).collect()
     };
     assert!(comments(&copy) == expected_comments(&json), "{:?}", &comments(&copy)[..20]);
-    // Datagrams and findings are the same, and remarks do not pile up.
+    // Datagrams and findings are the same, and comments do not accumulate.
     assert!(without_locations(&copy) == without_locations(&inspect(&bytes, &["--json"])));
     let again = written.with_file_name("again.pcapng");
     bcnet(&["inspect", out, "--write", again.to_str().expect("UTF-8")], b"");
     assert!(fs::read(&again).expect("written") == fs::read(&written).expect("written"));
-    // What is sent again is in the datagram that is said to repeat it.
+    // A retransmitted message is in the datagram that the finding names.
     let messages: BTreeMap<u64, &Value> = json
         .iter()
         .filter(|line| line.get("messages").is_some())
@@ -193,7 +193,7 @@ fn findings_appear_at_their_datagram_in_every_format() {
     }
     let acks: Vec<&Value> = json.iter().filter(|line| line["finding"] == "repeated_ack").collect();
     assert!(acks.iter().all(|ack| ack["seq"].is_u64() && ack["channel"].is_string()), "{}", acks[0]);
-    // A summary counts the same.
+    // The summary has the same counts.
     let summary = inspect(&bytes, &["--summary"]).stdout;
     let counted: usize = summary
         .lines()
@@ -204,7 +204,7 @@ fn findings_appear_at_their_datagram_in_every_format() {
     assert_eq!(counted, count("retransmission"), "{summary}");
 }
 
-/// Every cell of every row is that of the table with commas, which has each finding at its datagram.
+/// The Parquet file has the same cells as the CSV table, which has each finding at its datagram.
 #[cfg(feature = "parquet")]
 #[test]
 fn parquet_file_has_the_rows_of_the_table() {
@@ -240,7 +240,7 @@ fn parquet_file_has_the_rows_of_the_table() {
     );
     let lines: Vec<String> = rows.iter().map(|row| row.join(",")).collect();
     let table = inspect(&bytes, &["--csv"]).stdout;
-    assert!(lines.len() > 1 << 14, "more than one group of rows, not {}", lines.len());
+    assert!(lines.len() > 1 << 14, "only {} rows: the test needs more than one row group", lines.len());
     for (line, row) in lines.iter().zip(table.lines()) {
         assert_eq!(line, row);
     }
@@ -251,7 +251,7 @@ fn parquet_file_has_the_rows_of_the_table() {
 
 #[test]
 fn annotated_capture_is_filtered_and_never_overwrites_input() {
-    let directory = test_directory("remarks");
+    let directory = test_directory("comments");
     let [input, out] = ["in.pcap", "out.pcapng"].map(|name| directory.join(name));
     fs::write(&input, pcap(&session(), RAW)).expect("written");
     let [input, out] = [&input, &out].map(|path| path.to_str().expect("UTF-8"));
@@ -266,7 +266,7 @@ fn annotated_capture_is_filtered_and_never_overwrites_input() {
     let copy = bcnet(&["inspect", out, "--json"], b"");
     // GameSpy text is not ciphered.
     assert!(without_locations(&copy) == without_locations(&json(&[])), "{}", copy.stdout);
-    for (flags, said) in [
+    for (flags, message) in [
         (&["--write", input][..], "is the input; name another file for --write"),
         (
             &["--report", &format!("{}/./in.pcap", directory.display())],
@@ -278,15 +278,15 @@ fn annotated_capture_is_filtered_and_never_overwrites_input() {
     ] {
         let run = bcnet(&[&["inspect", input], flags].concat(), b"");
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{flags:?}");
-        assert!(run.stderr.contains(said), "{flags:?}: {}", run.stderr);
+        assert!(run.stderr.contains(message), "{flags:?}: {}", run.stderr);
     }
 }
 
-/// Wireshark shows the remarks, each at its frame.
+/// Wireshark shows each comment at its frame.
 #[test]
 fn wireshark_shows_every_comment_at_its_frame() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        assert!(env::var_os("REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
+        assert!(env::var_os("REQUIRE_TSHARK").is_none(), "tshark is required but not installed");
         let _ = io::stderr().write_all(b"\n*** SKIPPED: tshark is not installed ***\n");
         return;
     }
@@ -309,7 +309,7 @@ fn wireshark_shows_every_comment_at_its_frame() {
         .map(|(number, comment)| (number.parse().expect("a number"), comment))
         .collect();
     let expected = expected_comments(&inspect(&bytes, &["--json"]).json());
-    assert!(expected.iter().filter(|remark| remark.contains(" sent for the 2nd time")).count() > 50);
+    assert!(expected.iter().filter(|comment| comment.contains(" sent for the 2nd time")).count() > 50);
     assert_eq!(shown.len(), expected.len());
     for (place, (number, comment)) in shown.into_iter().enumerate() {
         assert_eq!((number, comment), (place + 1, expected[place].as_str()));

@@ -1,4 +1,4 @@
-//! What is found, and which of it is shown.
+//! Tests the findings and the filters.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -27,7 +27,7 @@ fn summary_ranks_faults_with_their_first_evidence() {
     assert!(place("retransmissions, no ACK sent") < place("stale ACKs"));
 }
 
-/// The host sends something to a player who leaves, again and again: the player is not there to see a lag.
+/// The host keeps sending to a player who leaves. This is not a fault, because the player notices no lag.
 #[test]
 fn normal_leave_is_not_a_fault() {
     let mut packets = vec![packet(0.0, "02 01 02"), chat(1, 0, 0.1)];
@@ -38,17 +38,17 @@ fn normal_leave_is_not_a_fault() {
     let page = directory.join("out.html");
     let run = inspect(&pcap(&packets, RAW), &["--summary", "--report", page.to_str().expect("UTF-8")]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-    let told = "\nnot a fault\n          3  retransmissions to someone who had left\n";
-    assert!(run.stdout.contains(told) && !run.stdout.contains("the worst first"), "{}", run.stdout);
+    let message = "\nnot a fault\n          3  retransmissions to a player who had left\n";
+    assert!(run.stdout.contains(message) && !run.stdout.contains("the worst first"), "{}", run.stdout);
     let page = fs::read_to_string(&page).expect("a report");
-    assert!(page.contains("had left") && !page.contains("sees a lag"), "{page}");
+    assert!(page.contains("had left") && !page.contains("notices lag"), "{page}");
     let json = inspect(&pcap(&packets, RAW), &["--json"]).json();
     let found: Vec<&Value> = json.iter().filter(|entry| entry.get("finding").is_some()).collect();
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().all(|found| found["fault"] == false && found["cause"] == "receiver_left"));
 }
 
-/// More than four thousand repeats that nothing explains come to their end together.
+/// More than four thousand retransmissions without a cause end at the same time.
 #[test]
 fn simultaneous_findings_are_reported_in_every_format() {
     let mut packets = Vec::new();
@@ -116,7 +116,7 @@ fn filters_select_datagrams_messages_and_times() {
 #[test]
 fn summary_and_report_can_be_limited_to_one_peer() {
     let mut packets = session();
-    // Another player, with a datagram that makes no sense.
+    // Another player, with a datagram that cannot be decoded.
     let other = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 3), 4711);
     for (at, hex) in [(1.8, "03 01 32 06 80 00 00 19"), (1.81, "03 01 77 00")] {
         packets.push(TestPacket { from: other, ..packet(at, hex) });
@@ -138,8 +138,8 @@ fn summary_and_report_can_be_limited_to_one_peer() {
         assert!(run.stdout.contains(&format!(" {conversations}, {gamespy}")), "{flags:?}\n{}", run.stdout);
         let page = fs::read_to_string(&report).expect("a report");
         assert!(page.contains(&format!(" {conversations}, ")), "{flags:?}");
-        // The script behind it has words of its own.
-        let (verdict, _) = page.split_once("<form").expect("what was found");
+        // The script after the form contains these words too, so it is cut off.
+        let (verdict, _) = page.split_once("<form").expect("the table of findings");
         for text in [run.stdout.as_str(), verdict] {
             let found = [text.contains("datagrams with unknown types"), text.contains("stale ACKs")];
             assert_eq!(found, [unknown, stale], "{flags:?}\n{text}");
@@ -149,7 +149,7 @@ fn summary_and_report_can_be_limited_to_one_peer() {
     }
 }
 
-/// Nothing is worse than an option that is taken and does nothing.
+/// An option that cannot have an effect is an error.
 #[test]
 fn conflicting_options_are_refused() {
     let file = test_directory("refused").join("a.pcap");
@@ -185,14 +185,14 @@ fn conflicting_options_are_refused() {
     assert_refused(&["-", "-"], &["standard input can be read only once"]);
 }
 
-/// It cannot run, says why, and shows nothing.
-fn assert_refused(args: &[&str], said: &[&str]) {
+/// Checks that a run is refused with an error and no output.
+fn assert_refused(args: &[&str], messages: &[&str]) {
     let run = bcnet(&[&["inspect"], args].concat(), b"");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
-    assert!(said.iter().all(|said| run.stderr.contains(said)), "{args:?}: {}", run.stderr);
+    assert!(messages.iter().all(|message| run.stderr.contains(message)), "{args:?}: {}", run.stderr);
 }
 
-/// The cause of a retransmission is known later, and belongs to those who talk there.
+/// The cause of a retransmission is known late. The finding is filtered by the addresses of its conversation.
 #[test]
 fn late_findings_are_filtered_like_datagrams() {
     let capture = pcap(&session(), RAW);

@@ -1,4 +1,4 @@
-//! Files and pipes that are followed as they grow.
+//! Tests files and pipes that are followed as they grow.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use crate::captures::{RAW, TestPacket, chat, ip_packet, pcap, session, test_directory};
 use crate::run::{ProcessOutput, command, path};
 
-/// Each form shows what it has as it comes, or when it is told to end: the file may end within a packet.
+/// Each format shows data as it comes, or when the program is stopped. The file may end within a packet.
 #[test]
 fn followed_input_is_shown_immediately_or_on_stop() {
     let directory = test_directory("stopped");
@@ -25,7 +25,7 @@ fn followed_input_is_shown_immediately_or_on_stop() {
     }
     crate::run::signal(child.id(), "INT");
     assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
-    // No pipe holds so much: when all is written, much of it was read.
+    // This is more than a pipe can hold: once all is written, most of it was read.
     let much: Vec<TestPacket> = (0..30_000).map(|number| chat(2, number, f64::from(number) * 0.01)).collect();
     let much = pcap(&much, RAW);
     for (signal, flags) in [("INT", &["--summary"][..]), ("TERM", &["--summary", "--report", page])] {
@@ -79,8 +79,8 @@ fn a_file_is_followed_as_it_grows() {
     line.clear();
     stdout.read_line(&mut line).expect("a line");
     assert!(line.contains("ack control seq=0"), "{line}");
-    child.kill().expect("it waits for more");
-    child.wait().expect("it ends");
+    child.kill().expect("the program waits for more data");
+    child.wait().expect("the program ends");
 }
 
 #[test]

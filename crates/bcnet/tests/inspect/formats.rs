@@ -1,4 +1,4 @@
-//! What can be read: link types, capture formats, packet logs, damage.
+//! Tests the input formats: link types, capture formats, packet logs and damaged files.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn every_link_type_and_format_shows_the_same() {
             let run = inspect(&capture, &["--json"]);
             assert_eq!((run.code, run.stderr.as_str()), (0, ""), "link {link:?}");
             assert_eq!(without_locations(&run), without_locations(&expected), "link {link:?}");
-            // Where there is one file, nobody has to be told which.
+            // With a single file, lines do not name it.
             assert!(run.json().iter().all(|entry| entry.get("file").is_none()), "link {link:?}");
         }
     }
@@ -44,13 +44,13 @@ fn foreign_packets_are_counted_and_not_shown() {
     add_pcap_record(&mut capture, 10.0, &ip_packet(&packets[0])[..40], &u32::to_le_bytes);
     let run = inspect(&capture, &["--json"]);
     let mut lines = without_locations(&run);
-    let told = lines.pop().expect("a last line");
+    let last = lines.pop().expect("a last line");
     assert_eq!(lines, without_locations(&inspect(&pcap(&session(), RAW), &["--json"])));
-    let skipped = "1 IPv4 fragments, which the game does not make, 1 packets cut short by the capture, 1 UDP datagrams of something else";
-    assert_eq!(told, json!({"not_looked_at": skipped, "fragments": 1, "cut": 1, "foreign": 1}));
-    let said = format!("bcnet: standard input: not looked at: {skipped}\n");
-    assert_eq!((run.code, run.stderr), (0, said));
-    let words = format!("not looked at: {skipped}");
+    let skipped = "1 IPv4 fragments (the game sends none), 1 packets cut short by the capture, 1 UDP datagrams of other programs";
+    assert_eq!(last, json!({"not_looked_at": skipped, "fragments": 1, "cut": 1, "foreign": 1}));
+    let message = format!("bcnet: standard input: skipped: {skipped}\n");
+    assert_eq!((run.code, run.stderr), (0, message));
+    let words = format!("skipped: {skipped}");
     for (form, words) in [(&[][..], &words), (&["--summary"], &words), (&["--csv"], &words.replace(',', ""))]
     {
         let run = inspect(&capture, form);
@@ -80,7 +80,7 @@ fn packets_before_damage_are_shown() {
     let run = inspect(&capture, &["--json"]);
     assert_eq!(datagrams(&run), datagrams(&inspect(&capture[..length], &["--json"])));
     assert_eq!(run.code, 1);
-    let damage = format!("damaged at byte {length}: a packet says to have 4294967295 bytes");
+    let damage = format!("damaged at byte {length}: a packet claims a length of 4294967295 bytes");
     assert!(run.stderr.contains(&damage), "{}", run.stderr);
 }
 
@@ -119,7 +119,7 @@ fn community_packet_logs_are_read() {
     let run = bcnet(&["inspect", "-", "--json"], cut.as_bytes());
     assert_eq!(datagrams(&run).len(), datagrams(&inspect(text.as_bytes(), &["--json"])).len() - 1);
     assert!(run.stderr.contains("1 packets cut short"), "{}", run.stderr);
-    // Text is of one byte per character, as it was on the wire.
+    // Text has one byte for each character, as on the wire.
     let name = text.replace("\\gamename\\bcommander", "\\hostname\\K?ln").into_bytes();
     let name: Vec<u8> = name.into_iter().map(|byte| if byte == b'?' { 0xF6 } else { byte }).collect();
     let run = bcnet(&["inspect", "-", "--json"], &name);
@@ -149,12 +149,12 @@ fn unreadable_input_is_reported_in_one_line() {
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("is a directory; name a file, or read"), "{}", run.stderr);
     let missing = format!("{directory}/missing.pcap");
-    for (file, said) in [(empty, "is empty"), (missing.as_str(), "(os error 2)")] {
+    for (file, message) in [(empty, "is empty"), (missing.as_str(), "(os error 2)")] {
         for form in [&["--summary"][..], &["--json"], &["--csv"], &[file]] {
             let run = bcnet(&[&["inspect", file], form].concat(), b"");
             assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{file} {form:?}: {}", run.stderr);
             assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
-            assert!(run.stderr.contains(file) && run.stderr.contains(said), "{}", run.stderr);
+            assert!(run.stderr.contains(file) && run.stderr.contains(message), "{}", run.stderr);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dumps of packets in texts, as other programs write them.
+//! Tests hex dumps of packets in text, as other programs write them.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::captures::{
 };
 use crate::run::{ProcessOutput, bcnet};
 
-/// How a tool writes a packet.
+/// The format of a tool.
 type DumpStyle = fn(&mut String, &[u8], f64);
 
 fn add_rows(text: &mut String, bytes: &[u8], row: impl Fn(usize, String, String) -> String) {
@@ -50,7 +50,7 @@ fn tcpdump(text: &mut String, bytes: &[u8], at: f64) {
     });
 }
 
-/// With what our dissector has deciphered below.
+/// The dump that our dissector deciphered follows below.
 fn tshark(text: &mut String, bytes: &[u8], at: f64) {
     let _ = writeln!(text, "   12 {at:.9}     10.0.0.1 → 10.0.0.2     UDP 34 22101 → 22101 Len=6\n");
     let row = |at: usize, hex: String, letters: String| format!("{at:04x}  {hex:<48}  {letters}\n");
@@ -86,14 +86,14 @@ fn packet_dumps_show_the_same_as_the_capture() {
             let run = inspect(dump.as_bytes(), &["--json"]);
             assert_eq!(run.code, 0, "{name}: {}", run.stderr);
             assert_eq!(without_times(&run), without_times(&expected), "{name}");
-            // As lines of hex: the datagrams alone, without addresses.
+            // As hex lines: only the datagrams, without addresses.
             let run = bcnet(&["inspect", "--hex", "-", "--json"], &dump);
             let (lines, all) = (without_times(&run), without_times(&expected));
             assert_eq!((run.code, lines.len()), (0, all.len()), "{name}: {}", run.stderr);
             assert!(lines.iter().zip(&all).all(|(line, one)| line["messages"] == one["messages"]), "{name}");
         }
     }
-    // Times are those of the lines in front, over midnight.
+    // Times come from the lines before the dumps, over midnight.
     for (style, first) in [(tcpdump as DumpStyle, 86_399.5), (tshark, 0.0)] {
         let times = inspect(dump_session(&[], style).as_bytes(), &["--json"]);
         let times: Vec<f64> = datagrams(&times).iter().filter_map(|line| line["time"].as_f64()).collect();
@@ -113,14 +113,14 @@ fn multi_line_dump_is_one_datagram() {
         style(&mut dump, &bytes, 0.0);
         let run = bcnet(&["inspect", "--hex", "-", "--plain", "--json"], &dump);
         assert_eq!((run.code, &run.stdout), (plain.code, &plain.stdout), "{dump}");
-        // Beside other lines, which stay what they are.
+        // A dump between other lines, which are read as usual.
         let mixed = format!("S> 01 01 02 # idle\n{dump}\n0101 02\n");
         let run = bcnet(&["inspect", "--hex", "-", "--plain", "--json"], &mixed);
         let lines: Vec<u64> = run.json().iter().filter_map(|line| line["line"].as_u64()).collect();
         let last = 3 + dump.lines().count() as u64;
         assert_eq!((run.code, lines), (0, vec![1, 2, last]), "{mixed}");
     }
-    // Lines that equal the one before are left out by some.
+    // Some tools leave out lines that equal the previous line.
     let zeros = "00000000  02 01 32 46 80 00 00 2C  02 00 00 00 3A 00 61 61  |..|\n00000010  61 61 61 61 61 61 61 61  61 61 61 61 61 61 61 61  |aa|\n*\n00000040  61 61 61 61 61 61 61 61                           |aa|\n00000048\n";
     let run = bcnet(&["inspect", "--hex", "-", "--plain", "--json"], zeros);
     assert_eq!((run.code, run.json()[0]["messages"][0]["len"].as_u64()), (0, Some(70)), "{}", run.stdout);

@@ -1,4 +1,4 @@
-//! Several files and directories as one capture.
+//! Tests several files and directories that are read as one capture.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::captures::{
 use crate::compressed::{gzip, zstd};
 use crate::run::bcnet;
 
-/// The session in three files of different kinds, which are named so that their names are in no order.
+/// Writes the session as three files of different formats, whose names are not in the order of time.
 fn rotated_files(directory: &Path) -> [String; 3] {
     let packets = session();
     let (first, rest) = packets.split_at(5);
@@ -45,14 +45,14 @@ fn several_files_are_read_as_one_capture_by_time() {
     let both = inspect(&pcap(&session()[..14], RAW), &["--json"]);
     assert_eq!((merged.code, without_locations(&merged)), (0, without_locations(&both)));
     let run = bcnet(&["inspect", &third, &first, &second, "--summary"], b"");
-    let told = [
+    let expected_lines = [
         "3 files: 24 packets in ",
         &format!("  packets 1 to 5: {first}\n"),
         &format!("  packets 6 to 14: {second}\n"),
         &format!("  packets 15 to 24: {third}\n"),
         &format!(" of {third}, "),
     ];
-    told.iter().for_each(|words| assert!(run.stdout.contains(words), "{words}: {}", run.stdout));
+    expected_lines.iter().for_each(|words| assert!(run.stdout.contains(words), "{words}: {}", run.stdout));
     let run = bcnet(&["inspect", &third, &first, &second], b"");
     for file in [&first, &second, &third] {
         assert_eq!(
@@ -62,7 +62,7 @@ fn several_files_are_read_as_one_capture_by_time() {
             run.stdout
         );
     }
-    // Two are joined, unless one says otherwise.
+    // Two files are joined by default.
     let run = bcnet(&["inspect", &first, &second, "--summary"], b"");
     assert!(run.code == 2 && run.stderr.contains("--merge"), "{}", run.stderr);
 }
@@ -76,8 +76,9 @@ fn directory_reads_captures_and_lists_other_files() {
     let run = bcnet(&["inspect", path_str(&directory), "--json"], b"");
     let expected = without_locations(&inspect(&pcap(&session(), RAW), &["--json"]));
     assert_eq!((run.code, without_locations(&run)), (0, expected));
-    let said = format!("bcnet: {}: no captures, and not read: README.txt, more\n", path_str(&directory));
-    assert_eq!(run.stderr, said);
+    let message =
+        format!("bcnet: {}: skipped files that are not captures: README.txt, more\n", path_str(&directory));
+    assert_eq!(run.stderr, message);
 }
 
 #[test]
@@ -86,11 +87,14 @@ fn directory_without_captures_is_reported() {
     for form in ["--json", "--summary", "--csv"] {
         let run = bcnet(&["inspect", path_str(&directory), form], b"");
         assert_eq!(run.code, 1, "{}", run.stderr);
-        assert_eq!(run.stderr, format!("bcnet: {}: is a directory without captures\n", path_str(&directory)));
+        assert_eq!(
+            run.stderr,
+            format!("bcnet: {}: the directory contains no captures\n", path_str(&directory))
+        );
     }
 }
 
-/// What cannot be seen to be something else may be a capture.
+/// A damaged file of unknown format may be a capture, so it is reported.
 #[test]
 fn damaged_capture_in_a_directory_is_reported() {
     let directory = test_directory("damaged-directory");
@@ -103,12 +107,12 @@ fn damaged_capture_in_a_directory_is_reported() {
     let shown = datagrams(&run).len();
     assert!(run.code == 1 && shown >= 15 && shown < session().len(), "{shown}: {}", run.stderr);
     let half = bytes.len() / 2;
-    for said in [
-        format!("bcnet: {}: no captures, and not read: notes.txt\n", path_str(&directory)),
-        format!("{second}: damaged at byte {half}: gzip: the file ends too early; it was unpacked to "),
-        "d.gz: damaged at byte 14: gzip: the file ends too early; it was unpacked to 0 bytes before; 0 packets before it were read\n".to_owned(),
+    for message in [
+        format!("bcnet: {}: skipped files that are not captures: notes.txt\n", path_str(&directory)),
+        format!("{second}: damaged at byte {half}: gzip: the file ends too early, after "),
+        "d.gz: damaged at byte 14: gzip: the file ends too early, after 0 decompressed bytes; 0 packets before it were read\n".to_owned(),
     ] {
-        assert!(run.stderr.contains(&said), "{said}: {}", run.stderr);
+        assert!(run.stderr.contains(&message), "{message}: {}", run.stderr);
     }
 }
 
@@ -125,7 +129,7 @@ fn one_bad_file_does_not_stop_the_others() {
     assert_eq!((run.code, datagrams(&run).len()), (1, all.len()), "{}", run.stderr);
     let at = bytes.len() - 30;
     let damage = format!(
-        "bcnet: {first}: damaged at byte {at}: a packet says to have 4294967295 bytes; 5 packets before it were read\n"
+        "bcnet: {first}: damaged at byte {at}: a packet claims a length of 4294967295 bytes; 5 packets before it were read\n"
     );
     assert!(run.stderr.contains(&damage), "{}", run.stderr);
     assert!(run.stderr.contains(&format!("bcnet: {missing}: ")), "{}", run.stderr);

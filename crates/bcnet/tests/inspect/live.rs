@@ -1,4 +1,5 @@
-//! Captures from an interface, by a `dumpcap` that gives what a file holds: a test has neither rights nor traffic.
+//! Tests captures from an interface with a fake `dumpcap` that outputs a file, because a test has no permissions and no
+//! traffic.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +14,9 @@ use crate::captures::{ETHERNET, RAW, datagrams, inspect, message_count, pcapng, 
 use crate::finding_locations::battle;
 use crate::run::{ProcessOutput, path, signal};
 
-/// A directory with a dumpcap that knows these interfaces: `whole` ends after the capture, `cut` within its last packet, `open`
-/// never, and `denied` is one that may not be captured from.
+/// Creates a directory with a fake dumpcap and these interfaces.
+///
+/// `whole` ends after the capture, `cut` within its last packet, `open` never. `denied` may not be captured from.
 fn fake_dumpcap(name: &str) -> PathBuf {
     let directory = test_directory(name);
     let capture = pcapng(&session(), ETHERNET);
@@ -71,7 +73,7 @@ fn live_capture_shows_the_same_as_a_file() {
     let json = run_with_fake_dumpcap(&directory, &["inspect", "--interface", "whole", "--json"]);
     assert_eq!((json.code, json.stderr.as_str()), (0, ""));
     assert_eq!(datagrams(&json), datagrams(&inspect(&capture, &["--json"])));
-    // Lines, and a summary at the end. What came can be kept.
+    // Lines are printed, and a summary at the end. The packets can be written to a file.
     let kept = directory.join("kept.pcapng");
     let run = run_with_fake_dumpcap(
         &directory,
@@ -94,10 +96,7 @@ fn stopped_live_capture_prints_what_it_has() {
     let mut line = String::new();
     while !line.contains("gamespy") {
         line.clear();
-        assert!(
-            lines.read_line(&mut line).expect("UTF-8") > 0,
-            "the last datagram comes while it is captured"
-        );
+        assert!(lines.read_line(&mut line).expect("UTF-8") > 0, "the last datagram comes during the capture");
     }
     signal(child.id(), "INT");
     let mut rest = String::new();
@@ -111,10 +110,10 @@ fn capture_failure_is_reported() {
     let directory = fake_dumpcap("live-wrong");
     let run = run_with_fake_dumpcap(&directory, &["inspect", "-i", "eth0", "--summary"]);
     assert_eq!(run.code, 1);
-    let said = "bcnet: eth0: dumpcap: You do not have permission to capture on device \"eth0\". (socket: Operation not permitted) Please check to make sure you have sufficient permissions. (who may capture";
-    assert!(run.stderr.starts_with(said) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
+    let message = "bcnet: eth0: dumpcap: You do not have permission to capture on device \"eth0\". (socket: Operation not permitted) Please check to make sure you have sufficient permissions. (who may capture";
+    assert!(run.stderr.starts_with(message) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
     assert!(!run.stderr.contains("Ubuntu") && run.stderr.lines().count() == 1, "{}", run.stderr);
-    // What came before is shown, and kept whole.
+    // The packets before the failure are shown and written.
     let kept = directory.join("kept.pcapng");
     let run = run_with_fake_dumpcap(
         &directory,
@@ -125,7 +124,7 @@ fn capture_failure_is_reported() {
     assert!(run.stderr.contains("bcnet: cut: dumpcap: The interface went down.\n"), "{}", run.stderr);
     let again = inspect(&fs::read(&kept).expect("kept"), &["--json"]);
     assert_eq!((again.code, datagrams(&again).len()), (0, session().len() - 1), "{}", again.stderr);
-    // No dumpcap at all.
+    // Without dumpcap.
     let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
     let run = command.args(["inspect", "-i", "eth0"]).env("PATH", directory.join("none")).output();
     let run = ProcessOutput::from(run.expect("bcnet runs"));
@@ -145,12 +144,12 @@ fn extcap_link_lists_the_interface_to_wireshark() {
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{arguments:?}");
         run.stdout
     };
-    let told = ask(&["--extcap-interfaces", "--extcap-version=4.0"]);
-    assert!(told.contains("interface {value=bcnet-deciphered}{display=bcnet (deciphered)}\n"), "{told}");
-    let told = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-dlts"]);
-    assert!(told.starts_with("dlt {number=101}"), "{told}");
-    let told = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-config"]);
-    assert!(told.contains("value {arg=0}{value=whole}{display=As a whole}{default=false}\n"), "{told}");
+    let answer = ask(&["--extcap-interfaces", "--extcap-version=4.0"]);
+    assert!(answer.contains("interface {value=bcnet-deciphered}{display=bcnet (deciphered)}\n"), "{answer}");
+    let answer = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-dlts"]);
+    assert!(answer.starts_with("dlt {number=101}"), "{answer}");
+    let answer = ask(&["--extcap-interface", "bcnet-deciphered", "--extcap-config"]);
+    assert!(answer.contains("value {arg=0}{value=whole}{display=As a whole}{default=false}\n"), "{answer}");
     let wrong =
         command_with_fake_dumpcap(&directory, &link, &["--extcap-interface", "eth7", "--extcap-dlts"])
             .output();
@@ -161,7 +160,7 @@ fn extcap_link_lists_the_interface_to_wireshark() {
 fn extcap_output_is_decrypted_and_both_readers_accept_it() {
     let directory = fake_dumpcap("deciphered");
     let out = directory.join("out.pcapng");
-    fs::write(&out, b"").expect("as a pipe that is there");
+    fs::write(&out, b"").expect("an existing file in place of a pipe");
     let out_name = out.to_str().expect("UTF-8");
     let capture = ["extcap", "--capture", "--extcap-interface", "bcnet-deciphered", "--fifo", out_name];
     let filter = ["--extcap-capture-filter", "port 7", "--from", "filtered"];
@@ -179,9 +178,9 @@ fn extcap_output_is_decrypted_and_both_readers_accept_it() {
     let run = inspect(&bytes, &["--json"]);
     assert_eq!((run.code, message_count(&run)), (0, message_count(&expected)), "{}", run.stderr);
     assert!(run.stdout.contains(r#""comment":"stale ACK of connect"#), "{}", run.stdout);
-    // The other reader.
+    // The other reader is tshark.
     if Command::new("tshark").arg("--version").output().is_err() {
-        assert!(std::env::var_os("REQUIRE_TSHARK").is_none(), "tshark is not installed, and it is required");
+        assert!(std::env::var_os("REQUIRE_TSHARK").is_none(), "tshark is required but not installed");
         return;
     }
     let original = directory.join("original.pcapng");
@@ -196,7 +195,7 @@ fn extcap_output_is_decrypted_and_both_readers_accept_it() {
             .args(["-X", &lua, "-d", "udp.port==26000,bcnet", "-T", "fields"])
             .args(fields.as_flattened());
         let text = String::from_utf8(tshark.output().expect("tshark").stdout).expect("UTF-8");
-        // Other blocks of the file are packets, too, for it.
+        // tshark counts other blocks of the file as packets too.
         text.lines()
             .filter(|line| !line.trim().is_empty())
             .map(|line| format!("{line}\n"))
@@ -206,14 +205,14 @@ fn extcap_output_is_decrypted_and_both_readers_accept_it() {
     assert!(ours.lines().filter(|line| line.contains("0x32")).count() >= 8, "{ours}");
 }
 
-/// Nothing waits there, so what is known later is remarked later, with the packet that it is about.
+/// Datagrams are not held back there, so a late finding becomes a comment on a later packet and names its own packet.
 #[test]
 fn late_findings_are_commented_with_their_packet() {
     let directory = fake_dumpcap("deciphered-late");
     let capture = pcapng(&battle(60.0, 0.1), ETHERNET);
     fs::write(directory.join("whole"), &capture).expect("written");
     let out = directory.join("out.pcapng");
-    fs::write(&out, b"").expect("as a pipe that is there");
+    fs::write(&out, b"").expect("an existing file in place of a pipe");
     let extcap =
         ["extcap", "--capture", "--extcap-interface", "bcnet-deciphered", "--from", "whole", "--fifo"];
     let run = run_with_fake_dumpcap(&directory, &[&extcap[..], &[out.to_str().expect("UTF-8")]].concat());
@@ -225,15 +224,15 @@ fn late_findings_are_commented_with_their_packet() {
     }
     let (mut in_time, mut late) = (0, 0);
     for datagram in datagrams(&inspect(&fs::read(&out).expect("a capture"), &["--json"])) {
-        for remark in
+        for comment in
             datagram["comment"].as_str().unwrap_or_default().split("; ").filter(|text| !text.is_empty())
         {
-            let elsewhere = remark.strip_prefix("packet ").and_then(|rest| rest.split_once(", "));
+            let elsewhere = comment.strip_prefix("packet ").and_then(|rest| rest.split_once(", "));
             let (packet, text) = match elsewhere {
                 Some((packet, rest)) => {
                     (packet.parse().expect("a number"), rest.split_once(": ").expect("who").1)
                 }
-                None => (datagram["packet"].as_u64().expect("a number"), remark),
+                None => (datagram["packet"].as_u64().expect("a number"), comment),
             };
             if elsewhere.is_some() {
                 late += 1
@@ -241,7 +240,7 @@ fn late_findings_are_commented_with_their_packet() {
                 in_time += 1
             }
             let at = found.get(&packet).and_then(|texts| texts.iter().position(|known| known == text));
-            let at = at.unwrap_or_else(|| panic!("packet {packet}: {remark}"));
+            let at = at.unwrap_or_else(|| panic!("packet {packet}: {comment}"));
             found.get_mut(&packet).expect("there").swap_remove(at);
         }
     }
@@ -252,7 +251,7 @@ fn late_findings_are_commented_with_their_packet() {
     );
 }
 
-/// On a terminal, which `script` makes, there is a page instead of lines, and the summary in its place at the end.
+/// On a terminal (made by `script`) a live screen replaces the lines, and the summary replaces it at the end.
 #[cfg(target_os = "linux")]
 #[test]
 fn terminal_shows_live_screen_then_summary() {
@@ -265,7 +264,7 @@ fn terminal_shows_live_screen_then_summary() {
     let shown = String::from_utf8(run.stdout).expect("UTF-8");
     let pages: Vec<&str> = shown.split("\x1b[H").collect();
     assert!(
-        pages[1].starts_with("whole  0:00:0") && pages[1].contains("1 conversation\x1b[K\r\nCtrl-C ends it"),
+        pages[1].starts_with("whole  0:00:0") && pages[1].contains("1 conversation\x1b[K\r\nCtrl-C to stop"),
         "{shown:?}"
     );
     assert!(pages[1].contains("client (10.0.0.2:4711)"), "{shown:?}");

@@ -1,4 +1,4 @@
-//! More conversations than anyone remembers, and captures of which little can be read.
+//! Tests more conversations than are remembered, and captures that are mostly unreadable.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +12,7 @@ use crate::captures::{
 };
 use crate::finding_locations::battle;
 
-/// Copies of a capture on other addresses, at the same time.
+/// Copies a capture to other addresses, at the same time.
 fn copies(packets: &[TestPacket], count: u16) -> Vec<TestPacket> {
     let mut all = Vec::new();
     for packet in packets {
@@ -27,12 +27,12 @@ fn copies(packets: &[TestPacket], count: u16) -> Vec<TestPacket> {
     all
 }
 
-/// Returns all counts of a text: the totals, and how often each fault was found.
+/// Returns all counts of a summary: the totals, and the number of each fault.
 fn counts_in_summary(summary: &str) -> Vec<(String, u64)> {
     let number = |text: &str| text.trim().trim_end_matches(',').replace(',', "").parse::<u64>().ok();
     let mut counts = Vec::new();
     let totals = summary.split("\n\n").find(|block| block.starts_with("all ")).expect("totals");
-    // The most of all is that of one.
+    // The maximum over all copies is the maximum of one, so it is skipped.
     for line in totals.lines().skip(2).filter(|line| !line.contains("most sends of one")) {
         let (title, cells) = line.split_at(30);
         let cells = cells.split_whitespace().filter_map(number);
@@ -53,7 +53,7 @@ fn repeated_events_are_counted_exactly() {
         counts_in_summary(&single.stdout).into_iter().map(|(title, count)| (title, count * 100)).collect();
     assert!(expected.len() > 15, "{expected:?}");
     assert_eq!(counts_in_summary(&many.stdout), expected);
-    // For programs as well, where the sends of each ACK are a histogram.
+    // In JSON too, where the sends of each ACK are a histogram.
     let [single, many] = [&once, &copied].map(|packets| {
         let run = inspect(&pcap(packets, RAW), &["--summary", "--json"]);
         run.json().remove(0)
@@ -88,7 +88,7 @@ fn repeated_events_are_counted_exactly() {
 fn evicted_conversations_are_reported_in_every_format() {
     let page = test_directory("many").join("out.html");
     let page = page.to_str().expect("UTF-8");
-    // One after the other: who is forgotten does not come back.
+    // The copies follow one after the other, so that an evicted conversation does not return.
     let mut copied = copies(&session(), 4100);
     let place = |packet: &TestPacket| {
         u16::from_be_bytes([packet.from.ip().octets()[1] - 1, packet.from.ip().octets()[2]])
@@ -96,26 +96,27 @@ fn evicted_conversations_are_reported_in_every_format() {
     copied.iter_mut().for_each(|packet| packet.at += f64::from(place(packet)) * 2.0);
     copied.sort_by(|a, b| a.at.total_cmp(&b.at));
     let capture = pcap(&copied, RAW);
-    let told = "4 conversations are counted in the totals only";
+    let message = "4 conversations are only in the totals";
     let summary = inspect(&capture, &["--summary"]);
-    assert!(summary.stdout.contains(" 4,100 conversations, ") && summary.stdout.contains(told));
+    assert!(summary.stdout.contains(" 4,100 conversations, ") && summary.stdout.contains(message));
     assert!(summary.stdout.contains("\nall 4,100 conversations\n"));
     let first = summary.stdout.lines().filter(|line| line.contains("first: packet")).count();
     assert!(first > 0 && !summary.stdout.contains("first: 0.000 s"), "{}", summary.stdout);
     for form in [&["--json"][..], &["--csv"], &[], &["--report", page]] {
         let run = inspect(&capture, form);
-        assert!(run.stderr.contains(told), "{form:?}: {}", run.stderr);
+        assert!(run.stderr.contains(message), "{form:?}: {}", run.stderr);
         assert!(
-            form.contains(&page) || run.stdout.trim_end().rsplit('\n').next().expect("a line").contains(told),
+            form.contains(&page)
+                || run.stdout.trim_end().rsplit('\n').next().expect("a line").contains(message),
             "{form:?}"
         );
     }
     let page = fs::read_to_string(page).expect("a report");
-    assert!(page.contains(told) && page.contains(" 4,100 conversations, "));
-    assert!(page.contains("more conversations are in the plots of all") && page.len() < 5_000_000);
+    assert!(page.contains(message) && page.contains(" 4,100 conversations, "));
+    assert!(page.contains("more are only in the plots of all conversations") && page.len() < 5_000_000);
 }
 
-/// The capture has kept 60 bytes of each packet: who sends large datagrams is not silent, and most is not read.
+/// The capture has 60 bytes of each packet. Senders of large datagrams are not silent, but most packets are unreadable.
 #[test]
 fn short_snap_length_is_reported_without_false_timeouts() {
     let mut capture = pcap(&[], RAW);
@@ -129,12 +130,12 @@ fn short_snap_length_is_reported_without_false_timeouts() {
     }
     let run = inspect(&capture, &["--summary"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("119 packets could not be read, and 121 datagrams could"), "{}", run.stderr);
+    assert!(run.stderr.contains("119 packets could not be read, only 121 datagrams"), "{}", run.stderr);
     assert!(run.stdout.contains("119 packets cut short by the capture"), "{}", run.stdout);
     assert!(!run.stdout.contains("silence") && !run.stdout.contains("timeouts"), "{}", run.stdout);
 }
 
-/// Nobody knows whether what is sent again was answered, where the answers are not in the capture.
+/// If the replies are not in the capture, it is unknown whether a retransmitted message was acknowledged.
 #[test]
 fn acks_are_not_missing_where_the_capture_lacks_replies() {
     let run = |kept: usize| {
@@ -151,7 +152,7 @@ fn acks_are_not_missing_where_the_capture_lacks_replies() {
     for found in cut {
         assert_eq!((&found["cause"], &found["fault"]), (&json!("not_captured"), &json!(false)), "{found}");
     }
-    // Whole datagrams that hold no ACK are another matter.
+    // Whole datagrams without an ACK show that it is missing.
     assert!(run(228).all(|found| found["cause"] == "ack_never_sent" && found["fault"] == true));
     assert_eq!(run(228).count(), 2);
 }
@@ -166,7 +167,7 @@ fn ipv6_capture_is_reported_as_unreadable() {
     let run = inspect(&capture, &["--json"]);
     assert_eq!((run.code, run.json().len()), (1, 1));
     assert_eq!(run.json()[0]["ipv6"], 5);
-    assert!(run.stderr.contains("5 packets of UDP over IPv6"), "{}", run.stderr);
+    assert!(run.stderr.contains("5 UDP packets over IPv6"), "{}", run.stderr);
 }
 
 #[test]

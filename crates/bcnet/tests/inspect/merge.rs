@@ -1,4 +1,4 @@
-//! Captures whose times overlap, as one.
+//! Tests captures that overlap in time and are read as one.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::captures::{
 use crate::compressed::{gzip, zstd};
 use crate::run::bcnet;
 
-/// Writes captures, each with the packets of the session that it is said to have. Returns their paths.
+/// Writes the packets into several captures, as `of` distributes them. Returns the paths.
 fn write_split_captures<const N: usize>(
     directory: &Path,
     packets: &[TestPacket],
@@ -36,7 +36,7 @@ fn write_split_captures<const N: usize>(
     })
 }
 
-/// The session, with no two packets at the same time.
+/// Returns the session with different times for all packets.
 fn distinct_session() -> Vec<TestPacket> {
     let mut packets = session();
     for place in 1..packets.len() {
@@ -49,7 +49,7 @@ fn distinct_session() -> Vec<TestPacket> {
 fn overlapping_captures_are_merged_by_time() {
     let (directory, packets) = (test_directory("overlapping"), distinct_session());
     let expected = without_locations(&inspect(&pcap(&packets, RAW), &["--json"]));
-    // Two interfaces; three that share what comes by chance; one that is begun while another is under way, and ends before it.
+    // Two interfaces; three files with mixed packets; one file whose time lies within another.
     let two = write_split_captures::<2>(&directory.join("two"), &packets, |place| place % 2);
     let three = write_split_captures::<3>(&directory.join("three"), &packets, |place| place * 7 / 3 % 3);
     let within = write_split_captures::<2>(&directory.join("within"), &packets, |place| {
@@ -71,19 +71,19 @@ fn overlapping_captures_are_merged_by_time() {
         assert_eq!(datagram["file"], two[place % 2].as_str(), "{datagram}");
     }
     let run = bcnet(&["inspect", "--merge", "--summary", &within[0], &within[1]], b"");
-    let told = [
+    let expected_lines = [
         format!("  15 of packets 1 to 24: {}\n", within[0]),
         format!("  packets 7 to 15: {}\n", within[1]),
         format!("first: packet 18 at byte 583 of {}, ", within[0]),
     ];
-    told.iter().for_each(|words| assert!(run.stdout.contains(words), "{words}: {}", run.stdout));
+    expected_lines.iter().for_each(|words| assert!(run.stdout.contains(words), "{words}: {}", run.stdout));
     let json = bcnet(&["inspect", "--merge", "--summary", "--json", &within[0], &within[1]], b"").json();
     let files = serde_json::json!([
         { "file": within[0], "first": 1, "last": 24, "packets": 15 },
         { "file": within[1], "first": 7, "last": 15, "packets": 9 },
     ]);
     assert_eq!(json[0]["files"], files);
-    // Text names each once, where it begins.
+    // The text names each file once, at its first packet.
     let text = bcnet(&["inspect", "--merge", &two[0], &two[1]], b"").stdout;
     let names: Vec<&str> = text.lines().filter(|line| line.ends_with(".pcap:")).collect();
     assert_eq!(names, [format!("{}:", two[0]), format!("{}:", two[1])]);
@@ -108,7 +108,7 @@ fn file_with_backward_times_keeps_order_and_warns() {
     let directory = test_directory("backwards");
     let mut packets = distinct_session();
     let [one, other] = write_split_captures::<2>(&directory, &packets, |place| place % 2);
-    // The third and the fourth of the first file change places.
+    // The third and the fourth packet of the first file are swapped.
     packets.swap(4, 6);
     let [spoiled, _] = write_split_captures::<2>(&directory.join("spoiled"), &packets, |place| place % 2);
     let run = bcnet(&["inspect", "--merge", "--json", &spoiled, &other], b"");
@@ -123,15 +123,15 @@ fn file_with_backward_times_keeps_order_and_warns() {
     assert_eq!(times.len(), expected.len());
     let is_back = |entry: &Value| (entry["time"].as_f64().expect("a time") - packets[6].at).abs() < 1e-6;
     let back = datagrams(&run).into_iter().find(is_back).expect("it is there");
-    let said = format!(
-        "bcnet: {spoiled}: 1 packet is earlier than one before, the first is packet {} at byte {}; the file keeps its order\n",
+    let message = format!(
+        "bcnet: {spoiled}: 1 packet is out of order, first packet {} at byte {}; the file is read in its own order\n",
         back["packet"], back["offset"]
     );
-    assert_eq!(run.stderr, said);
+    assert_eq!(run.stderr, message);
     assert_eq!(bcnet(&["inspect", "--merge", "--json", &one, &other], b"").stderr, "");
 }
 
-/// Each of the files begins before any ends.
+/// Each file begins before any other ends.
 #[test]
 fn too_many_overlapping_files_are_read_with_a_warning() {
     const FILES: usize = 70;
@@ -142,8 +142,8 @@ fn too_many_overlapping_files_are_read_with_a_warning() {
     let named: Vec<&str> = files.iter().map(String::as_str).collect();
     let run = bcnet(&[&["inspect", "--json"][..], &named].concat(), b"");
     assert_eq!((run.code, datagrams(&run).len()), (1, 2 * FILES), "{}", run.stderr);
-    let said = "bcnet: 70 files: more than 64 files overlap in time; 6 were begun late, so not all is in the order of time\n";
-    assert_eq!(run.stderr, said);
+    let message = "bcnet: 70 files: more than 64 files overlap in time; 6 were opened late, so some packets are out of order\n";
+    assert_eq!(run.stderr, message);
     let run = bcnet(&[&["inspect", "--json"][..], &named[..64]].concat(), b"");
     assert_eq!((run.code, run.stderr.as_str(), datagrams(&run).len()), (0, "", 128));
 }

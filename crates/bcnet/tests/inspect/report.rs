@@ -1,4 +1,4 @@
-//! Reports and tables.
+//! Tests reports and tables.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn write_report(directory: &Path, capture: &[u8], flags: &[&str]) -> (String, Va
 #[test]
 fn report_is_self_contained() {
     let directory = test_directory("report");
-    // No file of Windows has such brackets in its name.
+    // Windows does not allow these brackets in file names.
     let (name, shown) =
         if cfg!(windows) { ("a&b.pcap", "a&amp;b.pcap") } else { ("<b>.pcap", "&lt;b&gt;.pcap") };
     let (capture, report) = (directory.join(name), directory.join("out.html"));
@@ -35,13 +35,13 @@ fn report_is_self_contained() {
     let page = fs::read_to_string(&report).expect("a report");
     assert!(page.contains(shown) && !page.contains("<b>"));
     assert!(page.contains("sent again, after 1.00 s"));
-    assert!(page.contains("All 24 datagrams are here with their bytes."), "what is not in the page");
-    // Only its own scripts run, and nothing is asked of anybody.
+    assert!(page.contains("All 24 datagrams are in this page with their bytes."), "the list of omissions");
+    // Only the page's own scripts run, and the page loads nothing from the network.
     assert!(page.contains("default-src 'none'") && page.matches("<script").count() == 2);
     for from_elsewhere in ["https:", "src=", "url(", "@import", "fetch(", "XMLHttpRequest"] {
         assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
     }
-    // The name of what a plot is made of, and no address.
+    // The SVG namespace is a name, not an address.
     assert_eq!(page.matches("http:").count(), page.matches("http://www.w3.org/2000/svg").count());
     let run = bcnet(&["inspect", &capture, "--report", &capture], b"");
     assert!(run.code == 2 && run.stderr.contains("is the input"), "{}", run.stderr);
@@ -55,7 +55,7 @@ fn report_links_a_finding_to_every_sending_of_its_message() {
         finding["text"].as_str().is_some_and(|text| text.contains("sent again") || text.contains("2nd time"))
     });
     let again = again.unwrap_or_else(|| panic!("{findings:?}"));
-    // Two sendings and the ACK.
+    // Two sends and the ACK.
     let about: Vec<u64> =
         again["about"].as_array().expect("packets").iter().filter_map(Value::as_u64).collect();
     assert_eq!(about.len(), 3, "{again}");
@@ -97,13 +97,13 @@ fn captured_text_cannot_inject_script_into_a_report() {
     assert!(data.to_string().contains("</script><script>alert(1)</script>"));
 }
 
-/// A page has a bounded size, and says what it leaves out.
+/// A page has a bounded size, and lists its omissions.
 #[test]
 fn report_size_is_bounded_and_omissions_are_listed() {
     let (page, data) = write_report(&test_directory("report-many"), &pcap(&battle(600.0, 0.05), RAW), &[]);
     assert!(page.len() < 5_000_000, "{}", page.len());
-    assert!(page.contains(" datagrams are here with their bytes: those that the listed findings are about"));
-    assert!(page.contains(" stale ACKs are listed, at equal distances."));
+    assert!(page.contains(" datagrams are in this page with their bytes: those of the listed findings"));
+    assert!(page.contains(" stale ACKs are listed, evenly spaced."));
     let kinds = data["kinds"].as_array().expect("kinds");
     for (place, kind) in kinds.iter().enumerate() {
         let listed = data["findings"].as_array().expect("findings").iter();

@@ -1,4 +1,4 @@
-//! What is seen on a terminal, and by a reader who has seen enough.
+//! Tests output on a terminal, and output whose reader closes the pipe.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -7,11 +7,11 @@ use crate::captures::{RAW, pcap, test_directory};
 use crate::finding_locations::battle;
 use crate::run::command;
 
-/// Whoever reads the first line of a long output and goes is not told of a failure, in any form.
+/// A reader that closes the pipe after the first line gets no error, in any format.
 #[test]
 fn closed_output_pipe_ends_the_run_cleanly() {
     let directory = test_directory("enough");
-    let [file, remarks, report] =
+    let [file, annotated, report] =
         ["in.pcap", "out.pcapng", "out.html"].map(|name| directory.join(name).display().to_string());
     fs::write(&file, pcap(&battle(60.0, 0.1), RAW)).expect("written");
     let read_one = |flags: &[&str]| {
@@ -21,9 +21,9 @@ fn closed_output_pipe_ends_the_run_cleanly() {
         stdout.read_line(&mut line).expect("a line");
         drop(stdout);
         let code = child.wait().expect("bcnet ends").code();
-        let mut said = String::new();
-        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("UTF-8");
-        assert_eq!((code, said.as_str()), (Some(0), ""), "{flags:?}");
+        let mut stderr = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("UTF-8");
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{flags:?}");
         assert!(line.ends_with('\n'), "{flags:?}: {line}");
     };
     for flags in
@@ -31,14 +31,14 @@ fn closed_output_pipe_ends_the_run_cleanly() {
     {
         read_one(flags);
     }
-    // Files are finished all the same.
-    read_one(&["--json", "--write", &remarks, "--report", &report]);
+    // Files are completed anyway.
+    read_one(&["--json", "--write", &annotated, "--report", &report]);
     let shown = |file: &str| command(&["inspect", file, "--csv"]).output().expect("bcnet runs").stdout;
-    assert!(shown(&remarks) == shown(&file));
+    assert!(shown(&annotated) == shown(&file));
     assert!(fs::read_to_string(&report).expect("a report").trim_end().ends_with("</html>"));
 }
 
-/// A terminal of the program `script`, which runs a command in one.
+/// Runs commands on a terminal that the program `script` makes.
 #[cfg(target_os = "linux")]
 mod pseudo {
     use std::fs;
@@ -47,7 +47,7 @@ mod pseudo {
 
     use crate::captures::{RAW, inspect, packet, pcap, session, test_directory};
 
-    /// Returns what a terminal of so many columns gets, without the ends of its lines.
+    /// Returns the output on a terminal with this many columns, without line ends.
     fn on_terminal(columns: u32, before: &str, file: &str, flags: &str) -> Vec<String> {
         let bcnet = env!("CARGO_BIN_EXE_bcnet");
         let command = format!("stty cols {columns} rows 24; {before} '{bcnet}' inspect '{file}' {flags}");
@@ -69,7 +69,7 @@ mod pseudo {
         pieces.fold(first, |all, piece| all + piece.split_once('m').map_or("", |(_, text)| text))
     }
 
-    /// Returns a line as it is in so many columns.
+    /// Returns a line cut to this many columns.
     fn truncated_line(line: &str, columns: usize) -> String {
         match line.char_indices().nth(columns) {
             Some(_) => line.chars().take(columns - 1).chain(['…']).collect(),
@@ -77,7 +77,7 @@ mod pseudo {
         }
     }
 
-    /// Returns lines as they are in a few columns: what the lines of a datagram begin with stands above them once.
+    /// Returns the lines on a narrow terminal: the common prefix of a datagram's lines is above them once.
     fn expected_on_narrow_terminal(lines: &[String], columns: usize) -> Vec<String> {
         let (mut folded, mut last) = (Vec::new(), "");
         for line in lines {
@@ -86,7 +86,7 @@ mod pseudo {
                 folded.push(truncated_line(&format!("     ! {finding}"), columns));
                 continue;
             };
-            let end = addresses + line[addresses..].find("  ").expect("what is said");
+            let end = addresses + line[addresses..].find("  ").expect("the message");
             if line[..end] != *last {
                 last = &line[..end];
                 folded.push(last.to_owned());
@@ -138,7 +138,7 @@ mod pseudo {
                 expected_on_narrow_terminal(&whole, 90)
             );
         }
-        // What is not lines for a person has neither.
+        // Other formats have neither colours nor cut lines.
         for flags in ["--json", "--csv", "--summary"] {
             let shown = on_terminal(90, "", file, flags);
             let piped = inspect(&capture, &[flags]).stdout.replace("standard input", file);

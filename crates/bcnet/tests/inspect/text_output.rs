@@ -1,4 +1,4 @@
-//! Text for a person who reads, and payloads that travel in parts.
+//! Tests text output, and payloads in fragments.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn acks_and_findings_of_one_kind_share_a_line() {
         run.stdout
     );
     assert_eq!(lines.len(), 4 + 2 * 2 + 1, "{}", run.stdout);
-    // Whoever asks for one message is told of that alone.
+    // A filter for one message shows only the finding about it.
     let text = inspect(&pcap(&packets, RAW), &["--seq", "2"]).stdout;
     let found: Vec<&str> = text.lines().filter(|line| line.contains(" ! ")).collect();
     assert!(found.len() == 1 && found[0].contains("stale ACK of game seq=2 "), "{text}");
@@ -55,12 +55,12 @@ fn player_names_are_shown_once_the_host_sent_them() {
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert!(lines[0].contains("C> 10.0.0.2:4711 >"), "{}", run.stdout);
     assert!(lines[2].contains("C> kirk 10.0.0.2:4711 >"), "{}", run.stdout);
-    // What is not shown has told it all the same.
+    // A datagram that is not shown still provides the name.
     let run = inspect(&pcap(&packets, RAW), &["--packet", "3"]);
     assert!(run.stdout.contains("C> kirk 10.0.0.2:4711 >"), "{}", run.stdout);
 }
 
-/// T-20, T-68: a line of chat in two parts, of which the second comes first.
+/// T-20, T-68: a chat message in two fragments, of which the second comes first.
 #[test]
 fn last_fragment_shows_the_reassembled_payload() {
     let second = "02 01 32 08 A0 05 00 01 68 69";
@@ -77,5 +77,5 @@ fn last_fragment_shows_the_reassembled_payload() {
         "{joined}"
     );
     let text = inspect(&pcap(&packets, RAW), &[]).stdout;
-    assert!(text.contains("joined game seq=5, 9 bytes in 2 parts  0x2C Chat"), "{text}");
+    assert!(text.contains("reassembled game seq=5, 9 bytes in 2 fragments  0x2C Chat"), "{text}");
 }

@@ -39,7 +39,7 @@ pub(super) fn rows(
     rows.push(("  most sends of one ACK".into(), gone.map(|lives| count_text(lives.max_sends.into()))));
     rows.push(("  longest in the outbox".into(), gone.map(|lives| longest_text(&lives))));
     rows.push(("  on average".into(), gone.map(|lives| average_text(&lives))));
-    rows.push(("ACKs in the outbox at the end".into(), kept.map(|lives| count_text(lives.count()))));
+    rows.push(("ACKs in the outbox at end".into(), kept.map(|lives| count_text(lives.count()))));
     if kept.iter().any(|lives| lives.count() > 0) {
         rows.push(("  most sends of one ACK".into(), kept.map(|lives| count_text(lives.max_sends.into()))));
         rows.push(("  longest in the outbox".into(), kept.map(|lives| longest_text(&lives))));

@@ -21,7 +21,7 @@ use crate::file::ensure_not_input;
 pub(super) struct AnnotatedCapture {
     out: CaptureWriter,
     filter: Filter,
-    /// Whether each datagram is written at once.
+    /// True if each datagram is written at once.
     flush_each: bool,
     start: Option<u64>,
     /// The latest datagram, held back for findings that belong to no datagram.

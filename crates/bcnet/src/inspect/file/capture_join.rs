@@ -1,4 +1,4 @@
-//! Joins two captures of the same traffic, taken at its two ends: finds lost messages and one-way delays.
+//! Joins two captures of the same traffic, taken at its two ends: finds losses and one-way delays.
 //!
 //! Messages are matched by their content, not by their datagram, so a proxy between the two ends does not matter. A
 //! first pass over both files finds the conversations that are in both ([`interval_pairs`]): a server's capture has the
@@ -46,7 +46,7 @@ struct CaptureStream {
     /// Messages that were read and not yet used.
     lookahead: VecDeque<SeenMessage>,
     end: Option<ReadStep>,
-    /// Whether messages were discarded, so that the file must be read again.
+    /// True if messages were discarded, so that the file must be read again.
     has_discarded: bool,
 }
 
@@ -56,7 +56,7 @@ struct SeenMessage {
     micros: i64,
     interval: IntervalId,
     from: Role,
-    /// Whether it is one of the first messages of its interval.
+    /// True if it is one of the first messages of its interval.
     is_early: bool,
     label: MessageLabel,
 }
@@ -114,14 +114,7 @@ impl CaptureStream {
                         kind: message.kind(),
                         opcode: bcnet_observe::opcode(message),
                     };
-                    Some(SeenMessage {
-                        hash,
-                        micros,
-                        interval,
-                        from: sender_role(sender),
-                        is_early,
-                        label,
-                    })
+                    Some(SeenMessage { hash, micros, interval, from: sender_role(sender), is_early, label })
                 });
                 self.lookahead.extend(seen_messages);
             }
@@ -179,7 +172,7 @@ struct DirectionStats {
     outside: u64,
     /// The number of messages with a known delay.
     timed_count: u64,
-    /// How often each delay from the first capture to the second occurred, in steps of 100 µs.
+    /// A histogram of delays from the first capture to the second, in steps of 100 µs.
     delay_counts: BTreeMap<i64, u64>,
     /// The median delay, updated now and then, once there are enough messages.
     typical_delay: Option<i64>,
@@ -266,7 +259,11 @@ pub(super) fn run(paths: [&Path; 2], json: bool, out: impl Write) -> anyhow::Res
         // Only long captures are read twice.
         if stream.has_discarded {
             let can_be_read_again = !is_stdin(path) && path.is_file();
-            ensure!(can_be_read_again, "{}: too long to join from a pipe; save it as a file and name the file", stream.name);
+            ensure!(
+                can_be_read_again,
+                "{}: too long to join from a pipe; save it as a file and name the file",
+                stream.name
+            );
             *stream = CaptureStream::open(path)?;
         }
     }
@@ -400,7 +397,8 @@ impl CaptureJoin {
     fn on_unmatched(&mut self, capture: usize, message: &SeenMessage) {
         let direction = direction_index(message.from);
         let (micros, typical) = (message.micros, self.typical_delay(direction));
-        let expected = if capture == 0 { micros.saturating_add(typical) } else { micros.saturating_sub(typical) };
+        let expected =
+            if capture == 0 { micros.saturating_add(typical) } else { micros.saturating_sub(typical) };
         let (first, last) = self.spans[1 - capture];
         if self.match_status(capture, message.interval).is_none_or(|status| status.pair.is_none()) {
             return;

@@ -73,7 +73,8 @@ fn read_to_end(bytes: Vec<u8>, seed: u64) -> u64 {
                 .expect("there are no outputs that could fail");
         }
         if step != ReadStep::More {
-            run.finish("memory", &[], &counts, source.offset()).expect("there are no outputs that could fail");
+            run.finish("memory", &[], &counts, source.offset())
+                .expect("there are no outputs that could fail");
             return run.datagrams;
         }
     }

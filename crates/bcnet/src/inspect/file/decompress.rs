@@ -93,8 +93,7 @@ impl Read for DecompressedReader {
                     io::ErrorKind::UnexpectedEof => "the file ends too early".into(),
                     _ => error.to_string(),
                 };
-                let what =
-                    format!("{format}: {why}, after {} decompressed bytes", self.decompressed_bytes);
+                let what = format!("{format}: {why}, after {} decompressed bytes", self.decompressed_bytes);
                 *self.state.damage.borrow_mut() =
                     Some(Damage { offset, is_in_decompressed: false, reason: what });
                 Ok(0)

@@ -60,7 +60,7 @@ pub(super) struct DetachedFinding {
 pub(super) trait DatagramOutput {
     fn show(&mut self, shown: &DatagramWithFindings<'_>) -> io::Result<()>;
     /// Shows a finding that belongs to no datagram, or to one that was shown before.
-    fn show_finding(&mut self, loose: &DetachedFinding) -> io::Result<()>;
+    fn show_finding(&mut self, detached: &DetachedFinding) -> io::Result<()>;
     /// Ends the output.
     fn finish(&mut self, end: &CaptureEnd<'_>) -> io::Result<()>;
 }
@@ -68,14 +68,14 @@ pub(super) trait DatagramOutput {
 /// Holds datagrams back until their findings are final, then passes them to the output.
 pub(super) struct DelayedOutput<S> {
     output: S,
-    /// Whether datagrams are shown at once. Later findings are then shown separately.
+    /// True if datagrams are shown at once. Later findings are then shown separately.
     is_immediate: bool,
     delayed: VecDeque<DelayedItem>,
     /// The bytes of all held datagrams, after `shown_bytes` bytes of datagrams that were already shown.
     bytes: Vec<u8>,
     shown_bytes: usize,
     messages: MessageBuffer<'static>,
-    /// Whether findings came since the last check of the first held datagram.
+    /// True if findings came since the last check of the first held datagram.
     has_new_findings: bool,
 }
 
@@ -109,7 +109,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
 
     /// Returns whether the first held datagram may be final now.
     ///
-    /// Only a datagram of its own conversation, the passing of time or a new finding can make it final.
+    /// Three events can make it final: a datagram of the same conversation, a new finding, or the end of the longest delay.
     fn may_release(&self, analyzed: &AnalyzedDatagram<'_>, conversation: Option<ConversationRef>) -> bool {
         let Some(DelayedItem::Datagram { conversation: Some(first), .. }) = self.delayed.front() else {
             return true;
@@ -132,7 +132,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
                 Some(DelayedItem::Datagram { packet, len, conversation: talk, findings }) => {
                     self.show_delayed(&packet, len, talk, &findings)?;
                 }
-                Some(DelayedItem::Finding(loose)) => self.output.show_finding(&loose)?,
+                Some(DelayedItem::Finding(detached)) => self.output.show_finding(&detached)?,
                 None => {}
             }
         }

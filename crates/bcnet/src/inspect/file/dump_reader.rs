@@ -21,7 +21,7 @@ pub(super) struct DumpReader {
     assembler: DumpAssembler,
     clock: TimeOfDayClock,
     last_micros: u64,
-    /// Whether the dumps are whole packets. Set once one of them was.
+    /// True if the dumps are whole packets. Set once one of them was.
     has_packet_headers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What of a capture is shown.
+//! Selects the datagrams and messages of a capture that are shown.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -15,44 +15,44 @@ use super::packet_log::{parse_seconds, parse_time_of_day};
 use super::{PacketInfo, detail_views};
 use crate::queue_dump::format_time_of_day as clock_time;
 
-/// Which datagrams and messages are wanted; what is not set wants all.
+/// Selects datagrams and messages. An option that is not given selects all.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Filter {
-    /// Only what a peer sends or gets: its id, its address, or both with a port
+    /// Show only traffic of one peer: its id, its address, or its address with a port
     #[arg(long, value_name = "ID|ADDR[:PORT]")]
     peer: Option<PeerArg>,
 
-    /// Only messages of this kind: identity, ack, keepalive, connect, boot, disconnect, data
+    /// Show only messages of this kind: identity, ack, keepalive, connect, boot, disconnect, data
     #[arg(long, conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     kind: Option<KindArg>,
 
-    /// Only game data with these opcodes, by name or number (`Chat`, `0x2C`); `!` in front leaves one out
+    /// Show only game data with these opcodes, by name or number (`Chat`, `0x2C`); `!` excludes one
     #[arg(long, value_delimiter = ',', conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     opcode: Vec<OpcodeArg>,
 
-    /// Only messages with these sequence numbers and their ACKs
+    /// Show only messages with these sequence numbers, and their ACKs
     #[arg(long, value_name = "SEQ", value_delimiter = ',', value_parser = detail_views::parse_sequence_number, conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     seq: Vec<u16>,
 
-    /// Only these packets: their numbers, or ranges (`7`, `100-120`)
+    /// Show only these packets: numbers or ranges (`7`, `100-120`)
     #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     packet: Vec<PacketRange>,
 
-    /// Only from this time on: seconds from the start of the capture, or a time of day (UTC)
+    /// Show only packets from this time on: seconds from the start of the capture, or a time of day (UTC)
     #[arg(long, value_name = "TIME", conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     from: Option<CaptureTime>,
 
-    /// Only up to this time
+    /// Show only packets up to this time
     #[arg(long, value_name = "TIME", conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     to: Option<CaptureTime>,
 
-    /// Only datagrams that something is wrong with
+    /// Show only datagrams with findings
     #[arg(long, conflicts_with_all = WHOLE_CAPTURE_OPTIONS)]
     pub(super) anomalies: bool,
 }
 
 impl Filter {
-    /// Returns the first option that was given, if there is one.
+    /// Returns the name of the first option that was given, if any.
     pub(super) fn first_given(&self) -> Option<&'static str> {
         let options = [
             (self.peer.is_some(), "--peer"),
@@ -67,27 +67,27 @@ impl Filter {
         options.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
     }
 
-    /// Returns whether any message may be left out of a datagram that is shown.
+    /// Returns whether the filter may leave messages out of a datagram that is shown.
     pub(super) const fn selects_messages(&self) -> bool {
         self.kind.is_some() || !self.opcode.is_empty() || !self.seq.is_empty()
     }
 
-    /// Returns the peer that is wanted, as it was given.
+    /// Returns the selected peer, as the user wrote it.
     pub(super) fn peer_text(&self) -> Option<String> {
         self.peer.map(|peer| peer.to_string())
     }
 
-    /// Returns whether a packet with this number is wanted.
+    /// Returns whether the packet with this number is selected.
     pub(super) fn wants_packet_number(&self, number: u64) -> bool {
         self.packet.is_empty() || self.packet.iter().any(|PacketRange(range)| range.contains(&number))
     }
 
-    /// Returns whether a message is wanted that has this number, or acknowledges it.
+    /// Returns whether a message with this sequence number, or an ACK of it, is selected.
     pub(super) fn wants_seq(&self, seq: Option<Seq>) -> bool {
         self.seq.is_empty() || seq.is_some_and(|Seq(seq)| self.seq.contains(&seq))
     }
 
-    /// Returns whether something is wanted that was found in a datagram which is: not if it is about another message.
+    /// Returns whether a finding in a selected datagram is selected. It is not if it is about another message.
     pub(super) fn wants_finding(&self, finding: &Finding) -> bool {
         let opcode = finding.kind.message_info().and_then(|about| about.opcode);
         finding.kind.message_id().is_none_or(|id| self.wants_seq(Some(id.seq)))
@@ -103,15 +103,16 @@ impl Filter {
         !is_named(true) && (!some_wanted || is_named(false))
     }
 
-    /// Returns whether a datagram is wanted, whatever is in it. `ids` are those of the two ends, `start` is when the
-    /// capture begins.
+    /// Returns whether a datagram is selected by its addresses, time and number.
+    ///
+    /// `ids` are the peer ids of both ends; `start` is the time at which the capture begins.
     pub(super) fn wants_metadata(&self, packet: &PacketInfo, ids: [Option<PeerId>; 2], start: u64) -> bool {
         self.peer.is_none_or(|peer| peer.matches([packet.from, packet.to], ids))
             && self.wants_time(packet.time.as_micros(), start)
             && self.wants_packet_number(packet.number)
     }
 
-    /// Returns whether a datagram is wanted, with what is in it and what was found in it.
+    /// Returns whether a datagram is selected by its addresses, time, number, content and findings.
     pub(super) fn wants_datagram(
         &self,
         packet: &PacketInfo,
@@ -135,7 +136,7 @@ impl Filter {
         }
     }
 
-    /// Returns whether a conversation is wanted, as far as it is known who talks there.
+    /// Returns whether a conversation is selected, as far as its peers are known.
     pub(super) fn wants_conversation(&self, conversation: &Conversation<'_>) -> bool {
         let sides = [Side::First, Side::Second];
         let (ends, ids) =
@@ -143,7 +144,7 @@ impl Filter {
         self.peer.is_none_or(|peer| peer.matches(ends, ids))
     }
 
-    /// Returns whether something is wanted that stands at no datagram.
+    /// Returns whether a finding without a datagram is selected.
     pub(super) fn wants_detached(
         &self,
         DetachedFinding { finding, peer_ids: peers, .. }: &DetachedFinding,
@@ -155,7 +156,7 @@ impl Filter {
             && self.wants_time(finding.at.as_micros(), start)
     }
 
-    /// Returns whether something is wanted that is told when the datagram that shows it has long been shown.
+    /// Returns whether a finding is selected that comes after its datagram was shown.
     pub(super) fn wants_late_finding(&self, finding: &Finding, observer: &Observer, start: u64) -> bool {
         let between = || {
             observer
@@ -169,7 +170,7 @@ impl Filter {
             && self.wants_packet_number(finding.mark)
     }
 
-    /// Returns whether this time is wanted, of a capture that begins at `start`.
+    /// Returns whether a time is selected, in a capture that begins at `start`.
     pub(super) fn wants_time(&self, time: u64, start: u64) -> bool {
         self.from.is_none_or(|from| time >= from.to_micros(start))
             && self.to.is_none_or(|to| time <= to.to_micros(start))
@@ -216,7 +217,7 @@ impl FromStr for PeerArg {
         let id = parse_u8(text).map(|id| Self::Id(PeerId(id)));
         id.or_else(|| text.parse().ok().map(Self::Address))
             .or_else(|| text.parse().ok().map(Self::Socket))
-            .ok_or_else(|| "neither an id from 0 to 255 nor an IPv4 address with or without a port".into())
+            .ok_or_else(|| "expected an id from 0 to 255, or an IPv4 address with or without a port".into())
     }
 }
 
@@ -228,14 +229,13 @@ impl FromStr for KindArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = (0..=u8::MAX).map(Kind).find(|kind| kind.name() == Some(text));
-        named
-            .or_else(|| parse_u8(text).map(Kind))
-            .map(Self)
-            .ok_or_else(|| "no such kind: identity, ack, keepalive, connect, boot, disconnect, data".into())
+        named.or_else(|| parse_u8(text).map(Kind)).map(Self).ok_or_else(|| {
+            "unknown kind; expected identity, ack, keepalive, connect, boot, disconnect or data".into()
+        })
     }
 }
 
-/// Packets by their numbers.
+/// A range of packet numbers.
 #[derive(Debug, Clone)]
 struct PacketRange(RangeInclusive<u64>);
 
@@ -246,7 +246,7 @@ impl FromStr for PacketRange {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = first.trim().parse().ok().zip(last.trim().parse().ok());
         let range = range.filter(|(first, last)| first <= last);
-        range.map(|(first, last)| Self(first..=last)).ok_or("a number is wanted, or a range such as 100-120")
+        range.map(|(first, last)| Self(first..=last)).ok_or("expected a number, or a range such as 100-120")
     }
 }
 
@@ -268,11 +268,11 @@ impl FromStr for OpcodeArg {
         named
             .or_else(|| parse_u8(text).map(Opcode))
             .map(|opcode| Self { opcode, is_excluded: leave_out })
-            .ok_or_else(|| "neither the name of an opcode nor a number from 0 to 255".into())
+            .ok_or_else(|| "expected the name of an opcode, or a number from 0 to 255".into())
     }
 }
 
-/// Returns the number of a message, or that which it acknowledges.
+/// Returns the sequence number of a message, or the number that it acknowledges.
 fn message_seq(message: &Message<'_>) -> Option<Seq> {
     if let Message::Ack(ack) = message { Some(ack.id.seq) } else { message.id().map(|id| id.seq) }
 }
@@ -286,13 +286,13 @@ pub(super) enum CaptureTime {
 }
 
 impl CaptureTime {
-    /// Returns as a time of a capture that begins at `start`.
+    /// Returns the time in a capture that begins at `start`, in microseconds.
     pub(super) const fn to_micros(self, start: u64) -> u64 {
         match self {
             Self::SinceStart(micros) => start.saturating_add(micros),
             Self::TimeOfDay(micros) => {
                 let today = start - start % MICROS_PER_DAY + micros;
-                // A time long before the start is meant to be of the next day.
+                // A time long before the start belongs to the next day.
                 if today + MICROS_PER_DAY / 2 < start { today.saturating_add(MICROS_PER_DAY) } else { today }
             }
         }
@@ -316,11 +316,11 @@ impl FromStr for CaptureTime {
         parse_seconds(text)
             .map(Self::SinceStart)
             .or_else(day)
-            .ok_or_else(|| "neither seconds (12.5) nor a time of day (11:39:21)".into())
+            .ok_or_else(|| "expected seconds (12.5), or a time of day (11:39:21)".into())
     }
 }
 
-/// Decimal, or hex behind `0x`.
+/// Parses a number: decimal, or hex with `0x`.
 fn parse_u8(text: &str) -> Option<u8> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u8::from_str_radix(hex, 16).ok(),
@@ -328,6 +328,6 @@ fn parse_u8(text: &str) -> Option<u8> {
     }
 }
 
-/// These tell of whole conversations.
+/// Options that show whole conversations.
 const WHOLE_CAPTURE_OPTIONS: [&str; 2] = ["summary", "report"];
 const MICROS_PER_DAY: u64 = 86_400 * 1_000_000;

@@ -1,4 +1,4 @@
-//! Findings by their kind: how often each was found, where first, and what it means.
+//! Counts findings by kind, with the first of each kind and its meaning.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::summary::side_name;
 /// A kind of finding, for people.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FindingClass {
-    /// How bad it is: 0 is no fault at all.
+    /// The severity from 1 to 9; 0 is not a fault.
     pub(super) severity: u8,
-    /// How several of it are called.
+    /// The title for several findings of this kind, after their number.
     pub(super) title: &'static str,
-    /// What it means for someone who hosts games and does not read protocols.
+    /// The meaning for a person who hosts games and does not know the protocol.
     pub(super) meaning: &'static str,
 }
 
@@ -23,14 +23,14 @@ impl FindingClass {
         Self { severity: weight, title, meaning }
     }
 
-    /// Returns the kind that a finding is of.
+    /// Returns the class of a finding.
     const fn of(what: &FindingKind) -> Self {
         match what {
             FindingKind::Retransmission { cause, .. } => Self::of_retransmission(*cause),
             FindingKind::Timeout { .. } => Self::new(
                 9,
                 "timeouts",
-                "One side was not heard for 45 seconds. The game drops a player then.",
+                "One side was silent for 45 seconds. The game then drops the player.",
             ),
             FindingKind::StuckFragments { .. } => Self::new(
                 9,
@@ -39,26 +39,28 @@ impl FindingClass {
             ),
             FindingKind::SequenceGap { .. } => Self::new(
                 8,
-                "numbers left out",
-                "A message is missing for good. Everything behind it waits: the game hangs.",
+                "missing sequence numbers",
+                "A message never arrived. All later messages wait for it: the game hangs.",
             ),
             FindingKind::UnknownType(_) => Self::new(
                 8,
                 "datagrams with unknown types",
-                "A message that the game does not know. It stops reading there.",
+                "The datagram contains a message that the game does not know. The game ignores the rest of the datagram.",
             ),
-            FindingKind::Malformed(_) => {
-                Self::new(8, "malformed datagrams", "Bytes that make no sense: another program, or damage.")
-            }
+            FindingKind::Malformed(_) => Self::new(
+                8,
+                "malformed datagrams",
+                "The datagram cannot be decoded. It comes from another program, or it is damaged.",
+            ),
             FindingKind::Silence { .. } => Self::new(
                 7,
                 "long silences",
-                "One side was not heard for more than 22 seconds. The connection is bad, or the game hangs.",
+                "One side was silent for more than 22 seconds. The connection is bad, or the game hangs.",
             ),
             FindingKind::Starvation { .. } => Self::new(
                 6,
                 "times game data waited behind ACKs",
-                "Repeated acknowledgements took the room of game data, which had to wait.",
+                "Repeated acknowledgements filled the datagrams, so game data had to wait.",
             ),
             FindingKind::DuplicateDelivery { .. } => Self::new(
                 3,
@@ -71,19 +73,17 @@ impl FindingClass {
             }
             FindingKind::ClosedGate { .. } => Self::new(
                 2,
-                "times ACKs waited for something to leave with",
-                "The stock game sends an acknowledgement three times by itself. After that it stays in the queue until something else leaves.",
+                "times ACKs waited for other traffic",
+                "The stock game sends an acknowledgement three times by itself. After that the acknowledgement waits until the game sends something else.",
             ),
-            FindingKind::NonStock(_) => {
-                Self::new(1, "oddities of senders that are not stock", NOT_STOCK_MEANING)
-            }
+            FindingKind::NonStock(_) => Self::new(1, "deviations from the stock game", NOT_STOCK_MEANING),
             FindingKind::AcksOnce => {
-                Self::new(0, "senders that acknowledge once, as stock does not", NOT_STOCK_MEANING)
+                Self::new(0, "senders that acknowledge once (not stock)", NOT_STOCK_MEANING)
             }
             FindingKind::CaptureLoss(_) => Self::new(
                 0,
-                "things that the capture has missed",
-                "The capture has missed packets. Nothing is wrong with the game because of that.",
+                "gaps in the capture",
+                "The capture is missing packets. This is not a fault of the game.",
             ),
         }
     }
@@ -98,12 +98,12 @@ impl FindingClass {
             RetransmitCause::AckNeverSent => Self::new(
                 5,
                 "retransmissions, no ACK sent",
-                "A message was lost on the way and sent again, {}. The player sees a lag.",
+                "A message was lost on the way and sent again, {}. The player notices lag.",
             ),
             RetransmitCause::AckLost => Self::new(
                 4,
                 "retransmissions, ACK lost",
-                "A message had arrived, but its acknowledgements were lost. It costs traffic only.",
+                "A message arrived, but its acknowledgements were lost. This only costs traffic.",
             ),
             RetransmitCause::AckLate => Self::new(
                 4,
@@ -113,37 +113,37 @@ impl FindingClass {
             RetransmitCause::NotCaptured => Self::new(
                 0,
                 "retransmissions that the capture does not explain",
-                "The capture has not kept what the receiver sent meanwhile. Whether anything was wrong cannot be told.",
+                "The capture does not contain the receiver's packets of that time, so the cause is unknown.",
             ),
             RetransmitCause::ReceiverLeft => Self::new(
                 0,
-                "retransmissions to someone who had left",
-                "A player had left, and the server went on sending to it for a while. That is normal.",
+                "retransmissions to a player who had left",
+                "The server kept sending for a while after the player had left. This is normal.",
             ),
         }
     }
 }
 
-/// Returns how several findings of this kind are called.
+/// Returns the title for several findings of this kind.
 pub(super) const fn finding_title(what: &FindingKind) -> &'static str {
     FindingClass::of(what).title
 }
 
-/// A kind of finding with how often it was found, and where first.
+/// The number of findings of a kind, and the first of them.
 #[derive(Debug, Clone)]
 pub(super) struct FindingStats {
     pub(super) class: FindingClass,
     pub(super) count: u64,
     pub(super) first: Finding,
     pub(super) first_location: Option<PacketLocation>,
-    /// Who did it first.
+    /// The side that caused the first one.
     pub(super) first_side: String,
-    /// The shortest and the longest time that was measured, if it is of a kind that takes time.
+    /// The shortest and the longest measured time, for kinds that have a duration.
     time_range: Option<[Duration; 2]>,
 }
 
 impl FindingStats {
-    /// Returns what it means, with what was measured.
+    /// Returns the meaning, with the measured times.
     pub(super) fn meaning(&self) -> String {
         let [least, most] = self.time_range.unwrap_or_default().map(|time| time.as_secs_f64());
         let measured = if most - least < 0.005 {
@@ -155,13 +155,15 @@ impl FindingStats {
     }
 }
 
-/// Returns how long it took, if it is of a kind that takes time: of a message that is sent again, until the first repeat.
+/// Returns the duration of a finding, if it has one.
+///
+/// For a retransmission it is the time until the first retransmission, so later ones have none.
 fn measured_time(what: &FindingKind) -> Option<Duration> {
     let is_later_repeat = matches!(what, FindingKind::Retransmission { times: 3.., .. });
     what.named_duration().filter(|_| !is_later_repeat).map(|(_, time)| time)
 }
 
-/// All findings by kind. There are few kinds, and the commonest comes early.
+/// All findings by kind. A list is enough: there are few kinds, and the most common comes early.
 #[derive(Debug, Default)]
 pub(super) struct FindingCounts(Vec<FindingStats>);
 
@@ -189,15 +191,13 @@ impl FindingCounts {
         });
     }
 
-    /// Returns the heaviest first.
+    /// Returns the counts, most severe first.
     pub(super) fn by_severity(&self) -> Vec<&FindingStats> {
         let mut all: Vec<_> = self.0.iter().collect();
-        all.sort_by_key(|tallied| {
-            (std::cmp::Reverse((tallied.class.severity, tallied.count)), tallied.class.title)
-        });
+        all.sort_by_key(|stats| (std::cmp::Reverse((stats.class.severity, stats.count)), stats.class.title));
         all
     }
 }
 
-const REPEATED_ACKS_MEANING: &str = "The stock game repeats acknowledgements up to nine times. Harmless in small numbers, wasteful in large ones. The proxy of this program removes them.";
-const NOT_STOCK_MEANING: &str = "One side is not the original game. That is no fault by itself.";
+const REPEATED_ACKS_MEANING: &str = "The stock game repeats acknowledgements up to nine times. A few are harmless, many waste bandwidth. `bcnet proxy --heal` removes them.";
+const NOT_STOCK_MEANING: &str = "One side is not the original game. This alone is not a fault.";

@@ -1,4 +1,4 @@
-//! What is read while it is still written, until it ends or the user stops it.
+//! Reads inputs that are still being written, until they end or the user stops the program.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use crate::signals::{self, Signal};
 
-/// From now on SIGINT and SIGTERM set what is returned, and a second one ends the program.
+/// Returns a flag that SIGINT and SIGTERM set. A second signal ends the program.
 pub(super) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::default());
-    let told = Arc::clone(&stop);
-    signals::listen(vec![(Signal::Stop, Box::new(move || told.store(true, Ordering::Relaxed)))])?;
+    let stop_setter = Arc::clone(&stop);
+    signals::listen(vec![(Signal::Stop, Box::new(move || stop_setter.store(true, Ordering::Relaxed)))])?;
     Ok(stop)
 }
 
-/// A file whose end is only the end so far.
+/// A file that may grow: at its end the reader waits for more.
 pub(super) struct GrowingFile {
     pub(super) file: File,
     pub(super) stop: Arc<AtomicBool>,
@@ -36,13 +36,13 @@ impl Read for GrowingFile {
     }
 }
 
-/// A pipe, which a thread reads: no signal ends the wait for it.
+/// A pipe that a separate thread reads, because a signal does not interrupt a blocking read.
 pub(super) struct FollowedPipe {
     chunks: Receiver<io::Result<Vec<u8>>>,
-    /// What is left of the last.
+    /// The unread rest of the last chunk.
     current_chunk: io::Cursor<Vec<u8>>,
     stop: Arc<AtomicBool>,
-    /// Whether it fails with [`TimedOut`](io::ErrorKind::TimedOut) when nothing has come for a while.
+    /// True if reads fail with [`TimedOut`](io::ErrorKind::TimedOut) when nothing has come for a while.
     pub(super) reports_idle: Arc<AtomicBool>,
 }
 
@@ -89,6 +89,6 @@ impl Read for FollowedPipe {
     }
 }
 
-/// So often it is looked whether there is more, or the user wants it to stop.
+/// The interval of checks for more data and for the user's signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CHUNK_SIZE: usize = 1 << 16;

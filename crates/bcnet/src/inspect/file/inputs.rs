@@ -1,6 +1,7 @@
-//! Which files are read: one, or several as one capture, as those that were rotated.
+//! Decides which files are read: one, or several as one capture, such as rotated captures.
 //!
-//! Captures are begun in the order of their first packets. Packet logs have no dates, so they stay as they are named.
+//! Captures are opened in the order of their first packets. Packet logs have no dates, so they keep the order of the
+//! command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use crate::inspect::{input_name, is_stdin};
 
 /// The files to read, in their order.
 pub(super) struct Inputs {
-    /// How all of them together are called.
+    /// The name of all files together.
     pub(super) name: String,
     pub(super) files: Vec<InputFile>,
-    /// What is wrong with some that are left out.
+    /// Problems with files that are left out.
     pub(super) problems: Vec<String>,
     is_merged: bool,
 }
@@ -24,27 +25,27 @@ pub(super) struct Inputs {
 /// A file to read.
 pub(super) struct InputFile {
     pub(super) path: PathBuf,
-    /// When its first packet was, in microseconds, of captures that are read in the order of time.
+    /// The time of the first packet in microseconds, for captures that are read in the order of time.
     pub(super) first_micros: Option<u64>,
 }
 
 impl Inputs {
-    /// One file, or standard input.
+    /// Returns one file, or standard input.
     pub(super) fn single(path: &Path) -> Self {
         let file = InputFile { path: path.to_owned(), first_micros: None };
         Self { name: input_name(path), files: vec![file], problems: Vec::new(), is_merged: false }
     }
 
-    /// What passes an interface, which is no file.
+    /// Returns the inputs of a live capture, which has no files.
     pub(super) fn live(interface: &str) -> Self {
         Self { name: interface.into(), files: Vec::new(), problems: Vec::new(), is_merged: false }
     }
 
-    /// All files that are named, and the captures of all directories that are.
+    /// Returns all named files, and the captures in all named directories.
     pub(super) fn merged(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut found = InputScan::default();
         for path in paths {
-            ensure!(!is_stdin(path), "standard input cannot be read as one of several");
+            ensure!(!is_stdin(path), "standard input cannot be merged with other files");
             if path.is_dir() {
                 found.add_directory(path)?;
             } else {
@@ -72,7 +73,7 @@ impl Inputs {
         self.files.iter().map(|file| file.path.clone()).collect()
     }
 
-    /// Returns how many bytes all files have, if that is known.
+    /// Returns the size of all files in bytes, if it is known.
     pub(super) fn size(&self) -> Option<u64> {
         let size = |file: &InputFile| {
             let metadata = fs::metadata(&file.path).ok().filter(|_| !is_stdin(&file.path))?;
@@ -82,7 +83,7 @@ impl Inputs {
     }
 }
 
-/// Files that were looked at.
+/// The files that were examined.
 #[derive(Default)]
 struct InputScan {
     files: Vec<InputFile>,
@@ -97,7 +98,9 @@ impl InputScan {
         }
     }
 
-    /// Adds the captures of a directory, and says what else is in it. What cannot be read may be one.
+    /// Adds the captures of a directory, and prints which other files are in it.
+    ///
+    /// An unreadable file may be a capture, so it counts as a problem.
     fn add_directory(&mut self, directory: &Path) -> anyhow::Result<()> {
         let entries = fs::read_dir(directory).with_context(|| input_name(directory))?;
         let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -113,7 +116,7 @@ impl InputScan {
             }
         }
         if self.files.len() == before && troubles.is_empty() {
-            self.problems.push(format!("{}: is a directory without captures", input_name(directory)));
+            self.problems.push(format!("{}: the directory contains no captures", input_name(directory)));
         }
         if !others.is_empty() {
             let names = others.iter().take(MAX_LISTED_NAMES).filter_map(|path| path.file_name());
@@ -121,7 +124,7 @@ impl InputScan {
             let more = others.len() - named.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             eprintln!(
-                "bcnet: {}: no captures, and not read: {}{more}",
+                "bcnet: {}: skipped files that are not captures: {}{more}",
                 input_name(directory),
                 named.join(", ")
             );
@@ -131,13 +134,13 @@ impl InputScan {
     }
 }
 
-/// Returns when the first packet of a file was, if it tells a date.
+/// Returns the time of the first packet of a file, if the format has dates.
 fn first_packet_micros(path: &Path) -> anyhow::Result<Option<u64>> {
     let is_file = fs::metadata(path)?.is_file();
-    ensure!(is_file, "is no file; several are read as one only from files");
+    ensure!(is_file, "not a regular file; only regular files can be merged");
     let mut source = open_source(path, false)?;
     Ok(source.is_dated().then(|| source.next_time().unwrap_or(0)))
 }
 
-/// As many files that are not read are named.
+/// The most skipped files that are named.
 const MAX_LISTED_NAMES: usize = 10;

@@ -1,4 +1,4 @@
-//! From files to whoever is told: reads everything, shows it, and says what is wrong with it.
+//! Reads all inputs, passes the datagrams to a sink, and reports problems of the files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,14 +20,14 @@ use crate::CommandStatus;
 use crate::inspect::{Args, is_stdin};
 use crate::number_format::group_digits;
 
-/// Reads all inputs as one, and tells `sink`.
+/// Reads all inputs as one capture and passes everything to `sink`.
 pub(super) fn inspect(args: &Args, inputs: &Inputs, sink: impl Sink) -> anyhow::Result<CommandStatus> {
     let mut pass = InspectionPass::new(args, inputs, sink);
     pass.read_all()?;
     pass.finish()
 }
 
-/// Shows what passes an interface, until the user has seen enough.
+/// Shows the traffic of an interface until the user stops the program.
 pub(super) fn inspect_live(args: &Args, interface: &str, sink: impl Sink) -> anyhow::Result<CommandStatus> {
     let inputs = Inputs::live(interface);
     let mut pass = InspectionPass::new(args, &inputs, sink);
@@ -66,7 +66,7 @@ struct InspectionPass<'a, S> {
     messages: MessageBuffer<'static>,
     counts: ReadCounters,
     progress: ReadProgress,
-    /// What is wrong with the files, for people.
+    /// Problems of the files, for people.
     problems: Vec<String>,
 }
 
@@ -85,16 +85,16 @@ impl<'a, S: Sink> InspectionPass<'a, S> {
         }
     }
 
-    /// Looks at all packets.
+    /// Analyses all packets.
     fn read_all(&mut self) -> anyhow::Result<()> {
-        // Followed files are shown as they grow; others are deciphered many at a time.
+        // Followed files are shown as they grow, one packet at a time. Other files are deciphered in batches.
         let max = if self.args.flushes_each_datagram() { 1 } else { BATCH_SIZE };
         loop {
             match self.merge.read(&mut self.batch, &mut self.counts) {
                 Ok(MergeStep::More) => {}
                 Ok(MergeStep::FileEnded(ended)) => self.on_file_end(ended)?,
                 Ok(MergeStep::AllEnded) => break,
-                // Nothing comes just now.
+                // No data at the moment.
                 Err(_) => {
                     self.analyze_batch()?;
                     self.analysis.sink.on_idle(&self.analysis.observer)?;
@@ -109,7 +109,7 @@ impl<'a, S: Sink> InspectionPass<'a, S> {
         Ok(())
     }
 
-    /// Looks at what was read.
+    /// Analyses the packets that were read.
     fn analyze_batch(&mut self) -> io::Result<()> {
         self.batch.decrypt();
         let mut buffer = mem::take(&mut self.messages).reuse();
@@ -123,24 +123,24 @@ impl<'a, S: Sink> InspectionPass<'a, S> {
         Ok(())
     }
 
-    /// Notes how a file has ended.
+    /// Handles the end of a file.
     fn on_file_end(
         &mut self,
-        EndedFile { name, packets, end, is_stopped, order_warning: remark }: EndedFile,
+        EndedFile { name, packets, end, is_stopped, order_warning }: EndedFile,
     ) -> anyhow::Result<()> {
-        if let Some(remark) = remark {
-            eprintln!("bcnet: {name}: {remark}");
+        if let Some(order_warning) = order_warning {
+            eprintln!("bcnet: {name}: {order_warning}");
         }
         match end {
-            // Who writes a file that is followed is rarely between two packets.
+            // A followed file often ends within a packet when the user stops the program, so this is not damage.
             Ok(ReadStep::Damaged(damage)) if !is_stopped => {
                 self.problems.push(format!("{name}: {damage}; {packets} packets before it were read"));
             }
             Ok(_) => {}
-            // The others can still be read.
+            // The other files can still be read.
             Err(error) if self.inputs.is_merged() => self.problems.push(format!("{error:#}")),
             Err(error) if packets == 0 => return Err(error),
-            // What was read before is shown first.
+            // The packets before the error are shown first.
             Err(error) => {
                 self.analyze_batch()?;
                 self.report_end()?;
@@ -150,7 +150,7 @@ impl<'a, S: Sink> InspectionPass<'a, S> {
         Ok(())
     }
 
-    /// Tells the end of everything.
+    /// Passes the end of the capture to the sink.
     fn report_end(&mut self) -> io::Result<()> {
         let name = &self.inputs.name;
         let (bytes, _) = self.merge.offsets();
@@ -161,14 +161,14 @@ impl<'a, S: Sink> InspectionPass<'a, S> {
         Ok(())
     }
 
-    /// Tells the end, and what is wrong.
+    /// Ends the pass and prints all problems.
     fn finish(mut self) -> anyhow::Result<CommandStatus> {
         self.report_end()?;
         let name = &self.inputs.name;
         let mut verdict = report_problems(self.args, name, &self.analysis, &self.counts.skipped);
-        // If nothing could be read, that is said below.
+        // If nothing could be read, the problems below say so.
         if self.analysis.datagrams == 0 && (self.counts.packets > 0 || self.problems.is_empty()) {
-            eprintln!("bcnet: {name}: no datagrams of the game in it");
+            eprintln!("bcnet: {name}: contains no datagrams of the game");
         }
         let all = self.merge.order_problem().map(|trouble| format!("{name}: {trouble}"));
         for trouble in self.problems.into_iter().chain(all) {
@@ -179,7 +179,7 @@ impl<'a, S: Sink> InspectionPass<'a, S> {
     }
 }
 
-/// Says what could not be read or decoded.
+/// Prints what could not be read or decoded.
 fn report_problems(
     args: &Args,
     name: &str,
@@ -192,7 +192,7 @@ fn report_problems(
         eprintln!("bcnet: {name}: {} datagrams could not be decoded", run.malformed);
     }
     if !skipped.is_empty() && !args.file.summary {
-        eprintln!("bcnet: {name}: not looked at: {skipped}");
+        eprintln!("bcnet: {name}: skipped: {skipped}");
     }
     if report_unreadable(name, run.datagrams, skipped) {
         verdict = CommandStatus::Findings;
@@ -200,7 +200,9 @@ fn report_problems(
     verdict
 }
 
-/// Says it if a noticeable share could not be read, beside so many datagrams that could. Whether that is so.
+/// Warns if a noticeable share of the packets could not be read. Returns whether it did.
+///
+/// `read` is the number of datagrams that could be read.
 pub(super) fn report_unreadable(name: &str, read: u64, skipped: &SkippedPackets) -> bool {
     let unread = skipped.unreadable();
     if unread == 0 || read > 0 && unread * UNREADABLE_RATIO <= unread + read {
@@ -208,12 +210,12 @@ pub(super) fn report_unreadable(name: &str, read: u64, skipped: &SkippedPackets)
     }
     let (read, unread) = (group_digits(read), group_digits(unread));
     eprintln!(
-        "bcnet: {name}: {unread} packets could not be read, and {read} datagrams could: what is told is of a part"
+        "bcnet: {name}: {unread} packets could not be read, only {read} datagrams; the results are incomplete"
     );
     true
 }
 
-/// Opens a file and sees what it is.
+/// Opens a file and detects its format.
 pub(super) fn open_source(path: &Path, follow: bool) -> anyhow::Result<PacketSource> {
     if is_stdin(path) {
         return if follow {
@@ -222,8 +224,8 @@ pub(super) fn open_source(path: &Path, follow: bool) -> anyhow::Result<PacketSou
             PacketSource::open(Box::new(io::stdin().lock()))
         };
     }
-    // Windows does not open one.
-    ensure!(!path.is_dir(), "is a directory; name a file, or read it as one capture with --merge");
+    // Windows does not open a directory at all, so the error would be another.
+    ensure!(!path.is_dir(), "is a directory; name a file, or read all its captures with --merge");
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if !follow {
@@ -238,7 +240,7 @@ pub(super) fn open_source(path: &Path, follow: bool) -> anyhow::Result<PacketSou
     Ok(source)
 }
 
-/// Reads a pipe until the user stops it; its end is the end.
+/// Reads a pipe until it ends or the user stops the program.
 fn follow_pipe(input: impl Read + Send + 'static) -> anyhow::Result<PacketSource> {
     let stop = follow::stop_on_signals()?;
     let mut source = PacketSource::open(Box::new(follow::FollowedPipe::start(input, Arc::clone(&stop))?))?;
@@ -246,7 +248,7 @@ fn follow_pipe(input: impl Read + Send + 'static) -> anyhow::Result<PacketSource
     Ok(source)
 }
 
-/// As many datagrams as are deciphered together.
+/// The number of datagrams that are deciphered together.
 pub(super) const BATCH_SIZE: usize = 256;
-/// If more than one in so many packets could not be read, the exit code says so.
+/// If more than one in this many packets could not be read, the exit code says so.
 const UNREADABLE_RATIO: u64 = 10;

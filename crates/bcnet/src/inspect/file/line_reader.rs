@@ -1,4 +1,4 @@
-//! The lines of inputs that are text.
+//! Reads text inputs line by line.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -12,12 +12,12 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    /// Begins to read if the beginning is `as_wanted`. Otherwise gives the input back.
+    /// Starts to read if `as_wanted` accepts the beginning of the input. Otherwise returns the input.
     pub(super) fn open(
         mut window: InputBuffer,
         as_wanted: fn(&[u8]) -> bool,
     ) -> io::Result<Result<Self, InputBuffer>> {
-        // No more than is needed: what is followed may stay short for long.
+        // Reads no more than needed: a followed file may stay short for a long time.
         while !as_wanted(window.buffered())
             && window.buffered().len() < SNIFF_LEN
             && window.fill_to(window.buffered().len() + 1)?
@@ -28,12 +28,12 @@ impl LineReader {
         Ok(Ok(Self { input: BufReader::new(window), line: Vec::new(), offset: 0 }))
     }
 
-    /// Returns the place behind the line that was read last.
+    /// Returns the offset after the last line that was read.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads the next line. Returns its place and the line, which is empty at the end only.
+    /// Reads the next line. Returns its offset and the line, which is empty only at the end.
     pub(super) fn next_line(&mut self) -> io::Result<(u64, &[u8])> {
         self.line.clear();
         let at = self.offset;
@@ -43,6 +43,6 @@ impl LineReader {
     }
 }
 
-/// How much of a file is looked at to know what it is.
+/// The number of bytes that are read to detect the format of a file.
 const SNIFF_LEN: usize = 64 * 1024;
 const MAX_LINE: u64 = 64 * 1024;

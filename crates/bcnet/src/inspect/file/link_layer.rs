@@ -1,4 +1,4 @@
-//! From a captured packet to the UDP datagram in it.
+//! Extracts the UDP datagram from a captured packet.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -10,22 +10,22 @@ pub(super) struct UdpDatagram<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Why a packet holds nothing to look at.
+/// The reason why a packet contains no datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipReason {
     /// Neither IPv4 nor UDP.
     NotUdp,
-    /// A fragment of an IPv4 packet. The game makes none, and a part of a datagram cannot be deciphered.
+    /// A fragment of an IPv4 packet. The game sends none, and a fragment cannot be deciphered.
     IpFragment,
-    /// The capture has kept only the beginning; from whom to whom it went, if that is in it.
+    /// The capture contains only the beginning; the addresses, if they are in it.
     Truncated(Option<(SocketAddrV4, SocketAddrV4)>),
     /// UDP over IPv6.
     Ipv6,
-    /// A kind of link that is not known.
+    /// An unknown link type.
     UnknownLink(u16),
 }
 
-/// Finds the datagram in a packet.
+/// Returns the datagram in a packet.
 pub(super) fn extract_udp(link: u16, bytes: &[u8]) -> Result<UdpDatagram<'_>, SkipReason> {
     let ip = match link {
         ETHERNET => strip_ethernet(bytes)?,
@@ -41,7 +41,7 @@ pub(super) fn extract_udp(link: u16, bytes: &[u8]) -> Result<UdpDatagram<'_>, Sk
     }
 }
 
-/// Nothing of the game, or what somebody made of it: some networks have only IPv6.
+/// Returns the reason for an IPv6 packet. UDP may be traffic of the game that a network has translated to IPv6.
 fn ipv6_skip_reason(bytes: &[u8]) -> SkipReason {
     if bytes.get(6).is_some_and(|next| *next == IP_PROTOCOL_UDP) {
         SkipReason::Ipv6
@@ -62,11 +62,11 @@ fn strip_ethernet(bytes: &[u8]) -> Result<&[u8], SkipReason> {
     Err(SkipReason::NotUdp)
 }
 
-/// Four bytes that tell the family, in the byte order of whoever captured.
+/// Strips the four bytes of the address family, in the byte order of the capturing machine.
 fn strip_bsd_loopback(bytes: &[u8]) -> Result<&[u8], SkipReason> {
     match bytes {
         [2, 0, 0, 0, rest @ ..] | [0, 0, 0, 2, rest @ ..] => Ok(rest),
-        // Systems do not agree on the number of IPv6.
+        // Systems use different numbers for IPv6.
         [10 | 24 | 28 | 30, 0, 0, 0, rest @ ..] | [0, 0, 0, 10 | 24 | 28 | 30, rest @ ..] => Ok(rest),
         [_, _, _, _, ..] => Err(SkipReason::NotUdp),
         _ => Err(SkipReason::Truncated(None)),
@@ -88,11 +88,11 @@ fn parse_ipv4(bytes: &[u8]) -> Result<UdpDatagram<'_>, SkipReason> {
     if version >> 4 != 4 || header < 20 || protocol != IP_PROTOCOL_UDP {
         return Err(SkipReason::NotUdp);
     }
-    // Bit 13 is "more fragments", the lower ones are the place.
+    // Bit 13 is "more fragments", the lower bits are the offset.
     if u16::from_be_bytes([f0, f1]) & 0x3FFF != 0 {
         return Err(SkipReason::IpFragment);
     }
-    // A length of zero is left to the network card by some senders.
+    // Some senders leave the length to the network card and write zero.
     let end = if length == 0 { bytes.len() } else { length };
     let from_port = read_u16(bytes, header)?;
     let to_port = read_u16(bytes, header + 2)?;
@@ -112,7 +112,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Result<u16, SkipReason> {
     }
 }
 
-/// Links whose packets can be told from other bytes.
+/// Link types whose packets can be told from other bytes.
 pub(super) const RECOGNIZABLE_LINKS: [u16; 5] = [RAW, ETHERNET, LINUX_COOKED, LINUX_COOKED_2, NULL];
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;

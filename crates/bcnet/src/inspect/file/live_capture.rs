@@ -1,4 +1,4 @@
-//! Packets as they pass an interface, until the user has seen enough.
+//! Captures packets from an interface until the user stops the program.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,14 +12,14 @@ use super::follow::{FollowedPipe, stop_on_signals};
 use super::source::PacketSource;
 use crate::dumpcap::DumpcapProcess;
 
-/// A capture that is under way.
+/// A running capture.
 pub(super) struct LiveCapture {
     dumpcap: DumpcapProcess,
     stop: Arc<AtomicBool>,
 }
 
 impl LiveCapture {
-    /// Begins to capture; what comes is written to the file `keep` as well, if there is one.
+    /// Starts to capture. If there is a path `keep`, all bytes are written to that file too.
     pub(super) fn start(
         interface: &str,
         filter: Option<&str>,
@@ -41,25 +41,25 @@ impl LiveCapture {
         Ok((Self { dumpcap: capture, stop }, source))
     }
 
-    /// Returns whether the user wants it to end.
+    /// Returns whether the user wants to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends it. Returns what was wrong.
+    /// Stops the capture. Returns an error message of dumpcap, if there is one.
     pub(super) fn stop(self) -> Option<String> {
         let is_stopped = self.is_stopped();
         self.dumpcap.stop(is_stopped)
     }
 }
 
-/// Leaves what was looked at in a file that was kept: the last packet may have come by half.
+/// Truncates a kept file to the bytes that were read: the last packet may be incomplete.
 pub(super) fn truncate_file(path: &Path, length: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     if file.metadata()?.len() > length { file.set_len(length) } else { Ok(()) }
 }
 
-/// An input whose bytes are kept as they are read.
+/// An input whose bytes are copied to a file as they are read.
 struct Tee<R> {
     input: R,
     copy: Option<File>,

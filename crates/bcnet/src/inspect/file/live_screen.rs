@@ -1,4 +1,4 @@
-//! A terminal that shows what passes an interface: counters, conversations, faults as they come.
+//! Shows live traffic of an interface on a terminal: counters, conversations and faults.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub(super) struct LiveScreen<W> {
     last_drawn: Option<Time>,
     packets: u64,
     datagrams: u64,
-    /// How many datagrams there were when it was drawn last, and how many came in a second then.
+    /// The number of datagrams at the last redraw, and the rate per second at that time.
     datagrams_at_last_draw: u64,
     rate: f64,
     finding_counts: FindingCounts,
@@ -45,7 +45,7 @@ impl<W: Write> LiveScreen<W> {
         }
     }
 
-    /// Draws everything, unless that was done just now.
+    /// Redraws the screen, unless the last redraw was a moment ago.
     fn draw(&mut self, observer: &Observer) -> io::Result<()> {
         let now = self.clock.now();
         let since = self.last_drawn.map(|drawn| now.since(drawn));
@@ -70,7 +70,7 @@ impl<W: Write> LiveScreen<W> {
         self.out.flush()
     }
 
-    /// Returns as many lines as fit: counters, the latest conversations, the worst faults, the latest findings.
+    /// Returns as many lines as fit: counters, latest conversations, worst faults, latest findings.
     fn render(&self, observer: &Observer, seconds: u64, rows: usize) -> Vec<String> {
         let mut conversations: Vec<_> = observer.conversations().collect();
         conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation.last_seen()));
@@ -89,7 +89,7 @@ impl<W: Write> LiveScreen<W> {
                     "conversation"
                 ),
             ),
-            "Ctrl-C ends it".into(),
+            "Ctrl-C to stop".into(),
             String::new(),
         ];
         lines.push(format!(
@@ -102,23 +102,19 @@ impl<W: Write> LiveScreen<W> {
             .take(shown)
             .for_each(|conversation| lines.extend(conversation_lines(conversation)));
         if conversations.len() > shown {
-            lines.push(format!("and {} that were heard of longer ago", conversations.len() - shown));
+            lines.push(format!("and {} older conversations", conversations.len() - shown));
         }
-        let faults: Vec<_> = self
-            .finding_counts
-            .by_severity()
-            .into_iter()
-            .filter(|tallied| tallied.class.severity > 0)
-            .collect();
+        let faults: Vec<_> =
+            self.finding_counts.by_severity().into_iter().filter(|stats| stats.class.severity > 0).collect();
         if !faults.is_empty() {
-            lines.extend([String::new(), "faults so far, the worst first".into()]);
+            lines.extend([String::new(), "faults so far, worst first".into()]);
             let kinds = faults.iter().take((rows / 4).max(1));
             lines.extend(
-                kinds.map(|tallied| format!("{:>11}  {}", group_digits(tallied.count), tallied.class.title)),
+                kinds.map(|stats| format!("{:>11}  {}", group_digits(stats.count), stats.class.title)),
             );
         }
         if !self.latest_faults.is_empty() {
-            lines.extend([String::new(), "the latest".into()]);
+            lines.extend([String::new(), "latest faults".into()]);
             let room = rows.saturating_sub(lines.len());
             let from = self.latest_faults.len().saturating_sub(room);
             lines.extend(self.latest_faults.iter().skip(from).cloned());
@@ -145,7 +141,7 @@ impl<W: Write> LiveScreen<W> {
     }
 }
 
-/// Two lines, one for each side, of 80 columns at most.
+/// Returns two lines, one for each side, of at most 80 columns.
 fn conversation_lines(conversation: &Conversation<'_>) -> [String; 2] {
     conversation.client_and_host().map(|side| {
         let traffic = conversation.counters(side);
@@ -188,7 +184,7 @@ impl<W: Write> Sink for LiveScreen<W> {
         Ok(())
     }
 
-    /// The summary follows where all this was.
+    /// Clears the screen; the summary follows in its place.
     fn on_end(&mut self, _: &CaptureEnd<'_>) -> io::Result<()> {
         self.out.write_all([CURSOR_HOME, CLEAR_BELOW].concat().as_bytes())?;
         self.out.flush()

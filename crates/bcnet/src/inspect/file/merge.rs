@@ -1,8 +1,9 @@
-//! Several files as one, in the order of time.
+//! Reads several files as one, in the order of time.
 //!
-//! Captures whose times overlap, such as those of two interfaces, are read side by side: of their next packets the earliest
-//! comes first, and each keeps its own order. Only those are open that overlap, so that a thousand rotated ones take no more
-//! memory than two. What has no dates is read one after the other, as it is named. A single file is read in the same way.
+//! Captures that overlap in time, such as those of two interfaces, are read side by side. The earliest of their next
+//! packets comes first, and each file keeps its own order. Only files that overlap are open at the same time, so a
+//! thousand rotated files need no more memory than two. Files without dates are read one after the other, in the order
+//! of the command line. A single file is read in the same way.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,22 +21,22 @@ use crate::number_format::group_digits;
 pub(super) struct MergedReader<'a> {
     unopened: &'a [InputFile],
     is_merged: bool,
-    /// Whether the files are read in the order of time.
+    /// True if the files are read in the order of time.
     by_time: bool,
     follow: bool,
-    /// Whether it is no file, and nothing may come for a while.
+    /// True if the input is a live capture, which may be idle for a while.
     is_live: bool,
-    /// In the order in which they were begun.
+    /// In the order in which they were opened.
     open: Vec<OpenFile>,
     current: Option<CurrentFile>,
-    /// What the log that ended last knows of the time.
+    /// The clock of the last packet log that ended.
     clock: Option<TimeOfDayClock>,
-    /// All that were begun, if there are several.
+    /// All files that were opened, if there are several.
     pub(super) files: Vec<MergedFile>,
-    /// When the latest packet was, and how many files were begun only after they should have been.
+    /// The time of the latest packet, and the number of files that were opened too late.
     latest_time: u64,
     late_files: usize,
-    /// What files that have ended were unpacked to, and their own bytes.
+    /// The decompressed bytes of the files that have ended, and their bytes on disk.
     bytes: u64,
     file_bytes: u64,
 }
@@ -46,47 +47,49 @@ struct OpenFile {
     name: String,
     file: Option<SourceFile>,
     packets: u64,
-    /// When the next packet was, if files are read in the order of time, and the latest before it.
+    /// The time of the next packet, if files are read in the order of time, and the latest time before it.
     next_time: u64,
     latest_time: u64,
     backward_packets: Option<BackwardPackets>,
 }
 
-/// Packets that are earlier than one before them.
+/// Packets that are earlier than a packet before them.
 #[derive(Debug, Clone, Copy)]
 struct BackwardPackets {
     count: u64,
-    /// Where the first is.
+    /// The position of the first one.
     first_packet: u64,
     first_offset: u64,
 }
 
-/// Which file is read, until the next packet is another's: until so late, and whose that is if both are at the same time.
+/// The file that is being read.
+///
+/// It is read until the time `until`; at equal times the file with the lower index comes first.
 #[derive(Debug, Clone, Copy)]
 struct CurrentFile {
     index: usize,
     until: Option<(u64, usize)>,
 }
 
-/// What came of reading.
+/// The result of reading.
 pub(super) enum MergeStep {
     /// There may be more.
     More,
     /// A file has ended.
     FileEnded(EndedFile),
-    /// All have.
+    /// All files have ended.
     AllEnded,
 }
 
-/// How a file has ended.
+/// The end of a file.
 pub(super) struct EndedFile {
     pub(super) name: String,
     pub(super) packets: u64,
-    /// What kept it from being read on, if anything did.
+    /// The error that stopped reading, if any.
     pub(super) end: anyhow::Result<ReadStep>,
-    /// Whether the user wanted it to end.
+    /// True if the user stopped the program.
     pub(super) is_stopped: bool,
-    /// What there is to say of its order.
+    /// A warning about the order of packets in the file.
     pub(super) order_warning: Option<String>,
 }
 
@@ -109,7 +112,7 @@ impl<'a> MergedReader<'a> {
         }
     }
 
-    /// Begins with a file that is open already.
+    /// Adds a file that is already open.
     pub(super) fn add_source(&mut self, mut source: PacketSource, name: String) {
         if let Some(clock) = self.clock {
             source.continue_clock(clock);
@@ -135,11 +138,11 @@ impl<'a> MergedReader<'a> {
         self.current = None;
     }
 
-    /// Reads the next packet of all, and adds it to `batch` if it holds a datagram.
+    /// Reads the next packet of all files, and adds it to `batch` if it contains a datagram.
     ///
     /// # Errors
     ///
-    /// If nothing comes just now, of what is no file.
+    /// Fails if a live capture is idle.
     pub(super) fn read(
         &mut self,
         batch: &mut PacketBatch,
@@ -174,23 +177,23 @@ impl<'a> MergedReader<'a> {
         }
     }
 
-    /// Returns how many bytes were read, of what files are unpacked to and of themselves.
+    /// Returns the number of bytes that were read: decompressed, and on disk.
     pub(super) fn offsets(&self) -> (u64, u64) {
         let open = self.open.iter().map(|file| (file.source.offset(), file.source.file_offset()));
         open.fold((self.bytes, self.file_bytes), |sum, file| (sum.0 + file.0, sum.1 + file.1))
     }
 
-    /// Returns what there is to say of all files together.
+    /// Returns a warning about the order of all files together.
     pub(super) fn order_problem(&self) -> Option<String> {
         (self.late_files > 0).then(|| {
             format!(
-                "more than {MAX_OPEN_FILES} files overlap in time; {} were begun late, so not all is in the order of time",
+                "more than {MAX_OPEN_FILES} files overlap in time; {} were opened late, so some packets are out of order",
                 self.late_files
             )
         })
     }
 
-    /// Chooses whose packet is next, and begins with the files for which it is time.
+    /// Selects the file with the next packet, and opens files whose first packet is due.
     fn choose_file(&mut self, batch: &mut PacketBatch) -> Result<(), MergeStep> {
         loop {
             let key = |(at, file): (usize, &OpenFile)| (file.next_time, at);
@@ -211,7 +214,7 @@ impl<'a> MergedReader<'a> {
         }
     }
 
-    /// Opens the file that waits first.
+    /// Opens the next unopened file.
     fn open_next(&mut self) -> Result<(), MergeStep> {
         let Some((next, rest)) = self.unopened.split_first() else { return Ok(()) };
         self.unopened = rest;
@@ -222,13 +225,13 @@ impl<'a> MergedReader<'a> {
                 Ok(())
             }
             Err(error) => {
-                let (end, remark) = (Err(error), None);
+                let (end, order_warning) = (Err(error), None);
                 Err(MergeStep::FileEnded(EndedFile {
                     name,
                     packets: 0,
                     end,
                     is_stopped: false,
-                    order_warning: remark,
+                    order_warning,
                 }))
             }
         }
@@ -240,24 +243,24 @@ impl<'a> MergedReader<'a> {
         self.bytes += source.offset();
         self.file_bytes += source.file_offset();
         let is_stopped = source.stop.load(Ordering::Relaxed);
-        let remark = backwards.map(|BackwardPackets { count, first_packet: packet, first_offset: offset }| {
+        let order_warning = backwards.map(|BackwardPackets { count, first_packet: packet, first_offset: offset }| {
             format!(
-                "{} earlier than one before, the first is packet {packet} at byte {offset}; the file keeps its order",
+                "{} out of order, first packet {packet} at byte {offset}; the file is read in its own order",
                 if count == 1 { "1 packet is".into() } else { format!("{} packets are", group_digits(count)) }
             )
         });
         self.clock = source.clock();
-        let end = end.with_context(|| format!("{name}: {packets} packets before this were read"));
-        EndedFile { name, packets, end, is_stopped, order_warning: remark }
+        let end = end.with_context(|| format!("{name}: {packets} packets were read before this error"));
+        EndedFile { name, packets, end, is_stopped, order_warning }
     }
 }
 
 impl OpenFile {
-    /// Sees when the next packet was; `read` have been read of all files.
+    /// Updates the time of the next packet. `read` is the number of packets that were read from all files.
     fn peek_next_time(&mut self, read: u64) {
         self.latest_time = self.latest_time.max(self.next_time);
         let Some(next) = self.source.next_time() else {
-            // Whatever comes is told at once.
+            // The end or the damage of this file is reported at once.
             self.next_time = 0;
             return;
         };
@@ -270,5 +273,6 @@ impl OpenFile {
     }
 }
 
-/// As many files are open at the same time: each takes half a megabyte, and a packed one what it asks for.
+/// The most files that are open at the same time. Each takes half a megabyte; a compressed file takes what its format
+/// asks for.
 const MAX_OPEN_FILES: usize = 64;

@@ -1,7 +1,7 @@
-//! Captures and packet logs: every message, and what goes wrong between the two sides.
+//! Inspects captures and packet logs: every message, and the faults between the two sides.
 //!
-//! [`source`] gives datagrams, an [`Observer`] follows the conversations, and what both tell goes to a [`Sink`]: lines
-//! for a person, JSON, tables, a summary, a report. Everything is done in one pass and with bounded memory.
+//! [`source`] reads datagrams, and an [`Observer`] follows the conversations. Both report to a [`Sink`]: text lines,
+//! JSON, tables, a summary or a report page. Everything is done in one pass and with bounded memory.
 
 mod ack_lifetimes;
 mod annotated_capture;
@@ -70,44 +70,44 @@ use text_writer::TextStyle;
 
 #[derive(clap::Args)]
 pub(super) struct CaptureOptions {
-    /// Tell what is in the capture: conversations, traffic, faults by their weight
-    #[arg(long, conflicts_with = "story")]
+    /// Summarise the capture: conversations, traffic, faults by severity
+    #[arg(long, conflicts_with = "detail_view")]
     summary: bool,
 
-    /// Print one row per message, with commas
-    #[arg(long, conflicts_with_all = ["json", "summary", "story"])]
+    /// Print one row for each message, as comma-separated values
+    #[arg(long, conflicts_with_all = ["json", "summary", "detail_view"])]
     csv: bool,
 
-    /// Write one row per message to a Parquet file; needs a program that was built with the feature `parquet`
-    #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv", "story"])]
+    /// Write one row for each message to a Parquet file; needs a build with the feature `parquet`
+    #[arg(long, value_name = "OUT.parquet", conflicts_with_all = ["json", "summary", "csv", "detail_view"])]
     parquet: Option<PathBuf>,
 
-    /// Write a page for a browser: what was found, plots, conversations, datagrams with their bytes
-    #[arg(long, value_name = "OUT.html", conflicts_with = "story")]
+    /// Write a page for a browser: findings, plots, conversations, datagrams with their bytes
+    #[arg(long, value_name = "OUT.html", conflicts_with = "detail_view")]
     report: Option<PathBuf>,
 
-    /// Read several captures as one, in the order of time, rotated ones or of several interfaces; so are more than two, and a directory
+    /// Read several captures as one, in the order of time; implied for a directory and for three or more
     #[arg(long)]
     merge: bool,
 
-    /// Wait for more at the end of the file, as it is written, until Ctrl-C
-    #[arg(long, conflicts_with = "story")]
+    /// Wait for more data at the end of the file, until Ctrl-C
+    #[arg(long, conflicts_with = "detail_view")]
     follow: bool,
 
     #[command(flatten)]
     filter: Filter,
 
     #[command(flatten)]
-    story: DetailOptions,
+    detail: DetailOptions,
 }
 
 impl CaptureOptions {
-    /// Returns whether the end of the file is only the end so far.
+    /// Returns whether reading continues when the file grows.
     pub(super) const fn is_following(&self) -> bool {
         self.follow
     }
 
-    /// Returns the first option that says nothing about two captures, if there is one.
+    /// Returns the first option that cannot be used with two captures, if any.
     fn first_single_capture_option(&self) -> Option<&'static str> {
         let options = [
             (self.summary, "--summary"),
@@ -121,22 +121,22 @@ impl CaptureOptions {
             .find(|(given, _)| *given)
             .map(|(_, name)| name)
             .or_else(|| self.filter.first_given())
-            .or_else(|| self.story.first_given())
+            .or_else(|| self.detail.first_given())
     }
 }
 
-/// A datagram that was looked at, with all that is known of it.
+/// A datagram with the results of its analysis.
 struct AnalyzedDatagram<'a> {
     packet: &'a PacketInfo,
     content: Observed<'a>,
-    /// Deciphered.
+    /// The deciphered bytes.
     bytes: &'a [u8],
-    /// What was found in it.
+    /// The findings about this datagram that are known so far.
     findings: &'a [Finding],
     observer: &'a Observer,
 }
 
-/// Where something can be seen in a file.
+/// The position of a packet in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PacketLocation {
     number: u64,
@@ -156,15 +156,15 @@ impl PacketLocation {
 #[derive(Debug, Clone)]
 struct MergedFile {
     name: Arc<str>,
-    /// The numbers of its first and its last packet, over all files.
+    /// The numbers of its first and its last packet, counted over all files.
     first: u64,
     last: u64,
-    /// How many it has: fewer than are between them if its time overlaps with that of others.
+    /// The number of its packets. If files overlap in time, packets of other files lie in between.
     packets: u64,
 }
 
 impl MergedFile {
-    /// Notes packets of it, behind so many that were read of all files.
+    /// Adds packets of this file: the packet count over all files was `before` and is `now`.
     fn add_packets(&mut self, before: u64, now: u64) {
         if now > before {
             self.first = if self.packets == 0 { before + 1 } else { self.first };
@@ -174,7 +174,7 @@ impl MergedFile {
     }
 }
 
-/// What is known when everything was read.
+/// The totals at the end of a capture.
 struct CaptureEnd<'a> {
     name: &'a str,
     /// The files, if there are several.
@@ -183,36 +183,36 @@ struct CaptureEnd<'a> {
     skipped: &'a SkippedPackets,
     packets: u64,
     bytes: u64,
-    /// When the first datagram was, in microseconds.
+    /// The time of the first datagram, in microseconds.
     start_micros: u64,
-    /// Datagrams that waited for too long to be decided.
+    /// Datagrams that were shown before their findings were final.
     undecided: u64,
 }
 
 impl CaptureEnd<'_> {
-    /// Returns the name of the file that something is in, if there are several.
+    /// Returns the name of the file of a packet, if there are several files.
     fn file_name(&self, place: PacketLocation) -> Option<&str> {
         self.files.get(place.file? as usize).map(|file| &*file.name)
     }
 
-    /// Returns what there is to say of what is left out, or not certain.
+    /// Returns messages about omitted or uncertain results.
     fn omissions(&self) -> Vec<String> {
         let counts = [
             (
                 self.observer.evicted_counters().conversations,
-                "conversations are counted in the totals only; the longest silent ones are not remembered when there are too many",
+                "conversations are only in the totals; above a limit the longest-silent conversations are dropped",
             ),
             (
                 self.observer.dropped_findings(),
-                "findings more came at once than can be kept; they are not counted",
+                "more findings came at once than fit in memory; they are not counted",
             ),
             (
                 self.undecided,
-                "datagrams waited for too long to be explained and are told as they looked then",
+                "datagrams were shown before their cause was certain, because the wait was too long",
             ),
         ];
-        let told = counts.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, what)| format!("{} {what}", group_digits(count))).collect()
+        let nonzero = counts.into_iter().filter(|(count, _)| *count > 0);
+        nonzero.map(|(count, what)| format!("{} {what}", group_digits(count))).collect()
     }
 }
 
@@ -233,7 +233,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<CommandStatus> {
             let given = given.into_iter().find(|(given, _)| *given).map(|(_, name)| name);
             if let Some(option) = args.file.first_single_capture_option().or(given) {
                 anyhow::bail!(
-                    "{option} is for one capture; two are joined, as text or with --json, or read as one with --merge"
+                    "{option} is for one capture; two captures are joined (as text or with --json), or read as one with --merge"
                 );
             }
             return capture_join::run([a, b], args.json, out);
@@ -247,7 +247,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<CommandStatus> {
     inspection_pass::inspect(args, &inputs, build_sinks(args, &inputs.paths(), out)?)
 }
 
-/// Everyone who is to be told.
+/// Returns the sinks for all outputs that the options ask for.
 fn build_sinks<'a>(
     args: &InspectArgs,
     files: &[PathBuf],
@@ -255,8 +255,8 @@ fn build_sinks<'a>(
 ) -> anyhow::Result<Vec<Box<dyn Sink + 'a>>> {
     let mut sinks: Vec<Box<dyn Sink + 'a>> = Vec::new();
     let filter = args.file.filter.clone();
-    if args.file.story.first_given().is_some() {
-        return Ok(args.file.story.sink(out, &filter, args.json)?.into_iter().collect());
+    if args.file.detail.first_given().is_some() {
+        return Ok(args.file.detail.sink(out, &filter, args.json)?.into_iter().collect());
     }
     if let Some(report) = &args.file.report {
         ensure_not_input(report, files, "--report")?;
@@ -274,7 +274,7 @@ fn build_sinks<'a>(
     #[cfg(not(feature = "parquet"))]
     ensure!(
         args.file.parquet.is_none(),
-        "--parquet: this program was built without it; build one with `cargo build --release --features parquet`"
+        "--parquet: this program was built without Parquet; build it with `cargo build --release --features parquet`"
     );
     #[cfg(feature = "parquet")]
     if let Some(path) = &args.file.parquet {
@@ -290,7 +290,7 @@ fn build_sinks<'a>(
             table::MessageTable::new(table::CsvWriter::new(out), filter, args.flushes_each_datagram());
         sinks.push(Box::new(DelayedOutput::new(table, false)));
     } else if let Some(interface) = args.interface.as_deref().filter(|_| sinks.is_empty() && !args.json) {
-        // Whoever wants something special wants to read it.
+        // With --explain or a filter the user wants to read lines, not a live screen.
         let is_special = args.explain || filter.first_given().is_some();
         if io::stdout().is_terminal() && !is_special {
             sinks.push(Box::new(live_screen::LiveScreen::new(out, interface)));
@@ -318,14 +318,14 @@ struct Analysis<S> {
     observer: Observer,
     sink: S,
     wants_handled_acks: bool,
-    /// Where the latest datagrams are, for findings that come later.
+    /// The positions of the latest datagrams, for findings that come later.
     recent_locations: VecDeque<PacketLocation>,
     current_findings: Vec<Finding>,
     start_micros: Option<u64>,
     last_time: Time,
     datagrams: u64,
     malformed: u64,
-    /// Datagrams that waited for too long to be decided.
+    /// Datagrams that were shown before their findings were final.
     undecided: u64,
 }
 
@@ -350,7 +350,7 @@ impl<S: Sink> Analysis<S> {
         }
     }
 
-    /// Looks at one datagram.
+    /// Analyses one datagram.
     fn analyze(
         &mut self,
         packet: &PacketInfo,
@@ -409,7 +409,7 @@ impl<S: Sink> Analysis<S> {
         self.recent_locations.push_back(place);
     }
 
-    /// Takes all findings: those about the datagram `number` are kept, the others are told.
+    /// Takes all findings. Keeps those about the datagram `number`; reports the others to the sink.
     fn report_earlier_findings(&mut self, number: u64) -> io::Result<()> {
         self.current_findings.clear();
         while let Some(finding) = self.observer.poll_finding() {
@@ -435,7 +435,7 @@ impl<S: Sink> Analysis<S> {
         found.and_then(|at| self.recent_locations.get(at)).copied()
     }
 
-    /// Tells the end. Returns what is left out.
+    /// Reports the end to the sink. Returns messages about omitted results.
     fn finish(
         &mut self,
         name: &str,
@@ -468,7 +468,9 @@ impl<S: Sink> Analysis<S> {
     }
 }
 
-/// Returns what an input holds, unpacked if it is packed, and what asks whether it was damaged when everything was read.
+/// Opens an input and decompresses it if needed.
+///
+/// The returned function tells, after everything was read, whether the input was damaged.
 pub(super) fn open_decompressed(
     input: Box<dyn Read>,
 ) -> io::Result<(impl BufRead, impl Fn() -> Option<String>)> {
@@ -477,19 +479,19 @@ pub(super) fn open_decompressed(
     Ok((window, move || damage().map(|damage| damage.to_string())))
 }
 
-/// Leaves only the datagram of a packet that was dumped whole.
+/// Keeps only the datagram of a packet that was dumped with its headers.
 pub(super) fn strip_packet_headers(bytes: &mut Vec<u8>) {
     if let Ok(udp) = dump_reader::extract_udp_from_any_link(bytes) {
         *bytes = udp.payload.to_vec();
     }
 }
 
-/// Returns the side that a datagram comes from, by its id.
+/// Returns the role of the sender of a datagram, by its peer id.
 fn sender_role(sender: PeerId) -> Role {
     if sender == PeerId::HOST { Role::Host } else { Role::Client }
 }
 
-/// What has no meaning for lines of hex.
+/// Options that cannot be used with lines of hex.
 pub(super) const CAPTURE_ONLY_OPTIONS: [&str; 19] = [
     "summary",
     "csv",
@@ -511,7 +513,7 @@ pub(super) const CAPTURE_ONLY_OPTIONS: [&str; 19] = [
     "ladder",
     "dump_log",
 ];
-/// As many datagrams can be pointed to later.
+/// The number of datagrams whose position is remembered.
 const MAX_LOCATIONS: usize = 1 << 16;
-/// The room of the output's buffer.
+/// The size of the output buffer in bytes.
 pub(super) const OUTPUT_BUFFER_SIZE: usize = 1 << 18;

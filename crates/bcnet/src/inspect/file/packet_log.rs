@@ -1,4 +1,4 @@
-//! Packet logs as the community's tools write them: a line for each datagram, a hex dump below it.
+//! Reads packet logs of the community's tools: a line for each datagram, and a hex dump below it.
 //!
 //! ```text
 //! [11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 rc=10 [ACK]
@@ -6,7 +6,7 @@
 //!     0000: 02 02 01 27 00 00 01 28 00 00                    |...'...(..|
 //! ```
 //!
-//! What follows a dump, and lines of any other form, are passed over: tools differ.
+//! Text after a dump and lines of other forms are ignored, because tools differ.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -23,10 +23,10 @@ pub(super) struct PacketLogReader {
     pub(super) clock: TimeOfDayClock,
 }
 
-/// Times of day, over days.
+/// Converts times of day to a time that grows over midnight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TimeOfDayClock {
-    /// Midnights that have passed.
+    /// The number of midnights that have passed.
     days: u64,
     last: u64,
 }
@@ -34,7 +34,7 @@ pub(super) struct TimeOfDayClock {
 impl TimeOfDayClock {
     /// Returns microseconds since the first midnight.
     pub(super) fn absolute(&mut self, time_of_day: u64) -> u64 {
-        // A little backwards is disorder, far back is midnight.
+        // A small step back is disorder, a large one is midnight.
         if time_of_day + MICROS_PER_DAY / 2 < self.last {
             self.days += 1;
         }
@@ -53,22 +53,22 @@ struct LogEntry {
     len: Option<usize>,
     bytes: Vec<u8>,
     section: LogSection,
-    /// Whether the bytes were deciphered by whoever wrote the log.
+    /// True if the log contains deciphered bytes.
     is_decrypted: bool,
 }
 
-/// What the lines below the head show.
+/// The kind of the lines below the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogSection {
-    /// Nothing that is known.
+    /// An unknown section.
     Other,
     Decrypted,
-    /// As it was on the wire.
+    /// The bytes as they were on the wire.
     Encrypted,
 }
 
 impl PacketLogReader {
-    /// Begins to read if the beginning looks like a log. Otherwise gives the input back.
+    /// Starts to read if the input looks like a log. Otherwise returns the input.
     pub(super) fn open(window: InputBuffer) -> io::Result<Result<Self, InputBuffer>> {
         let lines = LineReader::open(window, contains_log)?;
         Ok(lines.map(|lines| Self { lines, entry: None, clock: TimeOfDayClock::default() }))
@@ -78,7 +78,7 @@ impl PacketLogReader {
         self.lines.offset()
     }
 
-    /// Reads up to the head of the next datagram, and adds the one before it to `batch`.
+    /// Reads up to the head of the next datagram, and adds the previous datagram to `batch`.
     pub(super) fn read(
         &mut self,
         batch: &mut PacketBatch,
@@ -130,7 +130,7 @@ impl PacketLogReader {
 }
 
 impl LogEntry {
-    /// GameSpy text below the head. It is of bytes, not of UTF-8.
+    /// Adds GameSpy text below the head. It consists of bytes, not of UTF-8.
     fn add_gamespy_text(&mut self, text: &[u8]) {
         if self.bytes.is_empty() && text.starts_with(b"\\") {
             self.bytes.extend_from_slice(text);
@@ -138,7 +138,7 @@ impl LogEntry {
         }
     }
 
-    /// Any other line below the head.
+    /// Adds any other line below the head.
     fn add_line(&mut self, line: &str) {
         if let Some(title) = line.strip_suffix(':') {
             let title = title.to_ascii_lowercase();
@@ -147,7 +147,7 @@ impl LogEntry {
                 "encrypted" | "raw" | "wire" | "ciphered" => LogSection::Encrypted,
                 _ => LogSection::Other,
             };
-            // The deciphered bytes are preferred, whichever come first.
+            // Deciphered bytes are preferred, in whichever order the sections come.
             let (wire, better) = (!self.is_decrypted, self.section == LogSection::Decrypted);
             if wire && better {
                 self.bytes.clear();
@@ -186,7 +186,7 @@ fn parse_dump_line(line: &str, have: usize) -> Option<Vec<u8>> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).ok().filter(|_| byte.len() == 2)).collect()
 }
 
-/// What the head of a datagram says.
+/// The parsed head of a datagram.
 struct EntryHead {
     micros: u64,
     number: Option<u64>,
@@ -195,13 +195,13 @@ struct EntryHead {
     len: Option<usize>,
 }
 
-/// Returns whether there is the head of a datagram among whole lines.
+/// Returns whether the complete lines contain the head of a datagram.
 fn contains_log(bytes: &[u8]) -> bool {
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.filter_map(|line| std::str::from_utf8(line).ok()).any(|line| parse_head(line.trim()).is_some())
 }
 
-/// Reads `[11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 …`.
+/// Parses `[11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 …`.
 fn parse_head(line: &str) -> Option<EntryHead> {
     let (time, rest) = line.strip_prefix('[')?.split_once(']')?;
     let micros = parse_time_of_day(time)?;
@@ -228,7 +228,7 @@ fn parse_head(line: &str) -> Option<EntryHead> {
     Some(head)
 }
 
-/// Microseconds since midnight of `11:39:21.419`.
+/// Returns the microseconds since midnight for `11:39:21.419`.
 pub(super) fn parse_time_of_day(text: &str) -> Option<u64> {
     let mut parts = text.splitn(3, ':');
     let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -237,7 +237,7 @@ pub(super) fn parse_time_of_day(text: &str) -> Option<u64> {
         .then(|| (hours * 60 + minutes) * 60_000_000 + seconds)
 }
 
-/// Microseconds of `21.419`.
+/// Returns the microseconds for `21.419`.
 pub(super) fn parse_seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {

@@ -1,4 +1,4 @@
-//! Rows as a Parquet file, column by column.
+//! Writes rows into a Parquet file, column by column.
 
 use std::io;
 use std::path::Path;
@@ -7,12 +7,12 @@ use super::table::{MessageRow, RowWriter};
 use crate::parquet_file::{ByteArray, ByteArrayType, Int32Type, Int64Type, ParquetError, ParquetFile};
 
 pub(super) struct ParquetWriter {
-    /// None once the file is finished.
+    /// `None` once the file is finished.
     out: Option<ParquetFile>,
     columns: ColumnBuffers,
 }
 
-/// The rows that are not written yet; in the order of [`SCHEMA`].
+/// The rows that are not written yet, in the order of [`SCHEMA`].
 #[derive(Default)]
 struct ColumnBuffers {
     packet: OptionalColumn<i64>,
@@ -32,7 +32,7 @@ struct ColumnBuffers {
     findings: Vec<ByteArray>,
 }
 
-/// Values that need not be there, and for each row whether it is.
+/// Optional values, and for each row whether it has one.
 struct OptionalColumn<T> {
     values: Vec<T>,
     definition_levels: Vec<i16>,
@@ -110,7 +110,7 @@ impl RowWriter for ParquetWriter {
         }
     }
 
-    /// A file that is not finished cannot be read.
+    /// Does nothing: an unfinished Parquet file cannot be read.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -141,5 +141,5 @@ const SCHEMA: &str = "message message {
     required int32 payload_len;
     required binary findings (utf8);
 }";
-/// Rows that are written together.
+/// The number of rows that are written together.
 const ROW_GROUP_SIZE: usize = 1 << 14;

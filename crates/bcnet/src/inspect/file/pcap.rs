@@ -1,68 +1,68 @@
-//! Reads pcap and pcapng, packet by packet, and tells where a file is damaged.
+//! Reads pcap and pcapng files packet by packet, and reports where a file is damaged.
 //!
-//! Memory is bounded: one packet at a time, and blocks that are of no use are skipped unread.
+//! Memory is bounded: one packet at a time, and unused blocks are skipped unread.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
-/// A packet as a capture holds it.
+/// A packet of a capture file.
 pub(super) struct CapturedPacket<'a> {
-    /// Where its record begins in the file.
+    /// The offset of its record in the file.
     pub(super) offset: u64,
-    /// Microseconds since 1970, or since whatever the file counts from.
+    /// Microseconds since 1970, or since the epoch of the file.
     pub(super) micros: u64,
     pub(super) link: u16,
-    /// Whether its datagram is deciphered.
+    /// True if its datagram is deciphered.
     pub(super) is_decrypted: bool,
     pub(super) bytes: &'a [u8],
-    /// What the writer has noted about it.
+    /// The packet comment.
     pub(super) comment: Option<Box<str>>,
 }
 
-/// Where a file stops making sense.
+/// The position at which a file cannot be read any further, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) offset: u64,
-    /// Whether that is in what a packed file is unpacked to.
+    /// True if the offset counts decompressed bytes.
     pub(super) is_in_decompressed: bool,
     pub(super) reason: String,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = if self.is_in_decompressed { " of what it is unpacked to" } else { "" };
+        let of = if self.is_in_decompressed { " of the decompressed data" } else { "" };
         write!(f, "damaged at byte {}{of}: {}", self.offset, self.reason)
     }
 }
 
-/// What the next read brought.
+/// The result of reading a packet.
 pub(super) enum NextPacket<'a> {
     Packet(CapturedPacket<'a>),
     End,
     Damaged(Damage),
 }
 
-/// What comes next in a file.
+/// The next record of a file.
 enum NextRecord {
     Packet(PacketHeader),
     End,
     Damaged(Damage),
 }
 
-/// A packet that fills `length` bytes of the window.
+/// A packet that fills `record_len` bytes of the buffer.
 struct PacketHeader {
     record_len: usize,
-    /// Where its bytes begin, and how many were kept.
+    /// The position of its bytes in the buffer, and the number of captured bytes.
     start: usize,
     captured_len: usize,
     micros: u64,
     link: u16,
     is_decrypted: bool,
-    /// Whether options stand behind it.
+    /// True if options follow the packet.
     has_options: bool,
 }
 
-/// Bytes of a file, as many as are needed at once.
+/// Buffered bytes of a file.
 pub(super) struct InputBuffer {
     input: Box<dyn Read>,
     buffer: Vec<u8>,
@@ -76,7 +76,7 @@ impl InputBuffer {
         Self { input, buffer: vec![0; BUFFER_SIZE], start: 0, end: 0, offset: 0 }
     }
 
-    /// Returns whether `count` more bytes are there.
+    /// Reads until `count` bytes are buffered. Returns `false` if the file ends before.
     pub(super) fn fill_to(&mut self, count: usize) -> io::Result<bool> {
         if self.end - self.start >= count {
             return Ok(true);
@@ -97,7 +97,7 @@ impl InputBuffer {
         Ok(true)
     }
 
-    /// Returns the bytes that are there.
+    /// Returns the buffered bytes.
     pub(super) fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -111,7 +111,7 @@ impl InputBuffer {
         self.offset += count as u64;
     }
 
-    /// Passes over `count` bytes. `false` if the file ends before.
+    /// Skips `count` bytes. Returns `false` if the file ends before.
     pub(super) fn skip(&mut self, mut count: usize) -> io::Result<bool> {
         while count > 0 {
             let step = count.min(BUFFER_SIZE);
@@ -125,7 +125,7 @@ impl InputBuffer {
     }
 }
 
-/// For what is read by lines.
+/// For inputs that are read line by line.
 impl Read for InputBuffer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.fill_to(1)?;
@@ -147,7 +147,7 @@ impl BufRead for InputBuffer {
     }
 }
 
-/// Which of the two formats, and in which byte order.
+/// The format of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CaptureFormat {
     Pcap { nanos: bool, link: u16 },
@@ -157,7 +157,7 @@ enum CaptureFormat {
 #[derive(Debug, Clone, Copy)]
 struct PcapngInterface {
     link: u16,
-    /// Whether its datagrams are deciphered, as its name says.
+    /// True if its datagrams are deciphered, according to the interface name.
     is_decrypted: bool,
     /// Units per second, as a power of ten or of two.
     resolution: u8,
@@ -169,12 +169,12 @@ pub(super) struct PcapReader {
     format: CaptureFormat,
     big_endian: bool,
     interfaces: Vec<PcapngInterface>,
-    /// The last time told, for packets without one.
+    /// The last known time, for packets without one.
     last_micros: u64,
 }
 
 impl PcapReader {
-    /// Begins to read if `window` holds a capture. Otherwise gives it back.
+    /// Starts to read if the input is a capture. Otherwise returns the input.
     pub(super) fn open(mut window: InputBuffer) -> io::Result<Result<Self, InputBuffer>> {
         window.fill_to(4)?;
         let magic: [u8; 4] =
@@ -202,7 +202,7 @@ impl PcapReader {
         })
     }
 
-    /// Returns when the next packet was, in microseconds. None if there is none that can be read.
+    /// Returns the time of the next packet in microseconds. Returns `None` if no packet can be read.
     pub(super) fn next_time(&mut self) -> io::Result<Option<u64>> {
         Ok(match self.find_packet()? {
             NextRecord::Packet(head) => Some(head.micros),
@@ -210,7 +210,7 @@ impl PcapReader {
         })
     }
 
-    /// Goes to the next packet, and takes all of it into the window.
+    /// Finds the next packet and buffers all of it.
     fn find_packet(&mut self) -> io::Result<NextRecord> {
         match self.format {
             CaptureFormat::Pcap { nanos, link } => self.find_record(nanos, link),
@@ -218,7 +218,7 @@ impl PcapReader {
         }
     }
 
-    /// Passes over a packet that was found.
+    /// Consumes a packet that was found.
     fn take_packet(&mut self, head: &PacketHeader) -> CapturedPacket<'_> {
         let PacketHeader {
             record_len: length,
@@ -251,11 +251,11 @@ impl PcapReader {
             return Ok(NextRecord::End);
         }
         if !self.input.fill_to(PCAP_RECORD_HEADER_LEN)? {
-            return Ok(self.damaged("the file ends in the head of a packet"));
+            return Ok(self.damaged("the file ends in the header of a packet"));
         }
         let (seconds, fraction, kept) = (self.read_u32(0), self.read_u32(4), self.read_u32(8) as usize);
         if kept > MAX_PACKET {
-            return Ok(self.damaged(&format!("a packet says to have {kept} bytes")));
+            return Ok(self.damaged(&format!("a packet claims a length of {kept} bytes")));
         }
         let length = PCAP_RECORD_HEADER_LEN + kept;
         if !self.input.fill_to(length)? {
@@ -282,19 +282,19 @@ impl PcapReader {
                 return Ok(NextRecord::End);
             }
             if !self.input.fill_to(12)? {
-                return Ok(self.damaged("the file ends in the head of a block"));
+                return Ok(self.damaged("the file ends in the header of a block"));
             }
             if self.input.buffered().starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) {
                 match self.input.buffered()[8..12] {
                     [0x1A, 0x2B, 0x3C, 0x4D] => self.big_endian = true,
                     [0x4D, 0x3C, 0x2B, 0x1A] => self.big_endian = false,
-                    _ => return Ok(self.damaged("a section has no byte order")),
+                    _ => return Ok(self.damaged("a section has no valid byte order mark")),
                 }
                 self.interfaces.clear();
             }
             let (kind, length) = (self.read_u32(0), self.read_u32(4) as usize);
             if length < 12 || !length.is_multiple_of(4) {
-                return Ok(self.damaged(&format!("a block says to have {length} bytes")));
+                return Ok(self.damaged(&format!("a block claims a length of {length} bytes")));
             }
             if !matches!(
                 kind,
@@ -306,7 +306,7 @@ impl PcapReader {
                 continue;
             }
             if length > MAX_PACKET + 4096 {
-                return Ok(self.damaged(&format!("a packet says to have {length} bytes")));
+                return Ok(self.damaged(&format!("a packet claims a length of {length} bytes")));
             }
             if !self.input.fill_to(length)? {
                 let there = self.input.buffered().len();
@@ -317,7 +317,7 @@ impl PcapReader {
             }
             if kind == INTERFACE_BLOCK {
                 if self.interfaces.len() >= MAX_INTERFACES || length < 20 {
-                    return Ok(self.damaged("an interface makes no sense"));
+                    return Ok(self.damaged("an interface description is too short, or there are too many"));
                 }
                 let interface = self.parse_interface(length);
                 self.interfaces.push(interface);
@@ -344,7 +344,7 @@ impl PcapReader {
         interface
     }
 
-    /// A block that holds a packet and fills `length` bytes of the window.
+    /// Parses a packet block that fills `length` bytes of the buffer.
     fn parse_packet_block(&self, kind: u32, length: usize) -> NextRecord {
         let (number, start) = match kind {
             ENHANCED_PACKET_BLOCK => (self.read_u32(8) as usize, 28),
@@ -360,7 +360,8 @@ impl PcapReader {
             _ => self.read_u32(20) as usize,
         };
         if kept > length - start - 4 {
-            return self.damaged(&format!("a packet of {kept} bytes is in a block of {length}"));
+            return self
+                .damaged(&format!("a packet of {kept} bytes does not fit into its block of {length} bytes"));
         }
         let micros = match kind {
             SIMPLE_PACKET_BLOCK => self.last_micros,
@@ -378,7 +379,7 @@ impl PcapReader {
         })
     }
 
-    /// Returns all comments among the options between two places of the window.
+    /// Returns all comments among the options between two positions of the buffer.
     fn packet_comment(&self, from: usize, to: usize) -> Option<Box<str>> {
         let mut comments = Vec::new();
         self.for_each_option(from, to, |code, value| {
@@ -389,7 +390,7 @@ impl PcapReader {
         (!comments.is_empty()).then(|| comments.join("; ").into())
     }
 
-    /// The options between two places of the window.
+    /// Calls `each` for the options between two positions of the buffer.
     fn for_each_option<'a>(&'a self, from: usize, to: usize, mut each: impl FnMut(u16, &'a [u8])) {
         let mut at = from;
         while at + 4 <= to {
@@ -402,7 +403,7 @@ impl PcapReader {
         }
     }
 
-    /// Returns a number at a place of the window that was seen to be there.
+    /// Returns the number at a position of the buffer that is known to be filled.
     fn read_u32(&self, at: usize) -> u32 {
         let bytes: [u8; 4] = self.input.buffered()[at..at + 4].try_into().unwrap_or_default();
         if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
@@ -422,7 +423,7 @@ impl PcapReader {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns microseconds since 1970.
 fn to_micros(units: u64, interface: PcapngInterface) -> u64 {
     let power = u32::from(interface.resolution & 0x7F);
     let per_second =
@@ -440,7 +441,7 @@ const COMMENT_OPTION: u16 = 1;
 const IF_NAME_OPTION: u16 = 2;
 /// The name of the interface that `bcnet extcap` writes.
 pub(crate) const DECRYPTED_INTERFACE: &str = "bcnet-deciphered";
-/// Times are no later, so that one can count with them: some 285 years after 1970.
+/// The latest time, about 285 years after 1970, so that sums do not overflow.
 const MAX_MICROS: u64 = 1 << 53;
 const PCAP_HEADER_LEN: usize = 24;
 const PCAP_RECORD_HEADER_LEN: usize = 16;

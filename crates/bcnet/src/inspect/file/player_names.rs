@@ -1,4 +1,4 @@
-//! The names of players, as hosts tell them.
+//! Collects the names of players from the traffic.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -9,12 +9,12 @@ use bcnet_transport::wire::{Body, Message, PeerId};
 use super::PacketInfo;
 use crate::inspect::human;
 
-/// Names by host and id.
+/// Names by host and peer id.
 #[derive(Debug, Default)]
 pub(super) struct PlayerNames(BTreeMap<(SocketAddrV4, u8), String>);
 
 impl PlayerNames {
-    /// A host tells the names of its players, and a player its own.
+    /// Takes names from a datagram: a host sends the names of its players, and a player its own name.
     pub(super) fn learn(&mut self, packet: &PacketInfo, datagram: &ParsedDatagram<'_>) {
         let host = if datagram.sender() == PeerId::HOST { packet.from } else { packet.to };
         for message in datagram.messages() {

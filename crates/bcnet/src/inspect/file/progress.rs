@@ -1,8 +1,8 @@
-//! How far a long file was read.
+//! Shows the progress of reading a long file.
 
 use std::io::{self, IsTerminal};
 
-/// How far a long file was read, for a person who waits.
+/// The progress of reading a long file, shown on a terminal.
 pub(super) struct ReadProgress {
     size: Option<u64>,
     shown_offset: u64,
@@ -13,7 +13,9 @@ impl ReadProgress {
         Self { size: size.filter(|_| io::stderr().is_terminal()), shown_offset: 0 }
     }
 
-    /// Shows how many bytes were looked at, and how many of the file were read, which are fewer if it is packed.
+    /// Shows the progress.
+    ///
+    /// `offset` counts bytes after decompression, `file_offset` bytes of the file on disk.
     pub(super) fn show(&mut self, offset: u64, file_offset: u64) {
         let Some(size) = self.size else { return };
         if offset < self.shown_offset + PROGRESS_STEP || self.shown_offset == 0 && offset == size {
@@ -23,7 +25,7 @@ impl ReadProgress {
         let unpacked = if offset == file_offset {
             String::new()
         } else {
-            format!(", {} MB unpacked", offset / 1_000_000)
+            format!(", {} MB decompressed", offset / 1_000_000)
         };
         let percent = file_offset.min(size) * 100 / size.max(1);
         eprint!("\r{percent:3} % of {:.1} MB{unpacked}", size as f64 / 1e6);

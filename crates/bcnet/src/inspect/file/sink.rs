@@ -1,4 +1,4 @@
-//! Whoever is told what a capture holds, one or several.
+//! Defines the receivers of a capture's content and findings.
 
 use std::io;
 
@@ -7,29 +7,29 @@ use bcnet_transport::Time;
 
 use super::{AnalyzedDatagram, CaptureEnd, PacketLocation};
 
-/// Whoever is told what a capture holds.
+/// A receiver of the datagrams and findings of a capture.
 pub(super) trait Sink {
-    /// A datagram of this time comes next. The observer has not looked at it.
+    /// Called before a datagram with this time. The observer has not processed the datagram yet.
     fn before_datagram(&mut self, _next: Time, _observer: &Observer) -> io::Result<()> {
         Ok(())
     }
-    /// Whether what is done with each ACK is to be told.
+    /// Returns whether [`on_handled_ack`](Self::on_handled_ack) shall be called.
     fn wants_handled_acks(&self) -> bool {
         false
     }
-    /// What a node has done with an ACK.
+    /// Called when a side has processed an ACK.
     fn on_handled_ack(&mut self, _handled: &HandledAck, _observer: &Observer) -> io::Result<()> {
         Ok(())
     }
-    /// Whether the capture is not as it was said to be.
+    /// Returns whether the capture differs from a dump log that it was compared with.
     fn has_differences(&self) -> bool {
         false
     }
-    /// A datagram.
-    fn on_datagram(&mut self, _sight: &AnalyzedDatagram<'_>) -> io::Result<()> {
+    /// Called for each datagram.
+    fn on_datagram(&mut self, _datagram: &AnalyzedDatagram<'_>) -> io::Result<()> {
         Ok(())
     }
-    /// Something about an earlier datagram, or about none.
+    /// Called for a finding about an earlier datagram, or about none.
     fn on_finding(
         &mut self,
         _: &Finding,
@@ -38,19 +38,19 @@ pub(super) trait Sink {
     ) -> io::Result<()> {
         Ok(())
     }
-    /// Nothing comes just now, of a capture that is under way.
+    /// Called when a live capture is idle.
     fn on_idle(&mut self, _observer: &Observer) -> io::Result<()> {
         Ok(())
     }
-    /// Returns a datagram that waits for too long to be decided, if there is one.
+    /// Returns a datagram whose findings must be decided now, because it has waited too long.
     fn overdue_datagram(&self, _now: Time, _observer: &Observer) -> Option<(ConversationId, u64)> {
         None
     }
-    /// Nothing more comes.
+    /// Called at the end of the capture.
     fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()>;
 }
 
-/// All of them, one after the other.
+/// Calls all sinks, one after the other.
 impl Sink for Vec<Box<dyn Sink + '_>> {
     fn before_datagram(&mut self, next: Time, observer: &Observer) -> io::Result<()> {
         self.iter_mut().try_for_each(|sink| sink.before_datagram(next, observer))

@@ -1,4 +1,4 @@
-//! What can be read as datagrams: captures, packet logs and dumps, packed or not.
+//! Reads datagrams from captures, packet logs and dumps, compressed or not.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,23 +18,23 @@ use super::link_layer::{self, SkipReason};
 use super::pcap::{self, Damage, InputBuffer, NextPacket};
 use super::{dump_reader, packet_log};
 
-/// One datagram, without its bytes.
+/// A datagram without its bytes.
 #[derive(Debug, Clone)]
 pub(in crate::inspect) struct PacketInfo {
-    /// Counted from 1 over all packets of the file, as Wireshark does; a log has its own numbers.
+    /// Counted from 1 over all packets of the file, as in Wireshark. A packet log has its own numbers.
     pub(in crate::inspect) number: u64,
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub(in crate::inspect) offset: u64,
     pub(in crate::inspect) time: Time,
     pub(in crate::inspect) from: SocketAddrV4,
     pub(in crate::inspect) to: SocketAddrV4,
-    /// What the capture's maker has noted about it.
+    /// The packet comment.
     pub(in crate::inspect) comment: Option<Box<str>>,
     /// The file, if there are several.
     pub(in crate::inspect) file: Option<SourceFile>,
-    /// Whether its bytes are deciphered.
+    /// True if its bytes are deciphered.
     pub(super) is_decrypted: bool,
-    /// Whether the capture has not kept its bytes.
+    /// True if the capture does not contain all its bytes.
     pub(super) is_truncated: bool,
     bytes: Range<usize>,
 }
@@ -42,7 +42,7 @@ pub(in crate::inspect) struct PacketInfo {
 /// One of several files that are read as one.
 #[derive(Debug, Clone)]
 pub(in crate::inspect) struct SourceFile {
-    /// Counted from 0, in the order in which they are begun.
+    /// Counted from 0, in the order in which the files are opened.
     pub(in crate::inspect) number: u32,
     pub(in crate::inspect) name: Arc<str>,
 }
@@ -52,7 +52,7 @@ pub(in crate::inspect) struct SourceFile {
 pub(super) struct PacketBatch {
     packets: Vec<PacketInfo>,
     bytes: Vec<u8>,
-    /// Which file they are of, if there are several.
+    /// The file of the following datagrams, if there are several.
     pub(super) file: Option<SourceFile>,
 }
 
@@ -66,14 +66,14 @@ impl PacketBatch {
         self.packets.len()
     }
 
-    /// Adds a datagram; its file and the place of its bytes are set here.
+    /// Adds a datagram, and sets its file and the position of its bytes.
     pub(super) fn push(&mut self, packet: PacketInfo, bytes: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         self.packets.push(PacketInfo { file: self.file.clone(), bytes: start..self.bytes.len(), ..packet });
     }
 
-    /// Deciphers everything that is not, except for GameSpy text.
+    /// Deciphers all datagrams that are still ciphered, except GameSpy text.
     pub(super) fn decrypt(&mut self) {
         let mut rest = self.bytes.as_mut_slice();
         let mut ciphered = Vec::with_capacity(self.packets.len());
@@ -93,15 +93,15 @@ impl PacketBatch {
     }
 }
 
-/// What was read so far.
+/// The counters of reading.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounters {
-    /// Packets of whatever kind.
+    /// Packets of all kinds.
     pub(super) packets: u64,
     pub(super) skipped: SkippedPackets,
 }
 
-/// What was read and not looked at.
+/// The packets that were read and skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SkippedPackets {
     pub(super) not_udp: u64,
@@ -109,7 +109,7 @@ pub(super) struct SkippedPackets {
     pub(super) truncated: u64,
     pub(super) ipv6: u64,
     pub(super) unknown_links: BTreeMap<u16, u64>,
-    /// UDP datagrams that are not the game's.
+    /// UDP datagrams of other programs.
     pub(super) foreign: u64,
 }
 
@@ -128,22 +128,22 @@ impl SkippedPackets {
         *self == Self::default()
     }
 
-    /// Returns how many packets may have been the game's and could not be read.
+    /// Returns the number of packets that may belong to the game and could not be read.
     pub(super) fn unreadable(&self) -> u64 {
         self.ip_fragments + self.truncated + self.ipv6 + self.unknown_links.values().sum::<u64>()
     }
 }
 
 impl SkippedPackets {
-    /// Returns how many there are of each kind, with a name for programs and words for people.
+    /// Returns the number of each kind, with a name for programs and a text for people.
     pub(super) fn counts(&self) -> [(&'static str, u64, &'static str); 6] {
         let links: u64 = self.unknown_links.values().sum();
         [
-            ("fragments", self.ip_fragments, "IPv4 fragments, which the game does not make"),
+            ("fragments", self.ip_fragments, "IPv4 fragments (the game sends none)"),
             ("cut", self.truncated, "packets cut short by the capture"),
-            ("ipv6", self.ipv6, "packets of UDP over IPv6, which the game does not speak"),
-            ("unknown_links", links, "packets of unknown links"),
-            ("foreign", self.foreign, "UDP datagrams of something else"),
+            ("ipv6", self.ipv6, "UDP packets over IPv6 (not used by the game)"),
+            ("unknown_links", links, "packets of unknown link types"),
+            ("foreign", self.foreign, "UDP datagrams of other programs"),
             ("not_udp", self.not_udp, "packets that are not UDP over IPv4"),
         ]
     }
@@ -163,12 +163,12 @@ impl fmt::Display for SkippedPackets {
     }
 }
 
-/// A file that is read.
+/// A file that is being read.
 pub(super) struct PacketSource {
     kind: SourceKind,
-    /// If it is packed.
+    /// The state of decompression, if the file is compressed.
     decompression: Option<DecompressionState>,
-    /// Set if it ends because the user wants it to.
+    /// Set when the user stops the program.
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -176,11 +176,11 @@ enum SourceKind {
     Capture(pcap::PcapReader),
     Log(packet_log::PacketLogReader),
     Dump(dump_reader::DumpReader),
-    /// Packed, and damaged before it could be seen what it is.
+    /// Compressed, and damaged before its format could be detected.
     Damaged,
 }
 
-/// How reading ended.
+/// The result of reading a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReadStep {
     /// There may be more.
@@ -190,10 +190,11 @@ pub(super) enum ReadStep {
 }
 
 impl PacketSource {
-    /// Sees what an input is.
+    /// Detects the format of an input.
     pub(super) fn open(input: Box<dyn Read>) -> anyhow::Result<Self> {
-        let (window, packed) = decompress::decompress(InputBuffer::new(input)).context("cannot be read")?;
-        let kind = match SourceKind::detect(window).context("cannot be read")? {
+        let (window, packed) =
+            decompress::decompress(InputBuffer::new(input)).context("cannot read the input")?;
+        let kind = match SourceKind::detect(window).context("cannot read the input")? {
             Ok(kind) => kind,
             Err(_) if packed.as_ref().is_some_and(|unpacking| unpacking.damage().is_some()) => {
                 SourceKind::Damaged
@@ -203,19 +204,19 @@ impl PacketSource {
         Ok(Self { kind, decompression: packed, stop: Arc::default() })
     }
 
-    /// Returns what is known of the time, of a log: it does not tell on which day it begins.
+    /// Returns the clock of a packet log, which has times of day without a date.
     pub(super) const fn clock(&self) -> Option<packet_log::TimeOfDayClock> {
         if let SourceKind::Log(reader) = &self.kind { Some(reader.clock) } else { None }
     }
 
-    /// Goes on where another log ended.
+    /// Continues the clock of a previous packet log.
     pub(super) fn continue_clock(&mut self, clock: packet_log::TimeOfDayClock) {
         if let SourceKind::Log(reader) = &mut self.kind {
             reader.clock = clock;
         }
     }
 
-    /// Returns how far reading has come; of a packed file, in what it is unpacked to.
+    /// Returns the number of bytes that were read, after decompression.
     pub(super) fn offset(&self) -> u64 {
         match &self.kind {
             SourceKind::Capture(reader) => reader.offset(),
@@ -225,26 +226,26 @@ impl PacketSource {
         }
     }
 
-    /// Returns how far reading has come in the file itself.
+    /// Returns the number of bytes that were read from the file on disk.
     pub(super) fn file_offset(&self) -> u64 {
         self.decompression.as_ref().map_or_else(|| self.offset(), DecompressionState::offset)
     }
 
-    /// Returns whether packets, if there are any, have dates, so that files can be put in order.
+    /// Returns whether packets have dates, so that files can be sorted by time.
     pub(super) const fn is_dated(&self) -> bool {
         matches!(self.kind, SourceKind::Capture(_) | SourceKind::Damaged)
     }
 
-    /// Returns when the next packet was, in microseconds, if there is one that has a date and can be read.
+    /// Returns the time of the next packet in microseconds, if it has a date and can be read.
     pub(super) fn next_time(&mut self) -> Option<u64> {
         match &mut self.kind {
-            // What keeps it from being read is told when it is read.
+            // An error is reported when the packet is read.
             SourceKind::Capture(reader) => reader.next_time().ok().flatten(),
             SourceKind::Log(_) | SourceKind::Dump(_) | SourceKind::Damaged => None,
         }
     }
 
-    /// Reads the next packet, and adds it to `batch` if it holds a datagram.
+    /// Reads the next packet, and adds it to `batch` if it contains a datagram.
     pub(super) fn read(
         &mut self,
         batch: &mut PacketBatch,
@@ -255,7 +256,7 @@ impl PacketSource {
             return Ok(step);
         };
         Ok(match (unpacking.damage(), step) {
-            // Where unpacking had to end, what is unpacked seems to be cut.
+            // Where decompression stopped, the decompressed data seems to be cut off. The cause is the compressed file.
             (Some(damage), _) => ReadStep::Damaged(damage),
             (None, ReadStep::Damaged(damage)) => {
                 ReadStep::Damaged(Damage { is_in_decompressed: true, ..damage })
@@ -280,7 +281,7 @@ impl PacketSource {
             Ok(udp) => (udp.from, udp.to, Some(udp.payload)),
             Err(skip) => {
                 counts.skipped.add(skip);
-                // Who has sent it was not silent.
+                // The packet shows that its sender was not silent, so it is passed on without bytes.
                 let SkipReason::Truncated(Some((from, to))) = skip else { return Ok(ReadStep::More) };
                 (from, to, None)
             }
@@ -303,7 +304,7 @@ impl PacketSource {
 }
 
 impl SourceKind {
-    /// Sees what an input is. Gives it back if it is nothing that is known.
+    /// Detects the format of an input. Returns the input if the format is unknown.
     fn detect(window: InputBuffer) -> io::Result<Result<Self, InputBuffer>> {
         let window = match pcap::PcapReader::open(window)? {
             Ok(reader) => return Ok(Ok(Self::Capture(reader))),
@@ -317,16 +318,16 @@ impl SourceKind {
     }
 }
 
-/// An input that is something else, and what it is instead.
+/// An input of another kind, with a text that names the kind.
 #[derive(Debug)]
 pub(super) struct NotACapture(String);
 
 impl NotACapture {
     fn of(beginning: &[u8]) -> Self {
         Self(match decompress::unsupported_decompressor(beginning) {
-            _ if beginning.is_empty() => "is empty".into(),
-            Some(packer) => format!("is packed; only gzip and zstd are read: `{packer} FILE | bcnet inspect -`"),
-            None => "is neither pcap nor pcapng nor a packet log nor a dump with offsets; `bcnet inspect --hex` reads hex lines"
+            _ if beginning.is_empty() => "the input is empty".into(),
+            Some(packer) => format!("unsupported compression, only gzip and zstd are read; use `{packer} FILE | bcnet inspect -`"),
+            None => "is neither pcap nor pcapng nor a packet log nor a dump with offsets; for hex lines use `bcnet inspect --hex`"
                 .into(),
         })
     }
@@ -340,8 +341,10 @@ impl fmt::Display for NotACapture {
 
 impl Error for NotACapture {}
 
-/// Returns whether bytes that begin with a backslash are text of GameSpy: a key follows, and nothing moves the cursor. One of
-/// 256 datagrams of anything begins so.
+/// Returns whether bytes that begin with a backslash are GameSpy text.
+///
+/// Any datagram begins with a backslash with a probability of 1/256. GameSpy text has a key after it, and no control
+/// characters.
 pub(super) fn is_gamespy(text: &[u8]) -> bool {
     let Some((b'\\', rest)) = text.split_first() else { return false };
     let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -350,7 +353,7 @@ pub(super) fn is_gamespy(text: &[u8]) -> bool {
     is_closed && !text.iter().any(u8::is_ascii_control)
 }
 
-/// Returns a datagram that a log tells of.
+/// Returns a datagram of a packet log.
 pub(super) fn logged_packet(
     number: u64,
     offset: u64,

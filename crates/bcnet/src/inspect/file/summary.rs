@@ -1,4 +1,4 @@
-//! What a capture holds, in numbers: conversations, traffic by opcode, and faults by their weight.
+//! Summarises a capture in numbers: conversations, traffic by opcode, and faults by severity.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(super) struct SummarySink<W> {
     filter: Filter,
     finding_counts: FindingCounts,
     gamespy_count: u64,
-    /// Whether it is for a program.
+    /// True if the output is JSON.
     json: bool,
 }
 
@@ -71,7 +71,7 @@ impl<W: Write> SummarySink<W> {
         row("bytes", both(&|traffic| group_digits(traffic.bytes)))?;
         row("ACKs, of all bytes", both(&|traffic| count_with_share(traffic.acks, traffic)))?;
         row("  stale", both(&|traffic| count_with_share(traffic.stale_acks, traffic)))?;
-        row("  of parts", both(&|traffic| count_with_share(traffic.fragment_acks, traffic)))?;
+        row("  of fragments", both(&|traffic| count_with_share(traffic.fragment_acks, traffic)))?;
         for (title, cells) in ack_lifetimes::rows(lives) {
             row(&title, cells)?;
         }
@@ -79,7 +79,7 @@ impl<W: Write> SummarySink<W> {
         row("keepalives", both(&|traffic| group_digits(traffic.keepalives.messages)))?;
         row("control messages", both(&|traffic| count_with_share(traffic.control, traffic)))?;
         if let Some(trips) = trips {
-            row("round trip, at the capture", trips)?;
+            row("round trip from capture", trips)?;
         }
         row("game data", both(&|traffic| count_with_share(traffic.data, traffic)))?;
         let mut opcodes: BTreeMap<u8, [MessageCounter; 2]> = BTreeMap::new();
@@ -114,7 +114,7 @@ impl<W: Write> SummarySink<W> {
 
     fn write_faults(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
         let (faults, others): (Vec<_>, Vec<_>) =
-            self.finding_counts.by_severity().into_iter().partition(|tallied| tallied.class.severity > 0);
+            self.finding_counts.by_severity().into_iter().partition(|stats| stats.class.severity > 0);
         for (title, list) in [("faults, the worst first", faults), ("not a fault", others)] {
             if list.is_empty() {
                 continue;
@@ -199,7 +199,7 @@ impl<W: Write> Sink for SummarySink<W> {
             }
         }
         if !end.skipped.is_empty() {
-            writeln!(self.out, "not looked at: {}", end.skipped)?;
+            writeln!(self.out, "skipped: {}", end.skipped)?;
         }
         if count > 1 && is_all {
             self.write_totals(&end.observer.counters())?;
@@ -215,7 +215,7 @@ impl<W: Write> Sink for SummarySink<W> {
     }
 }
 
-/// `client peer 2 (10.0.0.2:22101)`.
+/// Returns a name such as `client peer 2 (10.0.0.2:22101)`.
 pub(super) fn side_name(conversation: &Conversation<'_>, side: Side) -> String {
     format!("{} ({})", short_name(conversation, side), conversation.address(side))
 }
@@ -237,5 +237,5 @@ fn count_with_share(count: MessageCounter, traffic: &SideCounters) -> String {
     format!("{}, {percent:.1} %", group_digits(count.messages))
 }
 
-/// The rest of the opcodes share a line.
+/// The most opcodes that get their own line. The others share one.
 const MAX_OPCODES: usize = 24;

@@ -1,4 +1,4 @@
-//! A summary for programs: the same numbers as JSON.
+//! Writes the summary as JSON, with the same numbers.
 
 use bcnet_observe::{AckLifetimes, AggregateCounters, Conversation, MessageCounter, SideCounters};
 use bcnet_session::game::Opcode;
@@ -9,7 +9,7 @@ use super::finding_counts::FindingCounts;
 use super::summary::short_name;
 use super::{CaptureEnd, MergedFile, PacketLocation};
 
-/// Returns the whole of it. `counts` are those of conversations and of GameSpy datagrams.
+/// Returns the whole summary. `counts` are the numbers of conversations and of GameSpy datagrams.
 pub(super) fn summary_json(
     end: &CaptureEnd<'_>,
     talks: &[Conversation<'_>],
@@ -30,7 +30,7 @@ pub(super) fn summary_json(
     whole
 }
 
-/// Returns which packets are in one of several files.
+/// Returns the packets that are in one of several files.
 fn file_json(MergedFile { name, first, last, packets }: &MergedFile) -> Value {
     json!({ "file": **name, "first": first, "last": last, "packets": packets })
 }
@@ -63,7 +63,7 @@ fn conversation_json(conversation: &Conversation<'_>) -> Value {
     json!({ "seconds": conversation.last_seen().since(conversation.started()).as_secs_f64(), "sides": sides.collect::<Vec<_>>() })
 }
 
-/// Returns what one side, or several together, have sent.
+/// Returns the traffic that one side, or several together, have sent.
 fn side_json(traffic: &SideCounters, dropped: &AckLifetimes, kept: &AckLifetimes) -> Value {
     let opcodes: Map<String, Value> = traffic
         .opcodes()
@@ -94,14 +94,14 @@ fn findings_json(tally: &FindingCounts, end: &CaptureEnd<'_>) -> Vec<Value> {
         }
         json
     };
-    let of = |tallied: &super::finding_counts::FindingStats| {
-        let place = tallied.first_location.map(place_of);
+    let of = |stats: &super::finding_counts::FindingStats| {
+        let place = stats.first_location.map(place_of);
         json!({
-            "finding": tallied.first.kind.name(), "title": tallied.class.title, "fault": tallied.class.severity > 0,
-            "count": tallied.count,
+            "finding": stats.first.kind.name(), "title": stats.class.title, "fault": stats.class.severity > 0,
+            "count": stats.count,
             "first": {
-                "place": place, "by": tallied.first_side, "text": tallied.first.kind.to_string(),
-                "after": tallied.first.at.as_micros().saturating_sub(end.start_micros) as f64 / 1e6,
+                "place": place, "by": stats.first_side, "text": stats.first.kind.to_string(),
+                "after": stats.first.at.as_micros().saturating_sub(end.start_micros) as f64 / 1e6,
             },
         })
     };

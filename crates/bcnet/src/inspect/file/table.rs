@@ -1,4 +1,4 @@
-//! One row per message, for spreadsheets and data frames.
+//! Writes one row for each message, for spreadsheets and data frames.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,10 @@ use super::delayed_output::{DatagramContent, DatagramOutput, DatagramWithFinding
 use super::filter::Filter;
 use super::{CaptureEnd, PacketInfo};
 
-/// A message as columns, a datagram that cannot be read, or what no datagram shows.
+/// A row: a message, a datagram that cannot be decoded, or a finding without a datagram.
 #[derive(Default)]
 pub(super) struct MessageRow {
-    /// None for what no datagram shows.
+    /// `None` for a finding without a datagram.
     pub(super) packet: Option<u64>,
     /// Microseconds, as in the capture.
     pub(super) time: u64,
@@ -29,14 +29,14 @@ pub(super) struct MessageRow {
     pub(super) opcode: Option<u8>,
     pub(super) name: Option<&'static str>,
     pub(super) payload_len: u32,
-    /// What was found about it, by name.
+    /// The names of the findings about it.
     pub(super) findings: String,
 }
 
-/// Where rows go.
+/// An output of rows.
 pub(super) trait RowWriter {
     fn write_row(&mut self, row: &MessageRow) -> io::Result<()>;
-    /// Lets the reader see all rows so far, where the format allows it.
+    /// Writes all rows so far, if the format allows it.
     fn flush(&mut self) -> io::Result<()>;
     fn finish(&mut self) -> io::Result<()>;
 }
@@ -44,7 +44,7 @@ pub(super) trait RowWriter {
 pub(super) struct MessageTable<R> {
     rows: R,
     filter: Filter,
-    /// Whether each row is to be seen at once.
+    /// True if each row is written at once.
     flush_each: bool,
     start: Option<u64>,
 }
@@ -98,7 +98,7 @@ impl<R: RowWriter> DatagramOutput for MessageTable<R> {
     }
 
     fn finish(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
-        let skipped = (!end.skipped.is_empty()).then(|| format!("not looked at: {}", end.skipped));
+        let skipped = (!end.skipped.is_empty()).then(|| format!("skipped: {}", end.skipped));
         for text in skipped.into_iter().chain(end.omissions()) {
             let findings = text.replace(',', "");
             self.rows.write_row(&MessageRow {
@@ -135,7 +135,7 @@ impl<R: RowWriter> MessageTable<R> {
     }
 }
 
-/// Returns which message of a datagram a finding stands at: the one that it is about, or the first if none is.
+/// Returns the index of the message that a finding is about, or 0 if it is about no message.
 fn message_index(finding: &Finding, sent_by: Side, messages: &[Message<'_>]) -> usize {
     let Some(about) = finding.kind.message_id() else { return 0 };
     let is_ack = finding.side == sent_by && finding.kind.is_about_ack();
@@ -147,7 +147,7 @@ fn message_index(finding: &Finding, sent_by: Side, messages: &[Message<'_>]) -> 
     with(is_ack).or_else(|| with(!is_ack)).unwrap_or(0)
 }
 
-/// Returns the number that a message has, or that it acknowledges.
+/// Returns the id of a message, or the id that it acknowledges.
 fn own_or_acked_id(message: &Message<'_>) -> Option<MessageId> {
     match message {
         Message::Ack(ack) => Some(ack.id),
@@ -197,12 +197,12 @@ fn to_u32(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// The kinds of rows that are no messages.
+/// The kinds of rows that are not messages.
 const MALFORMED: &str = "malformed";
 const NO_DATAGRAM: &str = "none";
 const OMITTED: &str = "left_out";
 
-/// Rows with commas. No value holds a comma or a quote, so none is quoted.
+/// Writes comma-separated values. No value contains a comma or a quote, so none is quoted.
 pub(super) struct CsvWriter<W> {
     out: W,
     has_header: bool,

@@ -1,7 +1,7 @@
-//! Datagrams for a person who reads: a line for each message, the ACKs of a datagram on one, what was found in it together.
+//! Writes datagrams as text: a line for each message, and the findings.
 //!
-//! Time and addresses stand in front of each line, so that each can be found by itself. On a narrow terminal they would leave
-//! little room, and stand above the lines of a datagram instead.
+//! All ACKs of a datagram share a line. Time and addresses are at the start of each line, so that every line can be found by itself. On a narrow terminal
+//! they would leave little space, so they are on a separate line above the messages.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -16,25 +16,25 @@ use super::player_names::PlayerNames;
 use super::{PacketInfo, PacketLocation};
 use crate::inspect::{explain, human, latin1_to_string};
 
-/// Whether lines have colours.
+/// True if lines have colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(in crate::inspect) enum Color {
-    /// If they go to a terminal, and NO_COLOR is not set.
+    /// If the output is a terminal and NO_COLOR is not set.
     Auto,
     Always,
     Never,
 }
 
-/// What is to be known of where lines go.
+/// The style of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TextStyle {
     pub(super) color: bool,
-    /// As many columns as a line may have.
+    /// The most columns of a line.
     pub(super) width: Option<usize>,
 }
 
 impl TextStyle {
-    /// Returns how lines look where standard output goes.
+    /// Returns the style for standard output.
     pub(super) fn of(color: Color) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -60,14 +60,14 @@ impl TextWriter {
         Self { style, names: PlayerNames::default() }
     }
 
-    /// Notes the names that a datagram tells which is not shown.
+    /// Learns player names from a datagram that is not shown.
     pub(super) fn note_names(&mut self, shown: &DatagramWithFindings<'_>) {
         if let DatagramContent::Datagram(datagram, _) = shown.content {
             self.names.learn(shown.packet, datagram);
         }
     }
 
-    /// Writes one datagram with what was found in it; `since` is its time from the beginning.
+    /// Writes one datagram with its findings; `since` is its time from the start in seconds.
     pub(super) fn write_datagram(
         &mut self,
         out: &mut impl Write,
@@ -84,22 +84,25 @@ impl TextWriter {
             DatagramContent::Datagram(datagram, _) => {
                 self.write_messages(out, &head, packet, datagram, (filter, explain))?;
                 for ReassembledPayload { seq, fragments: parts, payload } in joined {
-                    let said = human::payload_text(payload);
+                    let text = human::payload_text(payload);
                     self.write_line(
                         out,
                         &head,
-                        &format!("joined game {seq}, {} bytes in {parts} parts{said}", payload.len()),
+                        &format!(
+                            "reassembled game {seq}, {} bytes in {parts} fragments{text}",
+                            payload.len()
+                        ),
                         DEFAULT_COLOR,
                     )?;
                 }
                 self.names.learn(packet, datagram);
             }
             DatagramContent::GameSpy(text) => {
-                let (size, said) = (human::byte_count(text), human::printable(&latin1_to_string(text)));
+                let (size, text) = (human::byte_count(text), human::printable(&latin1_to_string(text)));
                 self.write_line(
                     out,
                     &head,
-                    &format!("gamespy {size}: {said}{}", comment_suffix(packet)),
+                    &format!("gamespy {size}: {text}{}", comment_suffix(packet)),
                     DEFAULT_COLOR,
                 )?;
             }
@@ -124,7 +127,7 @@ impl TextWriter {
         Ok(())
     }
 
-    /// Returns what stands in front of each line of a datagram; on a narrow terminal writes that first.
+    /// Returns the prefix of each line of a datagram. On a narrow terminal writes the prefix on its own line.
     fn write_prefix(
         &self,
         out: &mut impl Write,
@@ -152,7 +155,7 @@ impl TextWriter {
         datagram: &ParsedDatagram<'_>,
         (filter, explain): (&Filter, bool),
     ) -> io::Result<()> {
-        let odd = human::non_stock_note(NonStock::of_datagram(datagram.datagram()));
+        let note = human::non_stock_note(NonStock::of_datagram(datagram.datagram()));
         let mut comment = comment_suffix(packet);
         let mut next = explain::DATAGRAM_HEADER_LEN;
         let places = datagram.messages().iter().map(|message| {
@@ -161,7 +164,7 @@ impl TextWriter {
             (at, message)
         });
         let wanted: Vec<_> = places.filter(|(_, message)| filter.wants_message(message)).collect();
-        // Whoever wants every field wants every ACK.
+        // With --explain each ACK is shown with its fields, so ACKs are not merged.
         let acks: Vec<MessageId> =
             wanted.iter().filter(|_| !explain).filter_map(|(_, message)| plain_ack(message)).collect();
         let mut folded = false;
@@ -174,14 +177,14 @@ impl TextWriter {
                 }
                 _ => human::message_text(message),
             };
-            self.write_line(out, head, &format!("{text}{odd}{comment}"), DEFAULT_COLOR)?;
+            self.write_line(out, head, &format!("{text}{note}{comment}"), DEFAULT_COLOR)?;
             human::write_fields(out, message, at, explain)?;
             comment.clear();
         }
         Ok(())
     }
 
-    /// Writes something that stands at no datagram.
+    /// Writes a finding that belongs to no datagram.
     pub(super) fn write_detached_finding(
         &self,
         out: &mut impl Write,
@@ -203,7 +206,7 @@ impl TextWriter {
         self.write_line(out, head, &text, if first.kind.is_fault() { FAULT_COLOR } else { DIM })
     }
 
-    /// Returns what stands in front of each message.
+    /// Returns the prefix of each message.
     fn line_prefix(&self, packet: &PacketInfo, sender: Option<PeerId>, since: f64) -> String {
         let mark = match sender {
             Some(PeerId::HOST) => "S>",
@@ -217,7 +220,7 @@ impl TextWriter {
         format!("{number:>6} {since:>11.6} {mark} {name}{from} > {to}  ")
     }
 
-    /// Writes one line, no wider than it may be.
+    /// Writes one line, cut to the width of the terminal.
     fn write_line(&self, out: &mut impl Write, head: &str, text: &str, color: &str) -> io::Result<()> {
         let whole = format!("{head}{text}");
         let end = self.style.width.and_then(|width| whole.char_indices().nth(width.max(MIN_WIDTH)));
@@ -236,13 +239,13 @@ impl TextWriter {
     }
 }
 
-/// What stands in front of a finding about a packet.
+/// Returns the prefix of a finding about a packet.
 fn finding_prefix(packet: u64, since: f64) -> String {
     let number = if packet == NO_MARK { String::new() } else { packet.to_string() };
     format!("{number:>6} {since:>11.6} ! ")
 }
 
-/// Findings by kind and by who did it, each kind where its first was.
+/// Groups findings by kind and by side, in the order of the first of each group.
 fn group_findings<'a>(findings: &[&'a Finding]) -> Vec<Vec<&'a Finding>> {
     let mut groups: Vec<Vec<&'a Finding>> = Vec::new();
     for finding in findings {
@@ -261,7 +264,7 @@ fn group_findings<'a>(findings: &[&'a Finding]) -> Vec<Vec<&'a Finding>> {
     groups
 }
 
-/// Returns what an ACK acknowledges, if there is nothing else to say of it.
+/// Returns the id that an ACK acknowledges, if the ACK has no other information.
 fn plain_ack(message: &Message<'_>) -> Option<MessageId> {
     match message {
         Message::Ack(ack) if NonStock::of(message).is_empty() => Some(ack.id),
@@ -269,7 +272,7 @@ fn plain_ack(message: &Message<'_>) -> Option<MessageId> {
     }
 }
 
-/// `control 0, game 3-7 9, 12/0-2`: numbers in a row are told together, parts of one number too.
+/// Returns ids in ranges: `control 0, game 3-7 9, 12/0-2`. Fragments of one message are grouped too.
 fn id_ranges(ids: &[MessageId]) -> String {
     let mut text = String::new();
     let mut rest = ids;
@@ -301,7 +304,7 @@ fn id_ranges(ids: &[MessageId]) -> String {
     text
 }
 
-/// Returns what stands behind the first message of a packet that has a comment.
+/// Returns the packet comment, to be added to the first line of a packet.
 fn comment_suffix(packet: &PacketInfo) -> String {
     packet.comment.as_deref().map(|text| format!("  # {}", human::printable(text))).unwrap_or_default()
 }
@@ -310,9 +313,9 @@ const DEFAULT_COLOR: &str = "";
 const DIM: &str = "\x1b[2m";
 const FAULT_COLOR: &str = "\x1b[31m";
 const RESET_COLOR: &str = "\x1b[0m";
-/// What stands in front of a line and of a finding on a terminal of fewer columns than this.
+/// Terminals with fewer columns are narrow: they have these prefixes of lines and findings.
 const NARROW_WIDTH: usize = 110;
 const NARROW_PREFIX: &str = "       ";
 const NARROW_FINDING_PREFIX: &str = "     ! ";
-/// Narrower terminals wrap.
+/// Lines are not cut to fewer columns than this; narrower terminals wrap.
 const MIN_WIDTH: usize = 60;

@@ -1,4 +1,4 @@
-//! Every datagram, for a person or as JSON, with what was found in it.
+//! Shows every datagram with its findings, as text or as JSON.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::{CaptureEnd, PacketInfo, PacketLocation, sender_role};
 use crate::inspect::json::{self, Json, UnescapedStr};
 use crate::inspect::{Decoded, DecodedEntry, InputPosition};
 
-/// How messages are shown.
+/// The format of the output.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OutputForm {
     Text(TextStyle),
@@ -24,17 +24,17 @@ pub(super) enum OutputForm {
 
 pub(super) struct DatagramView<W> {
     out: W,
-    /// None for JSON.
+    /// `None` for JSON.
     text: Option<TextWriter>,
     reassembler: Reassembler,
     filter: Filter,
-    /// Whether each datagram is to be seen at once.
+    /// True if each datagram is written at once.
     flush_each: bool,
     start_micros: Option<u64>,
     json: Json,
-    /// Whether each field is named.
+    /// True if each field is shown.
     explain: bool,
-    /// Files that were named, if there are several.
+    /// The files whose names were printed, if there are several.
     named_files: BTreeSet<u32>,
 }
 
@@ -57,18 +57,18 @@ impl<W: Write> DatagramView<W> {
         }
     }
 
-    /// Names each field, if that is wanted.
+    /// Sets whether each field is shown.
     pub(super) fn explain(self, explain: bool) -> Self {
         Self { explain, ..self }
     }
 
-    /// Lets the reader of the output see everything.
+    /// Writes all output, so that its reader sees it.
     fn flush(&mut self) -> io::Result<()> {
         self.json.write(&mut self.out)?;
         self.out.flush()
     }
 
-    /// Seconds since the first datagram.
+    /// Returns seconds since the first datagram.
     fn seconds_since_start(&self, micros: u64) -> f64 {
         micros.saturating_sub(self.start_micros.unwrap_or(micros)) as f64 / 1e6
     }
@@ -161,7 +161,7 @@ impl<W: Write> DatagramOutput for DatagramView<W> {
         if !end.skipped.is_empty() {
             match &self.text {
                 None => self.json.line(|json| add_skipped(json, end.skipped)),
-                Some(_) => writeln!(self.out, "not looked at: {}", end.skipped)?,
+                Some(_) => writeln!(self.out, "skipped: {}", end.skipped)?,
             }
         }
         for text in end.omissions() {
@@ -174,14 +174,14 @@ impl<W: Write> DatagramOutput for DatagramView<W> {
     }
 }
 
-/// What was not looked at, in words and by kind.
+/// Adds the skipped packets, as a text and by kind.
 fn add_skipped(json: &mut Json, skipped: &SkippedPackets) {
     json.member("not_looked_at", skipped.to_string().as_str());
     let counts = skipped.counts().into_iter().filter(|(_, count, _)| *count > 0);
     counts.for_each(|(name, count, _)| json.member(name, count));
 }
 
-/// The members of a finding.
+/// Adds the members of a finding.
 fn add_finding(json: &mut Json, finding: &Finding, place: Option<PacketLocation>) {
     json.member("finding", UnescapedStr(finding.kind.name()));
     json.member("fault", finding.kind.is_fault());

@@ -76,12 +76,7 @@ pub(super) fn pair_intervals(
         }
     }
     same.sort_unstable();
-    Ok(Some(IntervalPairs {
-        rough_delays: rough,
-        intervals,
-        matched: same,
-        omitted_datagrams: left_out,
-    }))
+    Ok(Some(IntervalPairs { rough_delays: rough, intervals, matched: same, omitted_datagrams: left_out }))
 }
 
 impl IntervalPairs {
@@ -212,7 +207,8 @@ fn evaluate_pair(votes: &[PairVote], intervals: &[Vec<PlayerInterval>; 2]) -> Op
         votes.split_at(votes.partition_point(|vote| vote.direction == direction_index(Role::Client)));
     let directions = [largest_cluster(client), largest_cluster(host)];
     let votes = directions.iter().map(|direction| direction.len()).sum();
-    let [client, host] = directions.map(|direction| direction.get(direction.len() / 2).map(|vote| vote.delay));
+    let [client, host] =
+        directions.map(|direction| direction.get(direction.len() / 2).map(|vote| vote.delay));
     let rough = [client.or(host)?, host.or(client)?];
     let is_enough = votes >= MIN_VOTES || one.has_same_request(other);
     is_enough.then_some(PairCandidate { intervals: pair, votes, rough_delays: rough })
@@ -233,7 +229,7 @@ fn largest_cluster(votes: &[PairVote]) -> &[PairVote] {
     &votes[best]
 }
 
-/// The most messages of a capture that are kept after the first pass, so that it need not be read twice.
+/// The most messages of a capture that are kept after the first pass, so that it is read only once.
 const MAX_LOOKAHEAD: usize = 1 << 18;
 /// The most messages of a capture that may vote. The first messages of every interval fit.
 const MAX_SAMPLES: usize = MAX_INTERVALS * 8;

@@ -79,7 +79,11 @@ impl<'a> JoinReport<'a> {
             return self.write_json(out);
         }
         let [a, b] = &self.names;
-        writeln!(out, "{a} and {b}: the clock of the second capture is {:+.3} s ahead", self.clock_offset as f64 / 1e6)?;
+        writeln!(
+            out,
+            "{a} and {b}: the clock of the second capture is {:+.3} s ahead",
+            self.clock_offset as f64 / 1e6
+        )?;
         self.write_conversations(&mut out)?;
         let delays = self.directions.each_ref().map(DirectionReport::delay_text);
         let title = "one-way delay, ms";
@@ -102,10 +106,7 @@ impl<'a> JoinReport<'a> {
         }
         for direction in self.directions.iter().filter(|direction| direction.unseen_at_sender > 0) {
             let (unseen, from) = (group_digits(direction.unseen_at_sender), direction.from);
-            writeln!(
-                out,
-                "  not in the sender's capture: {unseen} messages from the {from} that arrived"
-            )?;
+            writeln!(out, "  not in the sender's capture: {unseen} messages from the {from} that arrived")?;
         }
         let outside: u64 = self.directions.iter().map(|direction| direction.outside).sum();
         if outside > 0 {
@@ -175,8 +176,10 @@ impl<'a> JoinReport<'a> {
 /// Returns the intervals that only this capture has and that contain messages to match.
 fn unmatched_intervals(pairs: &IntervalPairs, capture: usize) -> Vec<&PlayerInterval> {
     let same: HashSet<IntervalId> = pairs.matched.iter().map(|pair| pair[capture]).collect();
-    let others =
-        pairs.intervals[capture].iter().zip(0..).filter(|(interval, id)| interval.messages > 0 && !same.contains(id));
+    let others = pairs.intervals[capture]
+        .iter()
+        .zip(0..)
+        .filter(|(interval, id)| interval.messages > 0 && !same.contains(id));
     others.map(|(interval, _)| interval).collect()
 }
 
@@ -221,8 +224,11 @@ impl DirectionReport {
         // In the direction from the second end to the first, delays are negative.
         let delay_of = |time: i64| if at_first { time - offset } else { offset - time };
         let at = |share: f64| direction.quantile(if at_first { share } else { 1.0 - share }).map(delay_of);
-        let ends =
-            if at_first { [direction.min_delay(), direction.max_delay()] } else { [direction.max_delay(), direction.min_delay()] };
+        let ends = if at_first {
+            [direction.min_delay(), direction.max_delay()]
+        } else {
+            [direction.max_delay(), direction.min_delay()]
+        };
         let delay = match (ends[0], at(0.5), at(0.99), ends[1]) {
             (Some(least), Some(median), Some(slow), Some(most)) => {
                 Some([delay_of(least), median, slow, delay_of(most)])
@@ -230,7 +236,8 @@ impl DirectionReport {
             _ => None,
         };
         let late_from = delay.map_or(i64::MAX, |[_, median, ..]| (2 * median).max(median + LATE_MARGIN));
-        let late = direction.delay_counts.iter().filter(|(time, _)| delay_of(**time * DELAY_STEP) > late_from);
+        let late =
+            direction.delay_counts.iter().filter(|(time, _)| delay_of(**time * DELAY_STEP) > late_from);
         let late = late.map(|(_, count)| count).sum();
         let listed = direction.unmatched_messages[usize::from(!at_first)].clone();
         Self {

@@ -150,7 +150,11 @@ impl PlayerIntervals {
         Some(interval)
     }
 
-    fn on_connect_request(&mut self, address_pair: &mut AddressPair, request: (u32, Ipv4Addr)) -> Option<IntervalId> {
+    fn on_connect_request(
+        &mut self,
+        address_pair: &mut AddressPair,
+        request: (u32, Ipv4Addr),
+    ) -> Option<IntervalId> {
         let current = self.all.get_mut(address_pair.requesting as usize)?;
         if current.connect_request.is_none() && current.peer.is_none() {
             current.connect_request = Some(request);
@@ -162,7 +166,11 @@ impl PlayerIntervals {
         Some(address_pair.requesting)
     }
 
-    fn host_interval(&mut self, address_pair: &mut AddressPair, datagram: &ParsedDatagram<'_>) -> Option<IntervalId> {
+    fn host_interval(
+        &mut self,
+        address_pair: &mut AddressPair,
+        datagram: &ParsedDatagram<'_>,
+    ) -> Option<IntervalId> {
         let assigned = datagram.messages().iter().find_map(|message| match message {
             Message::Control(control) => match control.body {
                 Body::ConnectReply { assigned } => Some(assigned),
@@ -175,7 +183,10 @@ impl PlayerIntervals {
         });
         if let Some(assigned) = assigned {
             // The id may have belonged to an earlier interval.
-            let is_asking = self.all.get(address_pair.requesting as usize).is_some_and(|interval| interval.peer.is_none());
+            let is_asking = self
+                .all
+                .get(address_pair.requesting as usize)
+                .is_some_and(|interval| interval.peer.is_none());
             address_pair.answered = if is_asking {
                 self.set_peer(address_pair, address_pair.requesting, assigned)?
             } else {
@@ -193,12 +204,22 @@ impl PlayerIntervals {
         if let Some(interval) = self.by_peer.get(&(address_pair.id, peer)) {
             return Some(*interval);
         }
-        let is_free = self.all.get(address_pair.requesting as usize).is_some_and(|interval| interval.peer.is_none());
-        let interval = if is_free { address_pair.requesting } else { self.start_interval(address_pair.id, address_pair.client)? };
+        let is_free =
+            self.all.get(address_pair.requesting as usize).is_some_and(|interval| interval.peer.is_none());
+        let interval = if is_free {
+            address_pair.requesting
+        } else {
+            self.start_interval(address_pair.id, address_pair.client)?
+        };
         self.set_peer(address_pair, interval, peer)
     }
 
-    fn set_peer(&mut self, address_pair: &AddressPair, interval: IntervalId, peer: PeerId) -> Option<IntervalId> {
+    fn set_peer(
+        &mut self,
+        address_pair: &AddressPair,
+        interval: IntervalId,
+        peer: PeerId,
+    ) -> Option<IntervalId> {
         self.all.get_mut(interval as usize)?.peer = Some(peer);
         self.by_peer.insert((address_pair.id, peer), interval);
         Some(interval)

@@ -63,9 +63,9 @@ enum DumpVerdict {
 }
 
 impl<W: Write> DumpComparison<W> {
-    pub(super) fn new(stage: DetailContext<W>, name: String, log: DumpLog, shift: i64) -> Self {
+    pub(super) fn new(context: DetailContext<W>, name: String, log: DumpLog, shift: i64) -> Self {
         Self {
-            context: stage,
+            context,
             name,
             log,
             clock_offset: shift,
@@ -139,7 +139,7 @@ impl<W: Write> DumpComparison<W> {
 
     /// Decides about dumps that no later state can change.
     fn decide_finished(&mut self, until: u64, observer: &Observer) {
-        let Self { pending: open, results, log, span, context: stage, .. } = self;
+        let Self { pending: open, results, log, span, context, .. } = self;
         open.retain_mut(|open| {
             if until < open.at + MILLISECOND + SEARCH_WINDOW {
                 return true;
@@ -153,8 +153,10 @@ impl<W: Write> DumpComparison<W> {
                 _ if is_outside => DumpVerdict::NotComparable(OUTSIDE_CAPTURE),
                 (Some((difference, packet)), None) => DumpVerdict::Different(difference, packet),
                 (None, None) => {
-                    let found = find_author(log, record, &stage.filter, observer);
-                    DumpVerdict::NotComparable(found.err().unwrap_or("the capture shows nothing of this peer before that time"))
+                    let found = find_author(log, record, &context.filter, observer);
+                    DumpVerdict::NotComparable(
+                        found.err().unwrap_or("the capture shows nothing of this peer before that time"),
+                    )
                 }
             };
             results.push((open.record, verdict));

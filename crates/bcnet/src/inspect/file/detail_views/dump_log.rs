@@ -57,7 +57,7 @@ pub(super) struct DumpedQueue {
     pub(super) count: usize,
     /// The entries that are listed.
     pub(super) entries: Vec<DumpedEntry>,
-    /// Whether some entries are left out.
+    /// True if some entries are left out.
     pub(super) is_truncated: bool,
 }
 
@@ -80,7 +80,7 @@ struct DumpLogReader {
     /// The record that is being read; `last_entry` is the position of its last entry.
     current: Option<DumpLogRecord>,
     last_entry: Option<(DumpQueue, usize)>,
-    /// Whether entries were left out after the last one.
+    /// True if entries were left out after the last one.
     has_gap: bool,
     /// The times of the last dump and of the last handled ACK. A hook may have buffered the two kinds separately.
     last_times: [Option<u64>; 2],
@@ -140,17 +140,19 @@ impl DumpLogReader {
         if before.is_some_and(|before| micros < before && before - micros < MICROS_PER_DAY / 2) {
             self.add_error(line, format!("[{stamp}] is earlier than the previous record"));
         }
-        let (rest, remark) = fields::split_comment(rest);
-        let told = remark.and_then(parse_author).or(self.author).unwrap_or(DumpAuthor::Unknown);
+        let (rest, comment) = fields::split_comment(rest);
+        let author = comment.and_then(parse_author).or(self.author).unwrap_or(DumpAuthor::Unknown);
         match fields::parse_head(rest) {
-            Ok(what) => self.current = Some(DumpLogRecord { line, micros, author: told, content: what }),
+            Ok(what) => self.current = Some(DumpLogRecord { line, micros, author, content: what }),
             Err(error) => self.add_error(line, error),
         }
     }
 
     /// Adds an entry to the queue of the current record.
     fn add_entry(&mut self, line: usize, queue: DumpQueue, place: Option<usize>, rest: &str) {
-        let Some(place) = place else { return self.add_error(line, "the index of the entry is not a number") };
+        let Some(place) = place else {
+            return self.add_error(line, "the index of the entry is not a number");
+        };
         if self.current.is_none() {
             // If the head could not be read, an error was already reported for it.
             let is_reported = self.log.errors.last().is_some_and(|last| line - last.line <= MAX_ENTRIES);

@@ -22,8 +22,8 @@ pub(super) struct HandledAckList<W> {
 }
 
 impl<W: Write> HandledAckList<W> {
-    pub(super) fn new(stage: DetailContext<W>) -> Self {
-        Self { context: stage, span: CaptureSpan::default(), pending_lines: BTreeMap::new(), count: 0 }
+    pub(super) fn new(context: DetailContext<W>) -> Self {
+        Self { context, span: CaptureSpan::default(), pending_lines: BTreeMap::new(), count: 0 }
     }
 
     /// Prints the lines from before `until`. If too many wait, prints the oldest.

@@ -127,16 +127,9 @@ pub(super) struct MessageTimelines<W> {
 }
 
 impl<W: Write> MessageTimelines<W> {
-    pub(super) fn new(stage: DetailContext<W>, wanted: MessageSelector) -> Self {
-        let (span, stories, numbers) = (CaptureSpan::default(), BTreeMap::new(), BTreeMap::new());
-        Self {
-            context: stage,
-            selector: wanted,
-            span,
-            timelines: stories,
-            seq_ranges: numbers,
-            is_full: false,
-        }
+    pub(super) fn new(context: DetailContext<W>, wanted: MessageSelector) -> Self {
+        let (span, timelines, numbers) = (CaptureSpan::default(), BTreeMap::new(), BTreeMap::new());
+        Self { context, selector: wanted, span, timelines, seq_ranges: numbers, is_full: false }
     }
 
     /// Returns the timeline of a message from this side, if it is selected.
@@ -188,8 +181,8 @@ impl<W: Write> MessageTimelines<W> {
         let place = (finding.conversation, finding.side);
         let packet = (finding.mark != bcnet_observe::NO_MARK).then_some(finding.mark);
         let (at, what) = (finding.at, finding.kind);
-        if let Some(story) = self.timeline(place, at, id.channel, observer) {
-            story.add_event(at, packet, MessageEventKind::Finding(what));
+        if let Some(timeline) = self.timeline(place, at, id.channel, observer) {
+            timeline.add_event(at, packet, MessageEventKind::Finding(what));
         }
     }
 
@@ -220,19 +213,19 @@ impl<W: Write> Sink for MessageTimelines<W> {
                 if let Message::Ack(ack) = message {
                     let place = (*conversation, side.other());
                     if self.selector.matches(ack.id, true)
-                        && let Some(story) = self.timeline(place, at, ack.id.channel, analyzed.observer)
+                        && let Some(timeline) = self.timeline(place, at, ack.id.channel, analyzed.observer)
                     {
-                        story.on_ack(at, packet, ack.id);
+                        timeline.on_ack(at, packet, ack.id);
                     }
                 } else if let Some(id) = message.id() {
                     let Seq(seq) = id.seq;
                     let (low, high) = self.seq_ranges.entry(id.channel.name()).or_insert((seq, seq));
                     (*low, *high) = ((*low).min(seq), (*high).max(seq));
                     if self.selector.matches(id, false)
-                        && let Some(story) =
+                        && let Some(timeline) =
                             self.timeline((*conversation, *side), at, id.channel, analyzed.observer)
                     {
-                        story.on_sent(at, packet, id, message);
+                        timeline.on_sent(at, packet, id, message);
                     }
                 }
             }
@@ -244,9 +237,9 @@ impl<W: Write> Sink for MessageTimelines<W> {
     fn on_handled_ack(&mut self, handled: &HandledAck, observer: &Observer) -> io::Result<()> {
         let place = (handled.conversation, handled.side);
         if self.selector.matches(handled.id, true)
-            && let Some(story) = self.timeline(place, handled.at, handled.id.channel, observer)
+            && let Some(timeline) = self.timeline(place, handled.at, handled.id.channel, observer)
         {
-            story.on_handled_ack(handled);
+            timeline.on_handled_ack(handled);
         }
         Ok(())
     }
@@ -263,21 +256,21 @@ impl<W: Write> Sink for MessageTimelines<W> {
 
     fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
         check_peer(&self.context.filter, end.observer)?;
-        if self.timelines.values().all(|story| story.sends.is_empty()) {
+        if self.timelines.values().all(|timeline| timeline.sends.is_empty()) {
             return Err(self.not_found_error());
         }
-        for ((conversation, side, game), mut story) in std::mem::take(&mut self.timelines) {
+        for ((conversation, side, game), mut timeline) in std::mem::take(&mut self.timelines) {
             let Some(talk) = end.observer.conversation(conversation) else { continue };
-            if story.sends.is_empty() {
+            if timeline.sends.is_empty() {
                 continue;
             }
             // A side shows what it has read only when it sends, so these events are added late.
-            story.events.sort_by_key(|event| (event.at, event.packet));
+            timeline.events.sort_by_key(|event| (event.at, event.packet));
             let names = [side, side.other()].map(|side| short_name(&talk, side));
             let addresses = [side, side.other()].map(|side| talk.address(side));
             let channel = if game { Channel::Game } else { Channel::Control };
             let title = output::TimelineHeader { seq: self.selector.seq, channel, names, addresses };
-            output::write_timeline(&mut self.context.out, &title, &story, &self.span, self.context.json)?;
+            output::write_timeline(&mut self.context.out, &title, &timeline, &self.span, self.context.json)?;
         }
         if self.is_full && !self.context.json {
             writeln!(

@@ -1,8 +1,12 @@
 //! Detail views of a capture.
 //!
-//! They show queues at any moment, the effect of each ACK, one message from its first send to its ACK, a conversation
-//! as a sequence diagram, and a comparison with dump logs of the original engine. Each view is a [`Sink`];
-//! [`DetailOptions`] selects one.
+//! - [`queue_dumps`]: the queues of both sides at chosen times.
+//! - [`handled_acks`]: the effect of each ACK.
+//! - [`message_timeline`]: one message from its first send to its ACK.
+//! - [`sequence_diagram`]: a conversation as a sequence diagram.
+//! - [`dump_comparison`]: a comparison with a dump log of the original engine.
+//!
+//! Each view is a [`Sink`]; [`DetailOptions`] selects one.
 
 mod dump_comparison;
 mod dump_log;
@@ -35,7 +39,7 @@ pub(super) struct DetailOptions {
     /// The queues are those at the end of the capture, or at the times of --at or --every. Retransmit queue and ACK
     /// outbox are reconstructed. Messages that were never sent are not on the wire, so the first-send queue shows only
     /// fragments of messages that were sent in part.
-    #[arg(long, group = "story")]
+    #[arg(long, group = "detail_view")]
     queues: bool,
 
     /// Print the queues at these times: seconds from the start, or times of day (UTC)
@@ -49,11 +53,11 @@ pub(super) struct DetailOptions {
     /// Print a line for every ACK that a side receives: what it clears, and what was waiting then
     ///
     /// The format is that of a hook on the original engine's HandleACK.
-    #[arg(long, group = "story")]
+    #[arg(long, group = "detail_view")]
     handle_acks: bool,
 
     /// Show all events of the message with this sequence number: sends, ACKs, clearing, causes
-    #[arg(long, value_name = "SEQ", group = "story", value_parser = parse_sequence_number)]
+    #[arg(long, value_name = "SEQ", group = "detail_view", value_parser = parse_sequence_number)]
     follow_message: Option<u16>,
 
     /// Follow only a message of this channel: control or game
@@ -69,11 +73,11 @@ pub(super) struct DetailOptions {
     part: Option<u8>,
 
     /// Draw each conversation as a sequence diagram
-    #[arg(long, group = "story")]
+    #[arg(long, group = "detail_view")]
     ladder: bool,
 
     /// Compare a dump log of an engine (retxQ=, HandleACK:) with the capture
-    #[arg(long, value_name = "LOG", group = "story")]
+    #[arg(long, value_name = "LOG", group = "detail_view")]
     dump_log: Option<PathBuf>,
 
     /// Add this to the times of the dump log, if its clock differs
@@ -101,16 +105,16 @@ impl DetailOptions {
         filter: &Filter,
         json: bool,
     ) -> anyhow::Result<Option<Box<dyn Sink + 'a>>> {
-        let stage = DetailContext { out, filter: filter.clone(), json };
+        let context = DetailContext { out, filter: filter.clone(), json };
         Ok(if self.queues {
             let times = match self.every {
                 Some(DumpInterval(every)) => queue_dumps::DumpTimes::Every(every),
                 None if self.at.is_empty() => queue_dumps::DumpTimes::End,
                 None => queue_dumps::DumpTimes::At(self.at.clone()),
             };
-            Some(Box::new(queue_dumps::QueueDumps::new(stage, times)))
+            Some(Box::new(queue_dumps::QueueDumps::new(context, times)))
         } else if self.handle_acks {
-            Some(Box::new(handled_acks::HandledAckList::new(stage)))
+            Some(Box::new(handled_acks::HandledAckList::new(context)))
         } else if let Some(seq) = self.follow_message {
             let wanted = message_timeline::MessageSelector {
                 seq,
@@ -118,16 +122,16 @@ impl DetailOptions {
                 sent_by: self.sent_by.map(|SideArg(role)| role),
                 part: self.part,
             };
-            Some(Box::new(message_timeline::MessageTimelines::new(stage, wanted)))
+            Some(Box::new(message_timeline::MessageTimelines::new(context, wanted)))
         } else if self.ladder {
-            Some(Box::new(sequence_diagram::SequenceDiagrams::new(stage)))
+            Some(Box::new(sequence_diagram::SequenceDiagrams::new(context)))
         } else if let Some(path) = &self.dump_log {
             let name = path.display().to_string();
             let text = std::fs::read(path).with_context(|| name.clone())?;
             let log = dump_log::DumpLog::read(&String::from_utf8_lossy(&text));
             anyhow::ensure!(!log.is_empty(), "{name}: not a dump log: no line with retxQ= or HandleACK:");
             let shift = (self.dump_offset.unwrap_or(0.0) * 1e6).round() as i64;
-            Some(Box::new(dump_comparison::DumpComparison::new(stage, name, log, shift)))
+            Some(Box::new(dump_comparison::DumpComparison::new(context, name, log, shift)))
         } else {
             None
         })

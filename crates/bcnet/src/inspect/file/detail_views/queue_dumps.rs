@@ -32,8 +32,8 @@ pub(super) struct QueueDumps<W> {
 }
 
 impl<W: Write> QueueDumps<W> {
-    pub(super) fn new(stage: DetailContext<W>, times: DumpTimes) -> Self {
-        Self { context: stage, times, span: CaptureSpan::default(), due: Vec::new(), dump_count: 0 }
+    pub(super) fn new(context: DetailContext<W>, times: DumpTimes) -> Self {
+        Self { context, times, span: CaptureSpan::default(), due: Vec::new(), dump_count: 0 }
     }
 
     /// Computes the times, once the start of the capture is known.
@@ -127,6 +127,6 @@ impl<W: Write> Sink for QueueDumps<W> {
 
 const MAX_DUMPS: u64 = 100_000;
 const HEADER: &str = "\
-# Queues as far as the wire shows them: what waits for its first sending (firstQ)
-# is not on it, but for parts whose message has begun.
+# Queues as the traffic shows them. Messages that wait for their first send (firstQ)
+# are not visible, except fragments of messages that were sent in part.
 ";

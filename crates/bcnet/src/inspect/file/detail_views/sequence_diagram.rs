@@ -1,4 +1,4 @@
-//! Shows a conversation as a sequence diagram: an arrow for each datagram, with its content and its findings.
+//! Shows a conversation as a sequence diagram: an arrow for each datagram, with content and findings.
 //!
 //! [`DatagramArrow`] is the data, [`output`] draws it. Other programs can draw it from the JSON.
 
@@ -43,8 +43,8 @@ pub(super) struct SequenceDiagrams<W> {
 }
 
 impl<W: Write> SequenceDiagrams<W> {
-    pub(super) fn new(stage: DetailContext<W>) -> Self {
-        Self { context: stage, span: CaptureSpan::default(), diagrams: BTreeMap::new(), arrow_count: 0 }
+    pub(super) fn new(context: DetailContext<W>) -> Self {
+        Self { context, span: CaptureSpan::default(), diagrams: BTreeMap::new(), arrow_count: 0 }
     }
 
     fn add_finding(&mut self, finding: &Finding) {

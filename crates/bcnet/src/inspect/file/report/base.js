@@ -1,6 +1,6 @@
 'use strict';
-// All parts of the page follow one view: whose traffic, which kind, which fault, and from when to when. Text from the
-// network becomes text nodes and nothing else.
+// All sections of the page show one view: peer, kind, fault and time range. Text from the network becomes text nodes
+// and nothing else.
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const byId = id => document.getElementById(id);
@@ -8,7 +8,7 @@ const END = Math.max(data.span, 1);
 const view = { peer: '', kind: '', fault: '', from: 0, to: END };
 const SIDES = ['client', 'host'];
 
-/** Makes an element; what is no element among its children becomes text. */
+/** Makes an element. Children that are not elements become text. */
 function make(tag, attributes, ...children) {
   const svg = make.svg.has(tag);
   const element = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
@@ -24,7 +24,7 @@ make.svg = new Set(['svg', 'g', 'path', 'line', 'rect', 'text', 'circle']);
 const count = number => number.toLocaleString('en');
 const percent = (part, whole) => whole ? (100 * part / whole).toFixed(1) + ' %' : '–';
 
-/** Microseconds as `12.345 s` or `1:05.120`, with so many digits behind the point. */
+/** Formats microseconds as `12.345 s` or `1:05.120`, with this many decimals. */
 function clock(micros, digits = 3) {
   const seconds = micros / 1e6;
   if (END < 6e7) return seconds.toFixed(digits) + ' s';
@@ -35,10 +35,10 @@ function clock(micros, digits = 3) {
   return (hours ? hours + ':' + pad(minutes) : minutes) + ':' + pad(whole % 60) + rest;
 }
 
-/** The time of day in UTC, as the capture's clock went. */
+/** Returns the time of day in UTC, by the clock of the capture. */
 const timeOfDay = micros => new Date((data.start + micros) / 1e3).toISOString().slice(11, 23);
 
-/** The least of 1, 2, 5 times a power of ten, or of round minutes and hours, that makes few ticks. */
+/** Returns the smallest round step (1, 2, 5 times a power of ten, or whole minutes and hours) with few enough ticks. */
 function roundStep(span, ticks, time) {
   const rough = span / ticks;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -48,13 +48,13 @@ function roundStep(span, ticks, time) {
 }
 
 const labels = data.talks.map(talk => `${talk.who[0]} ${talk.address[0]} ${talk.who[1]} ${talk.address[1]}`.toLowerCase());
-/** How a side of a conversation is called. */
+/** Returns the name of a side of a conversation. */
 function who(talk, side) {
   const { who, address } = data.talks[talk];
   return `${who[side]} ${address[side]}`;
 }
 
-/** The value of the first field of this name, or undefined. */
+/** Returns the value of the first field of this name, or undefined. */
 const fieldNamed = (fields, name) => fields.find(field => data.fields[field[2]][0] === name)?.[3];
 const datagrams = new Map(data.datagrams.map(datagram => [datagram.n, datagram]));
 for (const datagram of data.datagrams) {
@@ -76,24 +76,24 @@ const isWantedDatagram = datagram => isWantedTalk(datagram.talk) && isWantedTime
   && (view.kind === '' || datagram.kinds.has(view.kind))
   && (view.fault === '' || (datagram.found || []).some(([kind]) => isWantedFault(kind)));
 
-/** The only conversation that is wanted, or undefined. */
+/** Returns the only selected conversation, or undefined. */
 function onlyTalk() {
   const first = wanted.indexOf(true);
   return first >= 0 && wanted.indexOf(true, first + 1) < 0 ? first : undefined;
 }
-/** What plots and tables are of: one conversation if it has plots of its own, else all. */
+/** Returns the data of plots and tables: of one conversation if it has its own plots, else of all. */
 function detail() {
   const talk = onlyTalk(), own = talk === undefined ? undefined : data.talks[talk].detail;
   if (own) return { ...own, name: `of ${who(talk, 0)}` };
-  const most = 'queues and round trips are the most of any';
-  const why = view.peer === '' ? '' : talk === undefined ? ', not only those chosen' : ', for this one has no plots of its own';
+  const most = 'queues and round trips show the maximum of any conversation';
+  const why = view.peer === '' ? '' : talk === undefined ? ', not only the selected ones' : ', because the selected one has no plots';
   const name = data.talks.length > 1 ? `of all conversations${why}; ${most}` : '';
   return { ...data.all, name };
 }
 
 const drawers = [];
 let drawing = false;
-/** Changes the view, and everything that follows it. */
+/** Changes the view and redraws everything. */
 function show(changes) {
   Object.assign(view, changes);
   const width = Math.min(Math.max(view.to - view.from, Math.min(1000, END)), END);
@@ -117,7 +117,7 @@ function draw() {
   remember();
 }
 
-/** The view stands in the address, so that it can be kept and sent. */
+/** Writes the view into the URL, so that it can be bookmarked and shared. */
 function remember(packet) {
   const parts = new URLSearchParams();
   for (const name of ['peer', 'kind', 'fault']) if (view[name] !== '') parts.set(name, view[name]);
@@ -138,7 +138,7 @@ function recall() {
 function zoom(factor, around = (view.from + view.to) / 2) {
   show({ from: around - (around - view.from) * factor, to: around + (view.to - around) * factor });
 }
-/** Moves by a share of what is shown. */
+/** Moves by a share of the visible time range. */
 function move(share) {
   const by = (view.to - view.from) * share;
   const kept = Math.min(Math.max(by, -view.from), END - view.to);

@@ -1,4 +1,4 @@
-//! What the script of a page reads, as JSON.
+//! Builds the JSON data that the script of the page reads.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,10 +18,10 @@ use super::series::{ReportSeries, SeriesInterval};
 use super::{HtmlReport, StoredFinding};
 use crate::inspect::{explain, human, latin1_to_string};
 
-/// Everything but the datagrams.
+/// All data except the datagrams.
 #[derive(Serialize)]
 struct ReportJson {
-    /// When the capture begins, and how long it lasts, in microseconds.
+    /// The start of the capture and its duration, in microseconds.
     start: u64,
     span: u64,
     kinds: Vec<FindingKindJson>,
@@ -38,7 +38,7 @@ struct FindingKindJson {
     count: u64,
 }
 
-/// A conversation. Pairs are of the client and the host.
+/// A conversation. Arrays of two are for the client and the host.
 #[derive(Serialize)]
 struct ConversationJson {
     who: [String; 2],
@@ -56,10 +56,10 @@ struct ConversationJson {
     detail: Option<DetailJson>,
 }
 
-/// What is plotted.
+/// The data of the plots.
 #[derive(Serialize)]
 struct DetailJson {
-    /// The length of a step in microseconds.
+    /// The length of an interval in microseconds.
     width: u64,
     sides: [SeriesJson; 2],
     /// Number, name, and messages and bytes of both sides.
@@ -78,7 +78,7 @@ struct SeriesJson {
     fullest: Vec<u64>,
 }
 
-/// How often ACKs were sent.
+/// The number of sends of ACKs.
 #[derive(Serialize)]
 struct AckLifetimesJson {
     sends: Vec<u64>,
@@ -107,7 +107,7 @@ struct DatagramJson {
     at: u64,
     talk: Option<usize>,
     side: usize,
-    /// If it is of no conversation.
+    /// The addresses, if the datagram belongs to no conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends: Option<[String; 2]>,
     place: u64,
@@ -117,17 +117,18 @@ struct DatagramJson {
     comment: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     joined: Vec<String>,
-    /// Kind, how often, and the first in words.
+    /// Kind, count, and the text of the first finding.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     found: Vec<(usize, u64, String)>,
     messages: Vec<MessageJson>,
 }
 
-/// A message: where it is and how long, its kind, what it says, and its fields: where, how long, which, and its value.
+/// A message: position, length, kind, text, and its fields with position, length, name index and value.
 type MessageJson = (usize, usize, String, String, Vec<(usize, usize, usize, String)>);
 
-/// Returns the data as JSON that can stand in a script, and how many datagrams are in it. `rest` are conversations of
-/// which only counts are known.
+/// Returns the data as JSON that is safe inside a script, and the number of datagrams in it.
+///
+/// `rest` are conversations of which only counts are known.
 pub(super) fn report_json(
     report: &HtmlReport,
     rest: Option<&AggregateCounters>,
@@ -137,11 +138,7 @@ pub(super) fn report_json(
     let mut writer = ReportJsonBuilder {
         report,
         start: report.start_micros.unwrap_or(0),
-        kind_indices: ranked
-            .iter()
-            .enumerate()
-            .map(|(place, tallied)| (tallied.class.title, place))
-            .collect(),
+        kind_indices: ranked.iter().enumerate().map(|(place, stats)| (stats.class.title, place)).collect(),
         conversations: conversations
             .iter()
             .enumerate()
@@ -164,24 +161,24 @@ pub(super) fn report_json(
     };
     let mut json = to_json_text(&data);
     let datagrams = writer.datagrams(MAX_DATA_BYTES.saturating_sub(json.len()).min(MAX_DATAGRAM_BYTES));
-    // Two members more, in front of the bracket that ends it.
+    // The two members are inserted before the closing bracket.
     json.pop();
     json.push_str(",\"datagrams\":[");
     json.push_str(&datagrams.join(","));
     json.push_str("],\"fields\":");
     json.push_str(&to_json_text(&writer.fields));
     json.push('}');
-    // So no text ends the script; in JSON this letter stands in texts only.
+    // No text can end the script this way. In JSON the character `<` occurs only in texts.
     (json.replace('<', "\\u003c"), datagrams.len())
 }
 
 struct ReportJsonBuilder<'a> {
     report: &'a HtmlReport,
     start: u64,
-    /// The places of kinds and of conversations in their lists.
+    /// The indices of kinds and of conversations in their lists.
     kind_indices: BTreeMap<&'static str, usize>,
     conversations: BTreeMap<ConversationId, (usize, Conversation<'a>)>,
-    /// Names of fields with their rules, as far as they were needed.
+    /// The field names that were needed so far, with their rules.
     fields: Vec<(&'static str, &'static str)>,
 }
 
@@ -190,7 +187,7 @@ impl ReportJsonBuilder<'_> {
         micros.saturating_sub(self.start)
     }
 
-    /// Returns the place of a conversation, and 1 if a side of it is the host, 0 if it is the client.
+    /// Returns the index of a conversation, and 1 if the side is the host or 0 if it is the client.
     fn conversation_and_side(&self, id: ConversationId, side: Side) -> (Option<usize>, usize) {
         let Some((place, talk)) = self.conversations.get(&id) else { return (None, super::side_index(side)) };
         (Some(*place), usize::from(talk.client_and_host()[1] == side))
@@ -274,8 +271,9 @@ impl ReportJsonBuilder<'_> {
         all
     }
 
-    /// Returns as many datagrams as fit, in their order: those at which findings stand come before those that they are
-    /// about, and these before the first of the capture.
+    /// Returns as many datagrams as fit, in their order.
+    ///
+    /// Datagrams with a finding come first, then other datagrams of findings, then the first datagrams of the capture.
     fn datagrams(&mut self, room: usize) -> Vec<String> {
         let report = self.report;
         let samples = || report.samples.iter().flat_map(|(_, samples)| samples.items());
@@ -329,7 +327,7 @@ impl ReportJsonBuilder<'_> {
 
     fn messages(&mut self, kept: &StoredDatagram) -> Vec<MessageJson> {
         let mut buffer = MessageBuffer::default();
-        let whole = |kind: &str, said: String| vec![(0, kept.bytes.len(), kind.to_owned(), said, Vec::new())];
+        let whole = |kind: &str, text: String| vec![(0, kept.bytes.len(), kind.to_owned(), text, Vec::new())];
         match buffer.read(&kept.bytes, None) {
             Content::Datagram(datagram) => {
                 let mut at = explain::DATAGRAM_HEADER_LEN;
@@ -340,9 +338,9 @@ impl ReportJsonBuilder<'_> {
                 });
                 messages.collect()
             }
-            Content::GameSpy(said) => whole("gamespy", human::printable(&latin1_to_string(said))),
+            Content::GameSpy(text) => whole("gamespy", human::printable(&latin1_to_string(text))),
             Content::Malformed(_) if kept.len > kept.bytes.len() => {
-                whole("too long", format!("{} bytes, of which these are kept", kept.len))
+                whole("too long", format!("{} bytes; only the first bytes are in this page", kept.len))
             }
             Content::Malformed(error) => whole("malformed", error.to_string()),
         }
@@ -370,7 +368,7 @@ impl ReportJsonBuilder<'_> {
         (at, message.wire_len(), kind, human::message_text(message), fields)
     }
 
-    /// Returns the place of a name of a field in the list of those.
+    /// Returns the index of a field name in the list of names.
     fn field_index(&mut self, name: (&'static str, &'static str)) -> usize {
         self.fields.iter().position(|known| *known == name).unwrap_or_else(|| {
             self.fields.push(name);
@@ -426,10 +424,10 @@ fn series_json(steps: &[SeriesInterval]) -> SeriesJson {
 }
 
 fn to_json_text(value: &impl Serialize) -> String {
-    // Nothing here has keys that are no texts, so it does not fail.
+    // Serialisation cannot fail: all keys are strings.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The most that all data may take, and the datagrams among it, in bytes.
+/// The most bytes of all data, and of the datagrams in it.
 const MAX_DATA_BYTES: usize = 4_700_000;
 const MAX_DATAGRAM_BYTES: usize = 2_500_000;

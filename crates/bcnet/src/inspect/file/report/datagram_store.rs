@@ -1,5 +1,4 @@
-//! Datagrams that a page shows with their bytes, and findings with the datagrams that they are about: few of each,
-//! whatever the size of the capture.
+//! Selects the datagrams and findings that a page shows with their bytes, in bounded number.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,24 +10,24 @@ use bcnet_transport::wire::{Channel, Message, MessageId, Seq};
 
 use super::super::finding_counts::finding_title;
 
-/// A datagram with what was found in it.
+/// A datagram with its findings.
 #[derive(Debug)]
 pub(super) struct StoredDatagram {
     pub(super) number: u64,
-    /// When, in microseconds.
+    /// The time in microseconds.
     pub(super) at: u64,
     pub(super) from: SocketAddrV4,
     pub(super) to: SocketAddrV4,
-    /// Its conversation and who has sent it, if it is of one.
+    /// The conversation and the sender, if it belongs to one.
     pub(super) conversation: Option<(ConversationId, Side)>,
-    /// Which datagram of its conversation it is.
+    /// The number of the datagram in its conversation.
     pub(super) index_in_conversation: u64,
-    /// How long it is: its bytes may be fewer.
+    /// The full length; fewer bytes may be stored.
     pub(super) len: usize,
-    /// Deciphered.
+    /// The deciphered bytes.
     pub(super) bytes: Box<[u8]>,
     pub(super) comment: Option<Box<str>>,
-    /// Payloads that were in parts, and are whole with this datagram, in words.
+    /// Descriptions of payloads whose last missing fragment is in this datagram.
     pub(super) reassembled: Vec<String>,
     pub(super) findings: RefCell<Vec<DatagramFindings>>,
 }
@@ -42,7 +41,7 @@ pub(super) struct DatagramFindings {
 }
 
 impl StoredDatagram {
-    /// Returns the bytes to keep of a datagram.
+    /// Returns the bytes of a datagram that are stored.
     pub(super) fn truncate_bytes(bytes: &[u8]) -> Box<[u8]> {
         bytes.get(..MAX_BYTES).unwrap_or(bytes).into()
     }
@@ -64,7 +63,7 @@ pub(super) struct DatagramStore {
 }
 
 impl DatagramStore {
-    /// Keeps a datagram for a while, and for good if it is one of the first of all, or of its conversation.
+    /// Stores a datagram for a while. Keeps it if it is one of the first of the capture or of its conversation.
     pub(super) fn push(&mut self, kept: StoredDatagram, is_plotted: bool) {
         let kept = Rc::new(kept);
         if self.first.len() < MAX_FIRST
@@ -78,12 +77,12 @@ impl DatagramStore {
         self.latest.push_back(kept);
     }
 
-    /// Returns those that are kept for good.
+    /// Returns the datagrams that are kept.
     pub(super) fn first(&self) -> &[Rc<StoredDatagram>] {
         &self.first
     }
 
-    /// Something was found in a datagram that may be kept.
+    /// Adds a finding to its datagram, if it is stored.
     pub(super) fn add_finding(&self, finding: &Finding) {
         let latest = self.latest.binary_search_by_key(&finding.mark, |kept| kept.number);
         let latest = latest.ok().and_then(|at| self.latest.get(at));
@@ -93,8 +92,10 @@ impl DatagramStore {
         }
     }
 
-    /// Returns the datagrams that a finding is about, in their order, and how many of them are left out: where it
-    /// stands, those that carry its message, and their ACKs. What is about no message has those in front of it instead.
+    /// Returns the datagrams of a finding in their order, and the number of those left out.
+    ///
+    /// These are the datagram of the finding, those with its message, and their ACKs. A finding without a message gets
+    /// the datagrams before it instead.
     pub(super) fn related_datagrams(&self, finding: &Finding) -> (Vec<Rc<StoredDatagram>>, u64) {
         let subject = FindingSubject::of(finding);
         let mut about: Vec<&Rc<StoredDatagram>> = Vec::new();
@@ -127,11 +128,11 @@ impl DatagramStore {
 /// The message that a finding is about.
 #[derive(Debug)]
 struct FindingSubject {
-    /// Who has sent it.
+    /// The sender.
     side: Side,
     channel: Channel,
     seq: Seq,
-    /// None is every part.
+    /// `None` matches every fragment.
     part: Option<u8>,
 }
 
@@ -145,7 +146,7 @@ impl FindingSubject {
         Some(Self { side, channel, seq, part })
     }
 
-    /// Returns whether a datagram has the message, or an ACK of it, of whatever form.
+    /// Returns whether a datagram contains the message, or an ACK of it in any form.
     fn is_in<'a>(&self, kept: &'a StoredDatagram, messages: &mut MessageBuffer<'a>) -> bool {
         let is_sender = kept.conversation.is_some_and(|(_, side)| side == self.side);
         let Content::Datagram(datagram) = messages.read(&kept.bytes, None) else { return false };
@@ -163,7 +164,7 @@ impl FindingSubject {
     }
 }
 
-/// Some of many, from the first to the last at equal distances: the more there are, the larger the distances.
+/// Evenly spaced samples of a stream. The more items there are, the larger the distance.
 #[derive(Debug)]
 pub(super) struct EvenSamples<T> {
     stride: u64,
@@ -178,7 +179,7 @@ impl<T> Default for EvenSamples<T> {
 }
 
 impl<T> EvenSamples<T> {
-    /// One more comes; it is made only if it is one of those that are kept.
+    /// Offers the next item. It is created only if it is kept.
     pub(super) fn offer(&mut self, make: impl FnOnce() -> T) {
         let is_wanted = self.seen.is_multiple_of(self.stride);
         self.seen += 1;
@@ -201,19 +202,19 @@ impl<T> EvenSamples<T> {
     }
 }
 
-/// As many datagrams are kept for good: of all, and of each conversation that is plotted.
+/// The most datagrams that are kept: of all, and of each plotted conversation.
 const MAX_FIRST: usize = 800;
 const MAX_FIRST_PER_CONVERSATION: u64 = 20;
-/// As many can be looked back to.
+/// The most recent datagrams that findings can refer to.
 const MAX_LATEST: usize = 1 << 13;
-/// For so long, in microseconds: numbers come again.
+/// The longest time to look back, in microseconds: sequence numbers are reused.
 const MAX_LOOK_BACK: u64 = 120_000_000;
-/// As many bytes of each; the game sends 512 at most.
+/// The most bytes of a datagram that are stored. The game sends at most 512.
 const MAX_BYTES: usize = 1500;
-/// As many datagrams are shown for one finding, an even number; and for one that is about no message.
+/// The most datagrams of one finding (an even number), and of a finding without a message.
 const MAX_RELATED: usize = 10;
 const MAX_PRECEDING: usize = 4;
-/// As many findings of a kind, an even number.
+/// The most findings of a kind (an even number).
 const MAX_SAMPLES: usize = 80;
 
 #[cfg(test)]

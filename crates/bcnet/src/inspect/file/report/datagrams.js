@@ -1,23 +1,23 @@
-// Datagrams with their bytes, and how they follow each other.
+// Datagrams with their bytes, and the sequence diagram.
 
 const ends = datagram => datagram.talk === null ? datagram.ends : [who(datagram.talk, datagram.side), who(datagram.talk, 1 - datagram.side)];
 const faultsOf = datagram => (datagram.found || []).map(([kind, times, text]) => times > 1 ? `${count(times)} ${data.kinds[kind].title}` : text);
 
-/** ACKs in few letters, those in a row together: `c0 g3-5 g7.0-2`. */
+/** Shortens ACKs, with consecutive numbers grouped: `c0 g3-5 g7.0-2`. */
 function runs(acks) {
   const ids = acks.map(text => /(control|game) seq=(\d+)(?: part=(\d+))?/.exec(text)).filter(Boolean);
   const places = ids.map(([, channel, seq, part]) => ({ head: channel[0] + (part === undefined ? '' : seq + '.'), last: +(part ?? seq) }));
-  const told = [];
+  const ranges = [];
   for (const { head, last } of places) {
-    const run = told[told.length - 1];
+    const run = ranges[ranges.length - 1];
     if (run && run.head === head && last === run.last + 1) run.last = last;
-    else told.push({ head, first: last, last });
+    else ranges.push({ head, first: last, last });
   }
-  return told.map(({ head, first, last }) => head + first + (last > first ? '-' + last : '')).join(' ');
+  return ranges.map(({ head, first, last }) => head + first + (last > first ? '-' + last : '')).join(' ');
 }
 
-/** What is in a datagram, in a few words: ACKs are told together. */
-function gist(datagram) {
+/** Returns a short description of a datagram, with all ACKs together. */
+function brief(datagram) {
   const acks = datagram.messages.filter(([, , kind]) => kind === 'ack').map(message => message[3]);
   const rest = datagram.messages.filter(([, , kind]) => kind !== 'ack').map(([, , kind, text, fields]) => {
     if (kind !== 'data') return text.split(':')[0];
@@ -34,12 +34,12 @@ const fillDatagrams = list('#datagrams', [
   { name: 'from', value: datagram => ends(datagram)[0] },
   { name: 'to', class: 'wide', value: datagram => ends(datagram)[1] },
   { name: 'bytes', number: true, value: datagram => datagram.len },
-  { name: 'what', value: datagram => gist(datagram) },
-  { name: 'found', value: datagram => -(datagram.found || []).length, show: datagram => (datagram.found || []).map(([kind, times]) => make('div', {}, severity(kind), times > 1 ? ` ×${count(times)}` : '')) },
-], { sort: [0, false], open: datagram => openDatagram(datagram.n), empty: 'None that is shown.' });
+  { name: 'content', value: datagram => brief(datagram) },
+  { name: 'findings', value: datagram => -(datagram.found || []).length, show: datagram => (datagram.found || []).map(([kind, times]) => make('div', {}, severity(kind), times > 1 ? ` ×${count(times)}` : '')) },
+], { sort: [0, false], open: datagram => openDatagram(datagram.n), empty: 'No datagrams match the filter.' });
 drawers.push(() => fillDatagrams(data.datagrams.filter(isWantedDatagram)));
 
-/** A sequence diagram. Between datagrams of which some are not here it says how many. */
+/** Draws a sequence diagram. Where datagrams are missing in the page, it shows their number. */
 function ladder(rungs, chosen) {
   const WIDTH = Math.min(Math.max(document.querySelector('main').clientWidth - 64, 260), 900), SMALL = WIDTH < 500;
   const EDGE = SMALL ? 58 : 120, ROW = 30;
@@ -48,12 +48,12 @@ function ladder(rungs, chosen) {
   for (const rung of rungs) {
     const missing = before && rung.place && before.place ? rung.place - before.place - 1 : 0;
     if (missing > 0) {
-      rows.push(make('text', { x: WIDTH / 2, y: y + 4, 'text-anchor': 'middle', class: 'gap' }, `⋮ ${count(missing)} datagram${missing > 1 ? 's' : ''} between, not drawn`));
+      rows.push(make('text', { x: WIDTH / 2, y: y + 4, 'text-anchor': 'middle', class: 'gap' }, `⋮ ${count(missing)} datagram${missing > 1 ? 's' : ''} not in this page`));
       y += 22;
     }
     const [from, to] = rung.side === 0 ? [left, right] : [right, left], tip = rung.side === 0 ? -7 : 7;
     const faults = (rung.found || []).map(([kind]) => kind), worst = faults.length ? faults.reduce((a, b) => grade(b) > grade(a) ? b : a) : null;
-    const room = Math.floor((right - left) / 6.4), words = gist(rung);
+    const room = Math.floor((right - left) / 6.4), words = brief(rung);
     const text = words.length > room ? words.slice(0, room - 1) + '…' : words;
     const open = () => openDatagram(rung.n);
     rows.push(make('g', { class: `rung side${rung.side}${rung === chosen ? ' chosen' : ''}`, tabindex: 0, role: 'link', 'aria-label': `packet ${rung.n}, ${clock(rung.at)}, ${words}. ${faultsOf(rung).join('. ')}`,
@@ -78,12 +78,12 @@ drawers.push(() => {
   const talk = onlyTalk() ?? own.find(datagram => datagram.talk !== null)?.talk;
   const all = own.filter(datagram => datagram.talk === talk), some = all.slice(0, rungs);
   section.querySelector('.which').textContent = some.length ? `of ${who(talk, 0)}` : '';
-  section.querySelector('p').textContent = some.length ? `The first ${count(some.length)} of ${count(all.length)} datagrams that are here and in view; choose a peer and a time for others. An arrow leads to its datagram.` : 'No datagram in view is here.';
+  section.querySelector('p').textContent = some.length ? `The first ${count(some.length)} of the ${count(all.length)} datagrams in this page that match the filter. Select a peer and a time for others. Click an arrow to see its datagram.` : 'No datagrams in this page match the filter.';
   const more = make('button', { type: 'button', class: 'more', click: () => { rungs *= 4; show({}); } }, `${count(all.length - some.length)} more`);
   section.querySelector('.list').replaceChildren(...(some.length ? [make('div', { class: 'scroll' }, ladder(some))] : []), ...(all.length > some.length ? [more] : []));
 });
 
-/** The bytes, sixteen to a line, each with its place. */
+/** Shows the bytes, sixteen to a line, each with its offset. */
 function hexDump(hex) {
   const bytes = hex.match(/../g) || [], dump = make('pre', { class: 'hex', tabindex: 0, 'aria-label': 'bytes' });
   for (let at = 0; at < bytes.length; at += 16) {
@@ -103,7 +103,7 @@ function fieldsOf([at, length, kind, text, fields], light) {
   return make('details', { open: true }, make('summary', lit(at, length), make('code', {}, text)), fields.length ? make('table', { class: 'fields' }, head, make('tbody', {}, rows)) : null);
 }
 
-/** Opens a datagram, and beside it those that belong to the same finding. */
+/** Opens a datagram, with the other datagrams of the same finding. */
 function openDatagram(number, finding) {
   const dialog = byId('datagram'), datagram = datagrams.get(number);
   const close = make('button', { type: 'button', class: 'close', click: () => dialog.close(), 'aria-label': 'close' }, '×');
@@ -114,7 +114,7 @@ function openDatagram(number, finding) {
     const about = finding.about.map(other => datagrams.get(other)).filter(Boolean);
     if (about.length > 1) content.push(make('div', { class: 'scroll' }, ladderOf(about, datagram, finding)));
     const missing = finding.left_out + finding.about.length - about.length;
-    if (missing) content.push(make('p', { class: 'quiet' }, `${count(missing)} more datagrams that it is about are not in this page.`));
+    if (missing) content.push(make('p', { class: 'quiet' }, `${count(missing)} more datagrams of this finding are not in this page.`));
   }
   if (datagram) {
     const hex = hexDump(datagram.hex);
@@ -123,17 +123,17 @@ function openDatagram(number, finding) {
     content.push(make('p', {}, `${clock(datagram.at, 6)} (${timeOfDay(datagram.at)} UTC), ${ends(datagram).join(' → ')}, ${count(datagram.len)} bytes`),
       ...(datagram.comment ? [make('p', { class: 'quiet' }, datagram.comment)] : []),
       ...(others.length ? [make('ul', { class: 'found' }, others.map(text => make('li', {}, text)))] : []), hex,
-      ...(datagram.joined || []).map(text => make('p', {}, make('code', {}, 'joined ' + text))), ...datagram.messages.map(message => fieldsOf(message, light)));
+      ...(datagram.joined || []).map(text => make('p', {}, make('code', {}, 'reassembled ' + text))), ...datagram.messages.map(message => fieldsOf(message, light)));
     content.push(make('p', { class: 'buttons' }, neighbour(datagram, -1), neighbour(datagram, 1)));
   } else {
-    content.push(make('p', {}, 'This datagram is not in the page. ', make('code', {}, `bcnet inspect FILE --packet ${number} --explain`), ' shows it.'));
+    content.push(make('p', {}, 'This page does not contain the datagram. ', make('code', {}, `bcnet inspect FILE --packet ${number} --explain`), ' shows it.'));
   }
   dialog.replaceChildren(make('div', { class: 'inside' }, content));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   remember(number);
 }
-/** The diagram of a finding; its arrows stay with the finding. */
+/** Draws the diagram of a finding. Its arrows open datagrams within the same finding. */
 function ladderOf(about, chosen, finding) {
   const drawn = ladder(about, chosen);
   [...drawn.querySelectorAll('.rung')].forEach((rung, place) => rung.addEventListener('click', event => { event.stopImmediatePropagation(); openDatagram(about[place].n, finding); }, true));
@@ -142,12 +142,12 @@ function ladderOf(about, chosen, finding) {
 const openFinding = finding => openDatagram(finding.packet ?? finding.about[finding.about.length - 1] ?? NaN, finding);
 function neighbour(datagram, step) {
   const own = data.datagrams.filter(other => other.talk === datagram.talk), other = own[own.indexOf(datagram) + step];
-  return make('button', { type: 'button', disabled: !other, click: () => openDatagram(other.n) }, step < 0 ? '◀ the one before that is here' : 'the next that is here ▶');
+  return make('button', { type: 'button', disabled: !other, click: () => openDatagram(other.n) }, step < 0 ? '◀ previous in this page' : 'next in this page ▶');
 }
 byId('datagram').addEventListener('close', () => remember());
 byId('datagram').addEventListener('click', event => { if (event.target === event.currentTarget) event.currentTarget.close(); });
 
-// What the view is chosen with.
+// The filter controls.
 const option = (value, text) => make('option', { value }, text);
 byId('peers').append(...data.talks.slice(0, 200).map(talk => option(talk.address[0], talk.who[0])));
 const kinds = [...new Set(data.datagrams.flatMap(datagram => [...datagram.kinds]))].sort();

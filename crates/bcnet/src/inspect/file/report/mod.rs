@@ -1,8 +1,10 @@
-//! A page about a capture: what is wrong in plain words for a host who is no analyst, and all that is needed to hunt for
-//! one who is: plots over time, findings with their datagrams, conversations, opcodes, a sequence diagram.
+//! Writes a page about a capture for a browser.
 //!
-//! The page stands alone: its script, its style and its data are in it, and it asks nobody for anything. How much of a
-//! capture is in it is bounded, so its size and the memory to make it are; it tells what was left out.
+//! For hosts the page explains the faults in plain words. For analysts it has plots over time, findings with their
+//! datagrams, conversations, opcodes and a sequence diagram.
+//!
+//! The page is a single file with script, style and data; it loads nothing from the network. The amount of data is
+//! bounded, and with it the size of the page and the memory to make it. The page says what was left out.
 
 mod data;
 mod datagram_store;
@@ -37,9 +39,9 @@ pub(super) struct HtmlReport {
     start_micros: Option<u64>,
     last_micros: u64,
     datagram_count: u64,
-    /// What clients and hosts have sent together.
+    /// The series of all clients together, and of all hosts together.
     all_series: [ReportSeries; 2],
-    /// Both sides of the conversations that are plotted by themselves.
+    /// The series of both sides, for conversations that have their own plots.
     plotted: BTreeMap<ConversationId, [ReportSeries; 2]>,
     fault_counts: BTreeMap<ConversationId, u64>,
     datagram_store: DatagramStore,
@@ -50,7 +52,7 @@ pub(super) struct HtmlReport {
 struct StoredFinding {
     finding: Finding,
     related_datagrams: Vec<Rc<StoredDatagram>>,
-    /// How many datagrams that it is about are not among them.
+    /// The number of related datagrams that are left out.
     omitted: u64,
 }
 
@@ -73,7 +75,7 @@ impl HtmlReport {
         }
     }
 
-    /// Does something with the step of a side at a time, of all conversations and of its own, if that is plotted.
+    /// Applies a change to the interval at a time, in the total series and in a plotted conversation.
     fn update_intervals(
         &mut self,
         (id, side, is_host): (ConversationId, Side, bool),
@@ -101,8 +103,8 @@ impl HtmlReport {
             if matches!(finding.kind, FindingKind::Retransmission { .. }) {
                 let is_host =
                     observer.conversation(conversation).is_some_and(|talk| talk.client_and_host()[1] == side);
-                let whose = (conversation, side, is_host);
-                self.update_intervals(whose, finding.at.as_micros(), |step| step.retransmissions += 1);
+                let source = (conversation, side, is_host);
+                self.update_intervals(source, finding.at.as_micros(), |step| step.retransmissions += 1);
             }
         }
         self.datagram_store.add_finding(finding);
@@ -133,9 +135,14 @@ impl HtmlReport {
         joined: &[ReassembledPayload],
     ) {
         let AnalyzedDatagram { packet, bytes, observer, .. } = analyzed;
-        let said = |ReassembledPayload { seq, fragments: parts, payload }: &ReassembledPayload| {
-            format!("game {seq}, {} bytes in {parts} parts{}", payload.len(), human::payload_text(payload))
-        };
+        let describe_payload =
+            |ReassembledPayload { seq, fragments: parts, payload }: &ReassembledPayload| {
+                format!(
+                    "game {seq}, {} bytes in {parts} fragments{}",
+                    payload.len(),
+                    human::payload_text(payload)
+                )
+            };
         let traffic = conversation.and_then(|(id, _)| observer.conversation(id)).map(|talk| {
             [Side::First, Side::Second]
                 .map(|side| talk.counters(side).datagrams + talk.counters(side).malformed)
@@ -153,7 +160,7 @@ impl HtmlReport {
             len: bytes.len(),
             bytes: StoredDatagram::truncate_bytes(bytes),
             comment: comment.map(Into::into),
-            reassembled: joined.iter().map(said).collect(),
+            reassembled: joined.iter().map(describe_payload).collect(),
             findings: Default::default(),
         };
         let is_plotted = conversation.is_some_and(|(id, _)| self.plotted.contains_key(&id));
@@ -188,11 +195,12 @@ impl Sink for HtmlReport {
             let ack_bytes: usize = acks.map(|message| message.wire_len()).sum();
             let bytes = datagram.as_bytes().len() as u64;
             for each in [*side, side.other()] {
-                let (waiting, owed) = (talk.unacknowledged(each) as u64, talk.pending_acks(each) as u64);
+                let (unacknowledged, pending_acks) =
+                    (talk.unacknowledged(each) as u64, talk.pending_acks(each) as u64);
                 let trip = talk.rtt(each).and_then(|trip| u64::try_from(trip.as_micros()).ok());
                 self.update_intervals((*id, each, talk.client_and_host()[1] == each), micros, |step| {
-                    step.unacknowledged.set(waiting);
-                    step.pending_acks.set(owed);
+                    step.unacknowledged.set(unacknowledged);
+                    step.pending_acks.set(pending_acks);
                     if let Some(trip) = trip {
                         step.round_trip_micros.get_or_insert_default().set(trip);
                     }
@@ -234,9 +242,9 @@ const fn side_index(side: Side) -> usize {
     }
 }
 
-/// Conversations that are plotted by themselves.
+/// The most conversations that have their own plots.
 const MAX_PLOTTED_CONVERSATIONS: usize = 48;
-/// Conversations whose faults are counted, before those are forgotten that the observer has forgotten.
+/// The most conversations whose faults are counted, before evicted conversations are removed.
 const MAX_FAULT_COUNTS: usize = 1 << 14;
-/// Characters of a packet's comment.
+/// The most characters of a packet comment.
 const MAX_COMMENT: usize = 200;

@@ -1,4 +1,4 @@
-//! The page itself: what is wrong in plain words, which needs no script, and the places that the script fills.
+//! Writes the HTML of the page: findings that need no script, and sections that the script fills.
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ pub(super) fn render_page(report: &HtmlReport, end: &CaptureEnd<'_>) -> String {
         .filter(|conversation| report.filter.wants_conversation(conversation))
         .collect();
     conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation_bytes(conversation)));
-    // Who asks for a peer does not ask for those of whom nothing but counts is known.
+    // With a filter for a peer, conversations of which only counts are known are left out.
     let rest = (conversations.len() == end.observer.conversations().count())
         .then(|| end.observer.evicted_counters());
     let (json, shown) = data::report_json(report, rest, &ranked, &conversations);
-    // Only a script with this number runs: whatever the network said, it could not know it.
+    // Only a script with this nonce runs. Text from the network cannot contain the nonce, because it is random.
     let nonce = format!("{:016x}{:016x}", random_u64(), random_u64());
     let title = escape_html(end.name);
     let mut page = format!(
@@ -64,21 +64,20 @@ fn write_head(
         pluralize(total, "byte")
     );
     if !end.skipped.is_empty() {
-        let _ = write!(page, "<p class=quiet>Not looked at: {}.</p>", escape_html(&end.skipped.to_string()));
+        let _ = write!(page, "<p class=quiet>Skipped: {}.</p>", escape_html(&end.skipped.to_string()));
     }
 }
 
-/// What is wrong, the worst first.
+/// Writes the table of findings, most severe first.
 fn write_findings(page: &mut String, ranked: &[&FindingStats], start: u64) {
-    page.push_str("<section id=verdict><h2>What was found</h2>");
+    page.push_str("<section id=verdict><h2>Findings by kind</h2>");
     if ranked.is_empty() {
-        page.push_str("<p>Nothing: everything arrived and was acknowledged as it should.</p></section>");
+        page.push_str("<p>No findings: everything arrived and was acknowledged.</p></section>");
         return;
     }
-    page.push_str("<div class=scroll><table><thead><tr><th>how bad<th class=number>how often<th>what<th>what it means<th>first seen</tr></thead><tbody>");
-    for (place, tallied) in ranked.iter().enumerate() {
-        let FindingStats { class: kind, count, first, first_location: evidence, first_side: who, .. } =
-            tallied;
+    page.push_str("<div class=scroll><table><thead><tr><th>severity<th class=number>count<th>finding<th>meaning<th>first seen</tr></thead><tbody>");
+    for (place, stats) in ranked.iter().enumerate() {
+        let FindingStats { class: kind, count, first, first_location: evidence, first_side: who, .. } = stats;
         let (class, word) = match kind.severity {
             0 => ("none", "\u{25CB} no fault"),
             1..=3 => ("mild", "\u{25CF} mild"),
@@ -94,16 +93,16 @@ fn write_findings(page: &mut String, ranked: &[&FindingStats], start: u64) {
             "<tr class={class} data-kind={place}><td>{word}<td class=number>{}<td>{}<td>{}<td>{time:.1} s{packet}, {}</tr>",
             group_digits(*count),
             kind.title,
-            tallied.meaning(),
+            stats.meaning(),
             escape_html(who)
         );
     }
     page.push_str("</tbody></table></div></section>");
 }
 
-/// What is not in the page.
+/// Writes the list of data that is not in the page.
 fn write_omissions(page: &mut String, report: &HtmlReport, end: &CaptureEnd<'_>, shown: usize, talks: usize) {
-    page.push_str("<section id=left><h2>What is not in this page</h2><ul>");
+    page.push_str("<section id=left><h2>What this page leaves out</h2><ul>");
     for text in end.omissions() {
         let _ = write!(page, "<li>{}.", escape_html(&text));
     }
@@ -111,28 +110,28 @@ fn write_omissions(page: &mut String, report: &HtmlReport, end: &CaptureEnd<'_>,
     if shown < all {
         let _ = write!(
             page,
-            "<li>{} of {} datagrams are here with their bytes: those that the listed findings are about, and the first. \
-             Counts, tables and plots are of all.",
+            "<li>{} of {} datagrams are in this page with their bytes: those of the listed findings, and the first of the capture. \
+             Counts, tables and plots cover all datagrams.",
             group_digits(shown),
             group_digits(all)
         );
     } else {
-        let _ = write!(page, "<li>All {} datagrams are here with their bytes.", group_digits(all));
+        let _ = write!(page, "<li>All {} datagrams are in this page with their bytes.", group_digits(all));
     }
-    for tallied in report.finding_counts.by_severity() {
-        let title = tallied.class.title;
+    for stats in report.finding_counts.by_severity() {
+        let title = stats.class.title;
         let samples = report.samples.iter().find(|(known, _)| *known == title);
         let listed = samples.map_or(0, |(_, samples)| samples.items().len()) as u64;
-        if listed < tallied.count {
-            let (listed, count) = (group_digits(listed), group_digits(tallied.count));
-            let _ = write!(page, "<li>{listed} of {count} {title} are listed, at equal distances.");
+        if listed < stats.count {
+            let (listed, count) = (group_digits(listed), group_digits(stats.count));
+            let _ = write!(page, "<li>{listed} of {count} {title} are listed, evenly spaced.");
         }
     }
     if talks > report.plotted.len() {
         let (plotted, more) = (report.plotted.len(), group_digits((talks - report.plotted.len()) as u64));
         let _ = write!(
             page,
-            "<li>The first {plotted} conversations have plots of their own; {more} more conversations are in the plots of all."
+            "<li>The first {plotted} conversations have their own plots; {more} more are only in the plots of all conversations."
         );
     }
     page.push_str("</ul></section>");
@@ -142,7 +141,7 @@ fn conversation_bytes(conversation: &Conversation<'_>) -> u64 {
     conversation.counters(Side::First).bytes + conversation.counters(Side::Second).bytes
 }
 
-/// Text that stands for itself in HTML.
+/// Escapes a text for HTML.
 fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -160,7 +159,7 @@ fn escape_html(text: &str) -> String {
 
 const STYLE: &str = include_str!("page.css");
 const SECTIONS: &str = include_str!("sections.html");
-/// One program, in files that can be read one by one.
+/// One program, split into files.
 const SCRIPT: [&str; 4] = [
     include_str!("base.js"),
     include_str!("plots.js"),

@@ -1,25 +1,25 @@
-// Plots over time: all have the same times, the same cursor, and the same hands.
+// Plots over time: all share the time range, the cursor and the pointer and key handling.
 
 const HEIGHT = 190, LEFT = 52, RIGHT = 8, TOP = 14, BOTTOM = 24;
 const line = (side, key, name, factor = 1, pale = false) => ({ side, key, name, factor, pale });
 const both = (key, factor) => [line(0, key, 'client', factor), line(1, key, 'host', factor)];
 const PLOTS = [
-  { title: 'ACKs in the outbox', note: 'How many ACKs each side keeps repeating. The stock game sends each up to nine times.', lines: both('owed') },
-  { title: 'Messages waiting for an ACK', note: 'Short peaks are normal. A line that stays up means that something does not get through.', lines: both('waiting') },
-  { title: 'Bytes per second', note: 'The broken lines are the ACKs among them.', perSecond: true,
+  { title: 'ACKs in the outbox', note: 'ACKs that each side keeps repeating. The stock game sends each up to nine times.', lines: both('owed') },
+  { title: 'Messages waiting for an ACK', note: 'Short peaks are normal. A line that stays high means that messages do not get through.', lines: both('waiting') },
+  { title: 'Bytes per second', note: 'Dashed lines: the share of ACKs.', perSecond: true,
     lines: [...both('bytes'), line(0, 'acks', 'client, ACKs', 1, true), line(1, 'acks', 'host, ACKs', 1, true)] },
-  { title: 'Messages sent again', note: 'Each was lost on the way, or its ACK was.', lines: both('again') },
+  { title: 'Retransmitted messages', note: 'For each, the message or its ACK was lost or late.', lines: both('again') },
   { title: 'Round trip in ms', note: 'From a message to its ACK, as seen where the capture was taken.', lines: both('trip', 1e-3) },
-  { title: 'Fullest datagram in %', note: 'Of its room of 512 bytes. At 100 % something has to wait for the next.', lines: both('fullest', 1 / 5.12) },
+  { title: 'Largest datagram in %', note: 'In percent of the limit of 512 bytes. At 100 % messages wait for the next datagram.', lines: both('fullest', 1 / 5.12) },
 ];
 const MARKS = ['○', '●', '◆', '▲'];
-/** How bad a kind is, from 0 to 3. */
+/** Returns the severity of a kind, from 0 to 3. */
 const grade = kind => { const { weight } = data.kinds[kind]; return weight === 0 ? 0 : weight < 4 ? 1 : weight < 7 ? 2 : 3; };
 
 const plots = [];
 let cursor = null;
 
-/** From times to places of a plot, and back. */
+/** Converts times to horizontal positions in a plot, and back. */
 const scale = width => ({
   x: at => LEFT + (at - view.from) / (view.to - view.from) * (width - LEFT - RIGHT),
   at: x => view.from + (x - LEFT) / (width - LEFT - RIGHT) * (view.to - view.from),
@@ -39,7 +39,7 @@ function timeAxis(width, height) {
   return group;
 }
 
-/** The values of a line at its steps, those that are shown. */
+/** Returns the visible steps of a line with their values. */
 function stepsOf(own, { side, key, factor }, perSecond) {
   const values = own.sides[side][key], by = perSecond ? 1e6 / own.width : factor;
   const first = Math.max(0, Math.floor(view.from / own.width)), last = Math.min(values.length - 1, Math.floor(view.to / own.width));
@@ -75,7 +75,7 @@ function drawPlot(plot) {
   plot.drawn = { own, y };
 }
 
-/** What was found, a row for each kind. */
+/** Draws the findings, a row for each kind. */
 function drawMarks(plot) {
   const kinds = data.kinds.map((_, kind) => kind).filter(isWantedFault);
   const height = TOP + BOTTOM + 30 * Math.max(kinds.length, 1), { x } = scale(plot.width);
@@ -92,7 +92,7 @@ function drawMarks(plot) {
   plot.svg.replaceChildren(...content, plot.hair, plot.brush);
 }
 
-/** Puts the cursor of all plots to a time, or takes it away, and tells the values there. */
+/** Moves the cursor of all plots to a time and shows the values there. `null` removes the cursor. */
 function point(at) {
   cursor = at === null ? null : Math.min(Math.max(at, view.from), view.to);
   for (const plot of plots) {
@@ -113,7 +113,7 @@ function point(at) {
   }
 }
 
-function addHands(plot) {
+function addPointerAndKeys(plot) {
   const { svg } = plot, pointers = new Map();
   let start = null;
   const place = event => event.clientX - svg.getBoundingClientRect().left;
@@ -190,11 +190,11 @@ function addPlot(plot) {
     plot.svg, make('p', { class: 'legend' }, plot.legend.map(({ element }) => element)));
   document.querySelector('#over-time .plots').append(figure);
   plot.draw = plot.lines.length ? drawPlot : drawMarks;
-  addHands(plot);
+  addPointerAndKeys(plot);
   plots.push(plot);
 }
 
-if (data.kinds.length) addPlot({ title: 'What was found', note: '▲ worst, ◆ bad, ● mild, ○ no fault. A mark leads to its datagrams.', lines: [] });
+if (data.kinds.length) addPlot({ title: 'Findings', note: '▲ worst, ◆ bad, ● mild, ○ no fault. Click a mark to see its datagrams.', lines: [] });
 PLOTS.forEach(addPlot);
 drawers.push(() => {
   for (const plot of plots) {
@@ -203,7 +203,7 @@ drawers.push(() => {
   }
   plots.forEach(plot => {
     plot.draw(plot);
-    // On paper they are as wide as there is room.
+    // In print the plots fill the width of the page.
     plot.svg.setAttribute('viewBox', `0 0 ${plot.width} ${plot.height}`);
   });
   point(cursor);

@@ -1,6 +1,8 @@
-//! Numbers over time, in as many steps as fit a plot: the longer the capture, the longer the steps.
+//! Collects values over time in a bounded number of intervals.
+//!
+//! The longer the capture, the longer the intervals.
 
-/// What happened in one step of time, on one side.
+/// The values of one side in one interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct SeriesInterval {
     pub(super) bytes: u64,
@@ -10,9 +12,9 @@ pub(super) struct SeriesInterval {
     pub(super) unacknowledged: IntervalGauge,
     /// ACKs in the outbox.
     pub(super) pending_acks: IntervalGauge,
-    /// The fullest datagram, in bytes.
+    /// The size of the largest datagram in bytes.
     pub(super) largest_datagram: u64,
-    /// The round trip in microseconds, once there was one.
+    /// The round-trip time in microseconds, if one was measured.
     pub(super) round_trip_micros: Option<IntervalGauge>,
 }
 
@@ -32,19 +34,20 @@ impl SeriesInterval {
         }
     }
 
-    /// Returns the step behind this one, if nothing happens in it: what waits goes on waiting.
+    /// Returns the next interval if nothing happens in it: gauges keep their last value.
     fn carry_over(self) -> Self {
-        let (waiting, owed) = (self.unacknowledged.carry_over(), self.pending_acks.carry_over());
+        let (unacknowledged, pending_acks) =
+            (self.unacknowledged.carry_over(), self.pending_acks.carry_over());
         Self {
-            unacknowledged: waiting,
-            pending_acks: owed,
+            unacknowledged,
+            pending_acks,
             round_trip_micros: self.round_trip_micros.map(IntervalGauge::carry_over),
             ..Self::default()
         }
     }
 }
 
-/// How many there are of something.
+/// The maximum and the last value of a gauge in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct IntervalGauge {
     pub(super) max: u64,
@@ -65,11 +68,11 @@ impl IntervalGauge {
     }
 }
 
-/// The steps of one side.
+/// The intervals of one side.
 #[derive(Debug, Clone)]
 pub(super) struct ReportSeries {
     start: u64,
-    /// The length of a step in microseconds.
+    /// The length of an interval in microseconds.
     width: u64,
     intervals: Vec<SeriesInterval>,
 }
@@ -87,7 +90,7 @@ impl ReportSeries {
         &self.intervals
     }
 
-    /// Returns the step that a time belongs to.
+    /// Returns the interval of a time.
     pub(super) fn interval_at(&mut self, micros: u64) -> &mut SeriesInterval {
         let since = micros.saturating_sub(self.start);
         while since / self.width >= MAX_INTERVALS as u64 {
@@ -101,7 +104,7 @@ impl ReportSeries {
         &mut self.intervals[place]
     }
 
-    /// Makes one step of every two.
+    /// Merges every two intervals into one.
     fn widen(&mut self) {
         self.width *= 2;
         self.intervals = self
@@ -111,7 +114,7 @@ impl ReportSeries {
             .collect();
     }
 
-    /// Makes the steps at least this long.
+    /// Makes the intervals at least this long.
     pub(super) fn widen_to(&mut self, width: u64) {
         while self.width < width {
             self.widen();
@@ -119,7 +122,7 @@ impl ReportSeries {
     }
 }
 
-/// A length in microseconds that doubles to lengths that are easy to read for long.
+/// The shortest interval in microseconds. Doubling it gives readable lengths for a long time.
 const MIN_WIDTH: u64 = 50_000;
 const MAX_INTERVALS: usize = 600;
 
@@ -146,7 +149,7 @@ mod tests {
         let step = series.interval_at(0);
         step.bytes = 100;
         step.round_trip_micros.get_or_insert_default().set(30_000);
-        // Eight waited, then three.
+        // Eight messages waited, then three.
         step.unacknowledged.set(8);
         step.unacknowledged.set(3);
         series.interval_at(175_000).unacknowledged.set(0);

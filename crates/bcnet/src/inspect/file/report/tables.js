@@ -1,9 +1,9 @@
-// Lists that can be sorted, and what is counted.
+// Sortable lists and tables of counts.
 
 const ROWS = 15;
 const classOf = column => `${column.number ? 'number' : ''} ${column.class || ''}`;
 
-/** A list: columns have a name, what is sorted by, and what is shown; `key` tells what a row is, for whoever looks for it. */
+/** Makes a sortable list. A column has a name, a value to sort by, and optionally a function that shows it. */
 function list(place, columns, { sort, open, empty }) {
   let [by, down, rows, limit] = [...sort, [], ROWS];
   const body = make('tbody'), more = make('button', { type: 'button', class: 'more', click: () => { limit *= 4; fill(); } });
@@ -23,7 +23,7 @@ function list(place, columns, { sort, open, empty }) {
     table.hidden = rows.length === 0;
     none.hidden = rows.length > 0;
   }
-  const none = make('p', { class: 'quiet' }, empty || 'Nothing of it.');
+  const none = make('p', { class: 'quiet' }, empty || 'None.');
   const table = make('table', {}, make('thead', {}, make('tr', {}, heads)), body);
   document.querySelector(place + ' .list').append(make('div', { class: 'scroll' }, table), none, more);
   return now => { rows = now; fill(); };
@@ -36,9 +36,9 @@ const fillFindings = list('#findings', [
   { name: 'time', number: true, value: finding => finding.at, show: finding => clock(finding.at) },
   { name: 'packet', number: true, value: finding => finding.packet ?? Infinity, show: finding => findingLink(finding) },
   { name: 'by', value: finding => finding.talk === null ? '' : who(finding.talk, finding.side) },
-  { name: 'what', value: finding => finding.text },
+  { name: 'finding', value: finding => finding.text },
   { name: 'kind', class: 'wide', value: finding => finding.kind, show: finding => severity(finding.kind) },
-], { sort: [4, false], open: finding => openFinding(finding), empty: 'Nothing was found that is shown.' });
+], { sort: [4, false], open: finding => openFinding(finding), empty: 'No findings match the filter.' });
 function findingLink(finding) {
   const text = finding.packet === null ? 'none' : String(finding.packet);
   return make('a', { href: finding.packet === null ? '#findings' : '#packet=' + finding.packet, click: event => { event.preventDefault(); openFinding(finding); } }, text);
@@ -58,13 +58,13 @@ const fillTalks = list('#conversations', [
   { name: 'faults', number: true, value: talk => talk.faults, show: talk => count(talk.faults) },
   ...(new Set(data.talks.map(talk => talk.address[1])).size > 1 ? [{ name: 'host', class: 'wide', value: talk => talk.address[1] }] : []),
   { name: 'from', number: true, value: talk => talk.from, show: talk => clock(talk.from, 1) },
-  { name: 'lasted', number: true, value: talk => talk.to - talk.from, show: talk => clock(talk.to - talk.from, 1) },
+  { name: 'duration', number: true, value: talk => talk.to - talk.from, show: talk => clock(talk.to - talk.from, 1) },
   { name: 'kB', number: true, value: talk => sum(talk.bytes), show: pair((talk, side) => (talk.bytes[side] / 1e3).toFixed(talk.bytes[side] < 1e4 ? 1 : 0)) },
   { name: 'datagrams', number: true, class: 'wide', value: talk => sum(talk.datagrams), show: talk => count(sum(talk.datagrams)) },
   { name: 'ACKs, %', number: true, value: talk => sum(talk.acks) / Math.max(sum(talk.bytes), 1), show: pair((talk, side) => (100 * talk.acks[side] / Math.max(talk.bytes[side], 1)).toFixed(1)) },
   { name: 'stale ACKs', number: true, class: 'wide', value: talk => sum(talk.stale), show: pair((talk, side) => count(talk.stale[side])) },
-  { name: 'sent again', number: true, value: talk => sum(talk.again), show: pair((talk, side) => count(talk.again[side])) },
-  { name: 'trip, ms', number: true, value: talk => Math.max(...talk.trip), show: pair((talk, side) => talk.trip[side] === null ? '–' : (talk.trip[side] / 1e3).toFixed(0)) },
+  { name: 'retransmitted', number: true, value: talk => sum(talk.again), show: pair((talk, side) => count(talk.again[side])) },
+  { name: 'RTT, ms', number: true, value: talk => Math.max(...talk.trip), show: pair((talk, side) => talk.trip[side] === null ? '–' : (talk.trip[side] / 1e3).toFixed(0)) },
 ], { sort: [2, true], open: talk => show({ peer: view.peer === talk.address[0] ? '' : talk.address[0] }) });
 drawers.push(() => fillTalks(data.talks.filter((talk, place) => wanted[place] && talk.to >= view.from && talk.from <= view.to)));
 
@@ -75,7 +75,7 @@ const fillOpcodes = list('#opcodes', [
   { name: 'client, bytes', number: true, value: row => row[3][0], show: row => count(row[3][0]) },
   { name: 'host, messages', number: true, value: row => row[2][1], show: row => count(row[2][1]) },
   { name: 'host, bytes', number: true, value: row => row[3][1], show: row => count(row[3][1]) },
-  { name: 'of game data', number: true, value: row => sum(row[3]), show: row => percent(sum(row[3]), row[4]) },
+  { name: 'share of game data', number: true, value: row => sum(row[3]), show: row => percent(sum(row[3]), row[4]) },
 ], { sort: [6, true], empty: 'No game data.' });
 drawers.push(() => {
   const { opcodes } = detail(), all = opcodes.reduce((all, row) => all + sum(row[3]), 0);
@@ -97,10 +97,10 @@ drawers.push(() => {
     make('tbody', {}, rows.map(line)),
     make('tfoot', {}, foot('most', life => `${count(life.most)} sends of one ACK`), foot('longest', life => `${life.longest.toFixed(1)} s in the outbox`),
       foot('at the end', life => life.kept ? `${count(life.kept)} in the outbox, one of them sent ${count(life.kept_most)} times` : 'none in the outbox')));
-  place.replaceChildren(rows.length ? make('div', { class: 'scroll' }, table) : make('p', { class: 'quiet' }, 'No ACK was seen to be dropped.'));
+  place.replaceChildren(rows.length ? make('div', { class: 'scroll' }, table) : make('p', { class: 'quiet' }, 'No ACK was dropped during the capture.'));
 });
 
-// The table in the page becomes a way to choose: a kind shows its findings.
+// In the table of kinds, a click on a kind filters the findings.
 for (const row of document.querySelectorAll('#verdict tr[data-kind]')) {
   const kind = row.dataset.kind, title = row.cells[2];
   title.replaceChildren(make('a', { href: '#fault=' + kind, click: event => { event.preventDefault(); show({ fault: kind }); byId('findings').scrollIntoView(); } }, title.textContent));

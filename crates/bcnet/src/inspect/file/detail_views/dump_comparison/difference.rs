@@ -24,10 +24,10 @@ impl QueueDifference {
             .retransmit
             .iter()
             .map(|message| entry(message.id, message.retransmissions, Some(message.interval.as_secs_f64())));
-        let owed = queues.acks.iter().map(|ack| entry(ack.id, ack.sends, None));
+        let pending_acks = queues.acks.iter().map(|ack| entry(ack.id, ack.sends, None));
         let mut found = Self::default();
         found.compare_queue("retx", retx, &waiting.collect::<Vec<_>>());
-        found.compare_queue("ack", acks, &owed.collect::<Vec<_>>());
+        found.compare_queue("ack", acks, &pending_acks.collect::<Vec<_>>());
         found
     }
 

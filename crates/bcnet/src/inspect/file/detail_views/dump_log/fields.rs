@@ -57,7 +57,7 @@ pub(super) fn split_comment(text: &str) -> (&str, Option<&str>) {
     let arrow = [text.find('\u{2190}'), text.find("<-")].into_iter().flatten().min();
     let text = &text[..arrow.unwrap_or(text.len())];
     match text.split_once(" # ") {
-        Some((text, remark)) => (text, Some(remark.trim())),
+        Some((text, comment)) => (text, Some(comment.trim())),
         None => (text, None),
     }
 }

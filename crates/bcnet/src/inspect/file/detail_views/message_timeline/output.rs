@@ -21,32 +21,32 @@ pub(super) struct TimelineHeader {
 pub(super) fn write_timeline(
     out: &mut impl Write,
     title: &TimelineHeader,
-    story: &MessageTimeline,
+    timeline: &MessageTimeline,
     span: &CaptureSpan,
     json: bool,
 ) -> io::Result<()> {
     if json {
-        for event in &story.events {
+        for event in &timeline.events {
             writeln!(out, "{}", event_json(title, event))?;
         }
-        return writeln!(out, "{}", end_json(title, story));
+        return writeln!(out, "{}", end_json(title, timeline));
     }
     let TimelineHeader { seq, channel, names: [by, to], addresses: [from_address, to_address] } = title;
     writeln!(out, "{} seq={seq}, {by} ({from_address}) to {to} ({to_address})", channel.name())?;
     for event in
-        story.events.iter().filter(|event| !matches!(event.kind, MessageEventKind::AckHandled { .. }))
+        timeline.events.iter().filter(|event| !matches!(event.kind, MessageEventKind::AckHandled { .. }))
     {
         let packet = event.packet.map_or_else(String::new, |packet| packet.to_string());
         let time = span.since_start(event.at.as_micros());
-        writeln!(out, "{packet:>7} {time:>11.6}  {}", event_line(title, story, event))?;
+        writeln!(out, "{packet:>7} {time:>11.6}  {}", event_line(title, timeline, event))?;
     }
-    if story.omitted > 0 {
-        writeln!(out, "  {} more events not shown", story.omitted)?;
+    if timeline.omitted > 0 {
+        writeln!(out, "  {} more events not shown", timeline.omitted)?;
     }
-    for (part, (times, _)) in &story.sends {
+    for (part, (times, _)) in &timeline.sends {
         let what = part.map_or_else(|| "the message".into(), |part| format!("part {part}"));
-        let acks = story.acks.get(part).copied().unwrap_or(0);
-        let cleared = match story.sent_and_cleared.get(part) {
+        let acks = timeline.acks.get(part).copied().unwrap_or(0);
+        let cleared = match timeline.sent_and_cleared.get(part) {
             Some((first, Some(cleared))) => {
                 format!("cleared {:.3} s after its first send", cleared.since(*first).as_secs_f64())
             }
@@ -58,7 +58,7 @@ pub(super) fn write_timeline(
     writeln!(out)
 }
 
-fn event_line(title: &TimelineHeader, story: &MessageTimeline, event: &MessageEvent) -> String {
+fn event_line(title: &TimelineHeader, timeline: &MessageTimeline, event: &MessageEvent) -> String {
     let [by, to] = &title.names;
     match &event.kind {
         MessageEventKind::Sent { times, is_new, text, .. } => {
@@ -72,15 +72,15 @@ fn event_line(title: &TimelineHeader, story: &MessageTimeline, event: &MessageEv
         MessageEventKind::Acked { part, times } => {
             let part = part.map_or_else(String::new, |part| format!(" part={part}"));
             let times = if *times > 1 { format!(" ({times} times so far)") } else { String::new() };
-            format!("{to} sends the ACK{part}{times}: {}", ack_effect(by, story, event))
+            format!("{to} sends the ACK{part}{times}: {}", ack_effect(by, timeline, event))
         }
-        MessageEventKind::AckHandled { .. } => ack_effect(by, story, event),
+        MessageEventKind::AckHandled { .. } => ack_effect(by, timeline, event),
         MessageEventKind::Finding(what) => format!("! {what}"),
     }
 }
 
 /// Returns the effect of an ACK on the message.
-fn ack_effect(by: &str, story: &MessageTimeline, ack: &MessageEvent) -> String {
+fn ack_effect(by: &str, timeline: &MessageTimeline, ack: &MessageEvent) -> String {
     let same = |event: &&MessageEvent| {
         let parts = match (&event.kind, &ack.kind) {
             (MessageEventKind::AckHandled { part, .. }, MessageEventKind::Acked { part: acked, .. }) => {
@@ -90,11 +90,11 @@ fn ack_effect(by: &str, story: &MessageTimeline, ack: &MessageEvent) -> String {
         };
         parts && event.packet == ack.packet
     };
-    match story.events.iter().find(same).map(|event| &event.kind) {
+    match timeline.events.iter().find(same).map(|event| &event.kind) {
         Some(MessageEventKind::AckHandled { cleared: true, waiting, .. }) => {
             format!("clears it, retxQ {waiting} -> {}", waiting.saturating_sub(1))
         }
-        Some(MessageEventKind::AckHandled { waiting, .. }) => format!("nothing to clear, retxQ={waiting}"),
+        Some(MessageEventKind::AckHandled { waiting, .. }) => format!("clears no message, retxQ={waiting}"),
         _ => format!("{by} did not read the ACK, or the ACK was lost"),
     }
 }
@@ -122,17 +122,17 @@ fn event_json(title: &TimelineHeader, event: &MessageEvent) -> Value {
     value
 }
 
-fn end_json(title: &TimelineHeader, story: &MessageTimeline) -> Value {
-    let parts = story.sends.iter().map(|(part, (sends, _))| {
-        let span = story.sent_and_cleared.get(part);
+fn end_json(title: &TimelineHeader, timeline: &MessageTimeline) -> Value {
+    let parts = timeline.sends.iter().map(|(part, (sends, _))| {
+        let span = timeline.sent_and_cleared.get(part);
         let cleared = span.and_then(|(first, cleared)| Some(cleared.as_ref()?.since(*first).as_secs_f64()));
-        let acks = story.acks.get(part).copied().unwrap_or(0);
+        let acks = timeline.acks.get(part).copied().unwrap_or(0);
         json!({"part": part, "sends": sends, "acks": acks, "cleared_after": cleared})
     });
     let mut value = header_json(title);
     value["event"] = "end".into();
     value["parts"] = parts.collect();
-    value["left_out"] = story.omitted.into();
+    value["left_out"] = timeline.omitted.into();
     value
 }
 
