@@ -1,15 +1,15 @@
-//! Which requests are answered at all: by the name that the browser calls the page, and by where a form comes from.
+//! Decides which requests get an answer: by the host name, and by the origin of a form.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::config;
 
-/// How the page can be reached, and what follows from that.
+/// The addresses of the page, and the checks that follow from them.
 #[derive(Debug, Clone)]
 pub(super) struct AccessPolicy {
-    /// It can be reached from elsewhere: nothing is shown without the token.
+    /// The page is reachable from other machines: it shows nothing without a login.
     pub(super) is_public: bool,
-    /// Browsers reach it by https.
+    /// Browsers reach the page over https.
     pub(super) is_secure: bool,
     pub(super) behind_proxy: bool,
     hosts: Vec<String>,
@@ -17,7 +17,7 @@ pub(super) struct AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// `port` is where it listens.
+    /// Creates the policy. `port` is the port that the page listens on.
     pub(super) fn new(web: &config::Web, port: u16) -> Self {
         Self {
             is_public: !web.bind.ip().is_loopback() || web.behind_proxy,
@@ -28,15 +28,19 @@ impl AccessPolicy {
         }
     }
 
-    /// Returns the name of the cookie. Browsers send those of other ports of a host, too. With its prefix, none but this page
-    /// can have set it.
+    /// Returns the name of the cookie.
+    ///
+    /// The name has the port, because browsers send cookies to all ports of a host. With the `__Host-`
+    /// prefix, only this page can set the cookie.
     pub(super) fn cookie_name(&self) -> String {
         let prefix = if self.is_secure { "__Host-" } else { "" };
         format!("{prefix}bcnet-{}", self.port)
     }
 
-    /// Returns whether the page may be called so. A name that somebody else has given this address would let their scripts
-    /// read the page, for to the browser it is theirs; addresses are nobody's.
+    /// Returns whether the page may be reached under this host name.
+    ///
+    /// Any other name may be a foreign domain that resolves to this address (DNS rebinding). Scripts of that
+    /// domain could read the page. Plain addresses belong to no domain.
     pub(super) fn is_own_host(&self, host: &str) -> bool {
         let name = strip_port(host).to_ascii_lowercase();
         let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
@@ -46,14 +50,16 @@ impl AccessPolicy {
             || self.hosts.contains(&name)
     }
 
-    /// Returns whether a form was sent by a page of this host. Browsers tell that of every form.
+    /// Returns whether a page of this host sent the form. Browsers send the origin with every form.
     pub(super) fn is_own_origin(&self, host: &str, origin: Option<&str>) -> bool {
         let scheme = if self.is_secure { "https" } else { "http" };
         let origin = origin.and_then(|origin| origin.strip_prefix(scheme)?.strip_prefix("://"));
         origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
     }
 
-    /// Returns who asks, by whom attempts are counted. What a proxy was told by others stands before what it has added.
+    /// Returns the address of the client, by which login attempts are counted.
+    ///
+    /// Behind a proxy, the last entry of the header counts: earlier entries come from the client.
     pub(super) fn client_address(&self, peer: IpAddr, forwarded: Option<&str>) -> IpAddr {
         let last =
             forwarded.and_then(|list| list.rsplit(',').next()).and_then(|last| last.trim().parse().ok());
@@ -131,7 +137,7 @@ mod tests {
     fn page_is_public_when_reachable_from_other_machines() {
         assert!(!policy_with(|_| ()).is_public);
         assert!(policy_with(|web| web.behind_proxy = true).is_public);
-        assert!(policy_with(|web| web.bind = "0.0.0.0:8101".parse().expect("an address")).is_public);
+        assert!(policy_with(|web| web.bind = "0.0.0.0:8101".parse().expect("valid address")).is_public);
         assert_eq!(policy_with(|_| ()).cookie_name(), "bcnet-8101");
         assert_eq!(policy_with(|web| web.behind_proxy = true).cookie_name(), "__Host-bcnet-8101");
     }
@@ -139,12 +145,12 @@ mod tests {
     #[test]
     fn forwarded_address_is_used_only_behind_a_proxy() {
         let [peer, far] =
-            ["192.0.2.1", "198.51.100.9"].map(|text| text.parse::<IpAddr>().expect("an address"));
+            ["192.0.2.1", "198.51.100.9"].map(|text| text.parse::<IpAddr>().expect("valid address"));
         let list = Some("203.0.113.5, 198.51.100.9");
         assert_eq!(policy_with(|_| ()).client_address(peer, list), peer);
         let proxied = policy_with(|web| web.behind_proxy = true);
-        assert_eq!(proxied.client_address(peer, list), far, "what comes before may be a lie");
-        assert_eq!(proxied.client_address(peer, Some("nonsense")), peer);
+        assert_eq!(proxied.client_address(peer, list), far, "earlier entries may be forged");
+        assert_eq!(proxied.client_address(peer, Some("garbage")), peer);
         assert_eq!(proxied.client_address(peer, None), peer);
     }
 

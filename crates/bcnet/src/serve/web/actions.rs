@@ -1,4 +1,4 @@
-//! What operators do: their forms become requests to the control plane, as those of `bcnet ctl`.
+//! Converts the forms of operators to requests to the control plane, like those of `bcnet ctl`.
 
 use bcnet_control::{Envelope, Request, RequestError};
 use bcnet_session::Network;
@@ -10,50 +10,50 @@ use crate::config::ConfigValue as _;
 use crate::serve::control_plane::ControlPlane;
 use crate::server_info::PlayerInfo;
 
-/// What came of a form, and which page shows it.
+/// The result of a form, and the page that shows it.
 pub(super) struct ActionResult {
     pub(super) result: Result<String, RequestError>,
     pub(super) redirect: String,
     pub(super) redirect_if_refused: String,
 }
 
-/// A request, and where it leads.
+/// A request, and the page to show afterwards.
 struct ActionRequest {
     session: Option<String>,
     request: Request,
     redirect: String,
 }
 
-/// Does what a form says, in the name of `by`.
+/// Executes a form. `by` is the author in the history.
 pub(super) fn perform(plane: &ControlPlane, by: &str, form: &FormData) -> ActionResult {
-    let place_if_refused = page_of_form(form);
+    let redirect_if_refused = page_of_form(form);
     let outcome =
-        parse_action(plane, form).and_then(|ActionRequest { session, request, redirect: place }| {
+        parse_action(plane, form).and_then(|ActionRequest { session, request, redirect }| {
             let answer = plane.dispatch(Envelope { session, by: Some(by.to_owned()), request })?;
-            Ok((done_text(&answer), place))
+            Ok((done_text(&answer), redirect))
         });
     match outcome {
-        Ok((text, place)) => {
-            ActionResult { result: Ok(text), redirect: place, redirect_if_refused: place_if_refused }
+        Ok((text, redirect)) => {
+            ActionResult { result: Ok(text), redirect, redirect_if_refused }
         }
-        Err(RequestError(why)) => {
-            // There are many settings on one page.
-            let why = if form.get("key").is_empty() { why } else { format!("{}: {why}", form.get("key")) };
+        Err(RequestError(reason)) => {
+            // The page has many settings, so the error names the key.
+            let reason = if form.get("key").is_empty() { reason } else { format!("{}: {reason}", form.get("key")) };
             ActionResult {
-                result: Err(RequestError(why)),
+                result: Err(RequestError(reason)),
                 redirect: "/".into(),
-                redirect_if_refused: place_if_refused,
+                redirect_if_refused,
             }
         }
     }
 }
 
-/// Returns what an answer says was done.
+/// Returns the `done` text of an answer.
 fn done_text(answer: &Value) -> String {
     answer.get("done").and_then(Value::as_str).unwrap_or("done").to_owned()
 }
 
-/// Returns the page that a form is on. Only pages that there are can be named.
+/// Returns the page with this form. The result is always a page of this site.
 fn page_of_form(form: &FormData) -> String {
     let (port, peer) = (form.number::<u16>("session"), form.number::<u8>("player"));
     match (form.get("action"), port, peer) {
@@ -77,12 +77,12 @@ fn parse_action(plane: &ControlPlane, form: &FormData) -> Result<ActionRequest, 
         redirect: here.clone(),
     };
     let for_server = |request| ActionRequest { session: None, request, redirect: here.clone() };
-    let needs_session = || session.ok_or_else(|| RequestError("which session?".into()));
+    let needs_session = || session.ok_or_else(|| RequestError("no session is selected; choose a session".into()));
     match form.get("action") {
         "say" => Ok(for_session(Request::Say { to: None, text: vec![form.get("text").into()] })),
         "restart" => needs_session().map(|_| for_session(Request::Restart)),
         "start" => needs_session().map(|_| for_session(Request::Start)),
-        // Without a session it would be the end of the server.
+        // `stop` without a session would stop the server.
         "stop" => needs_session().map(|_| for_session(Request::Stop)),
         "ban_address" => {
             let target = form.get("target").trim();
@@ -105,14 +105,15 @@ fn parse_action(plane: &ControlPlane, form: &FormData) -> Result<ActionRequest, 
         })),
         "set" => {
             let key = form.get("key");
-            // Nothing else has settings that take effect without a restart, and where hooks lead is for the file alone.
+            // Other tables have no settings that take effect without a restart. Hooks are set only in the
+            // file.
             if !["server.", "log.", "session."].iter().any(|table| key.starts_with(table)) {
-                return Err(RequestError("that is set in the configuration only".into()));
+                return Err(RequestError("this key can only be set in the configuration file".into()));
             }
-            // A browser has no files of the machine read.
+            // A browser must not make the server read files of the machine.
             if key.ends_with(".manifests") {
                 return Err(RequestError(
-                    "files are named in the configuration, or by `bcnet ctl set`".into(),
+                    "manifest files can only be set in the configuration file or with `bcnet ctl set`".into(),
                 ));
             }
             Ok(for_server(Request::Set {
@@ -126,64 +127,66 @@ fn parse_action(plane: &ControlPlane, form: &FormData) -> Result<ActionRequest, 
     }
 }
 
-/// Returns whether a change is to be written into the configuration file, too.
+/// Returns whether the change is also written to the configuration file.
 fn wants_save(form: &FormData) -> bool {
     form.get("save") == "on"
 }
 
-/// Returns a value as the configuration has it; browsers end lines in their own way.
+/// Returns the value with the line ends of the configuration, because browsers send CR LF.
 fn setting_value(form: &FormData) -> String {
     form.get("value").replace("\r\n", "\n").trim_end_matches('\n').to_owned()
 }
 
-/// What is done to one player, who must still be the one that the form is about: ids are given again.
+/// Parses an action on one player.
+///
+/// The name must match too: the id may belong to another player by now.
 fn parse_player_action(plane: &ControlPlane, form: &FormData) -> Result<ActionRequest, RequestError> {
     let (Some(port), Some(peer)) = (form.number::<u16>("session"), form.number::<u8>("player")) else {
-        return Err(RequestError("which player?".into()));
+        return Err(RequestError("no player is selected; choose a player".into()));
     };
     let here = page_of_form(form);
     let everyone = all_players(plane)?;
-    let is_meant = |one: &&PlayerInfo| one.port == port && one.peer == peer && one.name.0 == form.get("name");
-    let Some(meant) = everyone.iter().find(is_meant) else {
+    let is_target = |one: &&PlayerInfo| one.port == port && one.peer == peer && one.name.0 == form.get("name");
+    let Some(target) = everyone.iter().find(is_target) else {
         return Err(RequestError(format!("{} has left", form.get("name"))));
     };
     let player = format!("#{peer}");
-    let (request, place) = match form.get("action") {
+    let (request, redirect) = match form.get("action") {
         "tell" => (Request::Say { to: Some(player), text: vec![form.get("text").into()] }, here),
         "kick" => (Request::Kick { player, reason: form.non_empty("reason") }, format!("/session/{port}")),
         "mute" => (Request::Mute { player }, here),
         "unmute" => (Request::Unmute { player }, here),
         "ban" => {
-            check_listed_players(form, others_at_address(&everyone, meant))?;
+            check_listed_players(form, others_at_address(&everyone, target))?;
             let (expiry, reason) = (form.non_empty("expiry"), form.non_empty("reason"));
             (Request::Ban { target: player, expiry, reason, yes: true }, "/bans".into())
         }
-        _ => return Err(RequestError("nothing is called so".into())),
+        _ => return Err(RequestError("the form has an unknown action; reload the page".into())),
     };
-    Ok(ActionRequest { session: Some(port.to_string()), request, redirect: place })
+    Ok(ActionRequest { session: Some(port.to_string()), request, redirect })
 }
 
-/// Whoever bans an address has seen who plays from there.
+/// Fails unless the form lists the players who now have the address: the operator must have seen them.
 fn check_listed_players<'a>(
     form: &FormData,
-    there: impl Iterator<Item = &'a PlayerInfo>,
+    affected: impl Iterator<Item = &'a PlayerInfo>,
 ) -> Result<(), RequestError> {
-    if form.get("others") == encode_player_list(there) {
+    if form.get("others") == encode_player_list(affected) {
         return Ok(());
     }
-    Err(RequestError("others play from that address now than when you looked; look again".into()))
+    Err(RequestError("the players at that address have changed; check the list and confirm again".into()))
 }
 
-/// Returns who else plays from the address of a player.
+/// Returns the other players with the address of a player.
 pub(super) fn others_at_address<'a>(
     everyone: &'a [PlayerInfo],
-    meant: &'a PlayerInfo,
+    player: &'a PlayerInfo,
 ) -> impl Iterator<Item = &'a PlayerInfo> {
-    let is_other = move |one: &&PlayerInfo| (one.port, one.peer) != (meant.port, meant.peer);
-    everyone.iter().filter(is_other).filter(move |one| one.ip() == meant.ip())
+    let is_other = move |one: &&PlayerInfo| (one.port, one.peer) != (player.port, player.peer);
+    everyone.iter().filter(is_other).filter(move |one| one.ip() == player.ip())
 }
 
-/// Returns who plays from a network.
+/// Returns the players in a network.
 pub(super) fn players_in_network(
     everyone: &[PlayerInfo],
     network: Network,
@@ -191,9 +194,9 @@ pub(super) fn players_in_network(
     everyone.iter().filter(move |one| one.ip().parse().is_ok_and(|address| network.contains(address)))
 }
 
-/// Returns who they were, for the form that is about them.
-pub(super) fn encode_player_list<'a>(there: impl Iterator<Item = &'a PlayerInfo>) -> String {
-    let mut others: Vec<_> = there.map(|one| format!("{}#{}", one.port, one.peer)).collect();
+/// Returns a list of players for a hidden form field.
+pub(super) fn encode_player_list<'a>(players: impl Iterator<Item = &'a PlayerInfo>) -> String {
+    let mut others: Vec<_> = players.map(|one| format!("{}#{}", one.port, one.peer)).collect();
     others.sort_unstable();
     others.join(" ")
 }
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn form_redirects_to_an_existing_page() {
-        for (form, place) in [
+        for (form, page) in [
             ("action=say", "/"),
             ("action=say&session=22101", "/session/22101"),
             ("action=kick&session=22101&player=3", "/player/22101/3"),
@@ -215,7 +218,7 @@ mod tests {
             ("action=say&session=//evil.example", "/"),
             ("action=kick&session=22101&player=../..", "/session/22101"),
         ] {
-            assert_eq!(page_of_form(&FormData::parse(form)), place, "{form}");
+            assert_eq!(page_of_form(&FormData::parse(form)), page, "{form}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What comes in a form or behind a question mark.
+//! Parses and encodes form data and query strings.
 
 use std::fmt::Write as _;
 
-/// Names and values, in their order.
+/// Names and values, in the order of the form.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FormData(Vec<(String, String)>);
 
 impl FormData {
-    /// Reads `a=1&b=two+words%21`. What is not UTF-8 is replaced.
+    /// Parses `a=1&b=two+words%21`. Invalid UTF-8 is replaced.
     pub(super) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MAX_FIELDS).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -16,23 +16,23 @@ impl FormData {
         Self(pairs.collect())
     }
 
-    /// Returns a value; empty if there is none.
+    /// Returns a value, or an empty text if the name is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns a value that says something.
+    /// Returns a trimmed value that is not empty.
     pub(super) fn non_empty(&self, name: &str) -> Option<String> {
         Some(self.get(name).trim()).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
     }
 
-    /// Returns those whose names `is_kept`, as an address has them, each with a `&` behind it.
+    /// Encodes the pairs whose name `is_included`, each with a trailing `&`.
     pub(super) fn encode_where(&self, is_included: impl Fn(&str) -> bool) -> String {
         let kept = self.0.iter().filter(|(name, _)| is_included(name));
         kept.map(|(name, value)| format!("{}={}&", percent_encode(name), percent_encode(value))).collect()
     }
 
-    /// Returns a number.
+    /// Returns a value as a number.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.get(name).parse().ok()
     }
@@ -56,7 +56,7 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns a text as an address has it.
+/// Percent-encodes a text for a URL.
 pub(super) fn percent_encode(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -69,7 +69,7 @@ pub(super) fn percent_encode(text: &str) -> String {
     out
 }
 
-/// No form has more fields.
+/// Largest number of fields that are parsed.
 const MAX_FIELDS: usize = 100;
 
 #[cfg(test)]
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!((form.get(""), form.get("%zz"), form.get("d")), ("x", "%", "ü\u{FFFD}"));
         assert_eq!((form.number::<u8>("a"), form.number::<u8>("b")), (Some(1), None));
         assert_eq!((form.non_empty("c"), form.non_empty("b")), (None, Some("two words!".into())));
-        let odd = "a&b=<ü> %";
-        assert_eq!(FormData::parse(&format!("q={}", percent_encode(odd))).get("q"), odd);
+        let special = "a&b=<ü> %";
+        assert_eq!(FormData::parse(&format!("q={}", percent_encode(special))).get("q"), special);
         assert_eq!(FormData::parse(""), FormData::default());
         assert_eq!(FormData::parse("a=1&b=x+y&c").encode_where(|name| name != "a"), "b=x%20y&c=&");
         assert_eq!(FormData::parse(&"a=1&".repeat(1000)).0.len(), MAX_FIELDS);

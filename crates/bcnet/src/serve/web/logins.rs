@@ -1,4 +1,4 @@
-//! Who has shown the token: browsers that are logged in, and attempts.
+//! The browsers that are logged in, and the rate limit of login attempts.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,11 +17,11 @@ pub(super) struct Logins {
     idle: Duration,
     lifetime: Duration,
     logins: Vec<Login>,
-    /// How often those may try who have done so lately, the latest at the back.
+    /// Rate limiters of the addresses with recent attempts, the latest at the back.
     attempts: VecDeque<(IpAddr, TokenBucket)>,
 }
 
-/// One browser.
+/// The login of one browser.
 #[derive(Debug)]
 struct Login {
     id: Secret,
@@ -32,37 +32,37 @@ struct Login {
     flash: Option<FlashMessage>,
 }
 
-/// What came of what an operator did, to be shown once.
+/// The result of an operator's action, shown once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FlashMessage {
     pub(super) text: String,
     pub(super) is_refusal: bool,
 }
 
-/// Whoever has shown the token.
+/// An operator who is logged in.
 #[derive(Debug)]
 pub(super) struct Operator {
-    /// Who it says it is.
+    /// The name that the operator entered.
     pub(super) by: String,
-    /// What its forms must bring along.
+    /// The value that every form of this login must send back.
     pub(super) csrf: Secret,
     pub(super) flash: Option<FlashMessage>,
 }
 
-/// Why somebody is not let in.
+/// The reason why a login failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoginError {
     WrongToken,
-    /// There were too many attempts.
+    /// The address made too many attempts.
     TooManyAttempts,
 }
 
-/// What a browser does.
+/// The origin of a request: a person, or the script of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Initiator {
-    /// Somebody asks for something.
+    /// A person opened a page or sent a form.
     User,
-    /// The page asks for news by itself; nobody may be there.
+    /// The script of the page asked for new values. The person may be away.
     Script,
 }
 
@@ -71,7 +71,7 @@ impl Logins {
         Self { token, idle, lifetime, logins: Vec::new(), attempts: VecDeque::new() }
     }
 
-    /// Lets a browser in that shows the token. Returns what it shows from now on.
+    /// Logs a browser in if the token is right. Returns the value of its cookie.
     pub(super) fn log_in(
         &mut self,
         guess: &str,
@@ -110,15 +110,15 @@ impl Logins {
         let known = self.attempts.iter().position(|(other, _)| *other == from);
         let known = known.and_then(|at| self.attempts.remove(at));
         let mut bucket = known.map_or_else(|| TokenBucket::new(ATTEMPT_RATE, now), |(_, bucket)| bucket);
-        let may = bucket.take(1, ATTEMPT_RATE, now);
+        let is_allowed = bucket.take(1, ATTEMPT_RATE, now);
         if self.attempts.len() == MAX_TRACKED_ADDRESSES {
             self.attempts.pop_front();
         }
         self.attempts.push_back((from, bucket));
-        may
+        is_allowed
     }
 
-    /// Returns whose browser shows this, unless it has to show the token again.
+    /// Returns the operator with this cookie, unless the login has expired.
     pub(super) fn authenticate(&mut self, id: &str, initiator: Initiator, now: Time) -> Option<Operator> {
         self.remove_expired(now);
         let login = self.logins.iter_mut().find(|login| login.id.matches(id))?;
@@ -132,10 +132,10 @@ impl Logins {
         Some(Operator { by: login.by.clone(), csrf: login.csrf.clone(), flash })
     }
 
-    /// Has something shown to an operator when it looks next.
-    pub(super) fn set_flash(&mut self, id: &str, note: FlashMessage) {
+    /// Sets the message that the operator's next page shows.
+    pub(super) fn set_flash(&mut self, id: &str, message: FlashMessage) {
         if let Some(login) = self.logins.iter_mut().find(|login| login.id.matches(id)) {
-            login.flash = Some(note);
+            login.flash = Some(message);
         }
     }
 
@@ -149,7 +149,7 @@ impl Logins {
     }
 }
 
-/// Returns by whom attempts are counted: one machine has a whole network of IPv6 addresses.
+/// Returns the address by which attempts are counted: for IPv6 the /64 network, which one machine may own.
 fn rate_limit_key(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -157,11 +157,12 @@ fn rate_limit_key(from: IpAddr) -> IpAddr {
     }
 }
 
-/// How often one address may try: a person mistypes, a program does not wait.
+/// Attempts of one address: a person may mistype some, a program is slowed down.
 const ATTEMPT_RATE: Rate = Rate::every(Duration::from_secs(10), 5);
-/// How many addresses are remembered. Whoever has more could try more often, which is hopeless all the same.
+/// Number of remembered addresses. More addresses allow more attempts, but a guess of the token stays
+/// hopeless.
 const MAX_TRACKED_ADDRESSES: usize = 1024;
-/// More browsers than operators have. The one that was used least lately gives way.
+/// Largest number of logins. A new login replaces the one that was not used for the longest time.
 const MAX_LOGINS: usize = 64;
 
 #[cfg(test)]
@@ -178,14 +179,14 @@ mod tests {
         Ipv4Addr::new(192, 0, 2, last).into()
     }
 
-    /// With a token that is always the same.
+    /// Returns an empty list of logins and its token.
     fn new_logins() -> (Logins, String) {
         let path = std::env::temp_dir().join(format!(
             "bcnet-logins-{}-{}",
             std::process::id(),
             crate::random::random_u64()
         ));
-        let (token, _) = Token::load(&path).expect("a token");
+        let (token, _) = Token::load(&path).expect("new token");
         drop(std::fs::remove_file(path));
         let text = token.reveal().to_owned();
         (Logins::new(token, Duration::from_secs(600), Duration::from_secs(3600)), text)
@@ -205,14 +206,14 @@ mod tests {
         let id = log_in(&mut logins, &token, at(0));
         assert!(logins.authenticate("", Initiator::User, at(1)).is_none());
         assert!(logins.authenticate(&id, Initiator::User, at(599)).is_some());
-        // What the page asks by itself keeps nobody logged in.
+        // Requests of the script do not keep a login alive.
         assert!(logins.authenticate(&id, Initiator::Script, at(1198)).is_some());
-        assert!(logins.authenticate(&id, Initiator::User, at(1199)).is_none(), "600 s after it was used");
+        assert!(logins.authenticate(&id, Initiator::User, at(1199)).is_none(), "idle for 600 s");
         let id = log_in(&mut logins, &token, at(2000));
         for second in (2000..5600).step_by(100) {
             assert!(logins.authenticate(&id, Initiator::User, at(second)).is_some(), "{second}");
         }
-        assert!(logins.authenticate(&id, Initiator::User, at(5600)).is_none(), "an hour after it began");
+        assert!(logins.authenticate(&id, Initiator::User, at(5600)).is_none(), "an hour after the login");
     }
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(
             logins.authenticate(&two, Initiator::Script, at(1)).expect("in").flash,
             None,
-            "kept for the person"
+            "the script does not consume the message"
         );
         assert!(logins.authenticate(&two, Initiator::User, at(1)).expect("in").flash.is_some());
         assert_eq!(logins.authenticate(&two, Initiator::User, at(1)).expect("in").flash, None, "shown once");
@@ -237,14 +238,14 @@ mod tests {
     #[test]
     fn login_attempts_are_limited_per_address() {
         let (mut logins, token) = new_logins();
-        let mut guess = |text: &str, who: u8, now| {
-            logins.log_in(text, "", test_address(who), now).expect("random numbers").map(drop)
+        let mut guess = |text: &str, last_byte: u8, now| {
+            logins.log_in(text, "", test_address(last_byte), now).expect("random numbers").map(drop)
         };
         for _ in 0..5 {
             assert_eq!(guess("wrong", 1, at(0)), Err(LoginError::WrongToken));
         }
         assert_eq!(guess(&token, 1, at(0)), Err(LoginError::TooManyAttempts));
-        assert_eq!(guess(&token, 2, at(0)), Ok(()), "others are not kept out");
+        assert_eq!(guess(&token, 2, at(0)), Ok(()), "other addresses are not limited");
         assert_eq!(guess("wrong", 1, at(10)), Err(LoginError::WrongToken));
         assert_eq!(guess(&token, 1, at(10)), Err(LoginError::TooManyAttempts));
         assert_eq!(guess(&token, 1, at(20)), Ok(()));
@@ -254,7 +255,7 @@ mod tests {
     fn login_attempts_are_limited_per_ipv6_network() {
         let (mut logins, token) = new_logins();
         let mut guess = |text: &str, from: &str| {
-            let from = from.parse().expect("an address");
+            let from = from.parse().expect("valid address");
             logins.log_in(text, "", from, at(0)).expect("random numbers").map(drop)
         };
         for n in 1..=5 {
@@ -262,7 +263,7 @@ mod tests {
         }
         assert_eq!(guess(&token, "2001:db8::ffff:1"), Err(LoginError::TooManyAttempts));
         assert_eq!(guess(&token, "2001:db8:0:1::1"), Ok(()), "another network");
-        assert_eq!(guess("wrong", "::ffff:192.0.2.1"), Err(LoginError::WrongToken), "four bytes in sixteen");
+        assert_eq!(guess("wrong", "::ffff:192.0.2.1"), Err(LoginError::WrongToken), "an IPv4-mapped address");
     }
 
     #[test]
@@ -273,7 +274,7 @@ mod tests {
             log_in(&mut logins, &token, at(second));
         }
         assert_eq!(logins.logins.len(), MAX_LOGINS);
-        assert!(logins.authenticate(&first, Initiator::User, at(200)).is_none(), "the oldest gave way");
+        assert!(logins.authenticate(&first, Initiator::User, at(200)).is_none(), "the oldest login was removed");
         for n in 0..5_000_u32 {
             let from = Ipv4Addr::from_bits(n).into();
             drop(logins.log_in("wrong", "", from, at(200)).expect("random numbers"));

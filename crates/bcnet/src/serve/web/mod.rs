@@ -1,9 +1,10 @@
-//! The page: who plays and how well, and what `bcnet ctl` can do, for the operator's browser.
+//! The operator page: a small web site with the state of the server and the actions of `bcnet ctl`.
 //!
-//! The [`server`] speaks HTTP within limits. The [`site`] decides whether a request is answered ([`guard`]) and who asks
-//! ([`logins`], [`secret`]), and hands what operators do to the control plane, as `bcnet ctl` does. What the game is asked for
-//! figures is kept for a second ([`picture`]), however many look at it. The [`pages`] are HTML and need no script; with it they
-//! renew themselves.
+//! - [`server`] speaks HTTP within limits.
+//! - [`site`] checks a request ([`access`]), finds its operator ([`logins`], [`secret`]) and passes actions
+//!   to the control plane.
+//! - [`snapshot`] caches the state of the sessions for a second, for all viewers together.
+//! - [`pages`] renders HTML that needs no script. With the script, pages update themselves.
 
 mod access;
 mod actions;
@@ -33,7 +34,7 @@ use secret::Token;
 use site::Site;
 use tls::Certificate;
 
-/// A page that nobody can see yet.
+/// The operator page before it is served.
 pub(super) struct OperatorPage {
     listener: TcpListener,
     certificate: Option<Certificate>,
@@ -43,7 +44,7 @@ pub(super) struct OperatorPage {
 }
 
 impl OperatorPage {
-    /// Gets all that the page needs, if there is to be one. What is missing is told now.
+    /// Binds the port and loads the certificate and the token, if the page is enabled.
     pub(super) fn prepare(web: &config::Web) -> anyhow::Result<Option<Self>> {
         if !web.enabled {
             return Ok(None);
@@ -66,12 +67,12 @@ impl OperatorPage {
         }))
     }
 
-    /// Returns where it is counted how often somebody was turned away.
+    /// Returns the counter of refused requests.
     pub(super) fn refusal_counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.refusal_counter)
     }
 
-    /// Shows it from now on. Returns its address for browsers.
+    /// Starts to serve the page. Returns its URL.
     pub(super) fn start(self, plane: Arc<ControlPlane>, clock: Clock) -> io::Result<String> {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{}/", self.listener.local_addr()?);
@@ -81,17 +82,20 @@ impl OperatorPage {
     }
 }
 
-/// Shows the token where a person sees it. A pipe may end in a log, so there only the place of the file is told.
+/// Shows a new token to the operator.
+///
+/// A terminal shows the token itself. Otherwise the log gets only the path of the file, because logs may be
+/// kept.
 fn announce_token(token: &Token, path: &str) {
     let mut terminal = io::stderr();
     if terminal.is_terminal() {
-        // Nobody may be interested; it is in the file.
+        // Write errors are ignored: the token is also in the file.
         drop(writeln!(
             terminal,
-            "The token of the page, shown this once and kept in {path}: {}",
+            "Token of the operator page (shown only now, stored in {path}): {}",
             token.reveal()
         ));
     } else {
-        tracing::info!(event = "web_token", path, "a token for the page was made; it is in this file");
+        tracing::info!(event = "web_token", path, "created a token for the operator page in this file");
     }
 }

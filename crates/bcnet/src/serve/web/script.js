@@ -1,21 +1,21 @@
-// Renews what changes: the same page is asked for again, and what has the mark `data-live` in it takes the place of the old.
+// Updates the page: fetches it again, and replaces the elements with the attribute `data-live`.
 (() => {
   "use strict";
   const state = document.getElementById("live-state"), button = document.getElementById("live-pause");
   if (!state || !button || !document.querySelector("[data-live]")) return;
-  let isPaused = false, isOver = false, isAsking = false;
-  // What is not the latest is told where it is seen.
-  const tell = (text, isLatest = false) => {
+  let isPaused = false, isOver = false, isFetching = false;
+  // The footer shows whether the values are current.
+  const show = (text, isLatest = false) => {
     state.parentElement.classList.toggle("stale", !isLatest);
     if (state.textContent !== text) state.textContent = text;
   };
-  const end = text => { isOver = true; tell(text); };
-  // Text that is replaced cannot be copied.
+  const end = text => { isOver = true; show(text); };
+  // Replacing selected text would prevent copying it.
   const isSelecting = () => String(getSelection()) !== "";
-  const tellSelecting = () => { if (!isPaused && !isOver && isSelecting()) tell("Paused while text is selected"); };
+  const showSelecting = () => { if (!isPaused && !isOver && isSelecting()) show("Paused while text is selected"); };
   const until = () => document.querySelector("[data-until]")?.dataset.until ?? "0";
   const title = page => page.querySelector("h1")?.textContent;
-  const put = page => {
+  const update = page => {
     for (const fresh of page.querySelectorAll("[data-live]")) {
       const old = document.getElementById(fresh.id);
       if (!old || old.isEqualNode(fresh)) continue;
@@ -26,27 +26,27 @@
       if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
     }
   };
-  const ask = async () => {
+  const fetchPage = async () => {
     const headers = { "X-Bcnet-Live": until() }, signal = AbortSignal.timeout(10000);
     const answer = await fetch(location.href, { headers, signal, cache: "no-store" });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // Somebody may have stopped it meanwhile.
+    // The user may have paused the updates meanwhile.
     if (isPaused) return;
-    if (answer.status === 401) return end("You are logged out. Load the page again to log in.");
-    if (answer.status === 404) return end("There is no such player or session any more.");
-    if (!answer.ok) return tell("The server cannot answer; trying again.");
-    // An id is given again when its player has left.
-    if (title(page) !== title(document)) return end("This page is about another one by now. Load it again.");
-    if (isSelecting()) return tellSelecting();
-    put(page);
-    tell("Live", true);
+    if (answer.status === 401) return end("You are logged out. Reload the page to log in.");
+    if (answer.status === 404) return end("This player has left, or the session no longer exists.");
+    if (!answer.ok) return show("The server reported an error; trying again.");
+    // When a player has left, another player may get the same id. A session may get a new name.
+    if (title(page) !== title(document)) return end("This address now belongs to another player or session. Reload the page.");
+    if (isSelecting()) return showSelecting();
+    update(page);
+    show("Live", true);
   };
   const renew = async () => {
-    if (isPaused || isOver || isAsking || document.hidden) return;
-    if (isSelecting()) return tellSelecting();
-    isAsking = true;
-    await ask().catch(() => isPaused || tell("No answer from the server; trying again."));
-    isAsking = false;
+    if (isPaused || isOver || isFetching || document.hidden) return;
+    if (isSelecting()) return showSelecting();
+    isFetching = true;
+    await fetchPage().catch(() => isPaused || show("No answer from the server; trying again."));
+    isFetching = false;
   };
   const step = async () => {
     await renew();
@@ -56,11 +56,11 @@
   button.addEventListener("click", () => {
     isPaused = !isPaused;
     button.setAttribute("aria-pressed", String(isPaused));
-    if (isPaused && !isOver) tell("Paused");
+    if (isPaused && !isOver) show("Paused");
     renew();
   });
-  document.addEventListener("selectionchange", tellSelecting);
+  document.addEventListener("selectionchange", showSelecting);
   document.addEventListener("visibilitychange", renew);
-  tell("Live", true);
+  show("Live", true);
   setTimeout(step, 2000);
 })();

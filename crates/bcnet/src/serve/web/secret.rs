@@ -1,4 +1,4 @@
-//! Secrets of the page: the token of its operators, and what a browser shows after it has shown the token.
+//! Secrets of the operator page: the login token, cookies and CSRF values.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -9,11 +9,11 @@ use subtle::ConstantTimeEq;
 
 use crate::{file, random};
 
-/// What operators type to get in. It never shows itself.
+/// The token that operators type to log in. Debug output hides it.
 pub(super) struct Token(String);
 
 impl Token {
-    /// Reads the token of a file, or makes one and writes it there. Returns whether it is new.
+    /// Reads the token from a file, or creates one there. Returns whether the token is new.
     pub(super) fn load(path: &Path) -> anyhow::Result<(Self, bool)> {
         let place = || format!("web.token_file: {}", path.display());
         match file::read_text(path) {
@@ -22,13 +22,13 @@ impl Token {
                 let is_valid = token.len() >= MIN_TOKEN_LEN && token.chars().all(|c| c.is_ascii_graphic());
                 ensure!(
                     is_valid,
-                    "{}: a token has {MIN_TOKEN_LEN} visible ASCII characters or more; delete the file, and the server makes \
-                     a good one",
+                    "{}: the token must have {MIN_TOKEN_LEN} or more visible ASCII characters; delete the file, and the \
+                     server creates a new token",
                     place()
                 );
                 ensure!(
                     !file::is_world_accessible(path).with_context(place)?,
-                    "{}: every user of this machine may read it; `chmod 600` it, and change it if somebody has",
+                    "{}: every user of this machine can read the token; run `chmod 600` on the file, and replace the token",
                     place()
                 );
                 Ok((Self(token.into()), false))
@@ -42,7 +42,7 @@ impl Token {
         }
     }
 
-    /// 125 bits in groups that can be read out and typed on a phone.
+    /// Creates a token of 125 random bits, in groups that are easy to read out and to type on a phone.
     fn new() -> io::Result<Self> {
         let mut bytes = [0; 25];
         random::fill(&mut bytes)?;
@@ -52,12 +52,12 @@ impl Token {
         Ok(Self(groups.join("-")))
     }
 
-    /// Returns the token, to be shown once.
+    /// Returns the token as text.
     pub(super) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Takes as long whatever is wrong with a guess of the right length.
+    /// Compares in constant time for a guess of the right length.
     pub(super) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.trim().as_bytes()).into()
     }
@@ -69,7 +69,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// 256 bits that nobody can guess, in hexadecimal.
+/// 256 random bits in hexadecimal.
 #[derive(Clone)]
 pub(super) struct Secret(String);
 
@@ -84,7 +84,7 @@ impl Secret {
         &self.0
     }
 
-    /// Takes as long whatever is wrong with a guess of the right length.
+    /// Compares in constant time for a guess of the right length.
     pub(super) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
@@ -96,9 +96,9 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Without those that are taken for one another.
+/// Letters and digits without those that look alike.
 const TOKEN_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-/// A token that somebody else has chosen may be as short.
+/// Shortest token that an operator may choose.
 const MIN_TOKEN_LEN: usize = 20;
 
 #[cfg(test)]
@@ -111,19 +111,19 @@ mod tests {
     fn token_path(test: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("bcnet-token-{}-{test}", std::process::id()));
         drop(fs::remove_dir_all(&directory));
-        fs::create_dir_all(&directory).expect("a directory");
+        fs::create_dir_all(&directory).expect("create directory");
         directory.join("web-token")
     }
 
     #[test]
     fn token_is_created_once_and_readable_only_by_its_user() {
         let path = token_path("made");
-        let (token, is_new) = Token::load(&path).expect("made");
+        let (token, is_new) = Token::load(&path).expect("created");
         assert!(is_new && token.reveal().len() == 29 && !format!("{token:?}").contains(token.reveal()));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(&path).expect("metadata").permissions().mode() & 0o777, 0o600);
         }
         let (again, is_new) = Token::load(&path).expect("read");
         assert!(!is_new && again.matches(token.reveal()));
@@ -151,7 +151,7 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             fs::write(&path, "x".repeat(30)).expect("written");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
-            let error = format!("{:#}", Token::load(&path).expect_err("for everyone"));
+            let error = format!("{:#}", Token::load(&path).expect_err("world readable"));
             assert!(error.contains("chmod 600"), "{error}");
         }
         drop(fs::remove_dir_all(path.with_file_name("")));

@@ -1,7 +1,8 @@
-//! HTTP for the page: one thread that accepts, reads and writes, and a few that wait for the game's answers.
+//! The HTTP server of the operator page.
 //!
-//! Everything that comes has a limit: connections, the time that each may take, the size of heads and forms. Whoever is too
-//! slow, or one of too many, is cut off.
+//! One thread accepts, reads and writes; a few threads wait for the answers of the sessions. Connections,
+//! their duration, and the sizes of heads and forms are limited. A client that exceeds a limit is
+//! disconnected.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -36,7 +37,7 @@ use super::site::{PageRequest, PageResponse, Site};
 use super::tls::Certificate;
 use crate::connections::OpenConnections;
 
-/// Answers for ever, in a thread of its own.
+/// Starts the thread that serves the page until the process ends.
 pub(super) fn start(
     listener: TcpListener,
     certificate: Option<Certificate>,
@@ -60,14 +61,14 @@ async fn serve(
     site: Arc<Site>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    // Behind a proxy all have its address.
+    // Behind a proxy all clients have the same address, so quotas per address would not work.
     let open =
         if site.policy.behind_proxy { OpenConnections::without_quotas() } else { OpenConnections::default() };
     let open = Arc::new(Mutex::new(open));
     let threads = Arc::new(Semaphore::new(WORKER_THREADS));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Most likely there are no file descriptors left; others must get time to give theirs back.
+            // Most likely no file descriptors are left; wait until other connections are closed.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -78,27 +79,27 @@ async fn serve(
     }
 }
 
-/// Has a connection talked with. If there are too many, one gives way.
+/// Serves a connection. If there are too many, another one is closed.
 fn admit(
     open: &Arc<Mutex<OpenConnections<AbortHandle>>>,
     address: IpAddr,
     talk: impl Future<Output = ()> + Send + 'static,
 ) {
-    let (number, told) = tokio::sync::oneshot::channel::<u64>();
-    let present = Arc::clone(open);
+    let (id_sender, id) = tokio::sync::oneshot::channel::<u64>();
+    let connections = Arc::clone(open);
     let task = tokio::spawn(async move {
-        let Ok(number) = told.await else { return };
-        let _place = ConnectionSlot { connections: present, id: number };
+        let Ok(id) = id.await else { return };
+        let _slot = ConnectionSlot { connections, id };
         talk.await;
     });
-    let (place, gives_way) = lock(open).add(address, task.abort_handle());
-    if let Some(gives_way) = gives_way {
-        gives_way.abort();
+    let (id, evicted) = lock(open).add(address, task.abort_handle());
+    if let Some(evicted) = evicted {
+        evicted.abort();
     }
-    let _ = number.send(place);
+    let _ = id_sender.send(id);
 }
 
-/// The place of one connection; given back when it is dropped.
+/// The slot of one connection. Dropping it frees the slot.
 struct ConnectionSlot {
     connections: Arc<Mutex<OpenConnections<AbortHandle>>>,
     id: u64,
@@ -118,7 +119,7 @@ async fn serve_stream<F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: im
 where
     F: Future<Output = Result<Response<Full<Bytes>>, Infallible>>,
 {
-    // A page leaves in one piece.
+    // A page is written in one piece, so there is nothing to wait for.
     drop(stream.set_nodelay(true));
     match tls {
         None => serve_http(stream, answer).await,
@@ -130,7 +131,7 @@ where
     }
 }
 
-/// Answers what comes by one connection, which does not last for ever: who does not read its answers cannot keep it.
+/// Serves one connection, for a limited time: a client must read its answers in time.
 async fn serve_http<F>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     answer: impl Fn(Request<Incoming>) -> F,
@@ -146,7 +147,7 @@ async fn serve_http<F>(
     let mut connection = pin!(connection);
     if timeout(CONNECTION_LIFETIME, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
-        // Whoever is still not done is cut off.
+        // Requests that are still running are aborted after this timeout.
         drop(timeout(CLIENT_TIMEOUT, connection).await);
     }
 }
@@ -163,16 +164,17 @@ async fn handle_request(
             reply
         }
         Ok(asked) => {
-            // It waits for the game, so not in the thread that serves the others.
+            // This waits for the sessions, so it must not run in the thread that serves all connections.
             let answered = run_blocking(threads, move || site.handle(&asked)).await;
-            answered.unwrap_or_else(|| PageResponse::error(500, "this failed; the log tells why"))
+            answered.unwrap_or_else(|| PageResponse::error(500, "the request failed; the log of the server has the reason"))
         }
     };
     Ok(build_response(reply))
 }
 
-/// Has something done in another thread, when one is free. Whoever is cut off before that has nothing done, and leaves nothing
-/// behind that waits for its turn.
+/// Runs `work` in another thread as soon as one is free.
+///
+/// If the connection is closed before that, `work` never runs and nothing stays queued.
 async fn run_blocking<T: Send + 'static>(
     threads: Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -185,19 +187,19 @@ async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// Reads all of a request that matters.
+/// Reads the parts of a request that the site uses.
 async fn parse_request(peer: IpAddr, request: Request<Incoming>) -> Result<PageRequest, PageResponse> {
     let (head, body) = request.into_parts();
     if head.uri.authority().is_some() {
-        return Err(PageResponse::error(400, "this is no proxy"));
+        return Err(PageResponse::error(400, "this server is not a proxy"));
     }
     let text = |name: HeaderName| {
         let mut values = head.headers.get_all(name).iter();
         let first = values.next().and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
-        // Two of them are somebody's trick.
+        // A repeated header may be an attack: it counts as missing.
         first.filter(|_| values.next().is_none())
     };
-    // What a proxy has added stands behind what it was told, in the same line or in one of its own.
+    // A proxy appends its entry after those of the client, in the same header line or in a new one.
     let last = |name: HeaderName| {
         head.headers.get_all(name).iter().next_back()?.to_str().ok().map(ToOwned::to_owned)
     };
@@ -206,14 +208,14 @@ async fn parse_request(peer: IpAddr, request: Request<Incoming>) -> Result<PageR
         Method::POST => {
             let kind = text(CONTENT_TYPE).unwrap_or_default();
             if !kind.starts_with("application/x-www-form-urlencoded") {
-                return Err(PageResponse::error(415, "only forms are taken"));
+                return Err(PageResponse::error(415, "only URL-encoded forms are accepted"));
             }
             Some(read_form(body).await?)
         }
         _ => {
             return Err(PageResponse {
                 allow: Some("GET, HEAD, POST"),
-                ..PageResponse::error(405, "only GET and POST are answered")
+                ..PageResponse::error(405, "only GET, HEAD and POST are supported")
             });
         }
     };
@@ -239,10 +241,10 @@ async fn parse_request(peer: IpAddr, request: Request<Incoming>) -> Result<PageR
 async fn read_form(body: Incoming) -> Result<String, PageResponse> {
     let whole = timeout(CLIENT_TIMEOUT, Limited::new(body, MAX_FORM_BYTES).collect()).await;
     match whole {
-        Err(_) => Err(PageResponse::error(408, "the form did not come in time")),
-        Ok(Err(_)) => Err(PageResponse::error(413, "a form has at most 16 KiB, and comes whole")),
+        Err(_) => Err(PageResponse::error(408, "the form did not arrive in time")),
+        Ok(Err(_)) => Err(PageResponse::error(413, "the form is incomplete or larger than 16 KiB")),
         Ok(Ok(whole)) => String::from_utf8(whole.to_bytes().into())
-            .map_err(|_| PageResponse::error(400, "a form is ASCII")),
+            .map_err(|_| PageResponse::error(400, "the form is not valid UTF-8")),
     }
 }
 
@@ -253,7 +255,7 @@ fn build_response(reply: PageResponse) -> Response<Full<Bytes>> {
     let fixed = [
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // Not `no-referrer`: browsers would not tell any more where forms come from.
+        // With `no-referrer`, browsers would not send the origin of forms.
         (REFERRER_POLICY, "same-origin"),
         (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -284,7 +286,7 @@ fn build_response(reply: PageResponse) -> Response<Full<Bytes>> {
 }
 
 fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    // No value has anything that a header may not have.
+    // All values are valid in a header, so this never skips one.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
@@ -292,13 +294,13 @@ fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-/// The page's script sends it with what it asks by itself. No form of another page can.
+/// The header of requests by the script of the page. Forms of other pages cannot send it.
 const LIVE_HEADER: HeaderName = HeaderName::from_static("x-bcnet-live");
-/// Threads that wait for the game's answers and write pages.
+/// Threads that wait for the sessions and render pages.
 const WORKER_THREADS: usize = 4;
-/// How long a browser may take for a head, a form or a handshake.
+/// Time for a request head, a form or a TLS handshake.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection lasts. What is under way then is finished.
+/// Longest duration of a connection. Requests in progress are completed.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
@@ -311,28 +313,29 @@ mod tests {
 
     use super::*;
 
-    /// Has somebody send something, who then waits and reads nothing. Returns how long that lasted, in time that passes by itself.
+    /// Returns how long the server keeps a client that sends `sent`, then waits and reads nothing. The time
+    /// is virtual.
     fn connection_duration(sent: &'static [u8]) -> Duration {
         let runtime =
-            Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+            Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
         runtime.block_on(async {
             let (mut browser, server) = duplex(256);
             let began = Instant::now();
-            let talk = tokio::spawn(serve_http(server, |request: Request<Incoming>| async {
+            let connection = tokio::spawn(serve_http(server, |request: Request<Incoming>| async {
                 let read = read_form(request.into_body()).await;
                 Ok(build_response(
                     read.map_or_else(|reply| reply, |_| PageResponse::error(200, &"x".repeat(100_000))),
                 ))
             }));
-            browser.write_all(sent).await.expect("taken");
-            talk.await.expect("no panic");
+            browser.write_all(sent).await.expect("sent");
+            connection.await.expect("no panic");
             began.elapsed()
         })
     }
 
     #[test]
     fn slow_and_unread_connections_are_closed() {
-        assert_eq!(connection_duration(b""), CLIENT_TIMEOUT, "says nothing");
+        assert_eq!(connection_duration(b""), CLIENT_TIMEOUT, "sends nothing");
         assert_eq!(connection_duration(b"GET / HTTP/1.1\r\nHost: x\r\n"), CLIENT_TIMEOUT, "half a head");
         let reads_nothing = connection_duration(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         assert_eq!(reads_nothing, CONNECTION_LIFETIME + CLIENT_TIMEOUT);
@@ -343,26 +346,26 @@ mod tests {
         );
     }
 
-    /// Many may ask and go: what they asked for is not kept.
+    /// Clients that disconnect must not leave work behind.
     #[test]
     fn aborted_request_is_not_run() {
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         let (done, busy) = (Arc::new(Mutex::new(Vec::new())), std::sync::mpsc::channel::<()>());
-        runtime.expect("a runtime").block_on(async {
+        runtime.expect("runtime").block_on(async {
             let threads = Arc::new(Semaphore::new(1));
-            let note = |name: &'static str| {
+            let record = |name: &'static str| {
                 let done = Arc::clone(&done);
                 move || lock(&done).push(name)
             };
-            let (go_on, waits) = busy;
-            let slow = tokio::spawn(run_blocking(Arc::clone(&threads), move || waits.recv().is_err()));
+            let (release, blocked) = busy;
+            let slow = tokio::spawn(run_blocking(Arc::clone(&threads), move || blocked.recv().is_err()));
             tokio::task::yield_now().await;
-            let gone = tokio::spawn(run_blocking(Arc::clone(&threads), note("gone")));
-            let patient = tokio::spawn(run_blocking(threads, note("patient")));
+            let aborted = tokio::spawn(run_blocking(Arc::clone(&threads), record("aborted")));
+            let patient = tokio::spawn(run_blocking(threads, record("patient")));
             tokio::task::yield_now().await;
-            gone.abort();
-            drop(gone.await);
-            drop(go_on);
+            aborted.abort();
+            drop(aborted.await);
+            drop(release);
             assert!(
                 slow.await.expect("no panic") == Some(true) && patient.await.expect("no panic").is_some()
             );
@@ -373,7 +376,7 @@ mod tests {
     #[test]
     fn incomplete_form_gets_status_408() {
         let runtime =
-            Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+            Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
         let answer = runtime.block_on(async {
             let (mut browser, server) = duplex(4096);
             tokio::spawn(serve_http(server, |request: Request<Incoming>| async {
@@ -381,9 +384,9 @@ mod tests {
                 Ok(build_response(read.map_or_else(|reply| reply, |_| PageResponse::error(200, "whole"))))
             }));
             let half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nConnection: close\r\n\r\na=1";
-            browser.write_all(half).await.expect("taken");
+            browser.write_all(half).await.expect("sent");
             let mut answer = String::new();
-            browser.read_to_string(&mut answer).await.expect("an answer");
+            browser.read_to_string(&mut answer).await.expect("answer");
             answer
         });
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");

@@ -1,4 +1,4 @@
-//! What is answered, to whom.
+//! Routes requests: checks access, finds the operator, executes forms and selects the page.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::config::Latin1Line;
 use crate::log::LogRateLimiter;
 use crate::serve::control_plane::ControlPlane;
 
-/// Everything that answers depend on.
+/// The state of the operator page.
 pub(super) struct Site {
     pub(super) plane: Arc<ControlPlane>,
     clock: Clock,
@@ -28,39 +28,39 @@ pub(super) struct Site {
     logins: Mutex<Logins>,
     pub(super) snapshot_cache: SnapshotCache,
     standings: Standings,
-    /// How often it is logged that somebody was turned away.
+    /// Rate limit of log lines about refused requests.
     refusal_log_limit: Mutex<LogRateLimiter>,
-    /// How many were.
+    /// Number of refused requests.
     refusal_counter: Arc<AtomicU64>,
 }
 
-/// A request.
+/// The parts of an HTTP request that the site uses.
 #[derive(Debug)]
 pub(super) struct PageRequest {
     pub(super) peer: IpAddr,
     pub(super) path: String,
     pub(super) query: String,
-    /// Only what is sent has one.
+    /// The body of a POST request.
     pub(super) form: Option<String>,
     pub(super) host: String,
     pub(super) origin: Option<String>,
     pub(super) cookies: String,
     pub(super) forwarded: Option<String>,
-    /// It has come through a proxy.
+    /// The request has headers of a proxy.
     pub(super) is_forwarded: bool,
-    /// The page's script asks by itself, and has plots until this time.
+    /// The request comes from the script of the page, which already has plots up to this time.
     pub(super) live_until: Option<u64>,
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(super) struct PageResponse {
     pub(super) status: u16,
     pub(super) content_type: &'static str,
     pub(super) body: String,
-    /// Why there is nothing else, for the log.
+    /// The reason of an error, for the log.
     pub(super) reason: String,
-    /// What scripts and styles of this page have, and no others.
+    /// The value that marks the scripts and styles of this page; browsers run no others.
     pub(super) nonce: Option<String>,
     pub(super) location: Option<String>,
     pub(super) cookie: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct PageResponse {
 }
 
 impl PageResponse {
-    /// A short text that says why there is nothing else.
+    /// Returns an error response with a short text.
     pub(super) fn error(status: u16, text: &str) -> Self {
         Self {
             status,
@@ -88,23 +88,23 @@ impl PageResponse {
         Self { content_type: "text/html; charset=utf-8", body, nonce: Some(nonce), ..Self::error(status, "") }
     }
 
-    /// Sends a browser elsewhere, with a new request.
-    pub(super) fn redirect(place: &str) -> Self {
-        Self { location: Some(place.to_owned()), ..Self::error(303, place) }
+    /// Redirects the browser to another page, which it fetches with GET.
+    pub(super) fn redirect(path: &str) -> Self {
+        Self { location: Some(path.to_owned()), ..Self::error(303, path) }
     }
 }
 
-/// Who asks, and how its page is made.
+/// The operator and the options of a page.
 pub(super) struct RequestContext {
-    /// Whoever has shown the token.
+    /// The operator, if the browser is logged in.
     pub(super) operator: Option<Operator>,
     pub(super) query: FormData,
     pub(super) nonce: String,
-    /// Only what changes is wanted.
+    /// The script wants only the parts that change.
     pub(super) is_live_update: bool,
-    /// Until when the page has plots already.
+    /// The page already has plots up to this time.
     pub(super) plots_until: Option<u64>,
-    /// There are standings for everyone.
+    /// The standings are public.
     pub(super) has_standings: bool,
 }
 
@@ -137,16 +137,16 @@ impl Site {
         reply
     }
 
-    /// Returns what to answer to what no browser of an operator sends.
+    /// Returns an error for requests that no operator's browser sends.
     fn check_request(&self, request: &PageRequest) -> Option<PageResponse> {
         if !self.policy.is_own_host(&request.host) {
             let text =
-                "the page does not answer by this name; if it is yours, add it to `hosts` below `[web]`";
+                "the operator page has no such host name; if the name is yours, add it to `hosts` in `[web]` of the configuration";
             return Some(PageResponse::error(421, text));
         }
         let is_foreign = || !self.policy.is_own_origin(&request.host, request.origin.as_deref());
         (request.form.is_some() && is_foreign())
-            .then(|| PageResponse::error(403, "this form was sent by another page"))
+            .then(|| PageResponse::error(403, "the form comes from another site"))
     }
 
     fn route(&self, request: &PageRequest) -> PageResponse {
@@ -154,7 +154,7 @@ impl Site {
         let id = cookie_value(&request.cookies, &self.policy.cookie_name()).unwrap_or_default();
         let operator = self.logins().authenticate(id, initiator, self.clock.now());
         let is_expired = operator.is_none() && !id.is_empty();
-        let Ok(nonce) = Secret::new() else { return PageResponse::error(500, "no random numbers") };
+        let Ok(nonce) = Secret::new() else { return PageResponse::error(500, "the system has no random numbers") };
         let context = RequestContext {
             operator,
             query: FormData::parse(&request.query),
@@ -163,7 +163,7 @@ impl Site {
             plots_until: request.live_until,
             has_standings: self.plane.public_standings().is_some(),
         };
-        // A page that an operator looked at goes on for nobody else.
+        // The page of an operator whose login has expired must not be updated any more.
         if is_expired && context.is_live_update {
             return redirect_to_login(&context, &request.path);
         }
@@ -193,14 +193,14 @@ impl Site {
         }
     }
 
-    /// Returns whether somebody elsewhere may be the one who asks: also by a proxy that nobody has told us of.
+    /// Returns whether the client may be on another machine, also behind a proxy that is not configured.
     fn may_be_remote(&self, request: &PageRequest) -> bool {
         self.policy.is_public || request.is_forwarded
     }
 
     fn show_page(&self, path: &str, context: RequestContext) -> PageResponse {
-        let is_operators = pages::requires_operator(path);
-        if is_operators && context.operator.is_none() {
+        let requires_operator = pages::requires_operator(path);
+        if requires_operator && context.operator.is_none() {
             return redirect_to_login(&context, path);
         }
         match self.snapshot_cache.get(&self.plane, self.clock) {
@@ -209,7 +209,7 @@ impl Site {
         }
     }
 
-    /// Shows the standings to everyone, if that is wanted.
+    /// Shows the public standings, if they are enabled.
     fn show_standings(&self, context: RequestContext) -> PageResponse {
         match self.plane.public_standings() {
             Some(file) => self.standings.render(file, context, self.clock.now()),
@@ -224,7 +224,7 @@ impl Site {
         let entered = self.logins().log_in(form.get("token"), &by, from, self.clock.now());
         let to = local_path(form.get("to"));
         match entered {
-            Err(_) => PageResponse::error(500, "no random numbers"),
+            Err(_) => PageResponse::error(500, "the system has no random numbers"),
             Ok(Ok(id)) => {
                 tracing::info!(event = "web_login", by, address = %from);
                 PageResponse {
@@ -240,10 +240,10 @@ impl Site {
         }
     }
 
-    /// Does what an operator's form says.
+    /// Executes an operator's form.
     fn handle_form(&self, path: &str, form: &FormData, id: &str, operator: &Operator) -> PageResponse {
         if !operator.csrf.matches(form.get("csrf")) {
-            return PageResponse::error(403, "this form is of another login; load the page again");
+            return PageResponse::error(403, "the form belongs to another login; reload the page");
         }
         match path {
             "/logout" => {
@@ -253,47 +253,47 @@ impl Site {
             "/act" => {
                 let done = actions::perform(&self.plane, &operator.by, form);
                 self.snapshot_cache.invalidate();
-                let (place, note) = match done.result {
+                let (redirect, message) = match done.result {
                     Ok(text) => (done.redirect, FlashMessage { text, is_refusal: false }),
                     Err(RequestError(text)) => {
                         (done.redirect_if_refused, FlashMessage { text, is_refusal: true })
                     }
                 };
-                self.logins().set_flash(id, note);
-                PageResponse::redirect(&place)
+                self.logins().set_flash(id, message);
+                PageResponse::redirect(&redirect)
             }
-            _ => PageResponse::error(404, "there is no such page"),
+            _ => PageResponse::error(404, "page not found"),
         }
     }
 
-    /// Returns what the browser is to send along from now on.
+    /// Returns the `Set-Cookie` header for a value.
     fn cookie_header(&self, value: &str, more: &str) -> String {
         let secure = if self.policy.is_secure { "; Secure" } else { "" };
         format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", self.policy.cookie_name())
     }
 
-    /// Returns what has the browser send nothing along any more.
+    /// Returns the `Set-Cookie` header that deletes the cookie.
     fn clear_cookie_header(&self) -> String {
         self.cookie_header("", "; Max-Age=0")
     }
 
-    /// Logs that somebody was turned away, unless that happens all the time.
+    /// Counts a refused request, and logs it rate limited.
     pub(super) fn log_refusal(&self, peer: IpAddr, reply: &PageResponse) {
         self.refusal_counter.fetch_add(1, Ordering::Relaxed);
-        let mut lines = self.refusal_log_limit.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held_back) = lines.allow(self.clock.now()) {
+        let mut limiter = self.refusal_log_limit.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held_back) = limiter.allow(self.clock.now()) {
             let PageResponse { status, reason, .. } = reply;
             tracing::warn!(event = "web_refused", address = %peer, status, reason, held_back);
         }
     }
 
     fn logins(&self) -> MutexGuard<'_, Logins> {
-        // Whoever panicked has changed nothing by halves.
+        // A panic leaves no half-done change.
         self.logins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sends a person to where the token is asked for, and then on.
+/// Redirects to the login page, which leads back afterwards. Requests of the script get an error instead.
 fn redirect_to_login(context: &RequestContext, path: &str) -> PageResponse {
     if context.is_live_update {
         PageResponse::error(401, "log in first")
@@ -302,7 +302,9 @@ fn redirect_to_login(context: &RequestContext, path: &str) -> PageResponse {
     }
 }
 
-/// Returns where to go after the login. A link of others leads nowhere but to pages that there may be.
+/// Returns the path to open after a login, or `/` if it is not a plain path of this site.
+///
+/// A foreign link must not lead to another site.
 fn local_path(wanted: &str) -> &str {
     let is_own = wanted.starts_with('/')
         && !wanted.starts_with("//")
@@ -311,8 +313,8 @@ fn local_path(wanted: &str) -> &str {
 }
 
 const LOGGED_OUT_TEXT: &str =
-    "Nothing was done: nobody is logged in here, or not any more. Log in, and do it again.";
-const WRONG_TOKEN_TEXT: &str = "That is not the token.";
+    "Nothing was changed: you are not logged in, or the login has expired. Log in, and repeat the action.";
+const WRONG_TOKEN_TEXT: &str = "Wrong token.";
 const TOO_MANY_ATTEMPTS_TEXT: &str = "Too many attempts from your address. Wait a minute, then try again.";
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! What the game says about itself, as the pages need it. It is asked at most once a second, however many look, and less often the
-//! longer that takes.
+//! Caches the state of all sessions for the pages.
+//!
+//! The sessions are queried at most once a second, for all viewers together, and less often the longer a
+//! query takes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,26 +34,26 @@ impl WebSnapshot {
         self.players.iter().find(|player| player.port == port && player.peer == peer)
     }
 
-    /// Asks the game.
+    /// Queries the sessions.
     fn fetch(plane: &ControlPlane) -> Result<Self, RequestError> {
         let status = parse(query(plane, None, Request::Status)?).map_err(RequestError)?;
         Ok(Self { status, players: all_players(plane)? })
     }
 }
 
-/// The latest picture.
+/// The latest snapshot.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotCache(Mutex<Option<CachedSnapshot>>);
 
 #[derive(Debug)]
 struct CachedSnapshot {
     snapshot: Arc<WebSnapshot>,
-    /// Until when it is good enough.
+    /// Time until which the snapshot is used.
     valid_until: Time,
 }
 
 impl SnapshotCache {
-    /// Returns a picture that is about a second old at the most; of a crowd that takes long to ask, more.
+    /// Returns a snapshot that is about a second old at most, or older if queries take long.
     pub(super) fn get(&self, plane: &ControlPlane, clock: Clock) -> Result<Arc<WebSnapshot>, RequestError> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let started = clock.now();
@@ -67,13 +69,13 @@ impl SnapshotCache {
         Ok(snapshot)
     }
 
-    /// Has the game asked again, because somebody has changed something.
+    /// Drops the snapshot after a change, so that the next page shows the result.
     pub(super) fn invalidate(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Asks the control plane for something that changes nothing.
+/// Sends a request that changes nothing to the control plane.
 pub(super) fn query(
     plane: &ControlPlane,
     port: Option<u16>,
@@ -82,19 +84,19 @@ pub(super) fn query(
     plane.dispatch(Envelope { session: port.map(|port| port.to_string()), by: None, request })
 }
 
-/// Asks for all players of all sessions.
+/// Returns all players of all sessions.
 pub(super) fn all_players(plane: &ControlPlane) -> Result<Vec<PlayerInfo>, RequestError> {
     parse_list(query(plane, None, Request::Players)?, "players").map_err(RequestError)
 }
 
-/// Returns how long a picture is good that took so long: the game is not asked all the time, however many there are.
+/// Returns how long a snapshot is used. Queries take at most a twentieth of the time.
 fn cache_lifetime(took: Duration) -> Duration {
     (took * 20).clamp(MIN_CACHE_TIME, MAX_CACHE_TIME)
 }
 
-/// How old a picture may always be.
+/// Shortest time for which a snapshot is used.
 const MIN_CACHE_TIME: Duration = Duration::from_secs(1);
-/// And how old at the most.
+/// Longest time for which a snapshot is used.
 const MAX_CACHE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -104,8 +106,8 @@ mod tests {
     #[test]
     fn snapshot_queries_take_at_most_a_twentieth_of_the_time() {
         let millis = Duration::from_millis;
-        for (took, good) in [(0, 1_000), (50, 1_000), (100, 2_000), (400, 8_000), (60_000, 10_000)] {
-            assert_eq!(cache_lifetime(millis(took)), millis(good));
+        for (took, lifetime) in [(0, 1_000), (50, 1_000), (100, 2_000), (400, 8_000), (60_000, 10_000)] {
+            assert_eq!(cache_lifetime(millis(took)), millis(lifetime));
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Certificates for https. They are renewed every few weeks, and no player has to leave for that.
+//! Certificates for https, reloaded without a restart when their file changes.
+//!
+//! Certificates are renewed every few weeks, and no player should have to leave for that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config;
 use crate::file::read_text;
 
-/// A certificate with its key, and when its file was looked at.
+/// A certificate with its key, and the time of the last check of its file.
 pub(super) struct Certificate {
     certificate_path: PathBuf,
     key_path: PathBuf,
@@ -26,7 +28,7 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads the certificate, if there is to be one. An error says which file and what is wrong with it.
+    /// Loads the certificate, if the settings name one. Errors name the file.
     pub(super) fn load(web: &config::Web) -> anyhow::Result<Option<Self>> {
         let (Some(certificate), Some(key)) = (web.certificate.clone(), web.key.clone()) else {
             return Ok(None);
@@ -42,7 +44,7 @@ impl Certificate {
         }))
     }
 
-    /// Returns what does https, with the certificate that is in the file now, or was a minute ago.
+    /// Returns an acceptor with the current certificate. The file is checked once a minute.
     pub(super) fn acceptor(&mut self, now: Time) -> TlsAcceptor {
         if now.since(self.last_checked) >= CHECK_INTERVAL {
             self.last_checked = now;
@@ -58,12 +60,12 @@ impl Certificate {
         match load_config(&self.certificate_path, &self.key_path) {
             Ok(current) => {
                 (self.current, self.modified) = (current, changed);
-                tracing::info!(event = "web_certificate", "the page has a new certificate");
+                tracing::info!(event = "web_certificate", "loaded a new certificate for the operator page");
             }
-            // Half of it may be written yet. The old one is good for a while, and this is tried again.
+            // The file may be half-written. The old certificate stays in use, and the next check tries again.
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(event = "web_certificate", error, "the page keeps its old certificate");
+                tracing::warn!(event = "web_certificate", error, "cannot load the new certificate; the operator page keeps the old one");
             }
         }
     }
@@ -79,7 +81,7 @@ fn load_config(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfi
     let place = || format!("web.key: {}", key.display());
     let text = read_text(key).context("web.key")?;
     let secret = PrivateKeyDer::from_pem_slice(text.as_bytes());
-    let secret = secret.map_err(|error| anyhow::anyhow!("no key in PEM: {error}")).with_context(place)?;
+    let secret = secret.map_err(|error| anyhow::anyhow!("the file has no private key in PEM format: {error}")).with_context(place)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -92,8 +94,8 @@ fn load_config(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfi
 fn read_chain(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let text = read_text(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let chain = chain.map_err(|error| anyhow::anyhow!("no certificate in PEM: {error}"))?;
-    ensure!(!chain.is_empty(), "there is no certificate in PEM in it");
+    let chain = chain.map_err(|error| anyhow::anyhow!("the file has no certificate in PEM format: {error}"))?;
+    ensure!(!chain.is_empty(), "the file has no certificate in PEM format");
     Ok(chain)
 }
 
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn certificate_reloads_within_a_minute_if_valid() {
         let directory = std::env::temp_dir().join(format!("bcnet-tls-{}", std::process::id()));
-        fs::create_dir_all(&directory).expect("a directory");
+        fs::create_dir_all(&directory).expect("create directory");
         let [certificate, key] = ["certificate", "key"].map(|name| {
             let from = format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
             let path = directory.join(name);
@@ -115,26 +117,26 @@ mod tests {
         });
         let web =
             config::Web { certificate: Some(certificate.clone()), key: Some(key), ..config::Web::default() };
-        let mut loaded = Certificate::load(&web).expect("good").expect("there is one");
+        let mut loaded = Certificate::load(&web).expect("valid").expect("configured");
         let first = Arc::clone(&loaded.current);
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let touch = |hours: u64, text: Option<&str>| {
             if let Some(text) = text {
                 fs::write(&certificate, text).expect("written");
             }
-            let file = fs::File::options().write(true).open(&certificate).expect("a file");
+            let file = fs::File::options().write(true).open(&certificate).expect("open");
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(hours * 3600)).expect("set");
         };
-        let good = fs::read_to_string(&certificate).expect("a file");
+        let good = fs::read_to_string(&certificate).expect("read");
         touch(1, None);
         loaded.acceptor(at(59));
-        assert!(Arc::ptr_eq(&loaded.current, &first), "it was looked at less than a minute ago");
+        assert!(Arc::ptr_eq(&loaded.current, &first), "the last check is less than a minute ago");
         loaded.acceptor(at(60));
         assert!(!Arc::ptr_eq(&loaded.current, &first));
         let second = Arc::clone(&loaded.current);
         touch(2, Some("half of it"));
         loaded.acceptor(at(120));
-        assert!(Arc::ptr_eq(&loaded.current, &second), "the old one is kept");
+        assert!(Arc::ptr_eq(&loaded.current, &second), "the old certificate is kept");
         touch(3, Some(&good));
         loaded.acceptor(at(180));
         assert!(!Arc::ptr_eq(&loaded.current, &second));

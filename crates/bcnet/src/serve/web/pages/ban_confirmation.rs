@@ -1,4 +1,4 @@
-//! A ban before it happens: who would have to go.
+//! The confirmation page of a ban. It lists the players whom the ban would remove.
 
 use bcnet_session::Network;
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use crate::serve::web::site::RequestContext;
 use crate::serve::web::snapshot::WebSnapshot;
 use crate::server_info::PlayerInfo;
 
-/// Asks whether the address of a player is to be banned.
+/// Asks the operator to confirm a ban of a player's address.
 pub(super) fn player_page(
     snapshot: &WebSnapshot,
     context: &RequestContext,
@@ -22,40 +22,40 @@ pub(super) fn player_page(
     let operator = context.operator.as_ref()?;
     let player = snapshot.player(port.parse().ok()?, peer.parse().ok()?)?;
     let (port, peer) = (player.port.to_string(), player.peer.to_string());
-    let also: Vec<_> = others_at_address(&snapshot.players, player).collect();
+    let others: Vec<_> = others_at_address(&snapshot.players, player).collect();
     let main = html! {
-        p { "This keeps out the address " strong { (player.ip()) } " of " strong { (display_name(player)) } ", and throws out who has it." }
-        (affected_players("These play from the same address and would go, too:", &also))
-        (ban_form(operator, &player_fields("ban", &port, &peer, &player.name.0), &also, also.len() + 1))
-        p { a href=(format!("/player/{port}/{peer}")) { "Back, without a ban" } }
+        p { "This bans the address " strong { (player.ip()) } " of " strong { (display_name(player)) } " and removes all players with this address." }
+        (affected_players("These players have the same address and would be removed too:", &others))
+        (ban_form(operator, &player_fields("ban", &port, &peer, &player.name.0), &others, others.len() + 1))
+        p { a href=(format!("/player/{port}/{peer}")) { "Back without a ban" } }
     };
     Some(Layout { title: format!("Ban {}?", display_name(player)), menu_entry: "/bans", main })
 }
 
-/// Asks whether a network is to be banned, whoever plays from there.
+/// Asks the operator to confirm a ban of a network.
 pub(super) fn network_page(snapshot: &WebSnapshot, context: &RequestContext) -> Option<Layout> {
     let operator = context.operator.as_ref()?;
     let target = context.query.get("target").trim();
     let main = match Network::from_text(target) {
         Err(problem) => html! { p.bad { "✘ " (problem) } },
         Ok(network) => {
-            let there: Vec<_> = players_in_network(&snapshot.players, network).collect();
+            let players: Vec<_> = players_in_network(&snapshot.players, network).collect();
             let target = network.to_string();
             html! {
-                p { "This keeps out " strong { (target) } ", and throws out who plays from there." }
-                (affected_players("These play from there and would go:", &there))
-                (ban_form(operator, &[("action", "ban_address"), ("target", &target)], &there, there.len()))
+                p { "This bans " strong { (target) } " and removes all players in this network." }
+                (affected_players("These players would be removed:", &players))
+                (ban_form(operator, &[("action", "ban_address"), ("target", &target)], &players, players.len()))
             }
         }
     };
-    let main = html! { (main) p { a href="/bans" { "Back, without a ban" } } };
+    let main = html! { (main) p { a href="/bans" { "Back without a ban" } } };
     Some(Layout { title: format!("Ban {target}?"), menu_entry: "/bans", main })
 }
 
 fn affected_players(text: &str, players: &[&PlayerInfo]) -> Markup {
     html! {
         @if players.is_empty() {
-            p id="others" { "Nobody else plays from there now." }
+            p id="others" { "No other player would be removed." }
         } @else {
             p.bad { (text) }
             ul id="others" {
@@ -65,19 +65,19 @@ fn affected_players(text: &str, players: &[&PlayerInfo]) -> Markup {
     }
 }
 
-/// Asks how long and why. The form has with it who was seen.
-fn ban_form(operator: &Operator, about: &[(&str, &str)], seen: &[&PlayerInfo], all: usize) -> Markup {
-    let others = encode_player_list(seen.iter().copied());
+/// Returns the form with duration and reason. A hidden field lists the players that the page showed.
+fn ban_form(operator: &Operator, about: &[(&str, &str)], shown: &[&PlayerInfo], count: usize) -> Markup {
+    let others = encode_player_list(shown.iter().copied());
     let hidden: Vec<_> = about.iter().copied().chain([("others", others.as_str())]).collect();
     action_form(
         operator,
         "ban",
         &hidden,
         html! {
-            label { "How long: 90m, 12h, 7d, never; empty as configured" input name="expiry" maxlength="20" autocomplete="off"; }
-            label { "Why, for yourself" input name="reason" maxlength="200" autocomplete="off"; }
+            label { "Duration: 90m, 12h, 7d or never (empty: the configured duration)" input name="expiry" maxlength="20" autocomplete="off"; }
+            label { "Reason (only operators see it)" input name="reason" maxlength="200" autocomplete="off"; }
             button.danger type="submit" {
-                @if all > 1 { "Ban all " (all) } @else { "Ban" }
+                @if count > 1 { "Ban all " (count) } @else { "Ban" }
             }
         },
     )

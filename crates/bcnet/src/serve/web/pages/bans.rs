@@ -1,4 +1,4 @@
-//! Who may not play, and who alone may.
+//! The page of bans and whitelists.
 
 use bcnet_control::Request;
 use maud::{Markup, html};
@@ -15,10 +15,10 @@ pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext
         @if let Some(operator) = &context.operator {
             (bans_table(operator, &query_rows(site, Request::Bans, "bans")))
             h2 { "Ban an address" }
-            p { "A player is banned from its own page. Either way it is shown first who has the address." }
+            p { "To ban a player, open the player's page. Before a ban you see which players it removes." }
             form.act method="get" action="/ban" id="ban-address" {
-                label { "Address or network, as 192.0.2.7 or 192.0.2.0/24" input name="target" required maxlength="40" autocomplete="off"; }
-                button type="submit" { "See who would go …" }
+                label { "Address or network, for example 192.0.2.7 or 192.0.2.0/24" input name="target" required maxlength="40" autocomplete="off"; }
+                button type="submit" { "Show affected players …" }
             }
             h2 { "Whitelist" }
             (whitelist_section(operator, snapshot, &query_rows(site, Request::Whitelist { add: None, remove: None, save: false }, "whitelist")))
@@ -39,10 +39,10 @@ fn bans_table(operator: &Operator, bans: &[Value]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Bans" {
             table id="bans" {
-                caption { "Bans: " (bans.len()) @if bans.len() > MAX_ROWS { ", of which " (MAX_ROWS) " are shown" } }
+                caption { "Bans: " (bans.len()) @if bans.len() > MAX_ROWS { ", showing " (MAX_ROWS)" } }
                 thead { tr {
                     th scope="col" { "Network" } th scope="col" { "Player" } th.wide scope="col" { "Since" } th scope="col" { "Until" }
-                    th.wide scope="col" { "By" } th.wide scope="col" { "Why" } th scope="col" { "Action" }
+                    th.wide scope="col" { "By" } th.wide scope="col" { "Reason" } th scope="col" { "Action" }
                 } }
                 tbody {
                     @for (ban, number) in bans.iter().rev().take(MAX_ROWS).zip(1..) {
@@ -72,7 +72,7 @@ fn whitelist_section(operator: &Operator, snapshot: &WebSnapshot, rows: &[Value]
         named.map(|one| one.port.to_string()).unwrap_or_default()
     };
     html! {
-        @if rows.is_empty() { p id="no-whitelist" { "Everyone may join who is not banned." } }
+        @if rows.is_empty() { p id="no-whitelist" { "The whitelist is empty: everyone who is not banned may join." } }
         @else {
             ul id="whitelist" {
                 @for (row, number) in rows.iter().take(MAX_ROWS).zip(1..) {
@@ -87,9 +87,9 @@ fn whitelist_section(operator: &Operator, snapshot: &WebSnapshot, rows: &[Value]
                 }
             }
         }
-        p { "If there is any address here, only those may join, and networks that are trusted." }
+        p { "If the whitelist has entries, only these addresses and trusted networks may join." }
         (action_form(operator, "allow", &[("action", "allow")], html! {
-            label { "Address, network or player who may join" input name="target" required maxlength="64" autocomplete="off"; }
+            label { "Address, network or player to add" input name="target" required maxlength="64" autocomplete="off"; }
             label { "Session" select name="session" {
                 option value="" { "All" }
                 @for one in snapshot.sessions().iter().take(100) { option value=(one.port) { (one.name) } }
@@ -100,5 +100,5 @@ fn whitelist_section(operator: &Operator, snapshot: &WebSnapshot, rows: &[Value]
     }
 }
 
-/// More than that is for `bcnet ctl`.
+/// Largest number of rows on the page. `bcnet ctl` shows all.
 const MAX_ROWS: usize = 200;

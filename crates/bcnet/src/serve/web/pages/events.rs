@@ -1,4 +1,4 @@
-//! What happened: chat, events, and who did what.
+//! The log page: chat, events and the history of operator commands.
 
 use bcnet_control::Request;
 use maud::{Markup, html};
@@ -16,7 +16,7 @@ pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext
     };
     let main = html! {
         form.act method="get" action="/log" id="filter" {
-            label { "What" select name="show" {
+            label { "Show" select name="show" {
                 option value="" { "Everything" }
                 option value="chat" selected[only_chat] { "Chat" }
             } }
@@ -29,13 +29,13 @@ pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext
             button type="submit" { "Show" }
         }
         section id="events" data-live="" { (events_table(site, is_selected)) }
-        h2 { "Who did what" }
+        h2 { "Operator history" }
         section id="history" data-live="" { (history_table(site)) }
     };
     Layout { title: "Log".into(), menu_entry: "/log", main }
 }
 
-/// The latest chat of a session.
+/// Returns the latest chat of a session.
 pub(super) fn chat(site: &Site, port: u16) -> Markup {
     events_table(site, |event| is_chat(event) && event["port"].as_u64() == Some(port.into()))
 }
@@ -44,19 +44,19 @@ fn is_chat(event: &Value) -> bool {
     matches!(text_field(event, "event"), "chat" | "say")
 }
 
-/// The latest come first.
+/// Returns a table of events, the latest first.
 fn events_table(site: &Site, is_selected: impl Fn(&Value) -> bool) -> Markup {
     let news = site.plane.log.feed.last(usize::MAX);
     let events = news.lines.iter().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let events: Vec<Value> = events.filter(is_selected).take(MAX_EVENTS).collect();
     if events.is_empty() {
-        return html! { p { "Nothing yet." } };
+        return html! { p { "No events yet." } };
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Events" id="events-scroll" {
             table {
-                caption { "The latest first; times are UTC" }
-                thead { tr { th scope="col" { "Time" } th.wide scope="col" { "Port" } th scope="col" { "What" } th scope="col" { "Details" } } }
+                caption { "Latest first; times in UTC" }
+                thead { tr { th scope="col" { "Time" } th.wide scope="col" { "Port" } th scope="col" { "Event" } th scope="col" { "Details" } } }
                 tbody { @for event in &events { (row(event)) } }
             }
         }
@@ -78,11 +78,11 @@ fn row(event: &Value) -> Markup {
     }
 }
 
-/// Returns all that a line of the log says besides when, where and what.
+/// Returns the fields of a log line except those with a column of their own.
 fn details(event: &Value) -> Markup {
     if is_chat(event) {
-        let who = event["player"].as_str().or_else(|| event["to"].as_str());
-        return html! { @if let Some(who) = who { strong { (who) } ": " } (text_field(event, "text")) };
+        let name = event["player"].as_str().or_else(|| event["to"].as_str());
+        return html! { @if let Some(name) = name { strong { (name) } ": " } (text_field(event, "text")) };
     }
     let known = ["timestamp", "level", "event", "port"];
     let rest = event.as_object().into_iter().flatten().filter(|(key, _)| !known.contains(&key.as_str()));
@@ -97,7 +97,7 @@ fn details(event: &Value) -> Markup {
     }
 }
 
-/// Returns a value for people: of those who took part in a round each with its figures.
+/// Returns a value for people. Lists, such as the players of a round, show all fields.
 fn render_value(value: &Value) -> Markup {
     match value {
         Value::String(text) => html! { (text) },
@@ -114,13 +114,13 @@ fn history_table(site: &Site) -> Markup {
     let rows =
         answer.ok().and_then(|mut answer| answer["history"].take().as_array().cloned()).unwrap_or_default();
     if rows.is_empty() {
-        return html! { p { "Nobody did anything yet." } };
+        return html! { p { "No commands yet." } };
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="History" id="history-scroll" {
             table {
                 thead { tr {
-                    th scope="col" { "Time" } th scope="col" { "Who" } th scope="col" { "What" } th.wide scope="col" { "Outcome" }
+                    th scope="col" { "Time" } th scope="col" { "By" } th scope="col" { "Command" } th.wide scope="col" { "Result" }
                 } }
                 tbody {
                     @for row in rows.iter().rev() {
@@ -139,5 +139,5 @@ fn history_table(site: &Site) -> Markup {
 
 const MAX_EVENTS: usize = 200;
 const MAX_HISTORY: usize = 50;
-/// A list of more is no use; the address takes any port.
+/// Largest number of sessions in the list. The URL accepts any port.
 const MAX_CHOICES: usize = 100;

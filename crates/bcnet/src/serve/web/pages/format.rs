@@ -1,10 +1,10 @@
-//! Figures as people read them.
+//! Formats values for people.
 
 use serde_json::Value;
 
 use crate::server_info::PlayerInfo;
 
-/// Returns milliseconds.
+/// Formats milliseconds.
 pub(super) fn millis(time: Option<f64>) -> String {
     match time {
         None => NO_VALUE.into(),
@@ -14,13 +14,13 @@ pub(super) fn millis(time: Option<f64>) -> String {
     }
 }
 
-/// Returns hours, minutes and seconds.
+/// Formats a duration as hours, minutes and seconds.
 pub(super) fn duration(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// Returns a number of bytes.
+/// Formats a number of bytes.
 pub(super) fn bytes(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} B"),
@@ -29,7 +29,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Returns what a ship is.
+/// Returns the name or number of a player's ship.
 pub(super) fn ship(player: &PlayerInfo) -> String {
     match (&player.ship_name, player.ship) {
         (Some(name), _) => name.0.clone(),
@@ -38,17 +38,17 @@ pub(super) fn ship(player: &PlayerInfo) -> String {
     }
 }
 
-/// Returns a share in percent.
+/// Formats a share in percent.
 pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| NO_VALUE.into(), |share| format!("{:.1}", share * 100.0))
 }
 
-/// Returns a text of an answer.
+/// Returns a text field of an answer, or an empty text.
 pub(super) fn text_field<'a>(answer: &'a Value, key: &str) -> &'a str {
     answer.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Stands where there is nothing.
+/// Shown in place of a missing value.
 pub(super) const NO_VALUE: &str = "–";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What all pages have around them.
+//! The frame of all pages: head, menu, footer, and the building blocks of forms.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -6,10 +6,10 @@ use super::standings;
 use crate::serve::web::logins::Operator;
 use crate::serve::web::site::{PageResponse, RequestContext};
 
-/// A page.
+/// A page with its title and content.
 pub(super) struct Layout {
     pub(super) title: String,
-    /// The place in the menu that it belongs to.
+    /// The path of its menu entry.
     pub(super) menu_entry: &'static str,
     pub(super) main: Markup,
 }
@@ -20,7 +20,8 @@ impl Layout {
         PageResponse::html(status, page.into_string(), context.nonce)
     }
 
-    /// What changes, and what tells that it is still about the same.
+    /// Returns only the content, and the title: the script compares the title to detect another player or
+    /// session.
     fn live_fragment(self) -> Markup {
         html! { h1 { (self.title) } (self.main) }
     }
@@ -38,21 +39,21 @@ impl Layout {
                     style nonce=(context.nonce) { (PreEscaped(STYLE)) }
                 }
                 body {
-                    a.skip href="#main" { "To the content" }
+                    a.skip href="#main" { "Skip to the content" }
                     header { (menu(self.menu_entry, context)) }
                     main id="main" {
                         h1 { (self.title) }
-                        @if let Some(note) = flash {
-                            @if note.is_refusal {
-                                p.note.refusal role="alert" id="note" { "✘ Not done: " (note.text) }
+                        @if let Some(message) = flash {
+                            @if message.is_refusal {
+                                p.note.refusal role="alert" id="note" { "✘ Not done: " (message.text) }
                             } @else {
-                                p.note role="status" id="note" { "✔ " (note.text) }
+                                p.note role="status" id="note" { "✔ " (message.text) }
                             }
                         }
                         (self.main)
                     }
                     footer {
-                        span id="live-state" role="status" { "Load the page again for news." }
+                        span id="live-state" role="status" { "Reload the page to see new values." }
                         button type="button" id="live-pause" aria-pressed="false" hidden { "Pause" }
                         span { "bcnet " (crate::VERSION) }
                     }
@@ -94,12 +95,12 @@ fn menu(current: &str, context: &RequestContext) -> Markup {
     }
 }
 
-/// What a form needs to be taken.
+/// Returns the hidden field that every form needs.
 pub(super) fn csrf_field(operator: &Operator) -> Markup {
     html! { input type="hidden" name="csrf" value=(operator.csrf.reveal()); }
 }
 
-/// A form that does something, with the fields that say what.
+/// Returns a form for an action. The hidden fields select the action.
 pub(super) fn action_form(operator: &Operator, id: &str, hidden: &[(&str, &str)], fields: Markup) -> Markup {
     html! {
         form.act method="post" action="/act" id=(id) {
@@ -110,7 +111,7 @@ pub(super) fn action_form(operator: &Operator, id: &str, hidden: &[(&str, &str)]
     }
 }
 
-/// A form that does what everyone would notice, so its button is there only after another click.
+/// Returns a form for an action with effects for all players. Its button appears only after another click.
 pub(super) fn confirmed_action_form(
     operator: &Operator,
     id: &str,
@@ -121,12 +122,12 @@ pub(super) fn confirmed_action_form(
     html! { details { summary { (text) } (action_form(operator, id, hidden, fields)) } }
 }
 
-/// Asks whether a change is for good.
+/// Returns the checkbox that makes a change permanent.
 pub(super) fn save_checkbox() -> Markup {
-    html! { label.check { input type="checkbox" name="save"; " Keep it in the file" } }
+    html! { label.check { input type="checkbox" name="save"; " Save to the file" } }
 }
 
-/// One figure with its name.
+/// Returns one value with its label.
 pub(super) fn tile(name: &str, value: impl maud::Render) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }

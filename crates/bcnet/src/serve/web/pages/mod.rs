@@ -1,4 +1,4 @@
-//! The pages as HTML. Names, chat and whatever else comes from players is text wherever it stands: maud escapes it.
+//! Renders the pages as HTML. The `maud` macros escape all text, including names and chat of players.
 
 mod ban_confirmation;
 mod bans;
@@ -19,12 +19,12 @@ use super::site::{PageResponse, RequestContext, Site};
 use super::snapshot::WebSnapshot;
 use layout::Layout;
 
-/// Returns whether only operators see a page.
+/// Returns whether only operators may see a page.
 pub(super) fn requires_operator(path: &str) -> bool {
     ["/log", "/ban", "/settings"].iter().any(|start| path.starts_with(start))
 }
 
-/// Shows a page.
+/// Renders the page at a path.
 pub(super) fn render(
     site: &Site,
     path: &str,
@@ -49,16 +49,16 @@ pub(super) fn render(
     }
 }
 
-/// There is nothing.
+/// Returns the response for an unknown page.
 pub(super) fn not_found(context: RequestContext) -> PageResponse {
     let main = html! {
-        p { "There is no such page, or no such player or session any more." }
+        p { "This page does not exist, the player has left, or the session no longer exists." }
         p { a href="/" { "Overview" } }
     };
     Layout { title: "Not found".into(), menu_entry: "", main }.reply(404, context)
 }
 
-/// Asks for the token, to go on to a page then.
+/// Returns the login page. `to` is the page to open after the login.
 pub(super) fn login(status: u16, context: RequestContext, to: &str, problem: Option<&str>) -> PageResponse {
     let main = html! {
         @if let Some(problem) = problem {
@@ -70,7 +70,7 @@ pub(super) fn login(status: u16, context: RequestContext, to: &str, problem: Opt
             label { "Token" input name="token" type="password" required autofocus autocomplete="current-password" id="token"; }
             button type="submit" { "Log in" }
         }
-        p.dim { "The server has shown the token when it made it, and keeps it in the file " code { "web-token" } " beside its bans." }
+        p.dim { "The server showed the token when it created it. The token is in the file " code { "web-token" } " next to the bans file." }
     };
     let reply = Layout { title: "Log in".into(), menu_entry: "/login", main }.reply(status, context);
     PageResponse { reason: problem.unwrap_or_default().into(), ..reply }

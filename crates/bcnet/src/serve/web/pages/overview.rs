@@ -1,4 +1,4 @@
-//! All sessions and players at a glance.
+//! The overview of all sessions and players.
 
 use maud::{Markup, html};
 
@@ -20,7 +20,7 @@ fn body(snapshot: &WebSnapshot, context: &RequestContext, plots: &Markup) -> Lay
         section id="totals" data-live="" aria-label="Totals" { (totals(snapshot)) }
         (plots)
         form.act method="get" action="/" role="search" id="search" {
-            label { "Sessions and players with this in their names" input name="q" type="search" maxlength="100" value=(context.query.get("q")); }
+            label { "Search names of sessions and players" input name="q" type="search" maxlength="100" value=(context.query.get("q")); }
             button type="submit" { "Find" }
         }
         h2 { "Sessions" }
@@ -28,13 +28,13 @@ fn body(snapshot: &WebSnapshot, context: &RequestContext, plots: &Markup) -> Lay
         h2 { "Players" }
         section id="players" data-live="" { (tables::players_table(&players, snapshot.players.iter())) }
         @if let Some(operator) = &context.operator {
-            h2 { "Say something to everyone" }
+            h2 { "Message to all players" }
             (action_form(operator, "say", &[("action", "say")], html! {
                 label { "Text" input name="text" required maxlength="200" autocomplete="off"; }
-                button type="submit" { "Say" }
+                button type="submit" { "Send" }
             }))
         } @else {
-            p.dim { "Chat, addresses and everything that can be done here need the token: " a href="/login" { "log in" } "." }
+            p.dim { "Chat, addresses and actions need a login: " a href="/login" { "log in" } "." }
         }
     };
     Layout { title: "Overview".into(), menu_entry: "/", main }
@@ -53,12 +53,12 @@ fn totals(snapshot: &WebSnapshot) -> Markup {
             (tile("Players", snapshot.players.len()))
             (tile("In the game", in_game))
             (tile("Sessions open", format!("{open} of {}", sessions.len())))
-            (tile("Relay delay p99, worst", format!("{} ms", millis(worst(|one| one.relay_p99_ms)))))
-            (tile("Round trip p50, worst", format!("{} ms", millis(worst(|one| one.round_trip_p50_ms)))))
-            (tile("In", format!("{}/s", bytes(sum(|one| one.bytes_in_per_second)))))
-            (tile("Out", format!("{}/s", bytes(sum(|one| one.bytes_out_per_second)))))
-            (tile("Datagrams lost here", lost))
-            (tile("Up", duration(snapshot.status.uptime_s)))
+            (tile("Highest relay delay p99", format!("{} ms", millis(worst(|one| one.relay_p99_ms)))))
+            (tile("Highest round-trip time p50", format!("{} ms", millis(worst(|one| one.round_trip_p50_ms)))))
+            (tile("Received", format!("{}/s", bytes(sum(|one| one.bytes_in_per_second)))))
+            (tile("Sent", format!("{}/s", bytes(sum(|one| one.bytes_out_per_second)))))
+            (tile("Datagrams dropped or not sent", lost))
+            (tile("Uptime", duration(snapshot.status.uptime_s)))
         }
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     use crate::serve::web::form::FormData;
     use crate::server_info::{PlayerInfo, SanitizedText, ServerInfo};
 
-    /// As many sessions and players as a process may have.
+    /// The largest number of sessions and players of one process.
     fn large_snapshot() -> WebSnapshot {
         let sessions = (0..1000).map(|n| SessionInfo {
             name: SanitizedText(format!("Session <{n}> & friends")),
@@ -122,7 +122,7 @@ mod tests {
         let clock = Clock::start();
         let page = render(&snapshot, "ssort=relay&sorder=desc&psort=name");
         println!("1,000 sessions, 16,000 players: {} bytes in {:?}", page.len(), clock.now());
-        assert!(page.len() < 80_000, "{} bytes, and plots have their part of 100 kB", page.len());
+        assert!(page.len() < 80_000, "{} bytes; the plots need the rest of 100 kB", page.len());
         assert!(page.contains("Page 1 of 20") && page.contains("Page 1 of 320"));
         assert!(
             page.find("Session &lt;999&gt;").is_some_and(|at| Some(at) < page.find("Session &lt;998&gt;"))
@@ -142,7 +142,7 @@ mod tests {
         assert!(found.contains("Players: 11") && found.contains("Sessions: 0"), "{found}");
         assert!(
             render(&snapshot, "q=<7>%22&ssort=x").contains("?q=%3c7%3e%22&amp;"),
-            "links keep what is looked for"
+            "links keep the search text"
         );
         let both = render(&snapshot, "q=7&ssort=relay&sorder=desc&evil=1");
         assert!(
@@ -150,8 +150,8 @@ mod tests {
                 && !both.contains("evil"),
             "{both}"
         );
-        assert!(render(&snapshot, "q=xyz").contains("Nobody has that in the name."));
+        assert!(render(&snapshot, "q=xyz").contains("No player name matches."));
         assert!(render(&snapshot, "spage=20").contains("Session &lt;999&gt;"));
-        assert!(render(&WebSnapshot::default(), "").contains("Nobody is here."));
+        assert!(render(&WebSnapshot::default(), "").contains("No players."));
     }
 }

@@ -1,4 +1,4 @@
-//! One player, what waits for it, and what can be done about it.
+//! The page of one player: values, actions and queues.
 
 use bcnet_control::{Request, RequestError};
 use maud::{Markup, html};
@@ -30,7 +30,7 @@ pub(super) fn page(
     Some(Layout { title: display_name(player).into(), menu_entry: "", main })
 }
 
-/// Returns what to call a player.
+/// Returns the name of a player, or a placeholder.
 pub(super) fn display_name(player: &PlayerInfo) -> &str {
     if player.name.0.is_empty() { "(no name yet)" } else { &player.name.0 }
 }
@@ -44,21 +44,21 @@ fn status_tiles(one: &PlayerInfo, is_operator: bool) -> Markup {
             @if let Some(slot) = one.slot { (tile("Slot", slot)) }
             @if is_operator { (tile("Address", html! { (one.ip()) ":" wbr; (one.address.0.rsplit(':').next().unwrap_or_default()) })) }
             (tile("Ship", ship(one)))
-            (tile("Here for", duration(one.connected_s)))
-            (tile("Round trip now", format!("{} ms", millis(one.round_trip_ms))))
-            (tile("Round trip p50 / p99", pair(one.round_trip_p50_ms, one.round_trip_p99_ms)))
+            (tile("Connected for", duration(one.connected_s)))
+            (tile("Round-trip time now", format!("{} ms", millis(one.round_trip_ms))))
+            (tile("Round-trip time p50 / p99", pair(one.round_trip_p50_ms, one.round_trip_p99_ms)))
             (tile("Relay delay p50 / p99", pair(one.relay_p50_ms, one.relay_p99_ms)))
             (tile("Loss", format!("{} %", percent(one.loss))))
-            (tile("Not confirmed", one.unacknowledged))
-            (tile("Waits to be sent", bytes(one.queued_bytes)))
-            (tile("Outdated before sent", one.outdated))
+            (tile("Unacknowledged messages", one.unacknowledged))
+            (tile("Queued to send", bytes(one.queued_bytes)))
+            (tile("Updates superseded", one.outdated))
             (tile("Kills / deaths / score", format!("{} / {} / {}", one.kills, one.deaths, one.score)))
-            (tile("Odd things", one.anomalies))
+            (tile("Anomalies", one.anomalies))
         }
     }
 }
 
-/// The fields that say which player a form is about.
+/// Returns the form fields that identify the player and the action.
 pub(super) fn player_fields<'a>(
     action: &'a str,
     port: &'a str,
@@ -71,15 +71,15 @@ pub(super) fn player_fields<'a>(
 fn action_forms(operator: &Operator, player: &PlayerInfo) -> Markup {
     let (port, peer, name) = (player.port.to_string(), player.peer.to_string(), player.name.0.as_str());
     let mute =
-        if player.muted { ("unmute", "Let it chat again") } else { ("mute", "Mute: nobody hears its chat") };
+        if player.muted { ("unmute", "Unmute this player") } else { ("mute", "Mute: hide this player's chat") };
     html! {
         h2 { "Actions" }
         (action_form(operator, "tell", &player_fields("tell", &port, &peer, name), html! {
-            label { "A word to this player alone" input name="text" required maxlength="200" autocomplete="off"; }
-            button type="submit" { "Tell" }
+            label { "Message to this player only" input name="text" required maxlength="200" autocomplete="off"; }
+            button type="submit" { "Send" }
         }))
         (action_form(operator, "kick", &player_fields("kick", &port, &peer, name), html! {
-            label { "Why, for the player to read (may be empty)" input name="reason" maxlength="200" autocomplete="off"; }
+            label { "Reason, shown to the player (optional)" input name="reason" maxlength="200" autocomplete="off"; }
             button.danger type="submit" { "Kick" }
         }))
         (action_form(operator, mute.0, &player_fields(mute.0, &port, &peer, name), html! { button type="submit" { (mute.1) } }))
@@ -96,7 +96,7 @@ fn queues_section(site: &Site, player: &PlayerInfo) -> Markup {
             @for line in queues.summary_lines() { p.dim { (line) } }
             pre tabindex="0" aria-label="Queue dump" id="dump" { (queues.dump) }
         },
-        Ok([]) => html! { p { "Nothing is known of them." } },
+        Ok([]) => html! { p { "The session has no queues of this player." } },
         Err(RequestError(reason)) => html! { p { (reason) } },
     }
 }

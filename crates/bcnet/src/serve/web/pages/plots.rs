@@ -1,4 +1,4 @@
-//! The last hour as small plots, drawn here so that they are there without script.
+//! Draws the last hour as small SVG plots, on the server, so that they need no script.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::serve::web::site::{RequestContext, Site};
 use crate::serve::web::snapshot::query;
 use crate::server_info::{SampleList, ServerSample, parse};
 
-/// The plots of the server or of one session. A page that has the latest already gets none.
+/// Returns the plots of the server or of one session. A page that has the latest ones gets none.
 pub(super) fn section(site: &Site, port: Option<u16>, context: &RequestContext) -> Markup {
     let answer = query(&site.plane, port, Request::Samples { since: None });
     let SampleList { samples, .. } =
@@ -23,7 +23,7 @@ pub(super) fn section(site: &Site, port: Option<u16>, context: &RequestContext) 
     html! {
         section id="plots" data-live="" aria-label="The last hour" {
             div.plots data-until=(latest) {
-                @if samples.is_empty() { p { "The plots begin in a few seconds." } }
+                @if samples.is_empty() { p { "The plots start in a few seconds." } }
                 @for plot in &PLOTS { (draw_plot(plot, &samples)) }
             }
         }
@@ -50,7 +50,7 @@ fn format_millis(value: f64) -> String {
 fn draw_plot(plot: &Plot, samples: &[ServerSample]) -> Markup {
     let all = || plot.series.iter().flat_map(|(_, value)| samples.iter().filter_map(value));
     let Some(most) = all().max_by(f64::total_cmp) else {
-        // A session has no share of the memory.
+        // Sessions have no memory values.
         return html! {};
     };
     let span = PlotSpan::covering(samples);
@@ -61,7 +61,7 @@ fn draw_plot(plot: &Plot, samples: &[ServerSample]) -> Markup {
     });
     let now = now.collect::<Vec<_>>().join(", ");
     let highest = format_value(plot.unit, most);
-    let label = format!("{}, the last {} minutes: now {now}, most {highest}", plot.name, span.minutes());
+    let label = format!("{}, the last {} minutes: now {now}, maximum {highest}", plot.name, span.minutes());
     html! {
         figure id=(plot.id) {
             figcaption { strong { (plot.name) } " " span.now { (now) } }
@@ -80,7 +80,7 @@ fn draw_plot(plot: &Plot, samples: &[ServerSample]) -> Markup {
     }
 }
 
-/// The time that a plot shows: all that there is, but no less than some minutes.
+/// The time that a plot shows: all samples, but at least [`MIN_SPAN_SECONDS`].
 struct PlotSpan {
     from: u64,
     seconds: u64,
@@ -98,13 +98,13 @@ impl PlotSpan {
         self.seconds.div_ceil(60)
     }
 
-    /// Returns in which column a time is.
+    /// Returns the column of a time.
     fn column(&self, time: u64) -> u64 {
         time.saturating_sub(self.from) * MAX_POINTS / self.seconds.max(1)
     }
 }
 
-/// Returns the way of a line. Of samples that fall together the largest counts; where there are none is a gap.
+/// Returns the SVG path of a series. One column shows its largest sample; missing samples are gaps.
 fn svg_path(samples: &[ServerSample], span: &PlotSpan, most: f64, value: PlotValue) -> String {
     let mut columns: Vec<(u64, Option<f64>)> = Vec::new();
     for sample in samples {
@@ -121,7 +121,7 @@ fn svg_path(samples: &[ServerSample], span: &PlotSpan, most: f64, value: PlotVal
         if let Some(value) = value {
             let height = if most > 0.0 { value / most * 80.0 } else { 0.0 };
             let (x, y) = (column * 300 / MAX_POINTS, 104.0 - height);
-            // A point that stands alone is a dot.
+            // A point between two gaps is a dot.
             let _ = if is_on { write!(path, "L{x} {y:.0}") } else { write!(path, "M{x} {y:.0}h0") };
         }
         is_on = value.is_some();
@@ -129,9 +129,9 @@ fn svg_path(samples: &[ServerSample], span: &PlotSpan, most: f64, value: PlotVal
     path
 }
 
-/// How long a plot is at the least, in seconds.
+/// Shortest time that a plot shows.
 const MIN_SPAN_SECONDS: u64 = 300;
-/// How many points a line has at the most.
+/// Largest number of points of a series.
 const MAX_POINTS: u64 = 100;
 
 #[cfg(test)]
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(span.minutes(), 60);
         let path = svg_path(&hour, &span, 3600.0, |one| Some(one.players));
         assert!(path.matches(['M', 'L']).count() <= 101 && path.len() < 1000, "{path}");
-        // Nothing was measured at the end.
+        // The last sample has no value.
         assert!(draw_plot(&PLOTS[3], &hour).into_string().contains("p99 –"));
-        assert_eq!(draw_plot(&PLOTS[7], &hour).into_string(), "", "nobody knows the memory");
+        assert_eq!(draw_plot(&PLOTS[7], &hour).into_string(), "", "the samples have no memory values");
     }
 
     #[test]

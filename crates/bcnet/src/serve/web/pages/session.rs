@@ -1,4 +1,4 @@
-//! One session.
+//! The page of one session: values, plots, players, actions and chat.
 
 use maud::{Markup, html};
 
@@ -40,7 +40,7 @@ fn status_tiles(one: &SessionInfo) -> Markup {
     html! {
         dl.tiles {
             (tile("Port", one.port))
-            (tile("State", if one.ended { format!("{}, round is over", one.state) } else { one.state.to_string() }))
+            (tile("State", if one.ended { format!("{}, round has ended", one.state) } else { one.state.to_string() }))
             (tile("Players", format!("{} of {}", one.players, one.limit)))
             (tile("In the game", one.in_game))
             (tile("System", &one.system.0))
@@ -48,14 +48,14 @@ fn status_tiles(one: &SessionInfo) -> Markup {
             (tile("Game time", duration(one.game_time_s)))
             @if let Some(left) = one.time_left_s { (tile("Time left", duration(left))) }
             (tile("Relay delay p50 / p99", pair(one.relay_p50_ms, one.relay_p99_ms)))
-            (tile("Round trip p50 / p99", pair(one.round_trip_p50_ms, one.round_trip_p99_ms)))
-            (tile("In", format!("{}/s", bytes(one.bytes_in_per_second))))
-            (tile("Out", format!("{}/s", bytes(one.bytes_out_per_second))))
-            (tile("Share of a core, its thread", format!("{:.1} %", one.relaying_share * 100.0)))
-            (tile("Updates wait", format!("{} ms", one.coalescing_ms)))
-            (tile("Dropped / not sent", format!("{} / {}", one.overflowed, one.unsent)))
-            (tile("Made no sense", one.rejected))
-            (tile("Odd things of players", one.anomalies))
+            (tile("Round-trip time p50 / p99", pair(one.round_trip_p50_ms, one.round_trip_p99_ms)))
+            (tile("Received", format!("{}/s", bytes(one.bytes_in_per_second))))
+            (tile("Sent", format!("{}/s", bytes(one.bytes_out_per_second))))
+            (tile("CPU share of relaying", format!("{:.1} %", one.relaying_share * 100.0)))
+            (tile("State updates held back", format!("{} ms", one.coalescing_ms)))
+            (tile("Datagrams dropped / not sent", format!("{} / {}", one.overflowed, one.unsent)))
+            (tile("Datagrams rejected", one.rejected))
+            (tile("Anomalies of players", one.anomalies))
             @for master in &one.masters { (tile(&format!("List server {}", master.address), &master.state.0)) }
         }
     }
@@ -68,19 +68,19 @@ fn action_forms(operator: &Operator, session: &SessionInfo) -> Markup {
     html! {
         h2 { "Actions" }
         (action_form(operator, "say", &about("say"), html! {
-            label { "Say to everyone here" input name="text" required maxlength="200" autocomplete="off"; }
-            button type="submit" { "Say" }
+            label { "Message to all players in this session" input name="text" required maxlength="200" autocomplete="off"; }
+            button type="submit" { "Send" }
         }))
-        (confirmed_action_form(operator, "restart", &about("restart"), "Begin the next round …", html! {
-            button type="submit" { "Begin it: this round ends for all" }
+        (confirmed_action_form(operator, "restart", &about("restart"), "Start the next round …", html! {
+            button type="submit" { "Start it: the current round ends for all players" }
         }))
         @if is_open {
             (confirmed_action_form(operator, "stop", &about("stop"), "Stop this session …", html! {
-                button.danger type="submit" { "Stop it: everyone has to leave" }
+                button.danger type="submit" { "Stop it: all players are disconnected" }
             }))
         } @else {
             (action_form(operator, "start", &about("start"), html! { button type="submit" { "Start this session" } }))
         }
-        p { a href=(format!("/settings?session={port}#set-welcome")) { "Welcome" } " " a href=(format!("/settings?session={port}")) { "Settings" } }
+        p { a href=(format!("/settings?session={port}#set-welcome")) { "Welcome text" } " " a href=(format!("/settings?session={port}")) { "Settings" } }
     }
 }

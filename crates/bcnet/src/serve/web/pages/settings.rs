@@ -1,4 +1,4 @@
-//! Settings that a running server takes.
+//! The page of settings that can change while the server runs.
 
 use bcnet_control::Request;
 use maud::{Markup, html};
@@ -30,12 +30,12 @@ pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext
             }
         }
         @if let Some(operator) = &context.operator {
-            p { "A change holds until the configuration is read again or the server is restarted, unless it is kept in the file. What is not here is fixed while the server runs." }
+            p { "A change is lost when the configuration is reloaded or the server restarts, unless you save it to the file. Settings that need a restart are not listed." }
             @let tables = site.plane.initial_settings().tables();
             @for row in rows.iter().filter(is_shown) { (setting_form(operator, port, row, key_description(&tables, text_field(row, "key")))) }
-            h2 { "The file" }
+            h2 { "Configuration file" }
             (action_form(operator, "reload", &[("action", "reload")], html! {
-                button type="submit" { "Read the configuration and the bans again" }
+                button type="submit" { "Reload the configuration and the bans" }
             }))
         }
     };
@@ -43,7 +43,7 @@ pub(super) fn page(site: &Site, snapshot: &WebSnapshot, context: &RequestContext
     Layout { title, menu_entry: "/settings", main }
 }
 
-/// Returns what a key does and what may stand behind it, as the documentation has it.
+/// Returns the description of a key and its values, from the documentation of the configuration.
 fn key_description(tables: &[(String, &dyn Table)], path: &str) -> Markup {
     let (table, name) = path.rsplit_once('.').unwrap_or_default();
     let keys = tables.iter().find(|(other, _)| other == table).map_or(&[][..], |(_, table)| table.keys());
@@ -52,9 +52,9 @@ fn key_description(tables: &[(String, &dyn Table)], path: &str) -> Markup {
     let lines = key.about.iter().map(|line| line.trim()).chain([values.as_str()]);
     let prose = lines.collect::<Vec<_>>().join(" ");
     html! {
-        // What is quoted stands between every second pair of marks.
+        // Backquotes enclose code: every second part is code.
         @for (part, is_quoted) in prose.split('`').zip([false, true].into_iter().cycle()) {
-            // Here values are typed without quotes.
+            // On this page values are typed without quotes.
             @if is_quoted { code { (part.trim_matches('"')) } } @else { (part) }
         }
     }
@@ -63,8 +63,8 @@ fn key_description(tables: &[(String, &dyn Table)], path: &str) -> Markup {
 fn setting_form(operator: &Operator, port: Option<u16>, row: &Value, about: Markup) -> Markup {
     let key = text_field(row, "key");
     let effect = match text_field(row, "effect") {
-        "now" => "at once",
-        "next_round" => "with the next round",
+        "now" => "now",
+        "next_round" => "from the next round",
         "empty" => "when the last player has left",
         other => other,
     };
@@ -78,10 +78,10 @@ fn setting_form(operator: &Operator, port: Option<u16>, row: &Value, about: Mark
         &[("action", "set"), ("key", key), ("session", &port)],
         html! {
             label {
-                span { strong { (name) } ", takes effect: " (effect) }
+                span { strong { (name) } ", takes effect " (effect) }
                 @if name == "welcome" { textarea name="value" maxlength="1000" aria-describedby=(about_id) { (value) } }
                 @else if name == "password" {
-                    input name="value" type="password" autocomplete="new-password" placeholder="a new one; empty for none" aria-describedby=(about_id);
+                    input name="value" type="password" autocomplete="new-password" placeholder="new password; empty for none" aria-describedby=(about_id);
                 }
                 @else { input name="value" value=(value) autocomplete="off" aria-describedby=(about_id); }
             }
@@ -92,7 +92,7 @@ fn setting_form(operator: &Operator, port: Option<u16>, row: &Value, about: Mark
     )
 }
 
-/// Returns a value of the configuration as `set` takes it: without quotes, lists with commas.
+/// Returns a configuration value as `set` takes it: without quotes, lists with commas.
 fn unquote_value(shown: &str) -> String {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {shown}"));
     match parsed.ok().and_then(|mut table| table.remove("value")) {

@@ -1,4 +1,4 @@
-//! The standings: what the server has kept of its players, for everyone.
+//! The public standings of players, from the scores file.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -13,16 +13,18 @@ use crate::bans::Timestamp;
 use crate::scores::{PlayerStanding, ScoreQuery, ScoreStore, StandingOrder};
 use crate::serve::web::site::{PageResponse, RequestContext};
 
-/// The latest standings. The file is read at most once in ten seconds, however many look, and by one of them at a time: it may
-/// be busy for long, and whoever waits for it keeps a thread from everyone else.
+/// The latest standings.
+///
+/// The file is read at most once in ten seconds, for all viewers together, and by one thread at a time.
+/// Reading may take long, and waiting threads would block all other pages.
 #[derive(Default)]
 pub(in super::super) struct Standings {
     cache: Mutex<StandingsCache>,
-    /// Held by whoever reads the file.
+    /// Held while a thread reads the file.
     read_lock: Mutex<()>,
 }
 
-/// When the file was asked last, and what is known since it could be read.
+/// The time of the last read, and the last result.
 #[derive(Clone, Default)]
 struct StandingsCache {
     read_at: Option<Time>,
@@ -30,7 +32,7 @@ struct StandingsCache {
 }
 
 impl Standings {
-    /// Returns the best players, best first, as they were when the file could be read last.
+    /// Returns the best players, best first, as of the last successful read.
     fn get(&self, file: &Path, now: Time) -> Option<Arc<Vec<PlayerStanding>>> {
         let StandingsCache { read_at: asked, standings: known } = self.lock_cache().clone();
         if asked.is_some_and(|asked| now.since(asked) < REFRESH_INTERVAL) {
@@ -54,16 +56,16 @@ impl Standings {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows them.
+    /// Renders the page.
     pub(in super::super) fn render(&self, file: &Path, context: RequestContext, now: Time) -> PageResponse {
         let main = match self.get(file, now) {
             Some(standings) if standings.is_empty() => {
-                html! { p id="no-standings" { "Nobody has played yet." } }
+                html! { p id="no-standings" { "No rounds have been played yet." } }
             }
             Some(standings) => standings_table(&standings),
-            // Where the file is concerns nobody who looks at this page.
+            // Visitors of this public page must not learn the path of the file.
             None => {
-                html! { p id="no-standings" { "They cannot be read at the moment. Load the page again later." } }
+                html! { p id="no-standings" { "The standings cannot be read at the moment. Reload the page later." } }
             }
         };
         Layout { title: "Standings".into(), menu_entry: PATH, main }.reply(200, context)
@@ -74,7 +76,7 @@ fn standings_table(standings: &[PlayerStanding]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Standings" {
             table id="standings" {
-                caption { "Names are what players call themselves; nobody checks them." }
+                caption { "Players choose their names; the server does not verify them." }
                 thead { tr {
                     th.n scope="col" { "Place" } th scope="col" { "Name" } th.n scope="col" { "Points" } th.n scope="col" { "Kills" }
                     th.n.wide scope="col" { "Deaths" } th.n scope="col" { "Rounds" } th.n.wide scope="col" { "Time" } th.wide scope="col" { "Last played" }
@@ -98,17 +100,17 @@ fn standings_table(standings: &[PlayerStanding]) -> Markup {
     }
 }
 
-/// Returns the day of a moment: when somebody was there to the second concerns nobody else.
+/// Returns the day of a time. The exact time is personal data.
 fn day(moment: i64) -> String {
     let moment = Timestamp(moment.unsigned_abs()).to_string();
     moment.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// Where the page is.
+/// The path of the page.
 pub(in super::super) const PATH: &str = "/standings";
-/// How old standings may be.
+/// Longest age of the standings.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
-/// More than that is for `bcnet stats`.
+/// Largest number of rows. `bcnet stats` shows all.
 const MAX_ROWS: u32 = 100;
 
 #[cfg(test)]
@@ -121,23 +123,23 @@ mod tests {
         Time::ZERO + Duration::from_secs(seconds)
     }
 
-    /// A file that is busy for long keeps one thread waiting, not all.
+    /// A slow file must block only one thread.
     #[test]
     fn one_reader_at_a_time_and_failed_reads_wait_before_retry() {
         let directory = std::env::temp_dir().join(format!("bcnet-standings-{}", std::process::id()));
-        fs::create_dir_all(&directory).expect("a directory");
+        fs::create_dir_all(&directory).expect("create directory");
         let file = directory.join("scores.db");
         let standings = Standings::default();
-        assert!(standings.get(&file, at(0)).is_none(), "there is no file");
-        drop(ScoreStore::open(&file).expect("a file"));
-        assert!(standings.get(&file, at(9)).is_none(), "not tried again yet");
+        assert!(standings.get(&file, at(0)).is_none(), "no file exists");
+        drop(ScoreStore::open(&file).expect("new file"));
+        assert!(standings.get(&file, at(9)).is_none(), "the retry interval is not over");
         assert!(standings.get(&file, at(10)).is_some_and(|known| known.is_empty()));
         fs::remove_dir_all(&directory).expect("removed");
-        let reading = standings.read_lock.lock().expect("nobody reads");
-        assert!(standings.get(&file, at(20)).is_some(), "while another reads, what is known is shown");
+        let reading = standings.read_lock.lock().expect("not locked");
+        assert!(standings.get(&file, at(20)).is_some(), "the old result is returned during another read");
         assert_eq!(standings.lock_cache().read_at, Some(at(10)));
         drop(reading);
-        assert!(standings.get(&file, at(20)).is_some(), "what cannot be read is shown as it was");
+        assert!(standings.get(&file, at(20)).is_some(), "a failed read returns the old result");
         assert_eq!(standings.lock_cache().read_at, Some(at(20)));
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions and players as tables that can be sorted, some at a time.
+//! Tables of sessions and players, with sorting and paging.
 
 use std::cmp::Ordering;
 
@@ -8,16 +8,16 @@ use super::format::{NO_VALUE, bytes, duration, millis, percent, ship};
 use crate::serve::web::form::FormData;
 use crate::server_info::{PlayerInfo, SessionInfo};
 
-/// How a table is sorted, and which part of it is shown.
+/// The sorting and the page of a table.
 pub(super) struct TableView {
-    /// What its keys in the address begin with, for there may be two tables.
+    /// The prefix of its query keys, because a page may have two tables.
     prefix: &'static str,
     sort_key: String,
     is_descending: bool,
     page: usize,
-    /// Only what has this in its name.
+    /// Only rows whose name contains this text are shown.
     filter: String,
-    /// What else the address has: what is looked for, and how the other table is sorted.
+    /// Other query parameters to keep: the search text, and the sorting of the other table.
     other_params: String,
 }
 
@@ -35,7 +35,7 @@ impl TableView {
         }
     }
 
-    /// Returns the address of the same table, sorted otherwise or another part of it.
+    /// Returns the URL of this table with another sorting or page.
     fn url(&self, key: &str, is_descending: bool, page: usize) -> String {
         let Self { prefix, other_params: rest, .. } = self;
         let order = if is_descending { "desc" } else { "asc" };
@@ -46,10 +46,10 @@ impl TableView {
         self.filter.is_empty() || name.to_lowercase().contains(&self.filter)
     }
 
-    /// Sorts rows and returns those that are shown.
+    /// Sorts the rows and returns those of the current page.
     fn sort_and_page<'a, T>(&self, columns: &[TableColumn<T>], mut rows: Vec<&'a T>) -> Vec<&'a T> {
         if let Some(column) = columns.iter().find(|column| column.key == self.sort_key) {
-            // By what is made of each once, for there may be thousands.
+            // The keys are computed once per row, because there may be thousands of rows.
             rows.sort_by_cached_key(|row| (column.sort_key)(row));
             if self.is_descending {
                 rows.reverse();
@@ -62,7 +62,7 @@ impl TableView {
     }
 }
 
-/// What rows are sorted by.
+/// A value to sort rows by.
 #[derive(Debug, PartialEq)]
 enum SortKey {
     Number(f64),
@@ -70,12 +70,12 @@ enum SortKey {
 }
 
 impl SortKey {
-    /// Capital letters do not matter.
+    /// Creates a key that ignores case.
     fn text(text: &str) -> Self {
         Self::Text(text.to_lowercase())
     }
 
-    /// What was not measured comes first.
+    /// Creates a key that puts missing values first.
     fn optional(value: Option<f64>) -> Self {
         Self::Number(value.unwrap_or(-1.0))
     }
@@ -104,7 +104,7 @@ impl Ord for SortKey {
 struct TableColumn<T: 'static> {
     key: &'static str,
     title: &'static str,
-    /// Its classes: `n` for numbers, `wide` for what a phone has no room for.
+    /// CSS classes: `n` for numbers, `wide` for columns that are hidden on phones.
     class: &'static str,
     sort_key: fn(&T) -> SortKey,
     cell: fn(&T) -> Markup,
@@ -163,18 +163,18 @@ fn header_cell<T>(view: &TableView, column: &TableColumn<T>) -> Markup {
     }
 }
 
-/// Returns the sessions.
+/// Returns the table of sessions.
 pub(super) fn sessions_table(view: &TableView, sessions: &[SessionInfo]) -> Markup {
     let rows: Vec<_> = sessions.iter().filter(|one| view.matches_filter(&one.name.0)).collect();
     let caption = format!("Sessions: {}", rows.len());
     table(view, &caption, SESSION_COLUMNS, rows, |one| format!("session-{}", one.port))
 }
 
-/// Returns players, of several sessions or of one.
+/// Returns the table of players, of all sessions or of one.
 pub(super) fn players_table<'a>(view: &TableView, players: impl Iterator<Item = &'a PlayerInfo>) -> Markup {
     let players: Vec<_> = players.filter(|one| view.matches_filter(&one.name.0)).collect();
     if players.is_empty() {
-        let text = if view.filter.is_empty() { "Nobody is here." } else { "Nobody has that in the name." };
+        let text = if view.filter.is_empty() { "No players." } else { "No player name matches." };
         return html! { p id="nobody" { (text) } };
     }
     let caption = format!("Players: {}", players.len());
@@ -190,7 +190,7 @@ const SESSION_COLUMNS: &[TableColumn<SessionInfo>] = &[
         cell: |one| {
             html! {
                 a id=(format!("go-{}", one.port)) href=(format!("/session/{}", one.port)) { (one.name) }
-                // There is no room for the state on a phone.
+                // Phones do not show the column of the state.
                 @if !one.is_open() { span.narrow.bad { (one.state) } }
             }
         },
@@ -239,7 +239,7 @@ const SESSION_COLUMNS: &[TableColumn<SessionInfo>] = &[
     },
     TableColumn {
         key: "out",
-        title: "Out /s",
+        title: "Sent /s",
         class: "n wide",
         sort_key: |one| SortKey::Number(one.bytes_out_per_second as f64),
         cell: |one| html! { (bytes(one.bytes_out_per_second)) },
@@ -333,7 +333,7 @@ const PLAYER_COLUMNS: &[TableColumn<PlayerInfo>] = &[
     },
 ];
 
-/// What addresses say of tables.
+/// Query keys of the tables.
 const QUERY_KEYS: [&str; 6] = ["ssort", "sorder", "spage", "psort", "porder", "ppage"];
-/// How many rows a page has.
+/// Rows on one page.
 const ROWS_PER_PAGE: usize = 50;
