@@ -1,10 +1,10 @@
-//! PROTOCOL.md and the tests hold each other to account: every rule is cited by a test, every citation is a rule.
+//! Test that every rule of PROTOCOL.md is cited by a test, and that every citation names a rule.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Rules of the transport and of the session, and how many there are at the least.
+/// The prefixes of the rules of transport and session, with the minimum number of rules of each.
 const RULE_PREFIXES: [(&str, usize); 2] = [("T-", 30), ("S-", 40)];
 
 #[test]
@@ -34,7 +34,7 @@ fn every_citation_is_a_rule() {
     }
 }
 
-/// The citations that stand in the doc comment or in the name of a test.
+/// Returns the rules that the doc comments and the names of tests cite.
 fn cited_by_tests(source: &str) -> Vec<String> {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let mut cited = Vec::new();
@@ -48,7 +48,7 @@ fn cited_by_tests(source: &str) -> Vec<String> {
     cited
 }
 
-/// The rules of PROTOCOL.md: the lines that begin with `**T-nn` or `**S-nn`.
+/// Returns the rules of PROTOCOL.md: the lines that begin with `**T-nn` or `**S-nn`.
 fn rules() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
     let bold = text.lines().filter_map(|line| line.strip_prefix("**"));
@@ -59,7 +59,7 @@ fn rules() -> BTreeSet<String> {
     unique
 }
 
-/// Every `T-` or `S-` with two digits in `text`.
+/// Returns every `T-` or `S-` with two digits in `text`.
 fn cited_rules(text: &str) -> Vec<String> {
     let places = RULE_PREFIXES.iter().flat_map(|(kind, _)| text.match_indices(kind));
     let candidates = places.filter_map(|(at, _)| text.get(at..at + 4));

@@ -1,4 +1,4 @@
-//! T-75 to T-77: newcomers prove that they hear us before they are peers.
+//! T-75 to T-77: new clients verify their address before they are peers.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -10,16 +10,16 @@ use crate::net::{
     ms, reliable, unencrypted, utf16,
 };
 
-/// What a newcomer was told: its id and its cookie.
+/// The offer that a new client got: its id and its cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OfferedId(pub(crate) PeerId, pub(crate) u16);
 
-/// The `n`th address asks and is challenged. `None` if it is not answered.
+/// Sends a request from the `n`th address and challenges it. Returns `None` without an answer.
 pub(crate) fn request_offer(host: &mut TestEndpoint, n: u16, nonce: u32, now: Time) -> Option<OfferedId> {
     request_offer_at(host, address(n), nonce, now)
 }
 
-/// The same for any address.
+/// Does the same for any address.
 pub(crate) fn request_offer_at(
     host: &mut TestEndpoint,
     from: SocketAddrV4,
@@ -33,7 +33,7 @@ pub(crate) fn request_offer_at(
     assert_eq!(packet.message_texts()[0], "ack control seq=0");
     let datagram = Datagram::parse(&packet.bytes, None).expect("a well-formed datagram");
     let id = host.endpoint.challenge(from, now);
-    assert!(id.is_err(), "once is enough");
+    assert!(id.is_err(), "a second challenge must fail");
     let (Delivery::Reliable(Seq(number)), payload) = packet.data()[0].clone() else { panic!("a cookie") };
     assert_eq!((payload.len(), datagram.count()), (0, 3));
     let assigned =
@@ -41,7 +41,7 @@ pub(crate) fn request_offer_at(
     Some(OfferedId(PeerId(assigned), number))
 }
 
-/// The cookie that an address is sent alone now, if it is.
+/// Returns the cookie that the host sends alone to an address now, if it does.
 pub(crate) fn take_second_cookie(host: &mut TestEndpoint, to: SocketAddrV4, now: Time) -> Option<u16> {
     let packet = host.flush(now).into_iter().find(|packet| packet.to == to)?;
     let (Delivery::Reliable(Seq(number)), _) = packet.data()[0].clone() else { panic!("a cookie") };
@@ -49,7 +49,7 @@ pub(crate) fn take_second_cookie(host: &mut TestEndpoint, to: SocketAddrV4, now:
     Some(number)
 }
 
-/// What a client says first: that it has heard id and cookie.
+/// Returns the first datagram of a client: the ACKs of the reply and the cookie.
 pub(crate) fn acknowledge_offer(OfferedId(id, number): OfferedId) -> Vec<u8> {
     from_peer(id.0, &[ack(Channel::Control, 0), ack(Channel::Game, number)])
 }
@@ -66,7 +66,7 @@ pub(crate) fn ack_proof_config() -> Config {
     Config { proof_policy: ProofPolicy::Ack, ..unencrypted() }
 }
 
-/// T-52, T-75: who acknowledges its cookie is a peer, and is told names then, not before.
+/// T-52, T-75: a client that acknowledges its cookie is a peer; it gets the names then and not earlier.
 #[test]
 fn acknowledging_the_cookie_joins() {
     let mut net = TestNet::joined(&ack_proof_config(), 1);
@@ -74,11 +74,11 @@ fn acknowledging_the_cookie_joins() {
     net.clients[0]
         .endpoint
         .announce_name(Text::new(&name).expect("UTF-16LE"), net.now)
-        .expect("a peer hears");
+        .expect("a peer is connected");
     net.deliver_all();
     let host = &mut net.host;
     let offer = request_offer(host, 9, 5, START).expect("an answer");
-    assert_eq!(host.timeline(START, ms(4999)), [""; 0], "nothing is said unasked");
+    assert_eq!(host.timeline(START, ms(4999)), [""; 0], "the host sent something without a request");
     assert_eq!((joined_peers(host), host.endpoint.address(offer.0)), (vec![], None));
     host.receive_from(address(9), &acknowledge_offer(offer), ms(4999));
     assert_eq!(joined_peers(host), [offer.0]);
@@ -88,7 +88,7 @@ fn acknowledging_the_cookie_joins() {
     assert!(host.sent_texts(ms(5000)).contains(&"ack control seq=1".to_owned()), "the request was number 0");
 }
 
-/// T-76: bcnet's own client acknowledges its cookie, and nothing of it stays anywhere.
+/// T-76: bcnet's own client acknowledges its cookie, and no queue keeps any of it.
 #[test]
 fn own_client_acknowledges_and_drops_the_cookie() {
     for secret in 0..200 {
@@ -123,13 +123,16 @@ fn own_client_acknowledges_and_drops_the_cookie() {
     }
 }
 
-/// T-75: whatever is sent in the name of an address that has proved nothing, it gets no more bytes than that.
+/// T-75: an unverified address gets at most as many bytes as were sent in its name.
 #[test]
 fn unverified_address_gets_no_more_bytes_than_it_sent() {
     let mut net = TestNet::joined(&ack_proof_config(), 3);
     let name = utf16(&"x".repeat(100));
     for client in &mut net.clients {
-        client.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), START).expect("a peer hears");
+        client
+            .endpoint
+            .announce_name(Text::new(&name).expect("UTF-16LE"), START)
+            .expect("a peer is connected");
     }
     net.deliver_all();
     let host = &mut net.host;
@@ -137,53 +140,53 @@ fn unverified_address_gets_no_more_bytes_than_it_sent() {
     let mut dice = TestRng(5);
     for step in 0..4000_u64 {
         let now = ms(10 * step);
-        let stranger = address(100 + u16::try_from(step % 3).expect("small"));
+        let unverified = address(100 + u16::try_from(step % 3).expect("a small number"));
         let bytes = match dice.below(8) {
-            0..=2 => connect(u32::try_from(dice.below(3)).expect("small")),
+            0..=2 => connect(u32::try_from(dice.below(3)).expect("a small number")),
             3 => from_peer(0xFF, &[disconnect(1, 0xFF)]),
-            4 => from_peer(5 + u8::try_from(dice.below(9)).expect("small"), &[Message::Keepalive]),
+            4 => from_peer(5 + u8::try_from(dice.below(9)).expect("a small number"), &[Message::Keepalive]),
             5 => from_peer(5, &[identity(1, 5, &name)]),
             6 => from_peer(7, &[reliable(0, b"data")]),
             _ => guess(
-                5 + u8::try_from(dice.below(9)).expect("small"),
-                0x4000 + u16::try_from(step).expect("small"),
+                5 + u8::try_from(dice.below(9)).expect("a small number"),
+                0x4000 + u16::try_from(step).expect("a small number"),
             ),
         };
         let (sent, mut got) = (bytes.len(), 0);
-        host.receive_from(stranger, &bytes, now);
+        host.receive_from(unverified, &bytes, now);
         if dice.below(2) == 0 {
-            let _ = host.endpoint.challenge(stranger, now);
+            let _ = host.endpoint.challenge(unverified, now);
         } else {
-            let _ = host.endpoint.refuse(stranger, BootReason::FULL, now);
+            let _ = host.endpoint.refuse(unverified, BootReason::FULL, now);
         }
-        for packet in host.flush(now).iter().filter(|packet| packet.to == stranger) {
+        for packet in host.flush(now).iter().filter(|packet| packet.to == unverified) {
             got += packet.bytes.len();
         }
         assert!(got <= sent, "{got} bytes for {sent}");
     }
-    assert_eq!(joined_peers(host), [], "nor does anybody join");
+    assert_eq!(joined_peers(host), [], "an unverified client joined");
     assert_eq!(host.endpoint.peers().count(), 3);
 }
 
-/// T-75: an address is told the same again, but not more than five times a second.
+/// T-75: an address gets the same answer again, but at most five times a second.
 #[test]
 fn repeated_request_gets_the_same_offer() {
     let mut host = TestEndpoint::host(ack_proof_config());
     let first = request_offer(&mut host, 1, 7, START).expect("an answer");
     assert_eq!(request_offer(&mut host, 1, 7, before(ms(200))), None);
     assert_eq!(request_offer(&mut host, 1, 7, ms(200)), Some(first));
-    assert_eq!(request_offer(&mut host, 1, 8, ms(1200)), Some(first), "under another nonce, too");
+    assert_eq!(request_offer(&mut host, 1, 8, ms(1200)), Some(first), "the same offer under another nonce");
     assert_ne!(
         request_offer(&mut host, 2, 7, ms(1200)).map(|offer| offer.0),
         Some(first.0),
         "another address, another id"
     );
-    // Whoever takes longer than a second to hear the first answer has asked twice.
+    // A client that gets the first answer after more than a second has sent two requests.
     host.receive_from(address(1), &acknowledge_offer(first), ms(2500));
     assert_eq!(joined_peers(&mut host), [first.0]);
 }
 
-/// T-50: ids are drawn from all that are free, and those who come together get different ones.
+/// T-50: ids are drawn from all free ones, and clients that come together get different ids.
 #[test]
 fn random_ids_are_drawn_from_free_ids() {
     let mut seen = [0_u32; 128];
@@ -205,7 +208,7 @@ fn random_ids_are_drawn_from_free_ids() {
     assert!(counts.iter().all(|count| (15..100).contains(count)), "{counts:?}");
 }
 
-/// T-76: a flood washes offers away, and who has heard one is let in all the same, after a second cookie.
+/// T-76: after a flood has overwritten its offer, a client still joins, with a second cookie.
 #[test]
 fn flood_does_not_block_honest_clients() {
     for ids in [IdPolicy::Sequential, IdPolicy::Random] {
@@ -213,12 +216,12 @@ fn flood_does_not_block_honest_clients() {
         host.endpoint = Endpoint::host(Config { id_policy: ids, ..ack_proof_config() }).with_secret(1701);
         let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
         for n in 0..5000 {
-            assert!(request_offer(&mut host, 1000 + n, 1, ms(100)).is_some(), "everyone is answered");
+            assert!(request_offer(&mut host, 1000 + n, 1, ms(100)).is_some(), "every request is answered");
         }
         host.receive_from(address(1), &acknowledge_offer(offer), ms(300));
         assert_eq!(joined_peers(&mut host), []);
         let lost = take_second_cookie(&mut host, address(1), ms(300)).expect("an answer");
-        // What the client repeats asks for it again.
+        // The retransmission of the client requests the cookie again.
         host.receive_from(address(1), &acknowledge_offer(offer), ms(960));
         assert_eq!(take_second_cookie(&mut host, address(1), ms(960)), Some(lost));
         host.receive_from(address(1), &acknowledge_offer(OfferedId(offer.0, lost)), ms(1100));
@@ -226,7 +229,7 @@ fn flood_does_not_block_honest_clients() {
     }
 }
 
-/// T-76: a number that was never sent ends an offer that was kept, so that it cannot be found by trying.
+/// T-76: an ACK of a wrong number withdraws a stored offer, so that its cookie cannot be found by trying.
 #[test]
 fn wrong_cookie_withdraws_a_stored_offer() {
     let mut host = TestEndpoint::host(ack_proof_config());
@@ -239,14 +242,15 @@ fn wrong_cookie_withdraws_a_stored_offer() {
     assert_eq!(joined_peers(&mut host), []);
 }
 
-/// T-76: who speaks under its id but acknowledges no cookie is let in after a second, if nothing speaks against it; or at
-/// once, or never, as the host is told.
+/// T-76: `proof_policy` decides whether a client without an ACK of its cookie joins by its id.
+///
+/// With `Auto` it joins after one second while no attack is detected, with `Id` at once, with `Ack` never.
 #[test]
 fn proof_policy_decides_whether_id_alone_admits() {
-    let speak = |host: &mut TestEndpoint, offer: OfferedId, now| {
+    let send_identity = |host: &mut TestEndpoint, offer: OfferedId, now| {
         let name = utf16("Ann");
-        let words = [ack(Channel::Control, 0), identity(1, offer.0.0, &name)];
-        host.receive_from(address(1), &from_peer(offer.0.0, &words), now);
+        let messages = [ack(Channel::Control, 0), identity(1, offer.0.0, &name)];
+        host.receive_from(address(1), &from_peer(offer.0.0, &messages), now);
         joined_peers(host)
     };
     for (prove, at_once, later) in
@@ -254,20 +258,24 @@ fn proof_policy_decides_whether_id_alone_admits() {
     {
         let mut host = TestEndpoint::host(Config { proof_policy: prove, ..unencrypted() });
         let offer = request_offer(&mut host, 1, 7, START).expect("an answer");
-        assert_eq!(speak(&mut host, offer, before(ms(1000))).len(), at_once, "{prove:?}");
-        assert_eq!(speak(&mut host, offer, ms(1000)).len(), later, "{prove:?}");
+        assert_eq!(send_identity(&mut host, offer, before(ms(1000))).len(), at_once, "{prove:?}");
+        assert_eq!(send_identity(&mut host, offer, ms(1000)).len(), later, "{prove:?}");
     }
-    // A forger has shown itself within the last ten minutes.
-    for (forged, let_in) in [(590, 0), (601, 1)] {
+    // A forgery was detected within the last ten minutes.
+    for (forged, joins) in [(590, 0), (601, 1)] {
         let mut host = TestEndpoint::host(unencrypted());
         let other = request_offer(&mut host, 2, 7, START).expect("an answer");
         host.receive_from(address(2), &from_peer(other.0.0 + 1, &[Message::Keepalive]), START);
         let offer = request_offer(&mut host, 1, 7, ms(1000 * forged)).expect("an answer");
-        assert_eq!(speak(&mut host, offer, ms(1000 * forged + 1000)).len(), let_in, "{forged} s later");
+        assert_eq!(
+            send_identity(&mut host, offer, ms(1000 * forged + 1000)).len(),
+            joins,
+            "{forged} s later"
+        );
     }
 }
 
-/// T-75: who lost the ACK of its cookie on the way says something else under its id, and gets the cookie again.
+/// T-75: if the ACK of its cookie is lost, a client sends under its id and gets the cookie again.
 #[test]
 fn cookie_is_resent_to_client_without_ack() {
     let mut host = TestEndpoint::host(ack_proof_config());
@@ -278,7 +286,7 @@ fn cookie_is_resent_to_client_without_ack() {
     assert_eq!(joined_peers(&mut host), [offer.0]);
 }
 
-/// A host that has answered a hundred addresses lately that have not proved themselves.
+/// Returns a host that has recently answered a hundred unverified addresses.
 pub(crate) fn host_under_attack(config: &Config) -> TestEndpoint {
     let mut host = TestEndpoint::host(config.clone());
     host.endpoint =
@@ -287,16 +295,18 @@ pub(crate) fn host_under_attack(config: &Config) -> TestEndpoint {
     host
 }
 
-/// A hundred and fifty forged addresses ask: more than there are ids.
+/// Sends requests from 150 forged addresses: more than there are ids.
 pub(crate) fn flood(host: &mut TestEndpoint, round: u16, now: Time) {
     for n in 0..150 {
         let from = SocketAddrV4::new(Ipv4Addr::new(11, n, 0, 1), 1024 + round);
-        assert!(request_offer_at(host, from, 1, now).is_some(), "everyone is answered");
+        assert!(request_offer_at(host, from, 1, now).is_some(), "every request is answered");
     }
 }
 
-/// T-50, T-76: one machine with many sockets proves itself once for each id, never twice, and again before anybody else may
-/// have the id. Newcomers, with a round trip of 50 ms, join all the same.
+/// T-50, T-76: one machine with many sockets cannot hold all ids.
+///
+/// It acknowledges the first cookie for each id, never the second, and does so again before the id is free.
+/// New clients with a round-trip time of 50 ms still join.
 #[test]
 fn one_machine_cannot_reserve_all_ids() {
     let mut host = host_under_attack(&ack_proof_config());
@@ -337,10 +347,10 @@ fn one_machine_cannot_reserve_all_ids() {
         }
         host.flush(now);
     }
-    assert!(arrived >= 48, "{arrived} of 50 at the first try");
+    assert!(arrived >= 48, "only {arrived} of 50 joined at the first attempt");
 }
 
-/// T-76: when all ids are held the next newcomer gets one of them: nobody hears that the host is full.
+/// T-76: if all ids are held, the next new client gets one of them; no client is refused as "full".
 #[test]
 fn exhausted_offers_do_not_refuse_newcomers() {
     let mut host = host_under_attack(&ack_proof_config());
@@ -348,12 +358,13 @@ fn exhausted_offers_do_not_refuse_newcomers() {
         let from = SocketAddrV4::new(Ipv4Addr::new(12, n, 0, 1), 1000);
         let offer = request_offer_at(&mut host, from, 1, ms(10)).expect("an answer");
         host.receive_from(from, &acknowledge_offer(offer), ms(10));
-        assert!(take_second_cookie(&mut host, from, ms(10)).is_some(), "the {n}th");
+        assert!(take_second_cookie(&mut host, from, ms(10)).is_some(), "client {n} gets a second cookie");
     }
 }
 
-/// T-76: a cookie can be found by trying, and then says that its address was answered. That it was not refused it does not
-/// say, so where some are, it is not enough.
+/// T-76: a cookie can be found by trying, so it is not enough if the host admits only some clients.
+///
+/// A cookie shows that an address was answered, not that it was admitted.
 #[test]
 fn guessed_cookie_fails_with_selective_admission() {
     for (selective, answered) in [(true, 0), (false, 1)] {
@@ -367,7 +378,7 @@ fn guessed_cookie_fails_with_selective_admission() {
     }
 }
 
-/// T-76: offers that were made before the caller changed its mind are worth nothing.
+/// T-76: after offers are withdrawn, their cookies are not accepted.
 #[test]
 fn offers_can_be_withdrawn() {
     for (withdrawn, count) in [(false, 1), (true, 0)] {
@@ -381,8 +392,9 @@ fn offers_can_be_withdrawn() {
     }
 }
 
-/// T-75, T-76: who has lost the ACK of its cookie, and whose offer was washed away, gets the cookie again when it speaks, for
-/// no more bytes than it said.
+/// T-75, T-76: a client with an overwritten offer and a lost ACK gets its cookie again when it sends.
+///
+/// The answer has no more bytes than its datagram.
 #[test]
 fn client_with_evicted_offer_gets_its_cookie_again() {
     let mut host = host_under_attack(&ack_proof_config());
@@ -390,7 +402,7 @@ fn client_with_evicted_offer_gets_its_cookie_again() {
     flood(&mut host, 1, ms(100));
     flood(&mut host, 2, ms(100));
     host.receive_from(address(1), &from_peer(offer.0.0, &[Message::Keepalive]), ms(1000));
-    assert_eq!(host.flush(ms(1000)), [], "three bytes are too few");
+    assert_eq!(host.flush(ms(1000)), [], "three bytes are too few for an answer");
     host.receive_from(address(1), &from_peer(offer.0.0, &[identity(1, offer.0.0, &utf16("Ann"))]), ms(1000));
     assert_eq!(take_second_cookie(&mut host, address(1), ms(1000)), Some(offer.1));
     host.receive_from(address(1), &acknowledge_offer(offer), ms(1100));
@@ -399,7 +411,7 @@ fn client_with_evicted_offer_gets_its_cookie_again() {
     assert_eq!(joined_peers(&mut host), [offer.0]);
 }
 
-/// T-76: who was offered two ids, because the first offer was washed away, has one when it has joined.
+/// T-76: a client with two offers, because the first was overwritten, has one id after it has joined.
 #[test]
 fn joining_withdraws_other_offers_to_the_address() {
     let mut host = host_under_attack(&ack_proof_config());

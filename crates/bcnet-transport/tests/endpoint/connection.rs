@@ -1,4 +1,4 @@
-//! Who is let in, under which id, and who learns of it.
+//! Admission: which clients join, with which id, and which peers are informed.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::slice;
@@ -17,7 +17,7 @@ use crate::net::{
     unencrypted, utf16,
 };
 
-/// T-23, T-33: a password that does not fit one message is cut, so that the host can answer that it is wrong.
+/// T-23, T-33: a password that is too long for one message is truncated, so that the host can refuse it.
 #[test]
 fn long_password_is_truncated() {
     for (characters, kept) in [(198, 198), (199, 198), (5000, 198)] {
@@ -42,17 +42,20 @@ fn long_password_is_truncated() {
     }
 }
 
-/// T-51, T-52: a whole join, word by word: request, decision, reply, identity, and its relay to everyone.
+/// T-51, T-52: a complete join: request, decision, reply, identity, and its relay to every client.
 #[test]
 fn client_join_relays_its_name_to_everyone() {
     let (ann, bob) = (utf16("Ann"), utf16("Bob"));
     let mut net = TestNet::joined(&unencrypted(), 1);
     let own = Ipv4Addr::new(10, 20, 0, 1);
-    net.clients[0].endpoint.announce_name(Text::new(&ann).expect("UTF-16LE"), net.now).expect("a peer hears");
+    net.clients[0]
+        .endpoint
+        .announce_name(Text::new(&ann).expect("UTF-16LE"), net.now)
+        .expect("a peer is connected");
     net.deliver_all();
     let identity = (Event::Identity { peer: PeerId(2), address: own, cleaned: false }, ann.clone());
     assert_eq!(net.host.events(), slice::from_ref(&identity));
-    assert_eq!(net.clients[0].events(), slice::from_ref(&identity), "the owner hears its own name too");
+    assert_eq!(net.clients[0].events(), slice::from_ref(&identity), "the owner gets its own name, too");
 
     net.clients.push(TestEndpoint::client(unencrypted(), 2, net.now));
     let request = net.clients[1].flush(net.now);
@@ -60,7 +63,7 @@ fn client_join_relays_its_name_to_everyone() {
     net.deliver(&request[0]);
     let asked = Event::Request { from: address(2), address: Ipv4Addr::new(10, 20, 0, 2) };
     assert_eq!(net.host.events(), [(asked, vec![])]);
-    assert_eq!(net.host.sent_texts(net.now), [""; 0], "before the caller has decided");
+    assert_eq!(net.host.sent_texts(net.now), [""; 0], "the host answered before the caller decided");
     assert_eq!(net.host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 
     assert_eq!(net.host.endpoint.admit(address(2), net.now), Ok(PeerId(3)));
@@ -71,19 +74,22 @@ fn client_join_relays_its_name_to_everyone() {
         "once is enough"
     );
     let reply = net.host.flush(net.now);
-    let words = [
+    let expected = [
         "ack control seq=0",
         "connect reply seq=0: you are peer 3",
         "identity seq=1: peer 2 at 10.20.0.1 is \"Ann\"",
     ];
-    assert_eq!(all_message_texts(&reply), words);
+    assert_eq!(all_message_texts(&reply), expected);
     net.deliver(&reply[0]);
     assert_eq!(net.clients[1].endpoint.id(), PeerId(3));
     assert_eq!(net.clients[1].events(), [(Event::Joined { peer: PeerId(3) }, vec![]), identity]);
-    assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender from now on");
+    assert_eq!(net.clients[1].flush(net.now)[0].bytes[0], 3, "the id is the sender byte from now on");
 
     let own = Ipv4Addr::new(10, 20, 0, 2);
-    net.clients[1].endpoint.announce_name(Text::new(&bob).expect("UTF-16LE"), net.now).expect("a peer hears");
+    net.clients[1]
+        .endpoint
+        .announce_name(Text::new(&bob).expect("UTF-16LE"), net.now)
+        .expect("a peer is connected");
     net.deliver_all();
     let identity = (Event::Identity { peer: PeerId(3), address: own, cleaned: false }, bob);
     assert_eq!(net.host.events(), slice::from_ref(&identity));
@@ -91,7 +97,7 @@ fn client_join_relays_its_name_to_everyone() {
     assert_eq!(net.clients[1].events(), [identity]);
 }
 
-/// T-52: a newcomer is told all identities that are known, after its reply and in no more than its own datagrams.
+/// T-52: a new client gets all known identities, after its reply and only in its own datagrams.
 #[test]
 fn new_client_receives_every_known_identity() {
     let mut net = TestNet::joined(&unencrypted(), 6);
@@ -100,7 +106,7 @@ fn new_client_receives_every_known_identity() {
         net.clients[n]
             .endpoint
             .announce_name(Text::new(&name).expect("UTF-16LE"), net.now)
-            .expect("a peer hears");
+            .expect("a peer is connected");
     }
     net.deliver_all();
     assert_eq!(net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now), Ok(()));
@@ -110,22 +116,22 @@ fn new_client_receives_every_known_identity() {
     net.deliver_all();
     net.host.endpoint.admit(address(8), net.now).expect("a free id");
     let packets = net.host.flush(net.now);
-    let words = [
+    let expected = [
         "ack control seq=0",
         "connect reply seq=0: you are peer 9",
         "identity seq=1: peer 2 at 10.20.0.1 is \"x\"",
         "identity seq=2: peer 5 at 10.20.0.4 is \"x\"",
         "identity seq=3: peer 7 at 10.20.0.6 is \"x\"",
     ];
-    assert_eq!(all_message_texts(&packets), words, "not those without a name, and not those that are gone");
+    assert_eq!(all_message_texts(&packets), expected, "only connected peers with a name");
     assert!(packets.iter().all(|packet| packet.to == address(8)));
 }
 
-/// T-51: the password is handed to the caller as it came.
+/// T-51: the caller gets the password unchanged.
 #[test]
 fn a_request_carries_its_password_to_the_caller() {
-    // A NUL ends a text on the wire.
-    for (password, heard) in [("naïve", "naïve"), ("", ""), ("se\0cret", "se")] {
+    // A NUL ends a text.
+    for (password, received) in [("naïve", "naïve"), ("", ""), ("se\0cret", "se")] {
         let mut client = Endpoint::connect(
             Config { address: Ipv4Addr::LOCALHOST, ..unencrypted() },
             Connect { host: HOST, nonce: 7, password },
@@ -137,11 +143,11 @@ fn a_request_carries_its_password_to_the_caller() {
         let mut host = TestEndpoint::host(unencrypted());
         host.receive_from(address(1), &buffer[..sent.len], START);
         let asked = Event::Request { from: address(1), address: Ipv4Addr::LOCALHOST };
-        assert_eq!(host.events(), [(asked, utf16(heard))]);
+        assert_eq!(host.events(), [(asked, utf16(received))]);
     }
 }
 
-/// Lets the `n`th forged client in and acknowledges the reply in its name.
+/// Admits the `n`th forged client and acknowledges the reply in its name.
 fn admit(host: &mut TestEndpoint, n: u16, now: Time) -> Option<PeerId> {
     host.receive_from(address(n), &connect(u32::from(n)), now);
     let id = host.endpoint.admit(address(n), now).ok()?;
@@ -152,7 +158,7 @@ fn admit(host: &mut TestEndpoint, n: u16, now: Time) -> Option<PeerId> {
     Some(id)
 }
 
-/// T-50: ids go up from 2, 0x5C is left out, 124 is all there are.
+/// T-50: ids grow from 2, 0x5C is omitted, and there are 124.
 #[test]
 fn ids_go_upward_without_0x5c_and_there_are_124() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -168,7 +174,7 @@ fn ids_go_upward_without_0x5c_and_there_are_124() {
     assert!(host.sent_texts(START).contains(&"boot seq=0: unassigned, full".to_owned()));
     assert_eq!(host.endpoint.peers().count(), 124);
 
-    // An id that lingers is given again only because there is no other, and of two the one that has lingered longer.
+    // A lingering id is reused only if no other is free, and then the one that has lingered longest.
     assert_eq!(host.endpoint.boot(PeerId(5), BootReason::KICKED, ms(1000)), Ok(()));
     assert_eq!(host.endpoint.boot(PeerId(4), BootReason::KICKED, ms(1001)), Ok(()));
     assert_eq!(admit(&mut host, 126, ms(1002)), Some(PeerId(5)));
@@ -176,7 +182,7 @@ fn ids_go_upward_without_0x5c_and_there_are_124() {
     assert_eq!(admit(&mut host, 128, ms(1002)), None);
 }
 
-/// T-50: the id of one who is gone is not given again at once.
+/// T-50: the id of a removed peer is not reused at once.
 #[test]
 fn freed_id_is_not_reused_at_once() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -188,7 +194,7 @@ fn freed_id_is_not_reused_at_once() {
     host.flush(ms(15_000));
     assert_eq!(host.endpoint.address(PeerId(4)), None);
     assert_eq!(admit(&mut host, 4, ms(15_000)), Some(PeerId(5)));
-    // It wraps from 126 to 2, over those that are in use.
+    // The ids wrap from 126 to 2 and skip those in use.
     for n in 5..125 {
         assert!(admit(&mut host, n, ms(15_000)).is_some());
     }
@@ -196,7 +202,7 @@ fn freed_id_is_not_reused_at_once() {
     assert_eq!(admit(&mut host, 125, ms(15_000)), Some(PeerId(4)));
 }
 
-/// T-50: a host can admit fewer.
+/// T-50: a host can admit fewer clients.
 #[test]
 fn host_admits_at_most_max_peers() {
     let mut host = TestEndpoint::host(Config { max_peers: 2, ..unencrypted() });
@@ -207,19 +213,19 @@ fn host_admits_at_most_max_peers() {
     assert_eq!((1..=130).filter(|n| admit(&mut host, *n, START).is_some()).count(), 124);
 }
 
-/// T-50: who is leaving keeps its id, but makes room for another.
+/// T-50: a leaving peer keeps its id, but does not count against the maximum.
 #[test]
 fn lingering_peer_does_not_block_admission() {
     let mut host = TestEndpoint::host(Config { max_peers: 2, ..unencrypted() });
     assert_eq!(admit(&mut host, 1, START), Some(PeerId(2)));
     assert_eq!(admit(&mut host, 2, START), Some(PeerId(3)));
     assert_eq!(host.endpoint.boot(PeerId(2), BootReason::KICKED, START), Ok(()));
-    assert!(host.endpoint.address(PeerId(2)).is_some(), "its last words linger");
+    assert!(host.endpoint.address(PeerId(2)).is_some(), "the peer lingers");
     assert_eq!(admit(&mut host, 3, START), Some(PeerId(4)));
     assert_eq!(admit(&mut host, 4, START), None);
 }
 
-/// T-52: a host has no name unless it is given one, which those who join later are told first.
+/// T-52: a host has no name unless it announces one; clients that join later get it first.
 #[test]
 fn host_name_is_sent_to_later_clients() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -230,16 +236,17 @@ fn host_name_is_sent_to_later_clients() {
     };
     assert!(join(&mut host, 1).iter().all(|line| !line.contains("identity")));
     let name = utf16("Bridge");
-    host.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), START).expect("a peer hears");
-    let told = host.sent_texts(START);
-    assert_eq!(told.iter().filter(|line| line.contains("identity")).count(), 1, "{told:?}");
-    let told = join(&mut host, 2);
-    let at = told.iter().position(|line| line.contains("identity") && line.contains("Bridge"));
-    assert!(at > told.iter().position(|line| line.starts_with("connect")), "{told:?}");
+    host.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), START).expect("a peer is connected");
+    let texts = host.sent_texts(START);
+    assert_eq!(texts.iter().filter(|line| line.contains("identity")).count(), 1, "{texts:?}");
+    let texts = join(&mut host, 2);
+    let at = texts.iter().position(|line| line.contains("identity") && line.contains("Bridge"));
+    assert!(at > texts.iter().position(|line| line.starts_with("connect")), "{texts:?}");
 }
 
-/// T-51, T-53: a request is acknowledged with its reply and not before; after that a repeat is acknowledged, and nothing
-/// else happens.
+/// T-51, T-53: a request is acknowledged with its reply and not earlier.
+///
+/// After that, a retransmission is only acknowledged.
 #[test]
 fn repeated_request_is_only_acknowledged() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -254,11 +261,11 @@ fn repeated_request_is_only_acknowledged() {
     assert_eq!(host.sent_texts(ms(20)), ["ack control seq=0", "connect reply seq=0: you are peer 2"]);
     host.receive_from(address(1), &connect(1), ms(30));
     assert_eq!((host.sent_texts(ms(30)), asked(&mut host)), (vec!["ack control seq=0".to_owned()], 0));
-    assert_eq!(host.counters(PeerId(2)).datagrams_in, 0, "it is no sign of life of the peer");
+    assert_eq!(host.counters(PeerId(2)).datagrams_in, 0, "the request counted as a datagram of the peer");
     assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 }
 
-/// T-53: a new start that finds no room leaves the old peer as it is.
+/// T-53: a restarted client that is refused leaves the old peer unchanged.
 #[test]
 fn restart_on_a_full_host_changes_nothing() {
     let mut host = host_with_forged_peer(Config { max_pending_requests: 1, ..unencrypted() });
@@ -266,27 +273,31 @@ fn restart_on_a_full_host_changes_nothing() {
     host.flush(ms(3000));
     host.events();
     host.receive_from(address(1), &connect(2), ms(3000));
-    let told = Event::Rejected { from: address(1), cause: RejectCause::Crowded };
-    assert_eq!(host.events(), [(told, vec![])]);
+    let rejected = Event::Rejected { from: address(1), cause: RejectCause::Crowded };
+    assert_eq!(host.events(), [(rejected, vec![])]);
     assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
-    // Its own earlier request does not stand in its way.
+    // Its own earlier request does not block it.
     host.receive_from(address(9), &connect(10), ms(3000));
     let asked = Event::Request { from: address(9), address: Ipv4Addr::new(192, 168, 0, 2) };
     assert_eq!(host.events(), [(asked, vec![])]);
 }
 
-/// T-52: a name can be told when there is somebody to tell, and the error says when that is.
+/// T-52: a name can be announced when a peer is connected; the error tells that.
 #[test]
 fn announcing_a_name_without_a_peer_is_an_error() {
     let mut client = TestEndpoint::client(unencrypted(), 1, START);
     let identify = |end: &mut TestEndpoint| end.endpoint.announce_name(Text::default(), START);
-    assert_eq!(identify(&mut client), Err(SendError::UnknownPeer(PeerId::HOST)), "not let in yet");
+    assert_eq!(
+        identify(&mut client),
+        Err(SendError::UnknownPeer(PeerId::HOST)),
+        "the client has not joined yet"
+    );
     let mut client = client_with_forged_host(unencrypted());
     assert_eq!(identify(&mut client), Ok(()));
     client.endpoint.leave(START);
     assert_eq!(identify(&mut client), Err(SendError::Leaving(PeerId::HOST)));
     let mut host = TestEndpoint::host(unencrypted());
-    assert_eq!(identify(&mut host), Ok(()), "those who come later hear it");
+    assert_eq!(identify(&mut host), Ok(()), "clients that join later get it");
     host.endpoint.leave(START);
     assert_eq!(identify(&mut host), Err(SendError::Leaving(PeerId::HOST)));
     let errors =
@@ -295,7 +306,7 @@ fn announcing_a_name_without_a_peer_is_an_error() {
     assert!(BootError(PeerId(3)).to_string().contains("peer 3"), "{}", BootError(PeerId(3)));
 }
 
-/// T-53: another nonce before the decision replaces the request, and that is all.
+/// T-53: a request with another nonce before the decision only replaces the first.
 #[test]
 fn another_nonce_before_the_decision_replaces_the_request() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -306,7 +317,7 @@ fn another_nonce_before_the_decision_replaces_the_request() {
     assert_eq!(host.endpoint.peers().count(), 1);
 }
 
-/// T-53: several players share an IPv4 address; their ports tell them apart.
+/// T-53: several players share an IPv4 address; their ports distinguish them.
 #[test]
 fn several_players_share_an_address() {
     let mut net = TestNet::joined(&unencrypted(), 0);
@@ -330,21 +341,21 @@ fn several_players_share_an_address() {
         assert_eq!(net.clients[usize::from(n)].received(), [[10 + n]]);
     }
     net.clients[1].endpoint.leave(net.now);
-    // What it said last is acknowledged after 20 ms (T-60), and its goodbye waits for that.
+    // The last message of the client is acknowledged after 20 ms (T-60), and its disconnect waits for that.
     net.run(net.now + Duration::from_millis(20));
     assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
     assert_eq!(net.host.endpoint.peers().count(), 2);
 }
 
-/// T-51, T-69: game data that overtakes the connect reply is not lost: it is delivered after it.
+/// T-51, T-69: game data that overtakes the connect reply is not lost: it is delivered after the reply.
 #[test]
 fn data_that_overtakes_the_connect_reply_is_delivered_after_it() {
     let mut net = TestNet::joined(&unencrypted(), 0);
     net.clients.push(TestEndpoint::client(unencrypted(), 1, START));
     net.deliver_all();
     net.host.endpoint.admit(address(1), START).expect("a free id");
-    let words = ["ack control seq=0", "connect reply seq=0: you are peer 2"];
-    assert_eq!(net.host.sent_texts(START), words, "and it is lost");
+    let expected = ["ack control seq=0", "connect reply seq=0: you are peer 2"];
+    assert_eq!(net.host.sent_texts(START), expected, "this datagram is lost");
     net.host.send(PeerId(2), &pattern(1, 407), START);
     net.host.send(PeerId(2), &pattern(2, 900), START);
     let packets = net.host.flush(START);
@@ -355,7 +366,7 @@ fn data_that_overtakes_the_connect_reply_is_delivered_after_it() {
     assert_eq!(net.host.snapshot(PeerId(2), ms(3000)).unacknowledged, []);
 }
 
-/// T-51: who has no id may say connect, disconnect and ACKs, and nothing else.
+/// T-51: a sender without an id may only send a connect, a disconnect and ACKs.
 #[test]
 fn sender_without_id_may_only_connect_or_disconnect() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -365,14 +376,14 @@ fn sender_without_id_may_only_connect_or_disconnect() {
     assert_eq!(host.sent_texts(START), [""; 0]);
     let events: Vec<Event> = host.events().into_iter().map(|(event, _)| event).collect();
     assert!(matches!(events[..], [Event::Request { .. }]), "{events:?}");
-    // It changes its mind before the decision.
+    // The client disconnects before the decision.
     host.receive_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), START);
     assert_eq!(host.sent_texts(START), ["ack control seq=1"]);
     assert_eq!(host.endpoint.admit(address(1), START), Err(AdmitError::NoRequest(address(1))));
     assert_eq!(host.left_peers(), []);
 }
 
-/// T-58: a client listens to its host's address only.
+/// T-58: a client accepts datagrams only from its host's address.
 #[test]
 fn client_accepts_datagrams_only_from_its_host() {
     let mut client = client_with_forged_host(unencrypted());

@@ -1,4 +1,4 @@
-//! T-53, T-77: somebody asks to be let in at the address of a peer.
+//! T-53, T-77: a new client asks for admission at the address of a peer.
 
 use bcnet_transport::wire::{BootReason, Channel, Message, PeerId};
 use bcnet_transport::{Config, Engine, Event, LeaveReason, ProofPolicy, RejectCause};
@@ -11,7 +11,7 @@ use crate::net::{
     host_with_forged_peer, identity, ms, unencrypted, utf16,
 };
 
-/// T-53: a forged request, with whatever nonce, changes nothing for a peer that is heard.
+/// T-53: a forged request, with any nonce, does not affect an active peer.
 #[test]
 fn active_peer_is_not_replaced() {
     let mut host = host_with_forged_peer(ack_proof_config());
@@ -22,8 +22,8 @@ fn active_peer_is_not_replaced() {
         }
         host.send(PeerId(2), b"x", now);
         let out = host.sent_texts(now);
-        assert!(out.iter().any(|said| said.contains("data")), "{out:?}");
-        let seq = u16::try_from(step).expect("small");
+        assert!(out.iter().any(|text| text.contains("data")), "{out:?}");
+        let seq = u16::try_from(step).expect("a small number");
         host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, seq)]), now);
         assert_eq!(request_offer(&mut host, 1, 1000 + u32::from(seq), now), None);
     }
@@ -31,8 +31,9 @@ fn active_peer_is_not_replaced() {
     assert_eq!(host.endpoint.rejected().count(RejectCause::Impostor), 600);
 }
 
-/// T-53, T-77: a request at the address of an idle peer holds its messages up until it is heard, and no longer; a word
-/// without an id is no sign of life.
+/// T-53, T-77: a request at the address of an idle peer delays its messages until it sends a datagram.
+///
+/// A datagram without an id is not a sign of life.
 #[test]
 fn contest_of_an_idle_peer_ends_when_it_sends() {
     let mut host = host_with_forged_peer(ack_proof_config());
@@ -42,17 +43,17 @@ fn contest_of_an_idle_peer_ends_when_it_sends() {
     host.send(PeerId(2), b"for the old one", ms(2000));
     host.receive_from(address(1), &from_peer(0xFF, &[disconnect(1, 0xFF)]), ms(2010));
     assert_eq!(host.timeline(ms(2010), ms(2039)), ["2.010 ack control seq=1"]);
-    // A stock client acknowledges reply and cookie, whatever it thinks of them.
+    // A stock client acknowledges reply and cookie in any case.
     host.receive_from(address(1), &acknowledge_offer(OfferedId(PeerId(2), offer.1)), ms(2040));
     assert_eq!(host.sent_texts(ms(2040)), ["data seq=0 15 bytes"]);
     assert_eq!(host.left_peers(), []);
     // The offer is withdrawn.
     host.receive_from(address(1), &acknowledge_offer(offer), ms(2050));
     assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]));
-    assert_eq!(request_offer(&mut host, 1, 100, ms(4039)), None, "for two seconds it is known to live");
+    assert_eq!(request_offer(&mut host, 1, 100, ms(4039)), None, "the peer was active within two seconds");
 }
 
-/// T-53, T-77: a client that was started anew proves itself, and only then is the old peer gone.
+/// T-53, T-77: a restarted client verifies itself, and only then is the old peer removed.
 #[test]
 fn restarted_client_replaces_its_old_peer() {
     let mut net = TestNet::joined_with_names(&ack_proof_config(), 2);
@@ -62,7 +63,7 @@ fn restarted_client_replaces_its_old_peer() {
     let request = net.clients[0].flush(net.now);
     net.deliver(&request[0]);
     let id = net.host.endpoint.challenge(address(1), net.now).expect("a free id");
-    assert_eq!(net.host.left_peers(), [], "it has proved nothing yet");
+    assert_eq!(net.host.left_peers(), [], "the client is not verified yet");
     let answer = net.host.flush(net.now);
     assert!(
         answer.iter().all(|packet| packet.data().iter().all(|(_, payload)| payload.is_empty())),
@@ -80,7 +81,7 @@ fn restarted_client_replaces_its_old_peer() {
     assert_eq!(net.clients[0].received(), [b"for the new one"]);
 }
 
-/// T-53, T-77: however long a peer was silent, a request alone does not remove it, nor does a proof that is not whole.
+/// T-53, T-77: a request alone, or an incomplete verification, never removes a silent peer.
 #[test]
 fn verified_newcomer_replaces_an_idle_peer() {
     for at in [2000, 12_499, 12_500, 44_000] {
@@ -90,7 +91,7 @@ fn verified_newcomer_replaces_an_idle_peer() {
         let OfferedId(id, first) = request_offer(&mut host, 1, 99, ms(at)).expect("an answer");
         host.receive_from(address(1), &acknowledge_offer(OfferedId(id, first)), ms(at + 100));
         let lost = take_second_cookie(&mut host, address(1), ms(at + 100)).expect("an answer");
-        // A stock client says again what it has heard, and so asks for what it has not.
+        // A stock client repeats its ACKs, and so requests the cookie that it has not received.
         host.receive_from(address(1), &acknowledge_offer(OfferedId(id, first)), ms(at + 700));
         assert_eq!(take_second_cookie(&mut host, address(1), ms(at + 700)), Some(lost), "{at} ms");
         assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]), "{at} ms");
@@ -101,8 +102,9 @@ fn verified_newcomer_replaces_an_idle_peer() {
     }
 }
 
-/// T-77: who was answered has the time to prove itself. If nobody does, the old peer is sent what waits for it, and is what
-/// it was.
+/// T-77: an answered client has time to verify itself.
+///
+/// If none does, the old peer gets its delayed messages and is connected as before.
 #[test]
 fn contest_without_proof_expires() {
     for (asked, over) in [(3000, 18_500), (12_400, 18_500), (20_000, 26_000)] {
@@ -111,15 +113,16 @@ fn contest_without_proof_expires() {
         host.send(PeerId(2), b"x", ms(asked));
         let offer = request_offer(&mut host, 1, 99, ms(asked)).expect("an answer");
         assert_eq!(host.timeline(ms(asked), before(ms(over))), Vec::<String>::new());
-        let said = host.timeline(before(ms(over)), ms(over));
-        assert_eq!(said.first(), Some(&format!("{}.{:03} data seq=0 1 byte", over / 1000, over % 1000)));
+        let texts = host.timeline(before(ms(over)), ms(over));
+        assert_eq!(texts.first(), Some(&format!("{}.{:03} data seq=0 1 byte", over / 1000, over % 1000)));
         host.receive_from(address(1), &acknowledge_offer(offer), ms(over));
-        assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]), "its offer is withdrawn");
+        assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]), "the offer is withdrawn");
     }
 }
 
-/// T-53, T-76: who acknowledges no cookie but speaks under its id replaces a peer only if that was silent for two and a half
-/// keepalives, and where ids are enough.
+/// T-53, T-76: a client without an ACK of its cookie replaces a peer by its id only in one case.
+///
+/// The peer must have been silent for two and a half keepalive intervals, and the policy must accept ids.
 #[test]
 fn id_proof_replaces_an_idle_peer() {
     for (prove, at, replaced) in [
@@ -138,8 +141,10 @@ fn id_proof_replaces_an_idle_peer() {
     }
 }
 
-/// T-77: a cookie at the address of a peer cannot be found by trying, whatever is asked and guessed before the peer is heard:
-/// a few numbers for all requests together. What its own connection was sent is no guess.
+/// T-77: a cookie at the address of a peer cannot be found by trying.
+///
+/// Only a few wrong numbers are allowed for all requests together, until the peer sends a datagram. Numbers
+/// of its own connection do not count.
 #[test]
 fn guessed_cookies_do_not_replace_a_peer() {
     let mut host = host_with_forged_peer(ack_proof_config());
@@ -156,7 +161,7 @@ fn guessed_cookies_do_not_replace_a_peer() {
         }
     }
     assert_eq!((host.left_peers(), offers), (vec![], 1));
-    // It is heard, and four numbers can be guessed two seconds later.
+    // The peer sends a datagram; two seconds later four numbers can be guessed.
     host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(6000));
     assert_eq!(request_offer(&mut host, 1, 99, before(ms(8000))), None);
     let OfferedId(id, number) = request_offer(&mut host, 1, 99, ms(8000)).expect("an answer");
@@ -170,7 +175,8 @@ fn guessed_cookies_do_not_replace_a_peer() {
     assert_eq!((host.left_peers(), joined_peers(&mut host)), (vec![], vec![]));
 }
 
-/// T-77: who was started anew may still acknowledge what its former connection was sent last, up to numbers like cookies.
+/// T-77: a restarted client may acknowledge the last messages of its old connection, even numbers like
+/// cookies.
 #[test]
 fn acks_of_the_old_connection_are_not_guesses() {
     let mut host = host_with_forged_peer(ack_proof_config());
@@ -184,17 +190,17 @@ fn acks_of_the_old_connection_are_not_guesses() {
     host.timeline(START, ms(3000));
     host.events();
     let OfferedId(id, first) = request_offer(&mut host, 1, 99, ms(3000)).expect("an answer");
-    let mut words: Vec<Message<'_>> = (0x4FF0..0x5000).map(|seq| ack(Channel::Game, seq)).collect();
-    host.receive_from(address(1), &from_peer(id.0, &words), ms(3010));
-    words.push(ack(Channel::Game, first));
-    host.receive_from(address(1), &from_peer(id.0, &words), ms(3020));
+    let mut acks: Vec<Message<'_>> = (0x4FF0..0x5000).map(|seq| ack(Channel::Game, seq)).collect();
+    host.receive_from(address(1), &from_peer(id.0, &acks), ms(3010));
+    acks.push(ack(Channel::Game, first));
+    host.receive_from(address(1), &from_peer(id.0, &acks), ms(3020));
     let number = take_second_cookie(&mut host, address(1), ms(3020)).expect("an answer");
-    words.push(ack(Channel::Game, number));
-    host.receive_from(address(1), &from_peer(id.0, &words), ms(3030));
+    acks.push(ack(Channel::Game, number));
+    host.receive_from(address(1), &from_peer(id.0, &acks), ms(3030));
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Replaced)]);
 }
 
-/// T-76, T-77: a flood of other requests does not keep out who was started anew.
+/// T-76, T-77: a flood of other requests does not block a restarted client.
 #[test]
 fn offer_at_a_peer_address_is_not_evicted() {
     let mut host = host_with_forged_peer(ack_proof_config());
@@ -208,14 +214,16 @@ fn offer_at_a_peer_address_is_not_evicted() {
     assert_eq!(joined_peers(&mut host), [id]);
 }
 
-/// T-57, T-77: a request at the address of who is leaving does not end its last words. They wait, for a while or until it is
-/// heard: they are nothing for a game that was started anew. When that has joined nothing is left of the old.
+/// T-57, T-77: a request at the address of a leaving peer does not stop its last messages.
+///
+/// They pause for a while or until the peer sends a datagram, because a restarted game must not get them.
+/// When the new client has joined, nothing is left of the old peer.
 #[test]
 fn disconnect_notice_survives_a_forged_request() {
     let kicked = || {
         let mut host = host_with_forged_peer(ack_proof_config());
         host.timeline(START, ms(3000));
-        host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(3000)).expect("it is there");
+        host.endpoint.boot(PeerId(2), BootReason::KICKED, ms(3000)).expect("the peer is connected");
         assert_eq!(host.sent_texts(ms(3000)), ["boot seq=1: peer 2, kicked"]);
         let offer = request_offer(&mut host, 1, 99, ms(3100)).expect("an answer");
         assert_eq!(host.timeline(ms(3100), before(ms(9100))), Vec::<String>::new());
@@ -224,44 +232,44 @@ fn disconnect_notice_survives_a_forged_request() {
     let (mut host, _) = kicked();
     let again = host.timeline(before(ms(9100)), ms(18_000));
     assert!(again.iter().any(|line| line.ends_with("boot seq=1: peer 2, kicked")), "{again:?}");
-    assert!(host.endpoint.is_closed(), "its time is over");
+    assert!(host.endpoint.is_closed(), "the linger time is over");
     let (mut host, offer) = kicked();
     host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(9000));
     assert_eq!(host.sent_texts(ms(9000)), ["boot seq=1: peer 2, kicked"]);
-    assert_eq!(request_offer(&mut host, 1, 100, ms(9010)), None, "it lives");
+    assert_eq!(request_offer(&mut host, 1, 100, ms(9010)), None, "the peer is alive");
     host.receive_from(address(1), &acknowledge_offer(offer), ms(9050));
     assert_eq!(joined_peers(&mut host), [offer.0]);
-    let said = host.timeline(ms(9050), ms(30_000));
-    assert!(!said.iter().any(|line| line.contains("boot")), "{said:?}");
+    let texts = host.timeline(ms(9050), ms(30_000));
+    assert!(!texts.iter().any(|line| line.contains("boot")), "{texts:?}");
 }
 
-/// T-51, T-57: who has said goodbye, and was answered, comes back at once.
+/// T-51, T-57: a client whose disconnect was acknowledged can rejoin at once.
 #[test]
 fn client_can_rejoin_right_after_leaving() {
     let mut host = host_with_forged_peer(ack_proof_config());
     host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(3000));
     assert_eq!(host.sent_texts(ms(3000)), ["ack control seq=1"]);
     let offer = request_offer(&mut host, 1, 99, ms(3010)).expect("an answer");
-    // Its goodbye was repeated before it heard that.
+    // The client retransmitted its disconnect before the ACK arrived.
     host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(3020));
     assert_eq!(host.sent_texts(ms(3020)), ["ack control seq=1"]);
     host.receive_from(address(1), &acknowledge_offer(offer), ms(3030));
     assert_eq!(joined_peers(&mut host), [offer.0]);
 }
 
-/// S-11, T-53: a wrong password changes nothing for the peer at that address.
+/// S-11, T-53: a wrong password does not affect the peer at that address.
 #[test]
 fn refused_request_does_not_affect_the_peer_there() {
     let mut host = host_with_forged_peer(ack_proof_config());
     host.send(PeerId(2), b"x", ms(3000));
     host.receive_from(address(1), &connect(99), ms(3000));
     assert_eq!(host.endpoint.refuse(address(1), BootReason::WRONG_PASSWORD, ms(3000)), Ok(()));
-    let said = host.sent_texts(ms(3000));
-    assert!(said.contains(&"data seq=0 1 byte".to_owned()), "{said:?}");
+    let texts = host.sent_texts(ms(3000));
+    assert!(texts.contains(&"data seq=0 1 byte".to_owned()), "{texts:?}");
     assert_eq!(host.left_peers(), []);
 }
 
-/// T-77: what is queued while a peer is contested, booted or gone, does no harm.
+/// T-77: messages queued for a contested peer do no harm if it is booted or gone.
 #[test]
 fn contested_peer_can_leave_be_booted_or_time_out() {
     let contested = || {
@@ -275,7 +283,7 @@ fn contested_peer_can_leave_be_booted_or_time_out() {
     assert_eq!(host.sent_texts(ms(3100)), ["boot seq=1: peer 2, kicked"]);
     let mut host = contested();
     host.endpoint.leave(ms(3100));
-    assert_eq!(host.sent_texts(ms(3100)).len(), 1, "its goodbye");
+    assert_eq!(host.sent_texts(ms(3100)).len(), 1, "the disconnect of the peer");
     let mut host = contested();
     host.timeline(ms(3000), ms(44_999));
     assert_eq!(host.left_peers(), []);

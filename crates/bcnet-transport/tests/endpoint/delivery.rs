@@ -1,4 +1,4 @@
-//! Once, in order, in the right order of sending; unreliable messages at once.
+//! Delivery once and in order, the order of sending, and unreliable messages at once.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::net::{
     from_peer, host_with_forged_peer, ms, pattern, reliable, unencrypted, unreliable, utf16,
 };
 
-/// T-66: ACKs, then what was lost, then control messages, urgent data and other data.
+/// T-66: ACKs, then lost messages, then control messages, urgent data and other data.
 #[test]
 fn datagram_is_filled_in_priority_order() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -20,11 +20,11 @@ fn datagram_is_filled_in_priority_order() {
     host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, ms(48));
     host.send_as(PeerId(2), b"urgent", DeliveryMode::Urgent, ms(48));
     let name = utf16("n");
-    host.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("a peer hears");
+    host.endpoint.announce_name(Text::new(&name).expect("UTF-16LE"), ms(48)).expect("a peer is connected");
     host.receive_from(address(1), &from_peer(2, &[reliable(0, b"a"), reliable(1, b"b")]), ms(48));
     let packets = host.flush(ms(48));
     assert_eq!(packets.len(), 1);
-    let words = [
+    let expected = [
         "ack game seq=0",
         "ack game seq=1",
         "data seq=0 4 bytes",
@@ -33,10 +33,11 @@ fn datagram_is_filled_in_priority_order() {
         "data seq=1 5 bytes",
         "data unreliable 5 bytes",
     ];
-    assert_eq!(packets[0].message_texts(), words);
+    assert_eq!(packets[0].message_texts(), expected);
 }
 
-/// T-66: messages of one kind leave in the order of queueing; reliable and unreliable ones are one kind.
+/// T-66: messages of one priority leave in the order of queueing; reliable and unreliable ones have the
+/// same.
 #[test]
 fn messages_of_one_priority_are_sent_in_fifo_order() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -58,14 +59,14 @@ fn messages_of_one_priority_are_sent_in_fifo_order() {
     assert_eq!(sent, [2, 4, 8, 0, 1, 3, 5, 6, 7]);
 }
 
-/// T-66, T-67: an urgent message that is split goes ahead as a whole, its parts in order.
+/// T-66, T-67: a split urgent message goes first as a whole, with its fragments in order.
 #[test]
 fn urgent_split_message_goes_first_with_fragments_in_order() {
     let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), &pattern(0, 1000), START);
     host.send_as(PeerId(2), &pattern(1, 900), DeliveryMode::Urgent, START);
     host.send_as(PeerId(2), b"urgent", DeliveryMode::Urgent, START);
-    let words = [
+    let expected = [
         "data seq=1 part=0/3 405 bytes",
         "data seq=1 part=1 406 bytes",
         "data seq=1 part=2 89 bytes",
@@ -74,10 +75,10 @@ fn urgent_split_message_goes_first_with_fragments_in_order() {
         "data seq=0 part=1 406 bytes",
         "data seq=0 part=2 189 bytes",
     ];
-    assert_eq!(all_message_texts(&host.flush(START)), words);
+    assert_eq!(all_message_texts(&host.flush(START)), expected);
 }
 
-/// T-66: an urgent message that is split overtakes a message whose first parts are under way.
+/// T-66: a split urgent message overtakes a message whose first fragments are in flight.
 #[test]
 fn urgent_message_overtakes_window_blocked_messages() {
     let mut host = host_with_forged_peer(Config { initial_window: 1024, ..unencrypted() });
@@ -89,7 +90,7 @@ fn urgent_message_overtakes_window_blocked_messages() {
     assert_eq!(host.sent_texts(START)[0], "data seq=0 part=2 406 bytes");
 }
 
-/// T-66: what does not fit waits for the next datagram, and one flush sends as many as it takes.
+/// T-66: messages that do not fit wait for the next datagram, and one flush sends as many as needed.
 #[test]
 fn flush_sends_all_queued_messages() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -103,7 +104,7 @@ fn flush_sends_all_queued_messages() {
     assert!(order.eq(0..10));
 }
 
-/// T-60: a datagram of nothing but ACKs has at most 16, one with data as many as fit.
+/// T-60: a datagram with only ACKs has at most 16; one with data has as many as fit.
 #[test]
 fn ack_only_datagram_has_a_maximum_of_16_acks() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -118,7 +119,7 @@ fn ack_only_datagram_has_a_maximum_of_16_acks() {
     assert_eq!(sizes, [41]);
 }
 
-/// T-70: an unreliable message is delivered when it arrives, whatever is missing before it, and each time it arrives.
+/// T-70: an unreliable message is delivered each time it arrives, even if earlier messages are missing.
 #[test]
 fn gaps_do_not_block_unreliable_messages() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -126,10 +127,10 @@ fn gaps_do_not_block_unreliable_messages() {
     assert_eq!(host.received(), [b"now"]);
     host.receive_from(address(1), &from_peer(2, &[unreliable(b"")]), START);
     assert_eq!(host.received(), [b""]);
-    assert_eq!(host.sent_texts(START), ["ack game seq=3"], "and nothing acknowledges it");
+    assert_eq!(host.sent_texts(START), ["ack game seq=3"], "the unreliable message got an ACK");
 }
 
-/// T-70: unreliable messages are sent once; nobody waits for their ACK.
+/// T-70: unreliable messages are sent once and get no ACK.
 #[test]
 fn unreliable_messages_are_sent_once() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -140,7 +141,7 @@ fn unreliable_messages_are_sent_once() {
     assert_eq!(host.snapshot(PeerId(2), ms(4999)).queued_bytes, 0);
 }
 
-/// T-69: an empty payload is a message like any other.
+/// T-69: an empty payload is a valid message.
 #[test]
 fn an_empty_payload_is_legal() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -151,12 +152,12 @@ fn an_empty_payload_is_legal() {
     assert_eq!(net.clients[0].received(), [b""; 3]);
 }
 
-/// T-69: each message is delivered once however often it arrives.
+/// T-69: each message is delivered once, even if it arrives several times.
 #[test]
 fn duplicated_messages_are_delivered_once() {
     let mut host = host_with_forged_peer(unencrypted());
     for seq in [0, 0, 2, 2, 1, 2, 1, 0, 3, 2] {
-        let payload = [u8::try_from(seq).expect("small")];
+        let payload = [u8::try_from(seq).expect("a small number")];
         host.receive_from(address(1), &from_peer(2, &[reliable(seq, &payload)]), START);
         host.receive_from(address(1), &from_peer(2, &[reliable(seq, &payload)]), START);
     }
@@ -165,7 +166,7 @@ fn duplicated_messages_are_delivered_once() {
     assert_eq!(all_message_texts(&host.flush(START)).len(), 20, "each of the twenty is acknowledged");
 }
 
-/// T-69: messages that arrive in reverse are delivered in order, all when the first is there.
+/// T-69: messages that arrive in reverse order are delivered in order, all when the first arrives.
 #[test]
 fn reversed_messages_are_delivered_in_order() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -173,7 +174,7 @@ fn reversed_messages_are_delivered_in_order() {
     payloads.iter().for_each(|payload| net.host.send(PeerId(2), payload, net.now));
     let mut packets = net.host.flush(net.now);
     packets.reverse();
-    let (first, others) = packets.split_last().expect("many");
+    let (first, others) = packets.split_last().expect("many datagrams");
     others.iter().for_each(|packet| net.deliver(packet));
     assert_eq!(net.clients[0].received(), [[0; 0]; 0]);
     net.deliver(first);
@@ -181,7 +182,8 @@ fn reversed_messages_are_delivered_in_order() {
     assert_eq!(net.clients[0].received(), payloads);
 }
 
-/// T-69: whatever is lost, repeated and swapped, all arrives once and in order, in both directions.
+/// T-69: despite loss, duplication and reordering, all messages arrive once and in order, in both
+/// directions.
 #[test]
 fn messages_arrive_once_and_in_order_on_a_bad_link() {
     for seed in 1..=20 {
@@ -192,10 +194,10 @@ fn messages_arrive_once_and_in_order_on_a_bad_link() {
         for tick in 0..2000_u64 {
             net.now = ms(10 * tick);
             if tick < 400 {
-                let len =
-                    usize::try_from(dice.below(if tick % 40 == 0 { 3000 } else { 100 })).expect("small");
+                let len = usize::try_from(dice.below(if tick % 40 == 0 { 3000 } else { 100 }))
+                    .expect("a small number");
                 let quality = if dice.below(8) == 0 { DeliveryMode::Urgent } else { DeliveryMode::Reliable };
-                let payload = pattern(usize::try_from(tick).expect("small"), len);
+                let payload = pattern(usize::try_from(tick).expect("a small number"), len);
                 net.host.send_as(PeerId(2), &payload, quality, net.now);
                 expected[0].push(payload.clone());
                 net.clients[0].send_as(PeerId::HOST, &payload, quality, net.now);
@@ -224,7 +226,7 @@ fn messages_arrive_once_and_in_order_on_a_bad_link() {
     }
 }
 
-/// T-24, T-69: more than 65,536 messages: the numbers wrap and nothing is lost, repeated or swapped.
+/// T-24, T-69: with more than 65,536 messages the numbers wrap, and none is lost, duplicated or reordered.
 #[test]
 fn sequence_numbers_wrap() {
     let mut dice = TestRng(7);
@@ -251,11 +253,12 @@ fn sequence_numbers_wrap() {
     assert_eq!(usize::try_from(sent - received).expect("fits"), net.clients[0].received().len());
     assert!(sent > 70_000);
     let window = &net.clients[0].snapshot(PeerId::HOST, net.now).inboxes[1];
-    assert_eq!(window.expected, Seq(u16::try_from(sent % 65_536).expect("small")));
+    assert_eq!(window.expected, Seq(u16::try_from(sent % 65_536).expect("a small number")));
 }
 
-/// T-69: the window is 0x3FFF ahead of what is expected, wherever that is; what is behind is a duplicate. All is
-/// acknowledged.
+/// T-69: the receive window is 0x3FFF ahead of the expected number, wherever that is.
+///
+/// Numbers behind it are duplicates. All messages are acknowledged.
 #[test]
 fn receive_window_is_0x3fff_ahead_and_wraps() {
     for start in [0_u16, 1, 0x8000, 0xFFFE] {
@@ -286,7 +289,7 @@ fn receive_window_is_0x3fff_ahead_and_wraps() {
     }
 }
 
-/// T-60, T-62: an ACK for what was never sent, or was acknowledged before, does nothing and is counted.
+/// T-60, T-62: an ACK for an unsent or acknowledged message has no effect and is counted.
 #[test]
 fn ack_of_an_unsent_message_is_counted_as_useless() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -314,7 +317,7 @@ fn ack_of_an_unsent_message_is_counted_as_useless() {
     assert_eq!(host.counters(PeerId(2)).acks_useless, 9);
 }
 
-/// T-60: ACKs are not acknowledged, nor are keepalives.
+/// T-60: ACKs and keepalives are not acknowledged.
 #[test]
 fn acks_and_keepalives_are_not_acknowledged() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -323,7 +326,7 @@ fn acks_and_keepalives_are_not_acknowledged() {
     assert_eq!(host.events(), []);
 }
 
-/// T-51: messages go to the peer that they are for, and are told with its id.
+/// T-51: messages reach the addressed peer, and events carry the sender's id.
 #[test]
 fn messages_reach_the_addressed_peer() {
     let mut net = TestNet::joined(&unencrypted(), 5);
@@ -343,7 +346,7 @@ fn messages_reach_the_addressed_peer() {
     assert_eq!(net.host.events(), expected);
 }
 
-/// T-63, T-66: what may be sent waits for what must not be sent yet. Then there is nothing to send, and polling ends.
+/// T-63, T-66: messages wait behind one that the window blocks; then nothing is sent, and polling ends.
 #[test]
 fn polling_ends_when_the_window_blocks_the_queue() {
     let mut host = host_with_forged_peer(Config { initial_window: 500, ..unencrypted() });
@@ -356,7 +359,7 @@ fn polling_ends_when_the_window_blocks_the_queue() {
     assert_eq!(host.sent_texts(START), ["data seq=1 200 bytes", "data unreliable 5 bytes"]);
 }
 
-/// What is told of a payload says whether it came reliably, whichever way it took.
+/// The event of a payload reports whether it was reliable, on the fast path and on the general path.
 #[test]
 fn received_event_reports_reliability() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -368,7 +371,7 @@ fn received_event_reports_reliability() {
     ] {
         host.receive_from(address(1), &from_peer(2, messages), START);
     }
-    let told = host.events().into_iter().map(|(event, payload)| match event {
+    let received = host.events().into_iter().map(|(event, payload)| match event {
         Event::Received { peer: PeerId(2), reliable } => (payload, reliable),
         other => panic!("{other:?}"),
     });
@@ -381,5 +384,5 @@ fn received_event_reports_reliability() {
         ("d", true),
         ("ef", true),
     ];
-    assert!(told.eq(expected.map(|(payload, reliable)| (payload.as_bytes().to_vec(), reliable))));
+    assert!(received.eq(expected.map(|(payload, reliable)| (payload.as_bytes().to_vec(), reliable))));
 }

@@ -1,4 +1,4 @@
-//! Snapshots and counters tell what is going on, in the words of the dumps that were taken of the original.
+//! Snapshots and counters, in the format of the dumps that were taken of the original.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::net::{
     host_with_measured_rtt, identity, ms, pattern, reliable, unencrypted, unreliable,
 };
 
-/// T-60, T-61: the dump at the start of a join, as the original's.
+/// T-60, T-61: the dump at the start of a join is like that of the original.
 #[test]
 fn snapshot_displays_like_original_queue_dumps() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -51,7 +51,9 @@ fn snapshot_displays_like_original_queue_dumps() {
     assert_eq!(PeerQueues::from(&snapshot).to_string(), dump);
 }
 
-/// T-61: before a round trip is known the interval is 1.00, as in the original's dumps; parts tell their index.
+/// T-61: before a round-trip time is known the interval is 1.00, as in the original's dumps.
+///
+/// Fragments show their index.
 #[test]
 fn interval_is_one_second_before_the_first_rtt_sample() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -67,7 +69,7 @@ fn interval_is_one_second_before_the_first_rtt_sample() {
     assert_eq!(PeerQueues::from(&host.snapshot(PeerId(2), ms(1000))).to_string(), dump);
 }
 
-/// T-60, T-68, T-69: a snapshot holds every queue.
+/// T-60, T-68, T-69: a snapshot contains every queue.
 #[test]
 fn snapshot_contains_every_queue() {
     let mut host = host_with_measured_rtt();
@@ -104,7 +106,7 @@ fn snapshot_contains_every_queue() {
     assert_eq!(snapshot.idle_for, Duration::from_millis(10));
 }
 
-/// T-62: the interval of a message that was sent often is longer than the timeout of the others.
+/// T-62: the interval of a message with many sends is longer than the timeout of the others.
 #[test]
 fn snapshot_reports_the_interval_of_each_message() {
     let mut host = host_with_measured_rtt();
@@ -123,7 +125,7 @@ fn snapshot_reports_the_interval_of_each_message() {
     assert!(queues.ends_with("retx=10 intv=2.40"), "{queues}");
 }
 
-/// T-60: counters of one peer, in both directions.
+/// T-60: the counters of one peer count both directions.
 #[test]
 fn counters_count_sent_and_received_messages() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -132,7 +134,7 @@ fn counters_count_sent_and_received_messages() {
     host.send_as(PeerId(2), b"loose", DeliveryMode::Unreliable, START);
     let sent: usize = host.flush(START).iter().map(|packet| packet.bytes.len()).sum();
     let again: usize = host.flush(ms(48)).iter().map(|packet| packet.bytes.len()).sum();
-    let heard = [
+    let received = [
         reliable(0, b"a"),
         reliable(0, b"a"),
         unreliable(b"b"),
@@ -141,7 +143,7 @@ fn counters_count_sent_and_received_messages() {
         ack(Channel::Game, 0),
         Message::Keepalive,
     ];
-    let bytes = from_peer(2, &heard);
+    let bytes = from_peer(2, &received);
     host.receive_from(address(1), &bytes, ms(49));
     let acks: usize = host.flush(ms(83)).iter().map(|packet| packet.bytes.len()).sum();
     let end = host.counters(PeerId(2));
@@ -151,7 +153,7 @@ fn counters_count_sent_and_received_messages() {
         (end.datagrams_in - start.datagrams_in, end.bytes_in - start.bytes_in),
         (1, bytes.len() as u64)
     );
-    // The identity is passed on to its owner.
+    // The identity is relayed to its owner.
     let sent = [Kind::DATA, Kind::IDENTITY, Kind::CONNECT, Kind::KEEPALIVE];
     let sent = sent.map(|kind| end.messages_out.count(kind) - start.messages_out.count(kind));
     assert_eq!((sent, end.retransmits), ([2, 1, 0, 0], 1));
@@ -163,7 +165,7 @@ fn counters_count_sent_and_received_messages() {
     assert_eq!(end.rejected.total(), 0);
 }
 
-/// T-55, T-57: every kind that is sent has its counter, alone or in company.
+/// T-55, T-57: every sent kind has its counter, alone in a datagram or with others.
 #[test]
 fn sent_messages_are_counted_by_kind() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -180,7 +182,7 @@ fn sent_messages_are_counted_by_kind() {
     assert_eq!(kinds.map(|kind| out.count(kind)), [5, 1, 1, 1, 0, 0]);
 }
 
-/// T-50, T-58: every cause has a name, and its counter counts it alone.
+/// T-50, T-58: every cause has a name and a separate counter.
 #[test]
 fn every_cause_has_a_name_and_a_counter() {
     let names: Vec<String> = RejectCause::ALL.iter().map(ToString::to_string).collect();
@@ -205,7 +207,7 @@ fn every_cause_has_a_name_and_a_counter() {
     }
 }
 
-/// T-56, T-57: the reasons of leaving read well.
+/// T-56, T-57: the reasons of leaving have readable texts.
 #[test]
 fn leave_reasons_display_readable_text() {
     let reasons = [
@@ -222,7 +224,7 @@ fn leave_reasons_display_readable_text() {
     }
 }
 
-/// T-61: on a link with a delay the snapshot's round trip settles near it.
+/// T-61: on a link with a delay, the round-trip time of the snapshot converges to it.
 #[test]
 fn snapshot_rtt_converges_to_the_link_rtt() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -251,12 +253,14 @@ fn snapshot_rtt_converges_to_the_link_rtt() {
     }
 }
 
-/// T-60: a peer has everything of a channel once the last of it is acknowledged, whatever waits on the other.
+/// T-60: the range is empty once the last message of a channel is acknowledged, regardless of the other
+/// channel.
 #[test]
 fn unacked_range_is_empty_after_the_last_ack_of_a_channel() {
     let mut host = host_with_forged_peer(unencrypted());
-    let awaited =
-        |host: &TestEndpoint, channel| host.endpoint.unacked_range(PeerId(2), channel).expect("it is there");
+    let awaited = |host: &TestEndpoint, channel| {
+        host.endpoint.unacked_range(PeerId(2), channel).expect("the peer is connected")
+    };
     let has = |host: &TestEndpoint| {
         [Channel::Control, Channel::Game].map(|it| {
             let awaited = awaited(host, it);
@@ -266,19 +270,19 @@ fn unacked_range_is_empty_after_the_last_ack_of_a_channel() {
     assert_eq!(has(&host), [true, true]);
     host.send(PeerId(2), b"first", START);
     host.send(PeerId(2), b"second", START);
-    assert_eq!(has(&host), [true, false], "not sent");
+    assert_eq!(has(&host), [true, false], "the message is not sent");
     host.flush(START);
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), START);
-    assert_eq!(has(&host), [true, false], "the first may be lost");
+    assert_eq!(has(&host), [true, false], "the first message may be lost");
     assert_eq!(awaited(&host, Channel::Game), Seq(0)..Seq(2));
     host.endpoint.announce_name(Text::default(), START).expect("a host has a name");
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
     assert_eq!(has(&host), [false, true]);
-    host.endpoint.send(PeerId(2), b"state", DeliveryMode::Unreliable, START).expect("it is there");
-    assert_eq!(has(&host), [false, true], "what may be lost is not waited for");
+    host.endpoint.send(PeerId(2), b"state", DeliveryMode::Unreliable, START).expect("the peer is connected");
+    assert_eq!(has(&host), [false, true], "an unreliable message needs no ACK");
     host.flush(START);
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Control, 1)]), START);
     assert_eq!(has(&host), [true, true]);
     assert_eq!(awaited(&host, Channel::Game), Seq(2)..Seq(2));
-    assert_eq!(host.endpoint.unacked_range(PeerId(9), Channel::Game), None, "nobody waits for nobody");
+    assert_eq!(host.endpoint.unacked_range(PeerId(9), Channel::Game), None, "an unknown peer has no range");
 }

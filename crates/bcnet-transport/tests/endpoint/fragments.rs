@@ -1,4 +1,4 @@
-//! Splitting as stock does it, and putting together what arrives, whatever arrives.
+//! Splitting as stock does it, and reassembly of any received fragments.
 
 use bcnet_transport::wire::{Channel, Data, Delivery, Fragment, Message, PeerId};
 use bcnet_transport::{Config, DeliveryMode, Engine, RejectCause, SendError};
@@ -10,13 +10,13 @@ use crate::net::{
 
 const MAX_PAYLOAD: usize = 103_529;
 
-/// The sizes of the parts in which a payload of `len` bytes leaves; empty if it leaves whole.
+/// Returns the sizes of the fragments of a payload of `len` bytes; empty if it leaves whole.
 fn fragment_sizes(len: usize, mode: DeliveryMode) -> Vec<usize> {
     let mut host = host_with_forged_peer(Config { initial_window: 1 << 20, ..unencrypted() });
     host.send_as(PeerId(2), &pattern(0, len), mode, START);
     let sent: Vec<_> = host.flush(START).iter().flat_map(SentDatagram::data).collect();
     let whole: Vec<u8> = sent.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
-    assert_eq!(whole, pattern(0, len), "no byte is lost or moved");
+    assert_eq!(whole, pattern(0, len), "a byte was lost or moved");
     let count = sent.len();
     for (index, (delivery, _)) in sent.iter().enumerate() {
         let Some(part) = delivery.fragment() else { return Vec::new() };
@@ -26,7 +26,7 @@ fn fragment_sizes(len: usize, mode: DeliveryMode) -> Vec<usize> {
     sent.iter().map(|(_, bytes)| bytes.len()).collect()
 }
 
-/// T-67: 405 bytes in part 0, 406 in each later one, the rest in the last.
+/// T-67: 405 bytes in fragment 0, 406 in each later one, the rest in the last.
 #[test]
 fn payloads_are_split_as_stock_does() {
     for quality in [DeliveryMode::Reliable, DeliveryMode::Urgent] {
@@ -34,7 +34,7 @@ fn payloads_are_split_as_stock_does() {
         assert_eq!(fragment_sizes(408, quality), [405, 3]);
         assert_eq!(fragment_sizes(409, quality), [405, 4]);
         assert_eq!(fragment_sizes(410, quality), [405, 5]);
-        assert_eq!(fragment_sizes(811, quality), [405, 406], "a rest that fits exactly is the last part");
+        assert_eq!(fragment_sizes(811, quality), [405, 406], "a rest that fits exactly is the last fragment");
         assert_eq!(fragment_sizes(812, quality), [405, 406, 1]);
         assert_eq!(fragment_sizes(832, quality), [405, 406, 21]);
         let max: Vec<usize> = [405].into_iter().chain([406; 254]).collect();
@@ -44,7 +44,7 @@ fn payloads_are_split_as_stock_does() {
     assert_eq!(fragment_sizes(410, DeliveryMode::Unreliable), [405, 5]);
 }
 
-/// T-67: more than 255 parts is an error, and nothing of it is sent.
+/// T-67: a payload with more than 255 fragments is an error, and no part of it is sent.
 #[test]
 fn more_than_255_fragments_are_refused() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -54,10 +54,10 @@ fn more_than_255_fragments_are_refused() {
         assert_eq!(error, Err(SendError::TooLarge { len: MAX_PAYLOAD + 1, max: MAX_PAYLOAD }));
     }
     host.send(PeerId(2), b"next", START);
-    assert_eq!(host.sent_texts(START), ["data seq=0 4 bytes"], "no number was used up");
+    assert_eq!(host.sent_texts(START), ["data seq=0 4 bytes"], "a refused payload used a sequence number");
 }
 
-/// T-67: an unreliable payload that must be split is reliable, with a number of its own, in its turn.
+/// T-67: an unreliable payload that must be split becomes reliable, with its own number, in its turn.
 #[test]
 fn split_unreliable_payload_becomes_reliable() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -71,13 +71,13 @@ fn split_unreliable_payload_becomes_reliable() {
         .map(|(delivery, _)| delivery.seq().expect("reliable").0)
         .collect();
     assert_eq!(numbers, [0, 1, 1, 1, 2]);
-    // The first datagram is lost; the repeat brings all.
+    // The first datagram is lost; the retransmission delivers everything.
     packets[1..].iter().for_each(|packet| net.deliver(packet));
     net.run(ms(2000));
     assert_eq!(net.clients[0].received(), [b"before".to_vec(), pattern(1, 1000), b"after".to_vec()]);
 }
 
-/// T-68: parts arrive in any order and any number of times; the payload is delivered once.
+/// T-68: fragments arrive in any order and any number of times; the payload is delivered once.
 #[test]
 fn reordered_and_duplicate_fragments_make_one_payload() {
     let payload = pattern(3, MAX_PAYLOAD);
@@ -103,7 +103,7 @@ fn reordered_and_duplicate_fragments_make_one_payload() {
     }
 }
 
-/// T-30, T-68: every part is acknowledged with its index, each time it arrives.
+/// T-30, T-68: every fragment is acknowledged with its index, each time it arrives.
 #[test]
 fn fragments_are_acknowledged_with_their_index() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -113,18 +113,22 @@ fn fragments_are_acknowledged_with_their_index() {
     assert_eq!(host.sent_texts(START), ["ack game seq=0 part=0", "ack game seq=0 part=2"]);
     assert_eq!(host.received(), [b"abc"]);
     host.receive_from(address(1), &from_peer(2, &[fragment(0, 2, 3, b"c")]), START);
-    assert_eq!(host.sent_texts(START), ["ack game seq=0 part=2"], "after it was delivered too");
+    assert_eq!(
+        host.sent_texts(START),
+        ["ack game seq=0 part=2"],
+        "duplicates after delivery are acknowledged, too"
+    );
     assert_eq!(host.received(), [[0; 0]; 0]);
 }
 
-/// What a host says to `messages` and how many of them it finds contradictory.
+/// Returns the answer of a host to `messages`, and how many of them contradict.
 fn answer_and_contradictions(host: &mut TestEndpoint, messages: &[Message<'_>]) -> (Vec<String>, u64) {
     let before = host.rejected_from(PeerId(2), RejectCause::Contradiction);
     host.receive_from(address(1), &from_peer(2, messages), START);
     (host.sent_texts(START), host.rejected_from(PeerId(2), RejectCause::Contradiction) - before)
 }
 
-/// T-68: a part whose index is not below the total changes nothing and is not acknowledged.
+/// T-68: a fragment whose index is not below the total has no effect and is not acknowledged.
 #[test]
 fn fragment_index_beyond_the_total_is_rejected() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -145,7 +149,7 @@ fn fragment_index_beyond_the_total_is_rejected() {
     assert_eq!(host.received(), [b"ab"]);
 }
 
-/// T-68: a total that contradicts the one known changes nothing and is not acknowledged.
+/// T-68: a total that contradicts the known one has no effect and is not acknowledged.
 #[test]
 fn changed_fragment_total_is_rejected() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -164,7 +168,7 @@ fn changed_fragment_total_is_rejected() {
     assert_eq!(host.received(), [b"abc"]);
 }
 
-/// T-68: a total that comes after its parts must not be less than what they say.
+/// T-68: a total that arrives after other fragments must be above their indexes.
 #[test]
 fn late_fragment_total_must_fit_known_fragments() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -181,7 +185,7 @@ fn late_fragment_total_must_fit_known_fragments() {
     assert_eq!(host.received(), [b"abcd"]);
 }
 
-/// T-68: a number is a whole message or a split one, whichever came first.
+/// T-68: a sequence number is a whole message or a split one, whichever came first.
 #[test]
 fn sequence_number_is_whole_or_split_not_both() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -192,18 +196,18 @@ fn sequence_number_is_whole_or_split_not_both() {
     assert_eq!(host.received(), [b"first".to_vec(), b"whole".to_vec(), b"ab".to_vec()]);
 }
 
-/// T-21, T-68: a part without a number is refused.
+/// T-21, T-68: a fragment without a sequence number is rejected.
 #[test]
 fn fragment_without_sequence_number_is_rejected() {
     let mut host = host_with_forged_peer(unencrypted());
-    let first = Fragment::First { total: 1.try_into().expect("not zero") };
+    let first = Fragment::First { total: 1.try_into().expect("the total is not zero") };
     let unreliable =
         Message::Data(Data { delivery: Delivery::UnreliableFragment(first), urgent: false, payload: b"x" });
     assert_eq!(answer_and_contradictions(&mut host, &[unreliable]), (vec![], 1));
     assert_eq!(host.received(), [[0; 0]; 0]);
 }
 
-/// T-68: a set of one part is a message, and so is one of 255 empty parts.
+/// T-68: a single fragment is a complete message, and 255 empty fragments are one, too.
 #[test]
 fn single_and_empty_fragments_are_reassembled() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -213,7 +217,7 @@ fn single_and_empty_fragments_are_reassembled() {
     assert_eq!(host.received(), [b"alone".to_vec(), vec![]]);
 }
 
-/// A second forged client, admitted as peer 3.
+/// Admits a second forged client as peer 3.
 fn admit_second_peer(host: &mut TestEndpoint) {
     host.receive_from(address(2), &connect(2), START);
     assert_eq!(host.endpoint.admit(address(2), START), Ok(PeerId(3)));
@@ -223,7 +227,7 @@ fn admit_second_peer(host: &mut TestEndpoint) {
     host.events();
 }
 
-/// T-68: parts of different peers with the same number are not mixed.
+/// T-68: fragments of different peers with the same sequence number are not mixed.
 #[test]
 fn fragments_of_different_peers_are_not_mixed() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -236,14 +240,16 @@ fn fragments_of_different_peers_are_not_mixed() {
     assert_eq!(host.received(), [b"XY", b"ab"]);
 }
 
-/// T-68: sets that are never completed, and huge ones, take no more than the limit; another peer does not notice, and
-/// nothing that was not kept is acknowledged.
+/// T-68: incomplete and huge payloads use no more memory than the limit.
+///
+/// Another peer is not affected, and dropped fragments are not acknowledged.
 #[test]
 fn reassembly_memory_is_bounded_per_peer() {
     let limit = Config::default().max_out_of_order_bytes;
     let huge = pattern(0, 8000);
-    let endless = |n: u16| fragment(n % 0x4000, 1 + u8::try_from(n % 200).expect("small"), 0, &huge[..400]);
-    let large = |n: u16| fragment(n / 254, 1 + u8::try_from(n % 254).expect("small"), 0, &huge);
+    let endless =
+        |n: u16| fragment(n % 0x4000, 1 + u8::try_from(n % 200).expect("a small number"), 0, &huge[..400]);
+    let large = |n: u16| fragment(n / 254, 1 + u8::try_from(n % 254).expect("a small number"), 0, &huge);
     for attack in [0, 1] {
         let mut host = host_with_forged_peer(unencrypted());
         admit_second_peer(&mut host);
@@ -256,16 +262,16 @@ fn reassembly_memory_is_bounded_per_peer() {
             host.events();
         }
         let window = &host.snapshot(PeerId(2), START).inboxes[1];
-        // The message that is next may use some more, so that what waits behind it can leave.
+        // The next message may use more, so that the messages behind it can leave.
         assert!(
             window.out_of_order_bytes <= limit + (160 << 10),
             "{} bytes are held",
             window.out_of_order_bytes
         );
         let parts: usize = window.reassemblies.iter().map(|(_, here, _)| usize::from(*here)).sum();
-        assert_eq!(acks, parts, "what is acknowledged is kept");
+        assert_eq!(acks, parts, "an acknowledged fragment was dropped");
         assert_eq!(host.rejected_from(PeerId(2), RejectCause::Full), 0x4000 - acks as u64);
-        let used = usize::try_from(crate::heap::in_use() - before).expect("more than before");
+        let used = usize::try_from(crate::heap::in_use() - before).expect("heap use has grown");
         assert!(used < 3 * limit, "{used} bytes of heap");
 
         let payload = pattern(5, MAX_PAYLOAD);
@@ -277,13 +283,13 @@ fn reassembly_memory_is_bounded_per_peer() {
     }
 }
 
-/// A payload cut as stock does.
+/// Splits a payload as stock does.
 fn stock_fragments(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (first, rest) = payload.split_at(405);
     [first].into_iter().chain(rest.chunks(406))
 }
 
-/// T-68: several of the largest payloads at once, with loss: what the receiver has no room for is sent again.
+/// T-68: several of the largest payloads at once, with loss: dropped fragments are retransmitted.
 #[test]
 fn payloads_beyond_buffer_limit_arrive_by_retransmission() {
     let mut dice = TestRng(5);
@@ -304,11 +310,11 @@ fn payloads_beyond_buffer_limit_arrive_by_retransmission() {
             break;
         }
     }
-    assert_eq!(received.len(), 6, "within a minute");
+    assert_eq!(received.len(), 6, "all payloads arrive within a minute");
     assert!(received == payloads);
 }
 
-/// A host that has room for one part under way, and has sent part 0 of two.
+/// Creates a host with a window for one fragment in flight, which has sent fragment 0 of two.
 fn host_with_half_sent_message() -> TestEndpoint {
     let mut host = host_with_forged_peer(Config { initial_window: 500, ..unencrypted() });
     host.send(PeerId(2), &pattern(0, 800), START);
@@ -316,7 +322,7 @@ fn host_with_half_sent_message() -> TestEndpoint {
     host
 }
 
-/// T-65: a part that was repeated does not stand for one that was never sent.
+/// T-65: a retransmitted fragment does not count for one that was never sent.
 #[test]
 fn plain_acks_count_only_after_all_fragments_were_sent() {
     let mut host = host_with_half_sent_message();
@@ -326,18 +332,18 @@ fn plain_acks_count_only_after_all_fragments_were_sent() {
         host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(53));
     }
     assert_eq!(host.snapshot(PeerId(2), ms(53)).queued_bytes, 412 + 401);
-    let said = host.timeline(ms(53), ms(1000));
-    assert!(said.iter().any(|line| line.ends_with("data seq=0 part=1 395 bytes")), "{said:?}");
+    let texts = host.timeline(ms(53), ms(1000));
+    assert!(texts.iter().any(|line| line.ends_with("data seq=0 part=1 395 bytes")), "{texts:?}");
 }
 
-/// T-65: a peer that answers one part plainly and the last with its index does not make the other be forgotten.
+/// T-65: a plain ACK for one fragment and an indexed ACK for the last do not acknowledge the others.
 #[test]
 fn deferred_fragments_are_retransmitted_after_the_others() {
     let mut host = host_with_half_sent_message();
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
-    let said = host.timeline(START, ms(98));
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].ends_with("data seq=0 part=1 395 bytes"), "{said:?}");
+    let texts = host.timeline(START, ms(98));
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(texts[0].ends_with("data seq=0 part=1 395 bytes"), "{texts:?}");
     host.receive_from(address(1), &from_peer(2, &[ack_fragment(0, 1)]), ms(99));
     assert_eq!(host.sent_texts(ms(99)), ["data seq=0 part=0/2 405 bytes"]);
     host.receive_from(address(1), &from_peer(2, &[ack_fragment(0, 0)]), ms(100));

@@ -1,16 +1,17 @@
-//! Counts what the thread of a test takes from the heap; the harness allocates on threads of its own. Tests of other
-//! crates include this file, too.
+//! Counts the heap use of a test's thread; the harness allocates on other threads.
+//!
+//! Tests of other crates include this file, too.
 #![allow(dead_code, reason = "no test needs all of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The bytes that this thread has taken and not given back.
+/// Returns the bytes that this thread has allocated and not freed.
 pub(crate) fn in_use() -> isize {
     IN_USE.get()
 }
 
-/// How often this thread has taken something.
+/// Returns the number of allocations of this thread.
 pub(crate) fn allocations() -> usize {
     ALLOCATIONS.get()
 }
@@ -23,7 +24,7 @@ thread_local! {
 struct HeapCounter;
 
 fn count(layout: Layout, sign: isize) {
-    // A thread that ends frees what it has left after its counter is gone.
+    // A thread that ends frees its last memory after its counter is gone.
     let _ = IN_USE.try_with(|in_use| in_use.set(in_use.get() + sign * layout.size().cast_signed()));
 }
 

@@ -1,4 +1,4 @@
-//! Datagrams that nobody should send: they change nothing but a counter.
+//! Datagrams that no correct peer sends: they only increment a counter.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -12,7 +12,7 @@ use crate::net::{
     unreliable, utf16,
 };
 
-/// T-58: a datagram with a valid id from another address changes nothing.
+/// T-58: a datagram with a valid id from another address has no effect.
 #[test]
 fn a_valid_id_from_another_address_changes_nothing() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -38,17 +38,18 @@ fn a_valid_id_from_another_address_changes_nothing() {
     assert_eq!(host.snapshot(PeerId(2), START), before);
     assert_eq!(host.counters(PeerId(2)), counters);
     assert_eq!(host.sent_texts(START), [""; 0]);
-    let told: Vec<_> = elsewhere
+    let reported: Vec<_> = elsewhere
         .iter()
         .map(|from| (Event::Rejected { from: *from, cause: RejectCause::WrongAddress }, vec![]))
         .collect();
-    assert_eq!(host.events(), told);
+    assert_eq!(host.events(), reported);
     assert_eq!(host.endpoint.rejected().count(RejectCause::WrongAddress), 3);
     assert_eq!(host.endpoint.rejected().total(), 3);
 }
 
-/// T-40, T-58: whose a datagram can be is seen in its first byte, which is never ciphered. What is screened out would have had
-/// no effect but to be counted, for the same cause.
+/// T-40, T-58: the first byte, which is never encrypted, shows whether a datagram can have an effect.
+///
+/// A prefiltered datagram would only have been counted, for the same cause.
 #[test]
 fn prefiltered_datagrams_have_no_effect_when_handled() {
     let mut seen = [0; 2];
@@ -70,16 +71,16 @@ fn prefiltered_datagrams_have_no_effect_when_handled() {
             }
         }
     }
-    // The player's own id from its own address; who has none yet, and browsers, from anywhere.
+    // The player's own id from its own address; senders without an id, and browsers, from any address.
     assert_eq!(seen, [507, 5]);
     let mut host = host_with_forged_peer(unencrypted());
     assert!(!host.endpoint.prefilter(address(1), &[]));
     assert_eq!(host.endpoint.rejected().count(RejectCause::Malformed), 1);
     let mut client = client_with_forged_host(unencrypted());
-    assert!(client.endpoint.prefilter(HOST, &[9]), "a client hears one address only");
+    assert!(client.endpoint.prefilter(HOST, &[9]), "a client does not prefilter");
 }
 
-/// T-58: nor does one with an id that nobody has, known address or not.
+/// T-58: a datagram with an unused id has no effect, from a known address or not.
 #[test]
 fn unknown_sender_id_changes_nothing() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -92,10 +93,10 @@ fn unknown_sender_id_changes_nothing() {
     assert_eq!(host.endpoint.rejected().count(RejectCause::UnknownSender), 14);
     assert_eq!((host.snapshot(PeerId(2), START), host.counters(PeerId(2))), (before, counters));
     assert_eq!((host.sent_texts(START), host.received()), (vec![], vec![]));
-    assert_eq!(host.endpoint.peers().count(), 1, "nobody was created");
+    assert_eq!(host.endpoint.peers().count(), 1, "a peer was created");
 }
 
-/// T-51, T-58: without an id and without a request nobody is heard, and no peer is made of it.
+/// T-51, T-58: a message without an id and without a request has no effect and creates no peer.
 #[test]
 fn messages_without_id_or_request_are_rejected() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -107,13 +108,13 @@ fn messages_without_id_or_request_are_rejected() {
     assert_eq!(host.endpoint.rejected().count(RejectCause::NotAllowed), 4);
     assert!(host.endpoint.is_closed());
     assert_eq!(host.sent_texts(START), [""; 0]);
-    // A client that was turned away waits for this.
+    // A refused client waits for this ACK.
     host.receive_from(address(1), &from_peer(0xFF, &[ack(Channel::Control, 0), disconnect(1, 0xFF)]), START);
     assert_eq!(host.sent_texts(START), ["ack control seq=1"]);
     assert!(host.endpoint.is_closed());
 }
 
-/// T-58: a malformed datagram changes nothing, not even its good half.
+/// T-58: a malformed datagram has no effect, not even its well-formed half.
 #[test]
 fn a_malformed_datagram_changes_nothing() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -139,12 +140,12 @@ fn a_malformed_datagram_changes_nothing() {
     assert_eq!(host.received(), [b"good".to_vec(), b"better".to_vec()]);
 }
 
-/// T-59: a client cannot boot, admit or name others, nor make others leave.
+/// T-59: a client cannot boot, admit or name others, or make others leave.
 #[test]
 fn client_cannot_send_control_messages_for_others() {
     let mut net = TestNet::joined(&unencrypted(), 2);
     let name = utf16("Mallory");
-    let words = [
+    let forged = [
         (boot(1, BootReason::KICKED, 3), RejectCause::NotAllowed),
         (boot(2, BootReason::KICKED, 1), RejectCause::NotAllowed),
         (identity(3, 3, &name), RejectCause::Impostor),
@@ -152,19 +153,19 @@ fn client_cannot_send_control_messages_for_others() {
         (disconnect(5, 3), RejectCause::Impostor),
         (disconnect(6, 1), RejectCause::Impostor),
     ];
-    for (message, cause) in words {
+    for (message, cause) in forged {
         let before = net.host.rejected_from(PeerId(2), cause);
         net.host.receive_from(address(1), &from_peer(2, &[message]), net.now);
         assert_eq!(net.host.rejected_from(PeerId(2), cause), before + 1, "{message}");
-        let told = Event::Rejected { from: address(1), cause };
-        assert_eq!(net.host.events(), [(told, vec![])], "{message}");
+        let reported = Event::Rejected { from: address(1), cause };
+        assert_eq!(net.host.events(), [(reported, vec![])], "{message}");
     }
     net.deliver_all();
     assert_eq!(net.clients[1].events(), []);
     assert_eq!(net.host.endpoint.peers().count(), 2);
 }
 
-/// T-35, T-59: what a client sends as a connect is read as a request, so a reply from it is malformed.
+/// T-35, T-59: a connect from a client is parsed as a request, so a reply from it is malformed.
 #[test]
 fn a_connect_reply_of_a_client_is_malformed() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -174,7 +175,7 @@ fn a_connect_reply_of_a_client_is_malformed() {
     assert_eq!(host.endpoint.peers().collect::<Vec<_>>(), [PeerId(2)]);
 }
 
-/// T-51: a client that was let in is not let in again, under whatever id, and an id that no host gives is none.
+/// T-51: a client accepts one reply; it ignores further replies and ids that no host assigns.
 #[test]
 fn client_accepts_one_connect_reply_with_a_valid_id() {
     let mut client = client_with_forged_host(unencrypted());
@@ -192,7 +193,7 @@ fn client_accepts_one_connect_reply_with_a_valid_id() {
     }
 }
 
-/// T-51: data before admission is not heard, with the id that the client will have or without.
+/// T-51: data before admission is rejected, with the future id of the client or without an id.
 #[test]
 fn data_before_admission_is_rejected() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -210,7 +211,7 @@ fn data_before_admission_is_rejected() {
     assert_eq!(host.received(), [b"now"]);
 }
 
-/// T-51: a flood of requests from ten thousand addresses takes bounded memory, and is over after ten seconds.
+/// T-51: a flood of requests from ten thousand addresses uses bounded memory and expires after ten seconds.
 #[test]
 fn a_flood_of_requests_is_bounded_and_expires() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -224,7 +225,7 @@ fn a_flood_of_requests_is_bounded_and_expires() {
     let requests = host.events().iter().filter(|(event, _)| matches!(event, Event::Request { .. })).count();
     assert_eq!(requests as u64, limit);
     assert!(heap::in_use() - start < 300_000, "{} bytes", heap::in_use() - start);
-    // The peer that was there does not notice.
+    // The connected peer is not affected.
     host.receive_from(address(1), &from_peer(2, &[reliable(0, b"still here")]), START);
     assert_eq!(host.received(), [b"still here"]);
     assert_eq!(host.sent_texts(START), ["ack game seq=0"]);
@@ -236,7 +237,7 @@ fn a_flood_of_requests_is_bounded_and_expires() {
     assert_eq!(host.endpoint.admit(address(50), ms(10_000)), Ok(PeerId(3)));
 }
 
-/// T-05, T-58: GameSpy text is handed to the caller, from anyone, and has no other effect.
+/// T-05, T-58: the caller gets GameSpy text from any address; it has no other effect.
 #[test]
 fn gamespy_text_is_a_query() {
     for config in [unencrypted(), Config::default()] {
@@ -253,7 +254,7 @@ fn gamespy_text_is_a_query() {
     }
 }
 
-/// T-52: names are passed on four times a second, a few more at once.
+/// T-52: names are relayed four times a second, with a burst of a few more.
 #[test]
 fn name_changes_are_rate_limited() {
     let mut net = TestNet::joined(&unencrypted(), 2);
@@ -268,19 +269,19 @@ fn name_changes_are_rate_limited() {
     }
     let names: Vec<_> =
         net.host.events().into_iter().filter(|(event, _)| matches!(event, Event::Identity { .. })).collect();
-    let told: Vec<Vec<u8>> = names.into_iter().map(|(_, name)| name).collect();
+    let reported: Vec<Vec<u8>> = names.into_iter().map(|(_, name)| name).collect();
     let expected = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "26", "51", "76"];
-    assert_eq!(told, expected.map(utf16));
+    assert_eq!(reported, expected.map(utf16));
     assert_eq!(net.host.rejected_from(PeerId(2), RejectCause::Flood), 88);
     let relayed: Vec<_> =
         net.host.flush(ms(2000)).into_iter().filter(|packet| packet.to == address(2)).collect();
     assert_eq!(crate::net::all_message_texts(&relayed).len(), 12);
 }
 
-/// T-71: whatever a client calls itself, others hear a name that can be shown.
+/// T-71: other clients get a printable name, regardless of the client's own text.
 #[test]
 fn name_is_cleaned_before_it_is_relayed() {
-    let said: [(Vec<u8>, String, bool); 6] = [
+    let sent: [(Vec<u8>, String, bool); 6] = [
         (utf16("Jean-Luc"), "Jean-Luc".into(), false),
         (utf16("a\u{1b}[2J\nb\u{202E}c\u{200B}"), "a[2J bc".into(), true),
         (vec![b'A', 0, 0x00, 0xD8], "A".into(), true),
@@ -288,27 +289,28 @@ fn name_is_cleaned_before_it_is_relayed() {
         (utf16(""), "Player 2".into(), true),
         (utf16(&"x".repeat(119)), "x".repeat(100), true),
     ];
-    for (said, heard, is_cleaned) in said {
+    for (sent, received, is_cleaned) in sent {
         let mut net = TestNet::joined(&unencrypted(), 2);
-        net.host.receive_from(address(1), &from_peer(2, &[identity(1, 2, &said)]), net.now);
+        net.host.receive_from(address(1), &from_peer(2, &[identity(1, 2, &sent)]), net.now);
         let (event, name) = net.host.events().pop().expect("a name");
-        assert!(matches!(event, Event::Identity { cleaned, .. } if cleaned == is_cleaned), "{heard}");
-        assert_eq!(name, utf16(&heard));
+        assert!(matches!(event, Event::Identity { cleaned, .. } if cleaned == is_cleaned), "{received}");
+        assert_eq!(name, utf16(&received));
         net.deliver_all();
-        let told = net.clients[1].events().pop().expect("a name");
-        assert_eq!(told.1, utf16(&heard), "everyone hears it so");
+        let reported = net.clients[1].events().pop().expect("a name");
+        assert_eq!(reported.1, utf16(&received), "every client gets the clean name");
         net.host.receive_from(address(3), &connect(3), net.now);
         net.host.endpoint.admit(address(3), net.now).expect("a free id");
-        let mut newcomer = net.host.flush(net.now);
-        newcomer.retain(|packet| packet.to == address(3));
-        let is_told = crate::net::all_message_texts(&newcomer)
+        let mut to_new_client = net.host.flush(net.now);
+        to_new_client.retain(|packet| packet.to == address(3));
+        let is_sent = crate::net::all_message_texts(&to_new_client)
             .iter()
-            .any(|line| line.ends_with(&format!("is {heard:?}")));
-        assert!(is_told, "and so does a newcomer: {newcomer:?}");
+            .any(|line| line.ends_with(&format!("is {received:?}")));
+        assert!(is_sent, "a new client does not get the clean name: {to_new_client:?}");
     }
 }
 
-/// T-52: names that were changed at leisure and arrive together, because the first was lost, are all heard.
+/// T-52: names that were sent with pauses and arrive together, because the first was lost, are all
+/// accepted.
 #[test]
 fn burst_of_delayed_names_is_accepted() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -317,12 +319,12 @@ fn burst_of_delayed_names_is_accepted() {
         let at = ms(1000 * u64::from(9 - n));
         host.receive_from(address(1), &from_peer(2, &[identity(n, 2, name)]), at);
     }
-    let heard: Vec<Vec<u8>> = host.events().into_iter().map(|(_, name)| name).collect();
-    assert_eq!(heard, names);
+    let received: Vec<Vec<u8>> = host.events().into_iter().map(|(_, name)| name).collect();
+    assert_eq!(received, names);
     assert_eq!(host.rejected_from(PeerId(2), RejectCause::Flood), 0);
 }
 
-/// T-52: the own name is cut to what a host passes on.
+/// T-52: the own name is truncated to the length that a host relays.
 #[test]
 fn own_name_is_truncated() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -330,30 +332,34 @@ fn own_name_is_truncated() {
     net.clients[0]
         .endpoint
         .announce_name(Text::new(&long).expect("UTF-16LE"), net.now)
-        .expect("a peer hears");
+        .expect("a peer is connected");
     net.deliver_all();
-    let told = (
+    let reported = (
         Event::Identity { peer: PeerId(2), address: *address(1).ip(), cleaned: false },
         long[..200].to_vec(),
     );
-    assert_eq!(net.clients[0].events(), [told]);
+    assert_eq!(net.clients[0].events(), [reported]);
 }
 
-/// T-64: a peer that never acknowledges what it is told of others is given up before that takes much memory.
+/// T-64: a peer that never acknowledges control messages is removed before they use much memory.
 #[test]
 fn peer_that_never_acks_control_messages_is_dropped() {
     for (characters, max) in [(1, 4 << 20), (100, 3 << 20)] {
-        let heard = memory_until_peer_is_dropped(&utf16(&"n".repeat(characters)));
-        assert!(heard < max, "{characters} characters: {heard} bytes");
+        let bytes = memory_until_peer_is_dropped(&utf16(&"n".repeat(characters)));
+        assert!(bytes < max, "{characters} characters: {bytes} bytes");
     }
 }
 
-/// Tells a peer that never acknowledges anything a name until it is given up. Returns how much memory that took.
+/// Announces a name to a peer that never sends an ACK until the peer is removed.
+///
+/// Returns the memory that was used.
 fn memory_until_peer_is_dropped(name: &[u8]) -> isize {
     let mut host = host_with_forged_peer(unencrypted());
     let (start, mut max) = (heap::in_use(), 0);
     for n in 0..70_000_u64 {
-        host.endpoint.announce_name(Text::new(name).expect("UTF-16LE"), ms(n / 100)).expect("a peer hears");
+        host.endpoint
+            .announce_name(Text::new(name).expect("UTF-16LE"), ms(n / 100))
+            .expect("a peer is connected");
         if n % 100 == 0 {
             host.flush(ms(n / 100));
             host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(n / 100));
@@ -364,25 +370,26 @@ fn memory_until_peer_is_dropped(name: &[u8]) -> isize {
     max
 }
 
-/// T-16, T-69: a control message longer than any there is changes nothing, whether it is next or not: nobody keeps it, so
-/// nobody acknowledges it.
+/// T-16, T-69: a control message that is too long has no effect, in order or not.
+///
+/// It is not stored, so it is not acknowledged.
 #[test]
 fn oversized_control_message_is_rejected() {
     let mut host = host_with_forged_peer(unencrypted());
-    let goodbye = |seq, tail| {
+    let notice = |seq, tail| {
         let body = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
         Message::Control(Control { seq: Seq(seq), reliable: true, urgent: false, body, tail })
     };
     for seq in [2, 1] {
-        host.receive_from(address(1), &from_peer(2, &[goodbye(seq, &[0; 600])]), START);
+        host.receive_from(address(1), &from_peer(2, &[notice(seq, &[0; 600])]), START);
         assert_eq!(host.sent_texts(START), [""; 0]);
     }
     assert_eq!(host.rejected_from(PeerId(2), RejectCause::Malformed), 2);
-    host.receive_from(address(1), &from_peer(2, &[goodbye(1, &[0; 400])]), START);
+    host.receive_from(address(1), &from_peer(2, &[notice(1, &[0; 400])]), START);
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
 }
 
-/// T-53: who asks to be let in once more, though it was, changes nothing and is counted.
+/// T-53: a request from a connected peer has no effect and is counted.
 #[test]
 fn request_from_a_connected_peer_is_rejected() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -390,33 +397,35 @@ fn request_from_a_connected_peer_is_rejected() {
     host.receive_from(address(1), &from_peer(2, &[control(1, request)]), START);
     assert_eq!(host.sent_texts(START), ["ack control seq=1"]);
     assert_eq!(host.rejected_from(PeerId(2), RejectCause::NotAllowed), 1);
-    let told = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
-    assert_eq!(host.events(), [(told, vec![])]);
+    let reported = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
+    assert_eq!(host.events(), [(reported, vec![])]);
 }
 
-/// T-16, T-51: a control message without bit 15 is heard but not acknowledged. A request is control message 0, for it is
-/// acknowledged as that.
+/// T-16, T-51: a control message without bit 15 takes effect but is not acknowledged.
+///
+/// A request must be control message 0, because its ACK has that number.
 #[test]
 fn unreliable_control_messages_take_effect_without_ack() {
     let mut host = TestEndpoint::host(unencrypted());
     let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 1, password: Text::default() };
     for (seq, reliable) in [(0, false), (9, true)] {
-        let odd = Control { seq: Seq(seq), reliable, urgent: true, body: request, tail: &[] };
-        host.receive_from(address(1), &from_peer(0xFF, &[Message::Control(odd)]), START);
+        let control = Control { seq: Seq(seq), reliable, urgent: true, body: request, tail: &[] };
+        host.receive_from(address(1), &from_peer(0xFF, &[Message::Control(control)]), START);
     }
     assert_eq!(host.sent_texts(START), [""; 0]);
     assert_eq!(host.endpoint.rejected().count(RejectCause::NotAllowed), 2);
     assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
 
     let mut host = host_with_forged_peer(unencrypted());
-    let goodbye = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
-    let odd = Control { seq: Seq(9), reliable: false, urgent: true, body: goodbye, tail: &[] };
-    host.receive_from(address(1), &from_peer(2, &[Message::Control(odd)]), START);
+    let notice = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
+    let control = Control { seq: Seq(9), reliable: false, urgent: true, body: notice, tail: &[] };
+    host.receive_from(address(1), &from_peer(2, &[Message::Control(control)]), START);
     assert_eq!(host.sent_texts(START), [""; 0]);
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
 }
 
-/// T-01, T-58: flipped bits, cut and glued datagrams on a live pair: no panic, and what is honest still arrives.
+/// T-01, T-58: with flipped bits, cut and merged datagrams, nothing panics, and the valid messages still
+/// arrive.
 #[test]
 fn corrupted_datagrams_do_not_stop_a_live_pair() {
     for seed in 1..=10 {
@@ -427,8 +436,10 @@ fn corrupted_datagrams_do_not_stop_a_live_pair() {
         for tick in 0..1500_u64 {
             net.now = ms(10 * tick);
             if tick < 300 {
-                let payload =
-                    pattern(usize::try_from(tick).expect("small"), usize::from(tick % 50 == 0) * 900 + 8);
+                let payload = pattern(
+                    usize::try_from(tick).expect("a small number"),
+                    usize::from(tick % 50 == 0) * 900 + 8,
+                );
                 net.clients[0].send_as(PeerId::HOST, &payload, DeliveryMode::Reliable, net.now);
                 expected.push(payload);
             }
@@ -436,12 +447,14 @@ fn corrupted_datagrams_do_not_stop_a_live_pair() {
                 let len = packet.bytes.len() as u64;
                 match dice.below(10) {
                     0 => {
-                        // The cipher carries an error on to the end, so the parser sees noise; byte 0 is a forged id.
-                        let at = usize::try_from(dice.below(len)).expect("small");
+                        // The cipher spreads an error to the end, so the parser gets noise; byte 0 is a
+                        // forged id.
+                        let at = usize::try_from(dice.below(len)).expect("a small number");
                         let before = packet.bytes[at];
                         packet.bytes[at] ^= 1 << dice.below(8);
                         if at > 0 {
-                            // A flip in the last byte could be a valid other payload: cut that byte instead.
+                            // A flip in the last byte could give another valid payload: cut that byte
+                            // instead.
                             packet.bytes[at] = before;
                             packet.bytes.truncate(packet.bytes.len() - 1);
                         }

@@ -1,4 +1,4 @@
-//! How each conversation ends: refused, booted, left.
+//! The end of a connection: refused, booted, left.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const REASONS: [BootReason; 6] = [
     BootReason::BANNED,
 ];
 
-/// T-54, T-59: a client that is turned away learns why, by a boot that has no target, and is done.
+/// T-54, T-59: a refused client gets the reason, in a boot without a target, and is closed.
 #[test]
 fn refused_client_receives_the_reason() {
     for reason in REASONS {
@@ -47,14 +47,16 @@ fn refused_client_receives_the_reason() {
         assert_eq!(all_message_texts(&thanks), ["ack control seq=0"]);
         assert!(net.clients[0].endpoint.is_closed());
         net.deliver(&thanks[0]);
-        let told = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
-        assert_eq!(net.host.events(), [(told, vec![])], "it never was a peer");
+        let informed = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
+        assert_eq!(net.host.events(), [(informed, vec![])], "a refused client was a peer");
         assert!(net.host.endpoint.is_closed());
     }
 }
 
-/// T-54, T-75: a refusal is not repeated unasked. Who has lost it was not acknowledged, so it asks again, and the caller
-/// decides again.
+/// T-54, T-75: a refusal is not retransmitted by itself.
+///
+/// A client that has lost it has no ACK either. So it retransmits its request, and the caller decides
+/// again.
 #[test]
 fn refusal_is_sent_again_for_a_repeated_request() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -67,7 +69,7 @@ fn refusal_is_sent_again_for_a_repeated_request() {
     assert!(host.endpoint.is_closed());
 }
 
-/// T-59: who is booted learns why and is done; everyone else learns that it is gone.
+/// T-59: a booted client gets the reason and is closed; all other clients are informed.
 #[test]
 fn boot_reason_reaches_every_client() {
     for reason in REASONS {
@@ -94,7 +96,7 @@ fn boot_reason_reaches_every_client() {
     }
 }
 
-/// T-59: only a host boots.
+/// T-59: only a host can boot.
 #[test]
 fn a_client_cannot_boot() {
     let mut client = client_with_forged_host(unencrypted());
@@ -103,8 +105,9 @@ fn a_client_cannot_boot() {
     assert_eq!(client.sent_texts(START), [""; 0]);
 }
 
-/// T-59: a boot or a disconnect that names the client, the host or nobody ends the session; any other names one who is
-/// gone.
+/// T-59: a boot or disconnect that names the client, the host or 0xFF ends the session.
+///
+/// Any other id names a peer that is gone.
 #[test]
 fn boot_of_self_host_or_unassigned_ends_the_session() {
     for (named, ends) in [(2, true), (1, true), (0xFF, true), (3, false), (0x7E, false)] {
@@ -122,7 +125,7 @@ fn boot_of_self_host_or_unassigned_ends_the_session() {
     }
 }
 
-/// T-57: a client that leaves is acknowledged, the others are told, and it is done at once.
+/// T-57: the disconnect of a client is acknowledged and relayed, and the client is closed at once.
 #[test]
 fn client_leave_is_relayed_to_other_clients() {
     let mut net = TestNet::joined_with_names(&unencrypted(), 3);
@@ -130,17 +133,17 @@ fn client_leave_is_relayed_to_other_clients() {
     assert_eq!(net.clients[1].left_peers(), [(PeerId::HOST, LeaveReason::Local)]);
     let refused = net.clients[1].endpoint.send(PeerId::HOST, b"x", DeliveryMode::Reliable, net.now);
     assert_eq!(refused, Err(SendError::Leaving(PeerId::HOST)));
-    let goodbye = net.clients[1].flush(net.now);
-    assert_eq!(goodbye[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 2, 0, 3, 10, 20, 0, 2]);
+    let notice = net.clients[1].flush(net.now);
+    assert_eq!(notice[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 2, 0, 3, 10, 20, 0, 2]);
     assert!(!net.clients[1].endpoint.is_closed());
-    net.deliver(&goodbye[0]);
+    net.deliver(&notice[0]);
     let relayed = net.host.flush(net.now);
-    let mut words: Vec<_> =
+    let mut sent: Vec<_> =
         relayed.iter().map(|packet| (packet.to, packet.message_texts().concat())).collect();
-    words.sort();
-    let told = "disconnect seq=4: peer 3 at 10.20.0.2".to_owned();
+    sent.sort();
+    let informed = "disconnect seq=4: peer 3 at 10.20.0.2".to_owned();
     let thanked = "ack control seq=2".to_owned();
-    assert_eq!(words, [(address(1), told.clone()), (address(2), thanked), (address(3), told)]);
+    assert_eq!(sent, [(address(1), informed.clone()), (address(2), thanked), (address(3), informed)]);
     relayed.iter().for_each(|packet| net.deliver(packet));
     net.deliver_all();
     assert!(net.clients[1].endpoint.is_closed());
@@ -150,8 +153,9 @@ fn client_leave_is_relayed_to_other_clients() {
     assert_eq!(net.clients[1].left_peers(), []);
 }
 
-/// T-52, T-59: who never told its name was told to nobody, so nobody hears that it is gone, whichever way; who is booted
-/// hears it itself.
+/// T-52, T-59: a client without a name is unknown to the others, so its departure is not relayed.
+///
+/// A booted client is informed itself.
 #[test]
 fn departure_of_an_unnamed_peer_is_not_relayed() {
     let gone = |leave: &dyn Fn(&mut TestNet)| {
@@ -164,7 +168,7 @@ fn departure_of_an_unnamed_peer_is_not_relayed() {
         net.clients[1].left_peers()
     };
     let boot = |net: &mut TestNet| {
-        net.host.endpoint.boot(PeerId(3), BootReason::FULL, net.now).expect("it is there");
+        net.host.endpoint.boot(PeerId(3), BootReason::FULL, net.now).expect("the peer is connected");
     };
     assert_eq!(gone(&boot), [(PeerId(3), LeaveReason::Booted(BootReason::FULL))]);
     assert_eq!(gone(&|net| net.clients[1].endpoint.leave(net.now)), [(PeerId::HOST, LeaveReason::Local)]);
@@ -172,20 +176,21 @@ fn departure_of_an_unnamed_peer_is_not_relayed() {
     assert_eq!(gone(&deaf), [(PeerId::HOST, LeaveReason::Silent)]);
 }
 
-/// T-60: nothing more is sent to who leaves, so the ACK of a goodbye has nothing to wait for.
+/// T-60: no more data is sent to a leaving peer, so the ACK of its disconnect is not delayed.
 #[test]
 fn disconnect_notice_is_acknowledged_without_delay() {
     let mut host = host_with_forged_peer(unencrypted());
     host.send_as(PeerId(2), b"news", DeliveryMode::Unreliable, ms(100));
     host.flush(ms(100));
     host.receive_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
-    assert_eq!(host.sent_texts(ms(110)), [""; 0], "it waits for company");
+    assert_eq!(host.sent_texts(ms(110)), [""; 0], "the ACK waits for data");
     host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(111));
     assert_eq!(host.sent_texts(ms(111)), ["ack game seq=0", "ack control seq=1"]);
 }
 
-/// T-57, T-66: control messages overtake data, but a goodbye does not: what was said before it is delivered, whatever is
-/// lost on the way.
+/// T-57, T-66: control messages overtake data, but a disconnect does not.
+///
+/// All earlier messages are delivered first, despite loss.
 #[test]
 fn client_drains_its_queue_before_the_disconnect_notice() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -208,12 +213,13 @@ fn client_drains_its_queue_before_the_disconnect_notice() {
     assert!(net.clients[0].endpoint.is_closed());
 }
 
-/// T-57, T-66: stock does not hold its goodbye back, so what it said last stands behind it, in the same datagram.
+/// T-57, T-66: stock does not delay its disconnect, so its last messages are behind it in the same
+/// datagram.
 #[test]
 fn data_after_a_disconnect_notice_is_delivered_first() {
     let last_words = [reliable(0, b"bye"), unreliable(b"so long")];
     let left = |peer, reason| (Event::Left { peer, reason }, vec![]);
-    let received = |peer, reliable, words: &[u8]| (Event::Received { peer, reliable }, words.to_vec());
+    let received = |peer, reliable, sent: &[u8]| (Event::Received { peer, reliable }, sent.to_vec());
     let mut host = host_with_forged_peer(unencrypted());
     host.receive_from(address(1), &from_peer(2, &[&[disconnect(1, 2)], &last_words[..]].concat()), ms(100));
     let peer = PeerId(2);
@@ -230,12 +236,12 @@ fn data_after_a_disconnect_notice_is_delivered_first() {
         let twice = [&[message, boot(2, BootReason::BANNED, 2)], &last_words[..]].concat();
         client.receive_from(HOST, &from_peer(1, &twice), ms(100));
         let named = if reason == LeaveReason::Disconnected { PeerId::HOST } else { peer };
-        let words = [received(PeerId::HOST, true, b"bye"), received(PeerId::HOST, false, b"so long")];
-        assert_eq!(client.events(), [&words[..], &[left(named, reason)]].concat(), "the first reason counts");
+        let sent = [received(PeerId::HOST, true, b"bye"), received(PeerId::HOST, false, b"so long")];
+        assert_eq!(client.events(), [&sent[..], &[left(named, reason)]].concat(), "the first reason counts");
     }
 }
 
-/// T-57: the same for a host that leaves, towards each of its peers.
+/// T-57: the same for a host that leaves, for each of its peers.
 #[test]
 fn host_drains_its_queue_before_the_disconnect_notice() {
     let mut net = TestNet::joined(&unencrypted(), 2);
@@ -250,7 +256,7 @@ fn host_drains_its_queue_before_the_disconnect_notice() {
     assert!(net.host.endpoint.is_closed());
 }
 
-/// T-57: a host that leaves tells everyone, and is done as soon as all have acknowledged that.
+/// T-57: a leaving host informs every client, and is closed as soon as all have acknowledged that.
 #[test]
 fn host_leave_is_sent_to_every_client() {
     let mut net = TestNet::joined(&unencrypted(), 3);
@@ -273,7 +279,7 @@ fn host_leave_is_sent_to_every_client() {
     assert_eq!(net.host.endpoint.next_timeout(), None);
 }
 
-/// T-57: nobody is let in by a host that leaves.
+/// T-57: a leaving host admits no client.
 #[test]
 fn leaving_host_ignores_requests() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -287,7 +293,7 @@ fn leaving_host_ignores_requests() {
     assert!(host.endpoint.is_closed());
 }
 
-/// T-51: a client that gives up before it was let in has nobody to say goodbye to.
+/// T-51: a client that leaves before admission sends no disconnect.
 #[test]
 fn leaving_before_admission_is_immediate() {
     let mut client = TestEndpoint::client(unencrypted(), 1, START);
@@ -298,7 +304,7 @@ fn leaving_before_admission_is_immediate() {
     assert_eq!(client.timeline(ms(100), ms(60_000)), [""; 0]);
 }
 
-/// T-57: a host that leaves does not wait for repeats of those who have left before it.
+/// T-57: a leaving host does not wait for duplicates from peers that have left before.
 #[test]
 fn leaving_host_does_not_wait_for_lingering_peers() {
     let mut net = TestNet::joined(&unencrypted(), 2);

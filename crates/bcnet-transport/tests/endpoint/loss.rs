@@ -1,4 +1,4 @@
-//! What is lost is found and sent again, no faster than the link allows.
+//! Lost messages are detected and retransmitted, within the congestion window.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::net::{
     host_with_measured_rtt, ms, pattern, unencrypted,
 };
 
-/// T-62: a message is lost when something of the third datagram after it was acknowledged, and not before.
+/// T-62: a message is lost when a message of the third later datagram is acknowledged, and not earlier.
 #[test]
 fn three_later_acked_datagrams_trigger_retransmission() {
     let mut host = host_with_measured_rtt();
@@ -26,11 +26,11 @@ fn three_later_acked_datagrams_trigger_retransmission() {
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 3)]), ms(302));
     assert_eq!(host.sent_texts(ms(302)), ["data seq=0 400 bytes"]);
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 4)]), ms(303));
-    assert_eq!(host.sent_texts(ms(303)), [""; 0], "it is not sent once more");
+    assert_eq!(host.sent_texts(ms(303)), [""; 0], "it is retransmitted only once");
     assert_eq!(host.counters(PeerId(2)).retransmits, 1);
 }
 
-/// T-62, T-66: all that was lost is sent again in one flush, in order, before anything fresh.
+/// T-62, T-66: all lost messages are retransmitted in one flush, in order, before new messages.
 #[test]
 fn lost_messages_are_retransmitted_in_one_flush() {
     let mut host = host_with_measured_rtt();
@@ -40,13 +40,14 @@ fn lost_messages_are_retransmitted_in_one_flush() {
     host.flush(ms(200));
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 7)]), ms(300));
     host.send(PeerId(2), b"fresh", ms(300));
-    let words: Vec<String> = (0..5).map(|seq| format!("data seq={seq} 400 bytes")).collect();
-    assert_eq!(host.sent_texts(ms(300))[..5], words);
+    let expected: Vec<String> = (0..5).map(|seq| format!("data seq={seq} 400 bytes")).collect();
+    assert_eq!(host.sent_texts(ms(300))[..5], expected);
     let fresh = host.snapshot(PeerId(2), ms(300));
     assert_eq!(fresh.unsent, 0);
 }
 
-/// T-61: an answer that comes too soon after a repeat answers the first send, and is measured from there.
+/// T-61: an ACK that comes too soon after a retransmission answers the first send, and is measured from
+/// there.
 #[test]
 fn early_ack_after_a_retransmission_answers_the_first_send() {
     let mut host = host_with_measured_rtt();
@@ -58,7 +59,7 @@ fn early_ack_after_a_retransmission_answers_the_first_send() {
     assert_eq!(host.snapshot(PeerId(2), ms(510)).rtt, Some(Duration::from_micros(126_250)));
 }
 
-/// T-61: when the way becomes much longer than the timeout, that is found out, and repeats for nothing end.
+/// T-61: a path that becomes much longer than the timeout is measured, and needless retransmissions end.
 #[test]
 fn rtt_growth_beyond_the_rto_is_measured() {
     let mut host = host_with_measured_rtt();
@@ -89,11 +90,12 @@ fn rtt_growth_beyond_the_rto_is_measured() {
     let snapshot = host.snapshot(PeerId(2), ms(20_000));
     assert!(snapshot.rtt > Some(Duration::from_millis(700)), "{:?}", snapshot.rtt);
     let late = host.counters(PeerId(2)).retransmits - early;
-    assert_eq!(late, 0, "of 200 messages, after {early} repeats in the first half");
+    assert_eq!(late, 0, "retransmissions in the second half of 200 messages, after {early} in the first");
 }
 
-/// T-61: where every message is lost once and its repeat is answered in the usual time, nothing says that the way is
-/// longer: what is taken for the round trip hardly grows with the time that the loss itself takes.
+/// T-61: if every message is lost once and its retransmission is answered in time, the path is not longer.
+///
+/// So the estimated round-trip time hardly grows with the time that the losses take.
 #[test]
 fn total_loss_does_not_inflate_the_rtt() {
     let mut host = host_with_measured_rtt();
@@ -115,7 +117,7 @@ fn total_loss_does_not_inflate_the_rtt() {
     assert!(snapshot.rto <= Duration::from_millis(1000), "{:?}", snapshot.rto);
 }
 
-/// T-63: at first 40 datagrams may be under way; each ACK makes room for more.
+/// T-63: at first 40 datagrams may be in flight; each ACK makes space for more.
 #[test]
 fn initial_window_is_40_datagrams() {
     let mut host = host_with_measured_rtt();
@@ -136,8 +138,9 @@ fn initial_window_is_40_datagrams() {
     assert!(!more.is_empty() && more.len() <= 2, "{}", more.len());
 }
 
-/// Answers everything that `host` sends `trip` after it was sent, for `rounds` rounds of as much as it may send.
-/// `lose` tells of each message whether it is lost.
+/// Answers all datagrams of `host` after the round-trip time `trip`, for `rounds` full windows.
+///
+/// `lose` tells for each message whether it is lost.
 fn answer_rounds(
     host: &mut TestEndpoint,
     start: Time,
@@ -164,7 +167,7 @@ fn answer_rounds(
     now
 }
 
-/// T-63: the budget grows while round trips stay near the least, up to a limit.
+/// T-63: the window grows while round-trip times stay near the minimum, up to a limit.
 #[test]
 fn window_grows_while_rtts_stay_short() {
     let mut host = host_with_measured_rtt();
@@ -175,7 +178,8 @@ fn window_grows_while_rtts_stay_short() {
     assert_eq!(host.snapshot(PeerId(2), now).congestion_window, Config::default().max_window);
 }
 
-/// T-63: it shrinks when round trips grow by more than the least one, for then a queue builds up on the way.
+/// T-63: the window shrinks when the round-trip time exceeds the minimum by more than the minimum: a queue
+/// builds up.
 #[test]
 fn window_shrinks_when_rtts_grow() {
     let mut host = host_with_measured_rtt();
@@ -187,7 +191,7 @@ fn window_shrinks_when_rtts_grow() {
     assert!(small >= 8 * 512, "{small}");
 }
 
-/// T-63: loss alone does not shrink it, unless more than half is lost.
+/// T-63: loss alone does not shrink the window, unless more than half is lost.
 #[test]
 fn only_loss_of_more_than_half_shrinks_the_window() {
     let mut dice = TestRng(3);
@@ -200,7 +204,7 @@ fn only_loss_of_more_than_half_shrinks_the_window() {
     assert!(shrunk < kept / 2, "{kept} became {shrunk}");
 }
 
-/// T-63: something is always under way, however small the budget.
+/// T-63: one message may always be in flight, even with a small window.
 #[test]
 fn one_message_is_always_allowed_in_flight() {
     let mut host = host_with_forged_peer(Config { initial_window: 1, max_window: 1, ..unencrypted() });

@@ -1,4 +1,6 @@
-//! The behaviour of an endpoint, rule by rule: a host and clients on one explicit clock, every datagram moved by hand.
+//! The behaviour of an endpoint, rule by rule.
+//!
+//! A host and clients share one explicit clock, and the tests move every datagram.
 
 mod address_verification;
 mod backpressure;

@@ -1,4 +1,4 @@
-//! Memory is taken when it is needed and given back when it is not.
+//! Memory is allocated when it is needed and released when it is not.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use bcnet_transport::{Engine, LeaveReason, PeerCounters};
 use crate::heap;
 use crate::net::{START, TestEndpoint, TestNet, ack, address, connect, from_peer, ms, pattern, unencrypted};
 
-/// T-68: four seconds after a burst, all of its memory is given back; until then it is kept for the next.
+/// T-68: four seconds after a burst, all of its memory is released; until then it is kept for the next
+/// burst.
 #[test]
 fn memory_is_given_back_after_idleness() {
     let mut net = TestNet::joined(&unencrypted(), 4);
@@ -29,16 +30,16 @@ fn memory_is_given_back_after_idleness() {
     net.clients.iter_mut().for_each(|client| drop(client.events()));
     drop(packets);
     let busy = heap::in_use() - idle;
-    assert!(busy > 200_000, "{busy} bytes more than idle");
+    assert!(busy > 200_000, "only {busy} bytes more than idle");
     net.run(ms(8000));
     let soon = heap::in_use() - idle;
-    assert!(soon > busy / 2, "{soon} of {busy} are left: the buffers are kept for a while");
+    assert!(soon > busy / 2, "only {soon} of {busy} bytes are left: the buffers were released too early");
     net.run(ms(9700));
     let later = heap::in_use() - idle;
     assert!(later < 4000, "{later} bytes more than idle, {busy} when busy");
 }
 
-/// T-57: a peer that is gone leaves nothing behind.
+/// T-57: a removed peer leaves no memory behind.
 #[test]
 fn removed_peers_release_their_memory() {
     let mut net = TestNet::joined(&unencrypted(), 1);
@@ -46,7 +47,7 @@ fn removed_peers_release_their_memory() {
     let alone = heap::in_use();
     for n in 2..30 {
         net.join(&unencrypted(), n);
-        net.host.send(PeerId(u8::try_from(n + 1).expect("small")), &pattern(0, 5000), net.now);
+        net.host.send(PeerId(u8::try_from(n + 1).expect("a small number")), &pattern(0, 5000), net.now);
         net.deliver_all();
     }
     net.clients.truncate(1);
@@ -56,10 +57,10 @@ fn removed_peers_release_their_memory() {
     net.clients[0].events();
     net.run(net.now + Duration::from_secs(10));
     let left = heap::in_use() - alone;
-    assert!(left < 20_000, "{left} bytes are left of 28 peers");
+    assert!(left < 20_000, "{left} bytes of 28 removed peers are left");
 }
 
-/// T-55: an idle session takes little: no more than 400 bytes of heap for each peer, names and counters aside.
+/// T-55: an idle session needs at most 400 bytes of heap for each peer, without names and counters.
 #[test]
 fn an_idle_peer_takes_little_memory() {
     let start = heap::in_use();
@@ -73,12 +74,12 @@ fn an_idle_peer_takes_little_memory() {
         host.events();
     }
     host.timeline(START, ms(4900));
-    let each = usize::try_from(heap::in_use() - start).expect("more than before") / 124;
+    let each = usize::try_from(heap::in_use() - start).expect("heap use has grown") / 124;
     let counters = size_of::<PeerCounters>();
     assert!(each <= 400 + counters, "{each} bytes for each peer, {counters} of them counters");
 }
 
-/// T-69: a steady conversation takes no more memory after twenty minutes than after one.
+/// T-69: a steady conversation uses no more memory after twenty minutes than after one.
 #[test]
 fn steady_conversation_does_not_grow_memory() {
     let mut net = TestNet::joined(&unencrypted(), 1);

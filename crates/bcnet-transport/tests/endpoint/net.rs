@@ -1,4 +1,4 @@
-//! The harness: ends that are serviced by hand, datagrams as values, forged ones included.
+//! The test harness: endpoints that the test drives, and datagrams as values, including forged ones.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU8;
@@ -13,32 +13,32 @@ use bcnet_transport::{
     Time,
 };
 
-/// When every test begins: not at zero, where "never" and "now" could be mixed up.
+/// The start time of every test: not zero, so that "never" and "now" cannot be confused.
 pub(crate) const START: Time = Time::from_micros(10_000_000);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 10, 10, 1), 22101);
 
-/// `millis` after the start.
+/// Returns the time `millis` milliseconds after the start.
 pub(crate) fn ms(millis: u64) -> Time {
     START + Duration::from_millis(millis)
 }
 
-/// The microsecond before.
+/// Returns the time one microsecond earlier.
 pub(crate) fn before(time: Time) -> Time {
     Time::from_micros(time.as_micros() - 1)
 }
 
-/// Where the `n`th client is.
+/// Returns the address of the `n`th client.
 pub(crate) fn address(n: u16) -> SocketAddrV4 {
     let [high, low] = n.to_be_bytes();
     SocketAddrV4::new(Ipv4Addr::new(10, 20, high, low), 22101)
 }
 
-/// Plain bytes on the wire, so that tests can read them.
+/// Returns a configuration without encryption, so that tests can read the datagrams.
 pub(crate) fn unencrypted() -> Config {
     Config { cipher: false, ..Config::default() }
 }
 
-/// A datagram under way.
+/// A sent datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SentDatagram {
     pub(crate) from: SocketAddrV4,
@@ -47,13 +47,13 @@ pub(crate) struct SentDatagram {
 }
 
 impl SentDatagram {
-    /// Its messages, each as its one-line text.
+    /// Returns its messages, each as one line of text.
     pub(crate) fn message_texts(&self) -> Vec<String> {
         let datagram = Datagram::parse(&self.bytes, None).expect("a well-formed datagram");
         datagram.messages().map(|message| message.to_string()).collect()
     }
 
-    /// Its data messages: delivery and payload.
+    /// Returns its data messages: delivery and payload.
     pub(crate) fn data(&self) -> Vec<(Delivery, Vec<u8>)> {
         let datagram = Datagram::parse(&self.bytes, None).expect("a well-formed datagram");
         let data = datagram.messages().filter_map(|message| match message {
@@ -64,12 +64,12 @@ impl SentDatagram {
     }
 }
 
-/// What all packets say, in order.
+/// Returns the messages of all datagrams as text, in order.
 pub(crate) fn all_message_texts(packets: &[SentDatagram]) -> Vec<String> {
     packets.iter().flat_map(SentDatagram::message_texts).collect()
 }
 
-/// An endpoint with its address and what it has told so far.
+/// An endpoint with its address and its events so far.
 pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddrV4,
@@ -82,7 +82,7 @@ impl TestEndpoint {
         Self { endpoint, address: HOST, buffer: [0; 2048] }
     }
 
-    /// The `n`th client, which starts to connect.
+    /// Creates the `n`th client, which starts to connect.
     pub(crate) fn client(config: Config, n: u16, now: Time) -> Self {
         Self::client_at(config, address(n), u32::from(n), now)
     }
@@ -104,10 +104,12 @@ impl TestEndpoint {
         self.endpoint.handle_datagram(from, &mut bytes.to_vec(), now);
     }
 
-    /// Serves what is due and takes every datagram. Whatever happens, none is too large and no deadline is left behind.
+    /// Handles due timers and returns every datagram.
+    ///
+    /// Asserts that no datagram is too large and that no deadline remains in the past.
     pub(crate) fn flush(&mut self, now: Time) -> Vec<SentDatagram> {
         let mut packets = Vec::new();
-        // What was heard earlier may have brought a deadline forward, which the first service finds out.
+        // A received datagram may have moved a deadline forward; the first call finds that out.
         for _ in 0..2 {
             self.endpoint.handle_timeout(now);
             while let Some(transmit) = self.endpoint.poll_transmit(&mut self.buffer, now) {
@@ -121,13 +123,15 @@ impl TestEndpoint {
         packets
     }
 
-    /// What is sent at `now`, as text.
+    /// Returns the messages sent at `now` as text.
     pub(crate) fn sent_texts(&mut self, now: Time) -> Vec<String> {
         all_message_texts(&self.flush(now))
     }
 
-    /// From deadline to deadline until `until`, with nothing heard: what is said and when, in seconds since the start.
-    /// Asserts that nothing is said the instant before each deadline.
+    /// Runs from deadline to deadline until `until` without received datagrams.
+    ///
+    /// Returns the sent messages with their times in seconds since the start. Asserts that nothing is sent
+    /// the instant before each deadline.
     pub(crate) fn timeline(&mut self, from: Time, until: Time) -> Vec<String> {
         let (mut now, mut lines) = (from, Vec::new());
         loop {
@@ -141,7 +145,7 @@ impl TestEndpoint {
         }
     }
 
-    /// All events with their bytes.
+    /// Returns all events with their bytes.
     pub(crate) fn events(&mut self) -> Vec<(Event, Vec<u8>)> {
         let mut events = Vec::new();
         let mut payload = Vec::new();
@@ -151,7 +155,7 @@ impl TestEndpoint {
         events
     }
 
-    /// The payloads among the events; the other events are dropped.
+    /// Returns the received payloads and drops the other events.
     pub(crate) fn received(&mut self) -> Vec<Vec<u8>> {
         let events = self.events().into_iter();
         events
@@ -160,7 +164,7 @@ impl TestEndpoint {
             .collect()
     }
 
-    /// Who left and why; the other events are dropped.
+    /// Returns the peers that left, with the reasons, and drops the other events.
     pub(crate) fn left_peers(&mut self) -> Vec<(PeerId, LeaveReason)> {
         let events = self.events().into_iter();
         events
@@ -172,28 +176,28 @@ impl TestEndpoint {
     }
 
     pub(crate) fn send(&mut self, to: PeerId, payload: &[u8], now: Time) {
-        self.endpoint.send(to, payload, DeliveryMode::Reliable, now).expect("there is room");
+        self.endpoint.send(to, payload, DeliveryMode::Reliable, now).expect("the send queue has capacity");
     }
 
     pub(crate) fn send_as(&mut self, to: PeerId, payload: &[u8], mode: DeliveryMode, now: Time) {
-        self.endpoint.send(to, payload, mode, now).expect("there is room");
+        self.endpoint.send(to, payload, mode, now).expect("the send queue has capacity");
     }
 
     pub(crate) fn snapshot(&self, peer: PeerId, now: Time) -> Snapshot {
-        self.endpoint.snapshot(peer, now).expect("the peer is there")
+        self.endpoint.snapshot(peer, now).expect("the peer is connected")
     }
 
     pub(crate) fn counters(&self, peer: PeerId) -> PeerCounters {
-        self.endpoint.counters(peer).expect("the peer is there")
+        self.endpoint.counters(peer).expect("the peer is connected")
     }
 
-    /// What was rejected from a known peer for `cause`.
+    /// Returns how many messages of a known peer were rejected for `cause`.
     pub(crate) fn rejected_from(&self, peer: PeerId, cause: RejectCause) -> u64 {
         self.counters(peer).rejected.count(cause)
     }
 }
 
-/// A host and its clients on a link that takes no time.
+/// A host and its clients on a link without delay.
 pub(crate) struct TestNet {
     pub(crate) now: Time,
     pub(crate) host: TestEndpoint,
@@ -201,7 +205,7 @@ pub(crate) struct TestNet {
 }
 
 impl TestNet {
-    /// `count` clients, all joined, at [`START`].
+    /// Creates a host and `count` clients, all joined, at [`START`].
     pub(crate) fn joined(config: &Config, count: u16) -> Self {
         let mut net = Self { now: START, host: TestEndpoint::host(config.clone()), clients: Vec::new() };
         for n in 1..=count {
@@ -210,7 +214,7 @@ impl TestNet {
         net
     }
 
-    /// One more client joins; the events of it are dropped.
+    /// Adds one more client; drops the events of its join.
     pub(crate) fn join(&mut self, config: &Config, n: u16) {
         self.clients.push(TestEndpoint::client(config.clone(), n, self.now));
         self.deliver_all();
@@ -221,13 +225,13 @@ impl TestNet {
         self.clients.iter_mut().for_each(|client| drop(client.events()));
     }
 
-    /// As [`joined`](Self::joined), and each has told its name, so that the others know it.
+    /// Does the same as [`joined`](Self::joined); then each client announces its name to the others.
     pub(crate) fn joined_with_names(config: &Config, count: u16) -> Self {
         let mut net = Self::joined(config, count);
         for n in 1..=count {
             let name = utf16(&format!("Player {n}"));
             let client = &mut net.clients[usize::from(n) - 1].endpoint;
-            client.announce_name(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer hears");
+            client.announce_name(Text::new(&name).expect("UTF-16LE"), net.now).expect("a peer is connected");
         }
         net.deliver_all();
         net.host.events();
@@ -235,7 +239,7 @@ impl TestNet {
         net
     }
 
-    /// What all ends send now.
+    /// Returns the datagrams that all endpoints send now.
     pub(crate) fn flush(&mut self) -> Vec<SentDatagram> {
         let mut packets = self.host.flush(self.now);
         packets.extend(self.clients.iter_mut().flat_map(|client| client.flush(self.now)));
@@ -249,7 +253,7 @@ impl TestNet {
         }
     }
 
-    /// Moves every datagram until nobody has more to say at this instant.
+    /// Delivers every datagram until no endpoint has more to send at this instant.
     pub(crate) fn deliver_all(&mut self) {
         loop {
             let packets = self.flush();
@@ -260,7 +264,7 @@ impl TestNet {
         }
     }
 
-    /// From deadline to deadline until `until`, with everything delivered.
+    /// Runs from deadline to deadline until `until`, and delivers every datagram.
     pub(crate) fn run(&mut self, until: Time) {
         loop {
             self.deliver_all();
@@ -276,7 +280,9 @@ impl TestNet {
     }
 }
 
-/// A host and one peer that is nothing but forged datagrams: it was admitted as peer 2 and has acknowledged that.
+/// Creates a host and a peer that consists of forged datagrams.
+///
+/// The peer was admitted as peer 2 and has acknowledged that.
 pub(crate) fn host_with_forged_peer(config: Config) -> TestEndpoint {
     let mut host = TestEndpoint::host(config);
     host.receive_from(address(1), &connect(1), START);
@@ -288,7 +294,9 @@ pub(crate) fn host_with_forged_peer(config: Config) -> TestEndpoint {
     host
 }
 
-/// A client whose host is nothing but forged datagrams: it is peer 2, and its request is acknowledged.
+/// Creates a client whose host consists of forged datagrams.
+///
+/// The client is peer 2, and its request is acknowledged.
 pub(crate) fn client_with_forged_host(config: Config) -> TestEndpoint {
     let mut client = TestEndpoint::client(config, 1, START);
     client.flush(START);
@@ -299,7 +307,9 @@ pub(crate) fn client_with_forged_host(config: Config) -> TestEndpoint {
     client
 }
 
-/// A host whose peer has answered one message after 100 ms: round trip 100 ms, timeout 300 ms.
+/// Creates a host whose peer has acknowledged one message after 100 ms.
+///
+/// So the round-trip time is 100 ms and the timeout 300 ms.
 pub(crate) fn host_with_measured_rtt() -> TestEndpoint {
     let mut host = TestEndpoint::host(unencrypted());
     host.receive_from(address(1), &connect(1), START);
@@ -317,12 +327,12 @@ pub(crate) fn from_peer(sender: u8, messages: &[Message<'_>]) -> Vec<u8> {
     let mut buffer = vec![0; 65_000];
     let mut writer = Writer::with_limit(&mut buffer, PeerId(sender), 65_000);
     for message in messages {
-        assert!(writer.push(message), "it fits");
+        assert!(writer.push(message), "the message fits");
     }
-    writer.finish().expect("it holds a message").to_vec()
+    writer.finish().expect("the datagram has a message").to_vec()
 }
 
-/// A connect request as the first words of a client.
+/// Returns a connect request, the first datagram of a client.
 pub(crate) fn connect(nonce: u32) -> Vec<u8> {
     let address = Ipv4Addr::new(192, 168, 0, 2);
     from_peer(0xFF, &[control(0, Body::ConnectRequest { address, nonce, password: Text::default() })])
@@ -361,7 +371,7 @@ pub(crate) fn unreliable(payload: &[u8]) -> Message<'_> {
     Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload })
 }
 
-/// Part `index` of `total`; the total is on the wire only with index 0.
+/// Returns fragment `index` of `total`; only index 0 carries the total.
 pub(crate) fn fragment(seq: u16, index: u8, total: u8, payload: &[u8]) -> Message<'_> {
     let part = match NonZeroU8::new(index) {
         None => Fragment::First { total: NonZeroU8::new(total).expect("a total") },
@@ -370,17 +380,17 @@ pub(crate) fn fragment(seq: u16, index: u8, total: u8, payload: &[u8]) -> Messag
     Message::Data(Data { delivery: Delivery::Fragment(Seq(seq), part), urgent: false, payload })
 }
 
-/// UTF-16LE.
+/// Returns the text as UTF-16LE.
 pub(crate) fn utf16(text: &str) -> Vec<u8> {
     Text::encode(text).expect("no NUL")
 }
 
-/// Bytes that differ from place to place and from `seed` to `seed`.
+/// Returns bytes that differ from place to place and from `seed` to `seed`.
 pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| u8::try_from((at * 7 + at / 251 + seed * 31) % 256).expect("a byte")).collect()
 }
 
-/// Seeded random numbers (xorshift).
+/// A seeded random number generator (xorshift).
 pub(crate) struct TestRng(pub(crate) u64);
 
 impl TestRng {
@@ -394,7 +404,7 @@ impl TestRng {
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1);
-            items.swap(last, usize::try_from(other).expect("small"));
+            items.swap(last, usize::try_from(other).expect("a small number"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Peers that answer parts with plain ACKs, which do not tell the part: every part is settled all the same.
+//! Peers that answer fragments with plain ACKs, without the index: all fragments still get acknowledged.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,12 +11,14 @@ use crate::net::{
     host_with_forged_peer, host_with_measured_rtt, ms, pattern, unencrypted,
 };
 
-/// Answers plainly what `host` sends until `until`, 10 ms later, and tells what that was and when.
+/// Answers the messages of `host` with plain ACKs, 10 ms later, until `until`.
+///
+/// Returns the sent messages with their times.
 fn send_plain_acks(host: &mut TestEndpoint, from: Time, until: Time) -> Vec<String> {
     send_plain_acks_after(host, from, until, &[10])
 }
 
-/// As [`answer_plainly`], as many milliseconds later, each time anew.
+/// Does the same as [`send_plain_acks`], with a list of delays in milliseconds.
 fn send_plain_acks_after(host: &mut TestEndpoint, from: Time, until: Time, delays: &[u64]) -> Vec<String> {
     let (mut now, mut lines) = (from, Vec::new());
     loop {
@@ -40,8 +42,9 @@ fn send_plain_acks_after(host: &mut TestEndpoint, from: Time, until: Time, delay
     }
 }
 
-/// T-65: as many plain ACKs as parts may be doubles of fewer, so each part is sent once more, alone and after a pause
-/// in which nothing comes; the ACK after that settles it.
+/// T-65: as many plain ACKs as fragments may contain duplicates, so each fragment is sent once more, alone.
+///
+/// That happens after a quiet period; the next ACK acknowledges the fragment.
 #[test]
 fn plain_acks_acknowledge_fragments_one_by_one() {
     let mut host = host_with_forged_peer(Config { max_queued_messages: 3, ..unencrypted() });
@@ -54,9 +57,9 @@ fn plain_acks_acknowledge_fragments_one_by_one() {
     assert_eq!(host.snapshot(PeerId(2), ms(10)).unacknowledged.len(), 3);
     assert_eq!(host.timeline(ms(10), ms(3000)), [""; 0]);
     let lines = send_plain_acks(&mut host, ms(3000), ms(3990));
-    // The pause is looked at once per timeout.
+    // The quiet period is checked once per timeout.
     let times: Vec<&str> = lines.iter().map(|line| &line[..3]).collect();
-    assert_eq!(times, ["3.0", "3.5"], "after three seconds, then half a second: {lines:?}");
+    assert_eq!(times, ["3.0", "3.5"], "expected three seconds, then half a second: {lines:?}");
     assert!(lines.iter().zip(&sent).all(|(again, first)| again.ends_with(first)), "{lines:?}");
     assert_eq!(host.snapshot(PeerId(2), ms(3990)).unacknowledged.len(), 1);
     let lines = send_plain_acks(&mut host, ms(3990), ms(9000));
@@ -68,8 +71,9 @@ fn plain_acks_acknowledge_fragments_one_by_one() {
     host.send(PeerId(2), &pattern(0, 832), ms(9000));
 }
 
-/// T-65: while ACKs come that nobody asked for, no part is sent alone; if they come late, they are repeats, and the
-/// pauses become longer.
+/// T-65: while unexpected ACKs arrive, no fragment is sent alone.
+///
+/// If they are late, the peer repeats its ACKs, and the quiet periods become longer.
 #[test]
 fn single_fragment_waits_until_acks_stop() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -93,12 +97,12 @@ fn single_fragment_waits_until_acks_stop() {
     assert_eq!(host.timeline(ms(answered), ms(answered + 2800)).len(), 1, "a keepalive");
 }
 
-/// T-55: what is said within the `n`th 670 ms.
+/// Returns the text that is sent within the `n`th 670 ms (T-55).
 fn keepalive_text(n: u64) -> &'static str {
     if n == 7 { "5.000 keepalive" } else { "" }
 }
 
-/// T-65: if one part is lost, all are sent again, round by round, three times; then one by one.
+/// T-65: if one fragment is lost, all are retransmitted in three rounds, then one by one.
 #[test]
 fn fragments_are_retransmitted_in_rounds_then_singly() {
     let mut host = host_with_measured_rtt();
@@ -106,23 +110,26 @@ fn fragments_are_retransmitted_in_rounds_then_singly() {
     host.flush(ms(200));
     let parts = ["part=0/3 405", "part=1 406", "part=2 21"];
     for (round, at) in ["0.800", "1.400", "2.000"].iter().enumerate() {
-        // One part of three is always lost, so two plain ACKs come.
-        let heard = 300 + 600 * round as u64;
+        // One fragment of three is always lost, so two plain ACKs arrive.
+        let acked_at = 300 + 600 * round as u64;
         for _ in 0..2 {
-            host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(heard));
+            host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(acked_at));
         }
-        let lines = host.timeline(ms(heard), ms(heard + 599));
+        let lines = host.timeline(ms(acked_at), ms(acked_at + 599));
         let again: Vec<String> = parts.iter().map(|part| format!("{at} data seq=0 {part} bytes")).collect();
-        assert_eq!(lines, again, "after twice the timeout, when nothing of the round can still be answered");
+        assert_eq!(
+            lines, again,
+            "retransmitted after twice the timeout, when the round can no longer be answered"
+        );
     }
     let lines = host.timeline(ms(2100), ms(4990));
-    assert_eq!(lines, [""; 0], "nothing for three seconds");
+    assert_eq!(lines, [""; 0], "something was sent within three seconds");
     let lines = host.timeline(ms(4991), ms(8000));
     let alone: Vec<_> = lines.iter().filter(|line| !line.ends_with("keepalive")).collect();
     assert!(alone.len() > 2 && alone.iter().all(|line| line.ends_with("part=0/3 405 bytes")), "{lines:?}");
 }
 
-/// T-62, T-65: a part that is sent alone and never answered is repeated ever more seldom, as any message.
+/// T-62, T-65: the retransmission intervals of a single unanswered fragment grow like those of any message.
 #[test]
 fn unanswered_fragment_backs_off() {
     let mut host = host_with_measured_rtt();
@@ -135,12 +142,17 @@ fn unanswered_fragment_backs_off() {
         host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
     }
     let alone = lines.iter().filter(|line| line.ends_with("part=0/3 405 bytes")).count();
-    assert!((15..=30).contains(&alone), "{alone} times in a minute");
-    assert_eq!(lines.iter().filter(|line| line.ends_with("part=1 406 bytes")).count(), 3, "only in rounds");
+    assert!((15..=30).contains(&alone), "sent alone {alone} times in a minute");
+    assert_eq!(
+        lines.iter().filter(|line| line.ends_with("part=1 406 bytes")).count(),
+        3,
+        "sent only in rounds"
+    );
 }
 
-/// T-65: what was about to be sent again when the ACKs came is not sent before its turn, for then any of them could
-/// seem to answer it.
+/// T-65: fragments marked for retransmission when the ACKs arrive wait for their turn.
+///
+/// Otherwise any of those ACKs could seem to answer them.
 #[test]
 fn lost_fragments_are_deferred_in_single_phase() {
     let mut host = host_with_measured_rtt();
@@ -156,7 +168,7 @@ fn lost_fragments_are_deferred_in_single_phase() {
     assert_eq!(host.snapshot(PeerId(2), ms(3799)).unacknowledged.len(), 2);
 }
 
-/// A message of so many bytes of which each part was answered plainly, so that they are sent one by one from now on.
+/// Creates a host whose split message was answered with plain ACKs, so that fragments are sent one by one.
 fn host_in_single_fragment_phase(len: usize, fragments: usize) -> TestEndpoint {
     let mut host = host_with_measured_rtt();
     host.send(PeerId(2), &pattern(0, len), ms(200));
@@ -167,7 +179,7 @@ fn host_in_single_fragment_phase(len: usize, fragments: usize) -> TestEndpoint {
     host
 }
 
-/// T-65: a peer that answers once is asked again soon, be its answers slow or doubled by the network.
+/// T-65: slow ACKs, or ACKs that the network duplicates, do not make the quiet period long.
 #[test]
 fn slow_or_duplicated_acks_are_not_repeated_acks() {
     for delays in [&[400][..], &[10, 15]] {
@@ -184,7 +196,7 @@ fn slow_or_duplicated_acks_are_not_repeated_acks() {
     }
 }
 
-/// T-65: a part that waits for its turn may be acknowledged by its own ACK; the others go on.
+/// T-65: a deferred fragment may be acknowledged by its indexed ACK; the others continue.
 #[test]
 fn deferred_fragment_can_be_acknowledged() {
     let mut host = host_in_single_fragment_phase(1600, 4);
@@ -196,7 +208,7 @@ fn deferred_fragment_can_be_acknowledged() {
     assert_eq!(host.snapshot(PeerId(2), ms(20_000)).queued_bytes, 0);
 }
 
-/// T-65: ACKs of single parts end no round: what is left is sent again as soon as in the first.
+/// T-65: ACKs of single fragments do not end a round: the rest is retransmitted as soon as in the first.
 #[test]
 fn indexed_acks_do_not_end_a_round() {
     let mut host = host_with_measured_rtt();
@@ -208,7 +220,7 @@ fn indexed_acks_do_not_end_a_round() {
     assert!(lines.iter().any(|line| line.contains("part=3 ")), "{lines:?}");
 }
 
-/// T-62, T-65: what is acknowledged meanwhile hurries no part that waits for its turn.
+/// T-62, T-65: other ACKs do not trigger an early retransmission of a deferred fragment.
 #[test]
 fn other_acks_do_not_hurry_a_deferred_fragment() {
     let mut host = host_in_single_fragment_phase(832, 3);
@@ -223,7 +235,7 @@ fn other_acks_do_not_hurry_a_deferred_fragment() {
     assert_eq!(host.snapshot(PeerId(2), ms(9000)).queued_bytes, 0);
 }
 
-/// T-64, T-65: the largest message arrives, and its re-sending ends before the peer counts as lost.
+/// T-64, T-65: the largest message arrives, and its retransmission ends before the delivery timeout.
 #[test]
 fn largest_message_completes_with_plain_acks_under_loss() {
     let mut dice = TestRng(77);
@@ -249,11 +261,15 @@ fn largest_message_completes_with_plain_acks_under_loss() {
             return;
         }
     }
-    panic!("{} parts are still sent", host.snapshot(PeerId(2), ms(360_000)).unacknowledged.len());
+    panic!(
+        "{} fragments are still unacknowledged",
+        host.snapshot(PeerId(2), ms(360_000)).unacknowledged.len()
+    );
 }
 
-/// T-65: with every fifth datagram lost each way, every fifth doubled, and ACKs repeated as stock does, nothing is
-/// settled that is not there, and the re-sending ends.
+/// T-65: with loss and duplication of one datagram in five each way, and ACKs repeated as stock does.
+///
+/// No missing fragment is acknowledged, and the retransmission ends.
 #[test]
 fn plain_ack_peer_gets_everything_under_loss() {
     for seed in 1..=60 {
@@ -291,19 +307,28 @@ fn plain_ack_peer_gets_everything_under_loss() {
             for (seq, parts) in there.iter().enumerate() {
                 let total = 1 + (500 + 300 * seq - 405).div_ceil(406);
                 let settled = waiting.iter().all(|unit| usize::from(unit.id.seq.0) != seq);
-                assert!(!settled || parts.len() == total, "seed {seed}: message {seq} was settled too early");
+                assert!(
+                    !settled || parts.len() == total,
+                    "seed {seed}: message {seq} was acknowledged too early"
+                );
             }
             if waiting.is_empty() {
                 break;
             }
         }
         let end = host.snapshot(PeerId(2), ms(120_000));
-        assert_eq!(end.queued_bytes, 0, "seed {seed}: {} parts are still sent", end.unacknowledged.len());
+        assert_eq!(
+            end.queued_bytes,
+            0,
+            "seed {seed}: {} fragments are still unacknowledged",
+            end.unacknowledged.len()
+        );
     }
 }
 
-/// T-64, T-65: a peer that repeats its plain ACKs as stock does makes many parts take longer than a message may go
-/// without an ACK. It goes on all the same: every part that is settled is one.
+/// T-64, T-65: with repeated plain ACKs, many fragments take longer than the delivery timeout.
+///
+/// The connection continues, because every acknowledged fragment is progress.
 #[test]
 fn slow_plain_acks_are_not_undeliverable() {
     let mut host = host_with_measured_rtt();
@@ -323,19 +348,26 @@ fn slow_plain_acks_are_not_undeliverable() {
             answers.extend(back.map(|due| (due, answer.clone())));
         }
         if host.snapshot(PeerId(2), now).queued_bytes == 0 {
-            assert!(now > ms(360_000), "settled after {}, which tells nothing", now.since(START).as_secs());
+            assert!(
+                now > ms(360_000),
+                "acknowledged after {} s: too early for this test",
+                now.since(START).as_secs()
+            );
             return;
         }
     }
-    panic!("{} parts are still sent", host.snapshot(PeerId(2), ms(1_000_000)).unacknowledged.len());
+    panic!(
+        "{} fragments are still unacknowledged",
+        host.snapshot(PeerId(2), ms(1_000_000)).unacknowledged.len()
+    );
 }
 
-/// How often a datagram arrives: one in five is lost, one in five doubled.
+/// Returns how often a datagram arrives: one in five is lost, one in five duplicated.
 fn random_copies(dice: &mut TestRng) -> u64 {
-    [0, 1, 1, 1, 2][usize::try_from(dice.below(5)).expect("small")]
+    [0, 1, 1, 1, 2][usize::try_from(dice.below(5)).expect("a small number")]
 }
 
-/// T-65: whatever a peer answers to parts, plainly or not, in whatever mixture, all is accounted for in the end.
+/// T-65: with any mixture of plain and indexed ACKs, all counters are zero at the end.
 #[test]
 fn mixed_fragment_acks_keep_counters_consistent() {
     for seed in 1..=200 {
@@ -343,15 +375,15 @@ fn mixed_fragment_acks_keep_counters_consistent() {
         let mut host = host_with_measured_rtt();
         let (mut now, mut sent) = (ms(200), 0_u16);
         let answer = |host: &mut TestEndpoint, dice: &mut TestRng, sent: u16, now: Time| {
-            let seq = u16::try_from(dice.below(u64::from(sent.max(1)))).expect("small");
-            let part = u8::try_from(dice.below(5)).expect("small");
+            let seq = u16::try_from(dice.below(u64::from(sent.max(1)))).expect("a small number");
+            let part = u8::try_from(dice.below(5)).expect("a small number");
             let message = if dice.below(3) == 0 { ack_fragment(seq, part) } else { ack(Channel::Game, seq) };
             host.receive_from(address(1), &from_peer(2, &[message, Message::Keepalive]), now);
         };
         for _ in 0..400 {
             match dice.below(20) {
                 0 if sent < 12 => {
-                    let len = usize::try_from(dice.below(1900)).expect("small");
+                    let len = usize::try_from(dice.below(1900)).expect("a small number");
                     host.send(PeerId(2), &pattern(0, len), now);
                     sent += 1;
                 }
@@ -363,7 +395,7 @@ fn mixed_fragment_acks_keep_counters_consistent() {
         let all = (0..sent)
             .flat_map(|seq| (0..5).map(move |part| ack_fragment(seq, part)).chain([ack(Channel::Game, seq)]));
         let all: Vec<Message<'_>> = all.collect();
-        // What was never sent cannot be acknowledged, and what is asked alone may be on its way.
+        // Unsent fragments cannot be acknowledged, and a single fragment may be in flight.
         for _ in 0..40 {
             now = now + Duration::from_millis(200);
             host.flush(now);

@@ -1,4 +1,4 @@
-//! Timed transcripts of ACKs and of what is sent again.
+//! Timed transcripts of ACKs and retransmissions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::net::{
     host_with_measured_rtt, ms, reliable, unencrypted,
 };
 
-/// T-60: without data of one's own the ACK leaves at once, alone, and once.
+/// T-60: without recent data the ACK leaves at once, alone, and only once.
 #[test]
 fn ack_is_sent_at_once_and_only_once() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -18,7 +18,8 @@ fn ack_is_sent_at_once_and_only_once() {
     assert_eq!(host.timeline(ms(100), ms(4999)), ["0.100 ack game seq=0"]);
 }
 
-/// T-60: who has sent data within 50 ms waits up to 20 ms for more, and not a microsecond longer.
+/// T-60: after data within the last 50 ms, the ACK waits up to 20 ms for more, and not a microsecond
+/// longer.
 #[test]
 fn ack_is_delayed_20_ms_after_recent_data() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -31,10 +32,10 @@ fn ack_is_delayed_20_ms_after_recent_data() {
     host.flush(ms(300));
     let later = ms(350) + Duration::from_micros(1);
     host.receive_from(address(1), &from_peer(2, &[reliable(1, b"x")]), later);
-    assert_eq!(host.sent_texts(later), ["ack game seq=1"], "more than 50 ms later it leaves at once");
+    assert_eq!(host.sent_texts(later), ["ack game seq=1"], "after more than 50 ms the ACK leaves at once");
 }
 
-/// T-60: later ACKs do not put the first one off; all leave with it.
+/// T-60: later ACKs do not delay the first one; all leave with it.
 #[test]
 fn later_acks_do_not_postpone_the_first() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -45,7 +46,7 @@ fn later_acks_do_not_postpone_the_first() {
     assert_eq!(host.timeline(ms(125), ms(200)), ["0.130 ack game seq=0", "0.130 ack game seq=1"]);
 }
 
-/// T-60, T-66: an ACK that waits rides along with the next data, in front of it.
+/// T-60, T-66: a delayed ACK leaves with the next data, in front of it.
 #[test]
 fn delayed_ack_is_piggybacked_on_data() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -57,10 +58,10 @@ fn delayed_ack_is_piggybacked_on_data() {
     let packets = host.flush(ms(120));
     assert_eq!(packets.len(), 1);
     assert_eq!(packets[0].message_texts(), ["ack game seq=0", "data unreliable 4 bytes"]);
-    assert_eq!(host.timeline(ms(120), ms(200)), [""; 0], "it is forgotten then");
+    assert_eq!(host.timeline(ms(120), ms(200)), [""; 0], "the ACK is sent only once");
 }
 
-/// T-61: before any round trip is known a message is sent again after 1.0 s.
+/// T-61: before a round-trip time is known, a message is retransmitted after 1.0 s.
 #[test]
 fn initial_rto_is_one_second() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -70,10 +71,10 @@ fn initial_rto_is_one_second() {
     let packet = ["ack control seq=0", "connect reply seq=0: you are peer 2", "data seq=0 4 bytes"];
     assert_eq!(host.sent_texts(START), packet);
     assert_eq!(host.sent_texts(before(ms(1000))), [""; 0]);
-    assert_eq!(host.sent_texts(ms(1000)), &packet[1..], "all that is late, not one per pass");
+    assert_eq!(host.sent_texts(ms(1000)), &packet[1..], "all late messages, not one per pass");
 }
 
-/// T-61: then after the round trip plus four times its variation (RFC 6298), while the peer speaks.
+/// T-61: then after the round-trip time plus four times its variation (RFC 6298), while the peer sends.
 #[test]
 fn message_is_retransmitted_after_the_measured_rto() {
     let mut host = host_with_measured_rtt();
@@ -83,7 +84,7 @@ fn message_is_retransmitted_after_the_measured_rto() {
     assert_eq!(host.timeline(ms(499), ms(799)), ["0.500 data seq=0 4 bytes"]);
 }
 
-/// T-61: an answer to a message that was sent twice is not measured.
+/// T-61: an ACK for a message that was sent twice is not measured.
 #[test]
 fn ambiguous_rtt_is_not_sampled() {
     let mut host = host_with_measured_rtt();
@@ -96,7 +97,7 @@ fn ambiguous_rtt_is_not_sampled() {
     assert_eq!(snapshot.unacknowledged, []);
 }
 
-/// T-61: samples are smoothed as RFC 6298 says, and the timeout stays within 48 ms and 5 s.
+/// T-61: samples are smoothed by RFC 6298, and the timeout stays between 48 ms and 5 s.
 #[test]
 fn rto_follows_the_rtt_within_bounds() {
     let mut host = host_with_measured_rtt();
@@ -125,7 +126,8 @@ fn rto_follows_the_rtt_within_bounds() {
     assert_eq!(slow.snapshot(PeerId(2), ms(7500)).rto, Duration::from_secs(5));
 }
 
-/// T-61, T-62: while the peer is wholly silent for more than two timeouts the timeout doubles, up to 5 s.
+/// T-61, T-62: while the peer is completely silent for more than two timeouts, the timeout doubles, up to 5
+/// s.
 #[test]
 fn rto_doubles_while_the_peer_is_silent() {
     let mut host = host_with_measured_rtt();
@@ -134,18 +136,19 @@ fn rto_doubles_while_the_peer_is_silent() {
     let data: Vec<_> = lines.iter().filter(|line| !line.ends_with("keepalive")).collect();
     let times = ["0.200", "0.500", "0.800", "1.400", "2.600", "5.000", "9.800", "14.800"];
     assert_eq!(data, times.map(|time| format!("{time} data seq=0 4 bytes")).iter().collect::<Vec<_>>());
-    // However often it was sent: silence may be the link's fault, so the pauses stay at 5 s.
+    // Even after many sends: the link may cause the silence, so the intervals stay at 5 s.
     let lines = host.timeline(ms(15_000), ms(40_000));
     let data: Vec<_> = lines.iter().filter(|line| !line.ends_with("keepalive")).collect();
     let times = ["19.800", "24.800", "29.800", "34.800", "39.800"];
     assert_eq!(data, times.map(|time| format!("{time} data seq=0 4 bytes")).iter().collect::<Vec<_>>());
-    // One word of the peer, and the timeout is what was measured.
+    // After one datagram of the peer, the timeout is the measured one.
     host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(40_000));
     assert_eq!(host.snapshot(PeerId(2), ms(40_000)).rto, Duration::from_millis(300));
 }
 
-/// T-62: a peer that speaks is asked at the measured pace, but after the eighth send ever more seldom: each pause is
-/// twice the one before, up to 5 s.
+/// T-62: while the peer sends, a message is retransmitted at the measured timeout.
+///
+/// After the eighth send each interval is twice the one before, up to 5 s.
 #[test]
 fn retransmit_interval_doubles_after_eight_sends() {
     let mut host = host_with_measured_rtt();
@@ -162,7 +165,7 @@ fn retransmit_interval_doubles_after_eight_sends() {
     assert_eq!(sends, steady.iter().chain(&patient).map(ToString::to_string).collect::<Vec<_>>());
 }
 
-/// T-62: a message that waits longer than a timeout is not hurried by the ACKs of later ones.
+/// T-62: ACKs of later messages do not trigger an early retransmission of a message with a longer interval.
 #[test]
 fn later_acks_do_not_hurry_a_backed_off_message() {
     let mut host = host_with_measured_rtt();
@@ -171,7 +174,7 @@ fn later_acks_do_not_hurry_a_backed_off_message() {
         host.timeline(ms(100 * tenth), ms(100 * tenth + 99));
         host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(100 * tenth + 99));
     }
-    assert_eq!(host.sent_texts(ms(2600)), ["data seq=0 4 bytes"], "for the ninth time");
+    assert_eq!(host.sent_texts(ms(2600)), ["data seq=0 4 bytes"], "the ninth send");
     for later in 1..=5 {
         host.send(PeerId(2), b"more", ms(2600 + 10 * later));
         assert_eq!(host.sent_texts(ms(2600 + 10 * later)).len(), 1);
@@ -185,7 +188,7 @@ fn later_acks_do_not_hurry_a_backed_off_message() {
     assert_eq!(host.sent_texts(due), ["data seq=0 4 bytes"]);
 }
 
-/// T-61: in a loop with fixed ticks a repeat happens at the tick nearest to its time.
+/// T-61: in a loop with fixed ticks, a retransmission happens at the tick nearest to its time.
 #[test]
 fn retransmission_happens_at_the_nearest_tick() {
     let mut host = TestEndpoint::host(Config { tick: Duration::from_millis(20), ..unencrypted() });

@@ -1,4 +1,4 @@
-//! Unreliable messages that newer ones make useless.
+//! Unreliable messages that newer ones supersede.
 
 use bcnet_transport::wire::{Channel, Delivery, PeerId};
 use bcnet_transport::{Config, Engine};
@@ -6,19 +6,19 @@ use bcnet_transport::{Config, Engine};
 use crate::heap;
 use crate::net::{START, TestEndpoint, TestRng, ack, address, from_peer, host_with_forged_peer, unencrypted};
 
-/// Sends `payload` in place of those that begin with the same byte.
+/// Sends `payload`, which supersedes payloads with the same first byte.
 fn send_latest(host: &mut TestEndpoint, payload: &[u8]) {
     let mut same = |older: &[u8]| older.first() == payload.first();
-    host.endpoint.send_latest(PeerId(2), payload, &mut same, START).expect("room");
+    host.endpoint.send_latest(PeerId(2), payload, &mut same, START).expect("the send queue has capacity");
 }
 
-/// The unreliable payloads that leave now.
+/// Returns the unreliable payloads that leave now.
 fn unreliable_payloads(host: &mut TestEndpoint) -> Vec<Vec<u8>> {
     let data = host.flush(START).into_iter().flat_map(|packet| packet.data());
     data.filter(|(delivery, _)| *delivery == Delivery::Unreliable).map(|(_, payload)| payload).collect()
 }
 
-/// A host whose line to its peer is full, and has a reliable message that waits.
+/// Creates a host with a full congestion window and a reliable message that waits.
 fn host_with_full_window() -> TestEndpoint {
     let mut host = host_with_forged_peer(Config { initial_window: 500, ..unencrypted() });
     host.send(PeerId(2), &[1; 400], START);
@@ -31,7 +31,8 @@ fn open_window(host: &mut TestEndpoint) {
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), START);
 }
 
-/// T-63, T-66: behind a full line the newest takes the place of those that it outdates; the order of the others stays.
+/// T-63, T-66: while the window is full, the newest message replaces those it supersedes; the order is
+/// kept.
 #[test]
 fn superseded_messages_are_dropped_while_blocked() {
     let mut host = host_with_full_window();
@@ -46,48 +47,52 @@ fn superseded_messages_are_dropped_while_blocked() {
     assert_eq!(host.snapshot(PeerId(2), START).unsent, 0);
 }
 
-/// T-66: where nothing holds it up, everything leaves as it came, and nobody asks.
+/// T-66: while the window is not full, all messages leave in order, and none is checked.
 #[test]
 fn no_message_is_dropped_while_not_blocked() {
     let mut host = host_with_forged_peer(unencrypted());
     host.send(PeerId(2), b"reliable", START);
     for payload in [b"a1", b"a2"] {
-        let mut never = |_: &[u8]| panic!("the line is free");
-        host.endpoint.send_latest(PeerId(2), payload, &mut never, START).expect("room");
+        let mut never = |_: &[u8]| panic!("a message was checked although the window is open");
+        host.endpoint
+            .send_latest(PeerId(2), payload, &mut never, START)
+            .expect("the send queue has capacity");
     }
     assert_eq!(unreliable_payloads(&mut host), [b"a1", b"a2"]);
     assert!(host.endpoint.send_latest(PeerId(9), b"a", &mut |_| true, START).is_err());
 }
 
-/// The newest is asked about first.
+/// The newest message is checked first.
 #[test]
 fn newest_message_is_checked_first() {
     let mut host = host_with_full_window();
     for payload in [b"a", b"b", b"c"] {
-        host.endpoint.send_latest(PeerId(2), payload, &mut |_| false, START).expect("room");
+        host.endpoint
+            .send_latest(PeerId(2), payload, &mut |_| false, START)
+            .expect("the send queue has capacity");
     }
     let mut asked = Vec::new();
     let mut ask = |older: &[u8]| {
         asked.push(older.to_vec());
         false
     };
-    host.endpoint.send_latest(PeerId(2), b"d", &mut ask, START).expect("room");
+    host.endpoint.send_latest(PeerId(2), b"d", &mut ask, START).expect("the send queue has capacity");
     assert_eq!(asked, [b"c", b"b", b"a"]);
 }
 
-/// Against a list: whatever is dropped from wherever, the rest arrives whole, and memory does not grow with what is gone.
+/// Compared with a list: the remaining messages arrive intact, and dropped ones do not use memory.
 #[test]
 fn dropping_messages_keeps_the_others_intact() {
     for seed in 1..=20 {
         let mut dice = TestRng(seed);
         let mut host = host_with_full_window();
-        // It stays the first, so that nothing behind it is freed by leaving.
+        // This message stays first, so that later bytes are not freed in order.
         let mut expected: Vec<Vec<u8>> = vec![b"first".to_vec()];
         send_latest(&mut host, b"first");
         let start = heap::in_use();
         for _ in 0..3000 {
-            let kind = u8::try_from(dice.below(8)).expect("small");
-            let len = 1 + usize::try_from(dice.below(60)).expect("small");
+            let kind = u8::try_from(dice.below(8)).expect("a small number");
+            let len = 1 + usize::try_from(dice.below(60)).expect("a small number");
             let mut payload = vec![u8::try_from(dice.below(256)).expect("a byte"); len];
             payload[0] = kind;
             expected.retain(|older| older[0] != kind);

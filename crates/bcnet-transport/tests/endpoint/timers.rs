@@ -11,7 +11,7 @@ use crate::net::{
     utf16,
 };
 
-/// T-51, T-61: the request goes out again each second, neither sooner nor later, until the host is given up.
+/// T-51, T-61: the request is retransmitted each second, not sooner or later, until the host is given up.
 #[test]
 fn connect_request_is_retransmitted_every_second() {
     let mut client = TestEndpoint::client(unencrypted(), 1, START);
@@ -24,7 +24,7 @@ fn connect_request_is_retransmitted_every_second() {
     assert_eq!(lines, expected);
 }
 
-/// T-51: an acknowledged request is not repeated, though the host has not decided yet.
+/// T-51: an acknowledged request is not retransmitted, even before the host has decided.
 #[test]
 fn acknowledged_connect_request_is_not_retransmitted() {
     let mut client = TestEndpoint::client(unencrypted(), 1, START);
@@ -33,7 +33,7 @@ fn acknowledged_connect_request_is_not_retransmitted() {
     assert_eq!(client.timeline(ms(40), ms(45_000)), [""; 0]);
 }
 
-/// T-55: five seconds after the last message that was queued, and every five seconds from then on.
+/// T-55: five seconds after the last queued message, and every five seconds from then on.
 #[test]
 fn a_host_sends_a_keepalive_after_five_seconds_without_a_message() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -50,7 +50,7 @@ fn a_client_sends_a_keepalive_after_five_seconds_without_a_message() {
     assert_eq!(client.timeline(START, ms(10_000)), ["5.000 keepalive", "10.000 keepalive"]);
 }
 
-/// T-55: an ACK is no message, so it does not put a keepalive off.
+/// T-55: an ACK is not a message, so it does not postpone a keepalive.
 #[test]
 fn ack_does_not_postpone_a_keepalive() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -58,7 +58,7 @@ fn ack_does_not_postpone_a_keepalive() {
     assert_eq!(host.timeline(ms(3000), ms(9999)), ["3.000 ack game seq=0", "5.000 keepalive"]);
 }
 
-/// T-51, T-55: there are no keepalives before a client is let in, from either side.
+/// T-51, T-55: neither side sends keepalives before a client is admitted.
 #[test]
 fn keepalives_start_after_admission() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -70,7 +70,7 @@ fn keepalives_start_after_admission() {
     assert_eq!(client.timeline(START, ms(44_999)), [""; 0]);
 }
 
-/// T-56: a client gives a silent host up after 45 seconds, not a microsecond earlier.
+/// T-56: a client gives up a silent host after 45 seconds, not a microsecond earlier.
 #[test]
 fn client_times_out_a_silent_host_after_45_seconds() {
     let mut client = client_with_forged_host(unencrypted());
@@ -82,7 +82,7 @@ fn client_times_out_a_silent_host_after_45_seconds() {
     assert_eq!(client.endpoint.next_timeout(), None);
 }
 
-/// T-56: the same for a client that was never answered.
+/// T-56: the same for a client without any answer.
 #[test]
 fn unanswered_client_gives_up_after_45_seconds() {
     let mut client = TestEndpoint::client(unencrypted(), 1, START);
@@ -93,7 +93,9 @@ fn unanswered_client_gives_up_after_45_seconds() {
     assert!(client.endpoint.is_closed());
 }
 
-/// T-56: a host gives a silent client up after 45 seconds and tells everyone why, the client too: it may be heard again.
+/// T-56: a host boots a silent client after 45 seconds.
+///
+/// It informs every client, including the silent one, because its link may recover.
 #[test]
 fn host_boots_a_silent_client_after_45_seconds() {
     let mut net = TestNet::joined_with_names(&unencrypted(), 3);
@@ -126,7 +128,7 @@ fn host_boots_a_silent_client_after_45_seconds() {
     assert_eq!(net.host.endpoint.address(PeerId(3)), None);
 }
 
-/// T-56: whatever a peer says counts as a sign of life, but nothing that is not well formed or comes from elsewhere.
+/// T-56: any well-formed datagram of a peer keeps it alive; malformed ones or other addresses do not.
 #[test]
 fn only_valid_datagrams_of_the_peer_keep_it_alive() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -141,21 +143,21 @@ fn only_valid_datagrams_of_the_peer_keep_it_alive() {
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Silent)]);
 }
 
-/// T-51: a request that the caller does not decide on is forgotten after ten seconds.
+/// T-51: a request without a decision is dropped after ten seconds.
 #[test]
 fn an_undecided_request_expires_after_ten_seconds() {
     let mut host = TestEndpoint::host(unencrypted());
     host.receive_from(address(1), &connect(1), START);
-    assert_eq!(host.endpoint.next_timeout(), None, "nothing is to be done about it");
+    assert_eq!(host.endpoint.next_timeout(), None, "a pending request has no timer");
     assert_eq!(host.endpoint.admit(address(1), ms(10_000)), Err(AdmitError::NoRequest(address(1))));
     assert_eq!(
         host.endpoint.refuse(address(1), BootReason::FULL, ms(10_000)),
         Err(AdmitError::NoRequest(address(1)))
     );
-    assert_eq!(host.left_peers(), [], "it never was a peer");
+    assert_eq!(host.left_peers(), [], "a pending request is not a peer");
 }
 
-/// T-64: a peer that lives but never acknowledges one message is given up after 360 seconds.
+/// T-64: a peer that is alive but never acknowledges one message is removed after 360 seconds.
 #[test]
 fn unacked_message_ends_the_connection_after_360_seconds() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -166,13 +168,17 @@ fn unacked_message_ends_the_connection_after_360_seconds() {
     }
     host.flush(before(ms(360_000)));
     assert_eq!(host.left_peers(), []);
-    assert!(host.counters(PeerId(2)).retransmits > 9, "no count of repeats ends a connection");
+    assert!(
+        host.counters(PeerId(2)).retransmits > 9,
+        "the number of retransmissions must not end a connection"
+    );
     host.flush(ms(360_000));
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
     assert!(host.endpoint.is_closed());
 }
 
-/// T-64: one message among many others that are acknowledged ends the connection just the same, and the others are told.
+/// T-64: one unacknowledged message among many acknowledged ones ends the connection; the others are
+/// informed.
 #[test]
 fn undeliverable_peer_is_reported_to_the_others() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -202,11 +208,11 @@ fn undeliverable_peer_is_reported_to_the_others() {
     assert_eq!(host.left_peers(), []);
     let packets = host.flush(ms(360_000));
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
-    let told = packets.iter().find(|packet| packet.to == address(2)).expect("a boot");
-    assert_eq!(told.message_texts(), ["boot seq=2: peer 2, timed_out"]);
+    let boot_datagram = packets.iter().find(|packet| packet.to == address(2)).expect("a boot");
+    assert_eq!(boot_datagram.message_texts(), ["boot seq=2: peer 2, timed_out"]);
 }
 
-/// T-64: so do parts.
+/// T-64: unacknowledged fragments end it, too.
 #[test]
 fn unacked_fragments_end_the_connection_after_360_seconds() {
     for acked in [&[][..], &[0], &[2, 0]] {
@@ -226,7 +232,7 @@ fn unacked_fragments_end_the_connection_after_360_seconds() {
     }
 }
 
-/// T-64: so does one that others have waited for that long.
+/// T-64: a missing message that later ones have awaited for that long ends it, too.
 #[test]
 fn unfilled_gap_ends_the_connection_after_360_seconds() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -234,7 +240,7 @@ fn unfilled_gap_ends_the_connection_after_360_seconds() {
     for turn in 0..36_u16 {
         let now = 10_000 * u64::from(turn);
         host.timeline(ms(now), ms(now + 9999));
-        // More that waits is no progress.
+        // Further messages behind the gap are not progress.
         host.receive_from(address(1), &from_peer(2, &[reliable(turn + 2, b"early, too")]), ms(now + 9999));
     }
     host.flush(before(ms(360_000)));
@@ -243,7 +249,7 @@ fn unfilled_gap_ends_the_connection_after_360_seconds() {
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
-/// T-64: to the instant, though nothing else is said and the memory for it is given back.
+/// T-64: on time, even if nothing else is sent and its memory is released.
 #[test]
 fn unfilled_gap_ends_an_idle_connection_on_time() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -258,7 +264,7 @@ fn unfilled_gap_ends_an_idle_connection_on_time() {
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
-/// T-64: progress of the game does not hide that a control message is missing.
+/// T-64: progress of the game channel does not hide a missing control message.
 #[test]
 fn control_gap_ends_the_connection_despite_game_progress() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -266,7 +272,7 @@ fn control_gap_ends_the_connection_despite_game_progress() {
     host.receive_from(address(1), &from_peer(2, &[identity(2, 2, &name)]), START);
     for second in 0..360_u16 {
         let now = ms(u64::from(second) * 1000);
-        // In order and out of it.
+        // In order and out of order.
         let (next, after) = (reliable(2 * second, b"a"), reliable(2 * second + 1, b"b"));
         let messages = if second % 2 == 0 { [next, after] } else { [after, next] };
         host.receive_from(address(1), &from_peer(2, &messages), now);
@@ -279,7 +285,7 @@ fn control_gap_ends_the_connection_despite_game_progress() {
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
-/// T-64: a gap that was filled, by a message or by the last part of one, is no reason to end anything.
+/// T-64: a filled gap, by a message or by the last fragment of one, does not end the connection.
 #[test]
 fn filled_gap_does_not_end_the_connection() {
     let filled: [&[Message<'_>]; 3] = [
@@ -298,7 +304,7 @@ fn filled_gap_does_not_end_the_connection() {
     }
 }
 
-/// T-64: a long conversation in which everything is split, or comes in the wrong order, makes progress all the time.
+/// T-64: a long conversation with only split or reordered messages makes progress all the time.
 #[test]
 fn split_and_reordered_messages_count_as_progress() {
     for swapped in [false, true] {
@@ -323,23 +329,24 @@ fn split_and_reordered_messages_count_as_progress() {
     }
 }
 
-/// T-57: a goodbye that nobody acknowledges is repeated for 15 seconds, then the client is gone.
+/// T-57: an unacknowledged disconnect is retransmitted for 15 seconds, then the client is closed.
 #[test]
 fn disconnect_notice_is_retransmitted_for_15_seconds() {
     let mut client = client_with_forged_host(unencrypted());
     client.endpoint.leave(ms(1000));
     assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Local)]);
     let lines = client.timeline(ms(1000), before(ms(16_000)));
-    assert_eq!(lines.first().expect("a goodbye"), "1.000 disconnect seq=1: peer 2 at 10.20.0.1");
+    assert_eq!(lines.first().expect("a disconnect"), "1.000 disconnect seq=1: peer 2 at 10.20.0.1");
     assert!(lines.iter().all(|line| line.ends_with("disconnect seq=1: peer 2 at 10.20.0.1")), "{lines:?}");
-    assert!(lines.len() >= 5, "repeated only {} times", lines.len());
+    assert!(lines.len() >= 5, "sent only {} times", lines.len());
     assert!(!client.endpoint.is_closed());
     assert_eq!(client.flush(ms(16_000)), []);
     assert!(client.endpoint.is_closed());
 }
 
-/// T-57: a goodbye waits for what was queued before it, 7.5 seconds and not longer, and 15 seconds after all began it is
-/// over.
+/// T-57: a disconnect waits for earlier messages at most 7.5 seconds.
+///
+/// 15 seconds after the start of leaving, the endpoint is closed.
 #[test]
 fn disconnect_notice_waits_half_the_linger_time() {
     let mut client = client_with_forged_host(unencrypted());
@@ -355,24 +362,24 @@ fn disconnect_notice_waits_half_the_linger_time() {
     assert!(client.endpoint.is_closed());
 }
 
-/// T-57: a host goes on acknowledging a repeated goodbye for 15 seconds.
+/// T-57: a host acknowledges a retransmitted disconnect for 15 seconds.
 #[test]
 fn repeated_disconnect_notice_is_acked_for_15_seconds() {
     let mut host = host_with_forged_peer(unencrypted());
-    let goodbye = from_peer(2, &[disconnect(1, 2)]);
+    let notice = from_peer(2, &[disconnect(1, 2)]);
     for now in [START, ms(700), ms(7000), before(ms(15_000))] {
-        host.receive_from(address(1), &goodbye, now);
+        host.receive_from(address(1), &notice, now);
         assert_eq!(host.sent_texts(now), ["ack control seq=1"]);
     }
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
     host.flush(ms(15_000));
     assert!(host.endpoint.is_closed());
-    host.receive_from(address(1), &goodbye, ms(15_000));
+    host.receive_from(address(1), &notice, ms(15_000));
     assert_eq!(host.sent_texts(ms(15_000)), [""; 0]);
     assert_eq!(host.endpoint.rejected().count(RejectCause::UnknownSender), 1);
 }
 
-/// T-57: the linger time is a setting, because traces disagree about stock's.
+/// T-57: the linger time is configurable, because traces disagree about that of stock.
 #[test]
 fn linger_time_is_configurable() {
     let mut host = host_with_forged_peer(Config { linger: Duration::from_millis(4500), ..unencrypted() });
@@ -383,7 +390,7 @@ fn linger_time_is_configurable() {
     assert!(host.endpoint.is_closed());
 }
 
-/// T-61: the very moments at which several timers are due together lose nothing.
+/// T-61: timers that are due at the same instant are all handled.
 #[test]
 fn timers_that_are_due_together_are_all_served() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -400,7 +407,7 @@ fn timers_that_are_due_together_are_all_served() {
     assert_eq!(joined, 20);
 }
 
-/// T-64: what is urgent and never acknowledged ends the peer too, though it keeps the first message from being sent.
+/// T-64: an unacknowledged urgent message ends the connection, even if it blocks the first message.
 #[test]
 fn unacked_urgent_messages_end_the_connection() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -413,13 +420,13 @@ fn unacked_urgent_messages_end_the_connection() {
         host.receive_from(address(1), &from_peer(2, &[Message::Keepalive]), ms(1000 * second + 999));
     }
     let waits = host.snapshot(PeerId(2), ms(359_999)).unacknowledged;
-    assert!(waits.iter().all(|message| message.id.seq.0 != 0), "the first was never sent");
+    assert!(waits.iter().all(|message| message.id.seq.0 != 0), "the first message was never sent");
     assert_eq!(host.left_peers(), []);
     host.flush(ms(360_000));
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Undeliverable)]);
 }
 
-/// T-55: a keepalive that would always be due is sent once per millisecond.
+/// T-55: with an interval of zero, a keepalive is sent once per millisecond.
 #[test]
 fn keepalive_interval_has_a_minimum() {
     let mut host = host_with_forged_peer(Config { keepalive: Duration::ZERO, ..unencrypted() });
@@ -427,7 +434,7 @@ fn keepalive_interval_has_a_minimum() {
     assert_eq!(lines.len(), 10, "{lines:?}");
 }
 
-/// T-64: a peer that is leaving has no deadline but the end of its linger time.
+/// T-64: a leaving peer has no deadline except the end of its linger time.
 #[test]
 fn lingering_peer_has_no_delivery_deadline() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -443,8 +450,10 @@ fn lingering_peer_has_no_delivery_deadline() {
     assert!(host.endpoint.is_closed());
 }
 
-/// T-60, T-66: a caller that saves datagrams may let unreliable messages wait, and ACKs until they are due, but nothing
-/// else: messages, ACKs that nobody sends company for, what was lost, a goodbye, a request to be let in.
+/// T-60, T-66: a caller may delay only unreliable messages, and ACKs until they are due.
+///
+/// Not to be delayed are other messages, ACKs without recent data, lost messages, a disconnect and a
+/// connect request.
 #[test]
 fn only_unreliable_messages_and_delayed_acks_are_not_urgent() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -453,7 +462,7 @@ fn only_unreliable_messages_and_delayed_acks_are_not_urgent() {
         host.flush(now);
         is_urgent
     };
-    assert!(!is_urgent(&mut host, START), "nothing waits");
+    assert!(!is_urgent(&mut host, START), "an empty queue is not urgent");
     host.send_as(PeerId(2), b"where I am", DeliveryMode::Unreliable, START);
     assert!(!is_urgent(&mut host, START));
     for quality in [DeliveryMode::Reliable, DeliveryMode::Urgent] {
@@ -461,7 +470,7 @@ fn only_unreliable_messages_and_delayed_acks_are_not_urgent() {
         assert!(is_urgent(&mut host, ms(1)), "{quality:?}");
     }
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 0)]), ms(2));
-    assert!(!is_urgent(&mut host, ms(2)), "an ACK is not answered");
+    assert!(!is_urgent(&mut host, ms(2)), "a received ACK is not urgent");
     host.receive_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(3));
     assert_eq!(
         host.endpoint.next_urgent_timeout(),
@@ -471,9 +480,9 @@ fn only_unreliable_messages_and_delayed_acks_are_not_urgent() {
     assert!(is_urgent(&mut host, ms(23)));
     assert!(!is_urgent(&mut host, ms(24)));
     let again = host.endpoint.next_timeout().expect("one message is not acknowledged");
-    assert!(is_urgent(&mut host, again), "what was lost");
+    assert!(is_urgent(&mut host, again), "a lost message is urgent");
     host.receive_from(address(1), &from_peer(2, &[ack(Channel::Game, 1)]), again);
     assert!(!is_urgent(&mut host, again));
     host.endpoint.leave(again);
-    assert!(is_urgent(&mut host, again), "a goodbye");
+    assert!(is_urgent(&mut host, again), "a disconnect is urgent");
 }

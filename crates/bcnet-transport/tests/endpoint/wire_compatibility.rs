@@ -1,4 +1,4 @@
-//! What stock peers rely on, whatever else is corrected: one test for each point.
+//! The behaviour that stock peers rely on: one test for each point.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,8 @@ use crate::net::{
     fragment, from_peer, host_with_forged_peer, identity, ms, pattern, reliable, unencrypted, utf16,
 };
 
-/// Everything that is said while clients join, tell their names, are booted, leave and are left.
+/// Returns all datagrams of a session in which clients join, announce names, are refused, are booted and
+/// leave.
 fn whole_session(config: &Config) -> Vec<SentDatagram> {
     let mut net = TestNet::joined_with_names(config, 2);
     let mut log = Vec::new();
@@ -19,15 +20,15 @@ fn whole_session(config: &Config) -> Vec<SentDatagram> {
     net.clients.push(TestEndpoint::client(config.clone(), 4, net.now));
     deliver_all_logged(&mut net, &mut log);
     net.host.endpoint.admit(address(3), net.now).expect("a free id");
-    net.host.endpoint.refuse(address(4), BootReason::BANNED, net.now).expect("it asks");
+    net.host.endpoint.refuse(address(4), BootReason::BANNED, net.now).expect("the request is pending");
     deliver_all_logged(&mut net, &mut log);
     let name = utf16("Cady2");
     net.clients[0]
         .endpoint
         .announce_name(Text::new(&name).expect("UTF-16LE"), net.now)
-        .expect("a peer hears");
+        .expect("a peer is connected");
     deliver_all_logged(&mut net, &mut log);
-    net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now).expect("it is there");
+    net.host.endpoint.boot(PeerId(3), BootReason::KICKED, net.now).expect("the peer is connected");
     deliver_all_logged(&mut net, &mut log);
     net.clients[0].endpoint.leave(net.now);
     deliver_all_logged(&mut net, &mut log);
@@ -36,7 +37,7 @@ fn whole_session(config: &Config) -> Vec<SentDatagram> {
     log
 }
 
-/// As `Net::settle`, but remembers what was said.
+/// Does the same as `TestNet::deliver_all`, and logs the datagrams.
 fn deliver_all_logged(net: &mut TestNet, log: &mut Vec<SentDatagram>) {
     loop {
         let packets = net.flush();
@@ -48,7 +49,7 @@ fn deliver_all_logged(net: &mut TestNet, log: &mut Vec<SentDatagram>) {
     }
 }
 
-/// T-16, T-66: every control message has five bytes of header with bits 15 and 14 set.
+/// T-16, T-66: every control message has a header of five bytes with bits 15 and 14 set.
 #[test]
 fn control_messages_have_a_five_byte_header_with_bits_15_and_14() {
     let log = whole_session(&unencrypted());
@@ -70,7 +71,7 @@ fn control_messages_have_a_five_byte_header_with_bits_15_and_14() {
     assert!(identities > 2 && connects > 2 && boots > 2 && disconnects > 2, "{kinds:?}");
 }
 
-/// T-67: all parts of a message have one sequence number, and the next message has the next.
+/// T-67: all fragments of a message have one sequence number, and the next message has the next.
 #[test]
 fn split_message_uses_one_sequence_number() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -87,7 +88,7 @@ fn split_message_uses_one_sequence_number() {
     assert_eq!(numbers, [(0, false), (1, true), (2, false), (3, true), (4, false)]);
 }
 
-/// T-04, T-23: no message is larger than 412 bytes and no datagram larger than 512, whatever is sent.
+/// T-04, T-23: no message has more than 412 bytes, and no datagram more than 512.
 #[test]
 fn messages_have_at_most_412_bytes_and_datagrams_512() {
     let mut dice = TestRng(42);
@@ -95,7 +96,7 @@ fn messages_have_at_most_412_bytes_and_datagrams_512() {
     let (mut largest_message, mut largest_datagram) = (0, 0);
     for round in 0..300 {
         for _ in 0..dice.below(5) {
-            let len = usize::try_from(dice.below(1 + dice.0 % 3000)).expect("small");
+            let len = usize::try_from(dice.below(1 + dice.0 % 3000)).expect("a small number");
             let quality = [DeliveryMode::Reliable, DeliveryMode::Urgent, DeliveryMode::Unreliable][round % 3];
             net.host.send_as(PeerId(2), &pattern(round, len), quality, net.now);
             net.clients[0].send_as(PeerId::HOST, &pattern(round, len), quality, net.now);
@@ -115,7 +116,7 @@ fn messages_have_at_most_412_bytes_and_datagrams_512() {
     assert!((500..=512).contains(&largest_datagram), "{largest_datagram}");
 }
 
-/// T-60, T-69: a message is acknowledged each time, before it is asked whether it is old or too far ahead.
+/// T-60, T-69: a message is acknowledged each time, before its number is compared with the window.
 #[test]
 fn messages_outside_the_window_are_acknowledged() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -124,15 +125,15 @@ fn messages_outside_the_window_are_acknowledged() {
         host.flush(START);
     }
     assert_eq!(host.received().len(), 50);
-    // The last, an old one, one that is half a round behind.
+    // The last message, an old one, and one that is half the number space behind.
     for seq in [49, 49, 3, 0, 0xFFFF, 0xC000, 0x8040] {
         host.receive_from(address(1), &from_peer(2, &[reliable(seq, b"x")]), START);
         assert_eq!(host.sent_texts(START), [format!("ack game seq={seq}")]);
     }
     host.receive_from(address(1), &connect(1), START);
     assert_eq!(host.sent_texts(START), ["ack control seq=0"]);
-    assert_eq!(host.counters(PeerId(2)).duplicates, 7, "the request is nothing that the peer says");
-    // The first beyond the window and the last, as a part too.
+    assert_eq!(host.counters(PeerId(2)).duplicates, 7, "the request does not count for the peer");
+    // The first number beyond the window and the last, also as a fragment.
     for seq in [50 + 0x4000, 50 + 0x7FFF] {
         host.receive_from(address(1), &from_peer(2, &[reliable(seq, b"x")]), START);
         assert_eq!(host.sent_texts(START), [format!("ack game seq={seq}")]);
@@ -143,7 +144,7 @@ fn messages_outside_the_window_are_acknowledged() {
     assert_eq!(host.received(), [[0; 0]; 0]);
 }
 
-/// T-69: order is kept within each channel, and a gap in one does not hold the other.
+/// T-69: each channel keeps its order, and a gap in one does not block the other.
 #[test]
 fn each_channel_keeps_its_own_order() {
     let mut host = host_with_forged_peer(unencrypted());
@@ -153,12 +154,12 @@ fn each_channel_keeps_its_own_order() {
     assert_eq!(host.events(), []);
     host.receive_from(address(1), &from_peer(2, &[identity(1, 2, &a)]), START);
     let names: Vec<_> = host.events().into_iter().map(|(_, bytes)| bytes).collect();
-    assert_eq!(names[0], a, "the control channel goes on; the second change of name comes too soon");
+    assert_eq!(names[0], a, "the control channel continues; the second change of name is too early");
     host.receive_from(address(1), &from_peer(2, &[reliable(0, b"0")]), START);
     assert_eq!(host.received(), [b"0", b"1", b"2"]);
 }
 
-/// T-55: idle ends hear of each other every five seconds, well within 45.
+/// T-55: idle peers exchange keepalives every five seconds, well within 45.
 #[test]
 fn idle_peers_exchange_keepalives_within_45_seconds() {
     let mut net = TestNet::joined(&unencrypted(), 2);
@@ -180,7 +181,7 @@ fn idle_peers_exchange_keepalives_within_45_seconds() {
     assert_eq!(net.host.left_peers(), []);
 }
 
-/// T-40: with the cipher on, byte 0 is the sender in clear and the rest is not.
+/// T-40: with the cipher on, byte 0 is the plain sender byte and the rest is encrypted.
 #[test]
 fn byte_0_is_not_encrypted() {
     let (clear, wire) = (whole_session(&unencrypted()), whole_session(&Config::default()));
@@ -195,7 +196,8 @@ fn byte_0_is_not_encrypted() {
     assert!(senders[1] > 4 && senders[2] > 2 && senders[3] > 1 && senders[0xFF] > 1);
 }
 
-/// T-33, T-34, T-51: a host answers the captured request of a stock client with the captured bytes of a stock host.
+/// T-33, T-34, T-51: a host answers the captured request of a stock client with the captured bytes of a
+/// stock host.
 #[test]
 fn captured_join_bytes_are_parsed_and_reproduced() {
     const REQUEST: [u8; 17] = [
@@ -208,7 +210,7 @@ fn captured_join_bytes_are_parsed_and_reproduced() {
     let asked = Event::Request { from: address(1), address: Ipv4Addr::new(10, 10, 10, 239) };
     assert_eq!(host.events(), [(asked, vec![])]);
     assert_eq!(host.endpoint.admit(address(1), START), Ok(PeerId(2)));
-    // The ACK that stock may send in a datagram of its own, and the captured reply behind it.
+    // The ACK, which stock may send in a separate datagram, and the captured reply behind it.
     let (mut sent, mut reply) = (host.flush(START)[0].bytes.clone(), REPLY);
     cipher::decrypt(&mut sent);
     cipher::decrypt(&mut reply);
@@ -225,11 +227,11 @@ fn captured_join_bytes_are_parsed_and_reproduced() {
     assert_eq!(client.events(), [(Event::Joined { peer: PeerId(2) }, vec![])]);
 }
 
-/// T-67: the captured answer of 832 bytes: an ACK and part 0 in 418 bytes, parts 1 and 2 in 441.
+/// T-67: the captured answer of 832 bytes: an ACK and fragment 0 in 418 bytes, fragments 1 and 2 in 441.
 #[test]
 fn the_captured_split_message_has_the_captured_sizes() {
     let mut client = client_with_forged_host(unencrypted());
-    // Two messages before, so that it has the captured number.
+    // Two earlier messages, so that it has the captured sequence number.
     for seq in 0..2 {
         client.send(PeerId::HOST, b"x", START);
         client.flush(START);
