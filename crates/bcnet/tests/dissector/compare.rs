@@ -1,6 +1,6 @@
 //! Compares the output of `bcnet inspect --json` for a datagram with the fields of the dissector.
 //!
-//! A key without a field of the same name is an error, and so is a field without a key.
+//! A key without a field of the same name is an error. A field without a key is an error too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::tshark::all_fields;
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) values: usize,
-    /// How many fields of each kind the dissector showed that need the context of a conversation.
+    /// Counts, by name, of the fields that need the context of a conversation.
     pub(crate) context: BTreeMap<&'static str, usize>,
     /// The number of reassembled payloads.
     pub(crate) joined: usize,
