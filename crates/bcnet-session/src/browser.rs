@@ -60,7 +60,7 @@ struct PartialReply {
 impl ReplyAssembler {
     /// Adds a datagram, and returns the reply if it is complete now.
     ///
-    /// Ignores datagrams that are not replies, and new replies while [`MAX_REPLIES`] replies are incomplete.
+    /// Ignores datagrams that are not replies, and new replies while eight replies are incomplete.
     pub fn add(&mut self, datagram: &[u8]) -> Option<ServerReply> {
         let piece = ReplyDatagram::parse(datagram)?;
         if !self.replies.contains_key(&piece.query_id) && self.replies.len() == MAX_REPLIES {

@@ -212,15 +212,15 @@ impl ServerList {
     ///
     /// If the network of the new server is at its limit, a server of that network that does not answer is evicted. If
     /// the list is full, a server of the largest network can be evicted too.
-    fn evict_for(&mut self, newcomer: SocketAddrV4) -> bool {
-        let is_within_limit = self.address_limiter.has_capacity(*newcomer.ip());
+    fn evict_for(&mut self, new_server: SocketAddrV4) -> bool {
+        let is_within_limit = self.address_limiter.has_capacity(*new_server.ip());
         if is_within_limit && self.servers.len() < MAX_SERVERS {
             return true;
         }
-        let own = self.address_limiter.count_of_network(*newcomer.ip());
+        let own = self.address_limiter.count_of_network(*new_server.ip());
         let limiter = &self.address_limiter;
-        let prefix = if limiter.count_of_address(*newcomer.ip()) < MAX_PER_ADDRESS { 24 } else { 32 };
-        let own_network = Network::containing(*newcomer.ip(), prefix);
+        let prefix = if limiter.count_of_address(*new_server.ip()) < MAX_PER_ADDRESS { 24 } else { 32 };
+        let own_network = Network::containing(*new_server.ip(), prefix);
         let is_evictable = |(from, server): &(&SocketAddrV4, &KnownServer)| match is_within_limit {
             true => !server.is_responsive() || limiter.count_of_network(*from.ip()) > own + 1,
             false => !server.is_responsive() && own_network.contains(*from.ip()),
@@ -232,7 +232,7 @@ impl ServerList {
             self.servers.iter().filter(is_evictable).max_by_key(eviction_order).map(|(from, _)| *from);
         let Some(evicted) = evicted else { return false };
         self.remove(evicted, ListEvent::Evicted);
-        self.address_limiter.has_capacity(*newcomer.ip())
+        self.address_limiter.has_capacity(*new_server.ip())
     }
 
     /// Handles a status reply.

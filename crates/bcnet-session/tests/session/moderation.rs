@@ -113,7 +113,7 @@ fn kick_happens_after_three_seconds_without_ack() {
 
 /// S-15
 #[test]
-fn whitelist_limits_joins_and_kicks_nobody() {
+fn whitelist_limits_joins_but_kicks_no_player() {
     let listing = |whitelist: Vec<Network>| Config { whitelist, ..Config::default() };
     let mut world = world_with_players(Config::default(), 1);
     world.session.reconfigure(listing(vec![Network::containing(Ipv4Addr::new(192, 0, 2, 0), 24)]), world.now);

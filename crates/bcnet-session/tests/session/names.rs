@@ -111,7 +111,7 @@ fn refusal_takes_one_round_trip() {
 ///
 /// It gets all messages in order once it is back.
 #[test]
-fn unreachable_player_delays_nobody_and_misses_nothing() {
+fn unreachable_player_delays_no_one_and_gets_all_messages() {
     let mut world = world_with_players(Config::default(), 3);
     world.clients[0].drops_incoming = true;
     let start = world.now + TICK;
@@ -174,7 +174,7 @@ fn names_arrive_before_join_events_after_an_outage() {
 
 /// S-28: clients do not wait for changes of a name that they know already.
 #[test]
-fn constant_renaming_delays_nobody() {
+fn constant_renaming_delays_no_one() {
     let mut world = world_with_players(Config::default(), 2);
     let start = world.now + TICK;
     let late = world.connect("Late", "");
