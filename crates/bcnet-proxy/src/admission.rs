@@ -1,7 +1,7 @@
-//! Who may come in, and what is sent to an address that has proved nothing.
+//! Admission of clients, and the byte limits of unverified addresses.
 //!
-//! Addresses may be forged. A client has proved itself when it uses the id that the server gave it; a forger has to guess
-//! that, and a stock server's ids are not hard to guess, which nobody but the server can change.
+//! A source address may be forged. A client is verified when it uses the id that the server assigned. A forger must
+//! guess that id. The ids of a stock server are easy to guess, which only the server could change.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -19,19 +19,19 @@ use crate::healer::Inbound;
 use crate::output::RefusalReason;
 use crate::proxy::ProxyConfig;
 
-/// What is known of addresses, whoever is there.
+/// Limits by address and network, for clients that are connected and for others.
 #[derive(Debug)]
 pub(crate) struct ProxyAdmission {
     players: AddressLimiter,
     browsers: AddressLimiter,
-    /// How many more each address may bring now. It has no entry while nobody of it is there.
+    /// New clients that each address may still open. An address without clients has no entry.
     address_limiters: HashMap<(Ipv4Addr, bool), TokenBucket>,
-    /// Who asks to be let in, all addresses together.
+    /// Limits join requests of all addresses together.
     join_limiter: TokenBucket,
     recent_requests: BloomFilter,
     queries: QueryLimiter,
     list_servers: Vec<Ipv4Addr>,
-    /// What addresses that have proved nothing are sent beyond what they have sent.
+    /// Bytes sent to unverified addresses beyond the bytes that they sent.
     extra_quota: Quotas,
 }
 
@@ -53,7 +53,7 @@ impl ProxyAdmission {
         self.list_servers = addresses;
     }
 
-    /// Returns whether a text of a browser or a list server may pass (S-05, S-07).
+    /// Returns whether a query of a browser or a list server may pass (S-05, S-07).
     pub(crate) fn check_query(
         &mut self,
         config: &ProxyConfig,
@@ -71,7 +71,7 @@ impl ProxyAdmission {
             .ok_or(RefusalReason::QueryLimit)
     }
 
-    /// Returns whether `to` may be sent an answer of so many bytes (S-07).
+    /// Returns whether an answer of `bytes` bytes may be sent to `to` (S-07).
     pub(crate) fn may_answer(&mut self, config: &ProxyConfig, to: Ipv4Addr, bytes: usize, now: Time) -> bool {
         let asker = self.querier(config, to);
         self.queries.allow_reply(asker, to, bytes, now)
@@ -87,7 +87,8 @@ impl ProxyAdmission {
         }
     }
 
-    /// Somebody new asks to be let in. Returns whether it has asked before, which forgers of addresses do not.
+    /// Checks a join request of a new client. Returns whether the client has asked before: forgers do not ask
+    /// again.
     pub(crate) fn check_join(
         &mut self,
         config: &ProxyConfig,
@@ -101,7 +102,7 @@ impl ProxyAdmission {
         if is_heard { Ok(again) } else { Err(RefusalReason::Busy) }
     }
 
-    /// Returns whether one more of an address and its network may be there.
+    /// Checks the limits of clients for an address and its network.
     pub(crate) fn check_address_limits(
         &mut self,
         config: &ProxyConfig,
@@ -120,7 +121,7 @@ impl ProxyAdmission {
         if has_room { Ok(()) } else { Err(RefusalReason::AddressFull) }
     }
 
-    /// A client is let in. `bucket` is what it may still send.
+    /// Records an admitted client. `bucket` is its remaining rate limit.
     pub(crate) fn on_admitted(&mut self, from: Ipv4Addr, player: bool, bucket: TokenBucket) {
         self.counts(player).add(from);
         self.address_limiters.entry((from, player)).or_insert(bucket);
@@ -137,10 +138,11 @@ impl ProxyAdmission {
         if player { &mut self.players } else { &mut self.browsers }
     }
 
-    /// Returns how much of a datagram of the server a client is sent. One that has proved nothing has at most three times
-    /// the bytes of its last datagram, and beyond its own bytes only little in a long time. A stock server puts the names
-    /// of all players into the datagram that gives it its id: if that is too long the id comes alone. The server repeats
-    /// the names, by when the client has proved itself.
+    /// Decides how much of a server's datagram is sent to a client.
+    ///
+    /// An unverified client gets at most three times the bytes of its last datagram. Beyond the bytes it sent, its
+    /// quota is small. A stock server puts the names of all players into the datagram with the id. If that datagram
+    /// is too long, only the id is sent. The server repeats the names, and by then the client is verified.
     pub(crate) fn decide_forward(
         &mut self,
         config: &ProxyConfig,
@@ -152,7 +154,7 @@ impl ProxyAdmission {
             return ForwardDecision::Whole;
         }
         let is_reply = assigned_id(inbound).is_some();
-        // An acknowledged game does not ask again, so there must always be room for its id.
+        // A client that was acknowledged does not ask again, so its id must always fit.
         let reserve = if is_reply { 0 } else { ID_RESERVE };
         if self.charge(client, inbound.wire.len(), reserve, now) {
             return ForwardDecision::Whole;
@@ -163,8 +165,8 @@ impl ProxyAdmission {
         ForwardDecision::Discard
     }
 
-    /// Returns whether a client that has proved nothing may be sent so many bytes. What it has not paid for with its own
-    /// is taken from the little that its address has beyond that.
+    /// Charges bytes to an unverified client and returns whether they may be sent. Bytes beyond those that the
+    /// client sent are taken from the quota of its address.
     fn charge(&mut self, client: &mut ProxyClient, bytes: usize, reserve: usize, now: Time) -> bool {
         if client.unverified_bytes_left < bytes + reserve {
             return false;
@@ -180,16 +182,16 @@ impl ProxyAdmission {
     }
 }
 
-/// How much of a datagram passes.
+/// How much of a datagram is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForwardDecision {
     Whole,
-    /// What [`write_id`] writes.
+    /// Only what [`write_id_reply`] writes.
     IdOnly,
     Discard,
 }
 
-/// Writes what is left of a datagram that gives a client its id: that, and the ACK of its request.
+/// Writes the id of a client and the ACK of its request, without the rest of the datagram.
 pub(crate) fn write_id_reply<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> Option<&'b [u8]> {
     let sender = PeerId(*inbound.wire.first()?);
     let mut writer = Writer::new(buffer, sender);
@@ -197,12 +199,12 @@ pub(crate) fn write_id_reply<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> 
     writer.finish().filter(|_| is_written).map(|datagram| &*datagram)
 }
 
-/// Returns how many bytes that are.
+/// Returns the length of that datagram.
 fn id_reply_len(inbound: Inbound<'_>) -> usize {
     DATAGRAM_HEADER + id_messages(inbound).map(Message::wire_len).sum::<usize>()
 }
 
-/// Returns the first ACK of a control message and the first id: nobody can make them many.
+/// Returns the first control ACK and the first id, so that a datagram cannot hold many of them.
 fn id_messages<'a>(inbound: Inbound<'a>) -> impl Iterator<Item = &'a Message<'a>> {
     let messages = inbound.content.datagram().map(ParsedDatagram::messages).unwrap_or_default();
     let is_ack = |message: &&Message<'_>| match message {
@@ -216,7 +218,7 @@ fn id_messages<'a>(inbound: Inbound<'a>) -> impl Iterator<Item = &'a Message<'a>
     messages.iter().find(is_ack).into_iter().chain(messages.iter().find(is_id))
 }
 
-/// Counts something that may happen `rate` times a second; 0 is any number.
+/// Takes a token from a bucket with `rate` per second; 0 means no limit.
 pub(crate) fn take_token(bucket: &mut TokenBucket, rate: u32, now: Time) -> Result<(), RefusalReason> {
     if rate == 0 || bucket.take(1, per_second(rate), now) { Ok(()) } else { Err(RefusalReason::Flood) }
 }
@@ -225,17 +227,17 @@ pub(crate) const fn per_second(rate: u32) -> Rate {
     Rate::per_second(rate, rate)
 }
 
-/// As many players of one address may be there at the same time, and as many browsers: a household, not a flood.
+/// Most players of one address at the same time, and most browsers: enough for a household.
 pub const MAX_PER_ADDRESS: usize = 16;
-/// The same for a /24 network: a local network with friends.
+/// Most clients of one /24 network: enough for a local network with friends.
 pub const MAX_PER_NETWORK: usize = 64;
-/// Players who ask to be let in at once, and one more in this time; beyond that who asks again.
+/// Join requests: 32 at once and one more in this time. Above that, only clients that ask again.
 const JOIN_RATE: Rate = Rate::every(Duration::from_secs(2), 32);
-/// A client asks every second.
+/// Time in which a client must ask again. A stock client asks every second.
 const RETRY_WINDOW: Duration = Duration::from_secs(5);
-/// Bytes beyond its own, in this time: enough for the players of a household to be let in.
+/// Bytes beyond the bytes sent, in this time: enough to admit the players of a household.
 const MAX_EXTRA_BYTES: u16 = 1200;
 const EXTRA_WINDOW: Duration = Duration::from_secs(600);
 const EXTRA_SLOTS: usize = 8192;
-/// What a client that has proved nothing is not sent of its room, but for its id: a reply alone has eight bytes.
+/// Bytes of an unverified client's limit that are reserved for its id: a reply alone has eight bytes.
 const ID_RESERVE: usize = 16;

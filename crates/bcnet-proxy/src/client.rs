@@ -1,4 +1,4 @@
-//! One client of a proxy: what is known of it, and when it comes and goes.
+//! One client of a proxy: the state of its conversation and its end.
 
 use std::net::SocketAddrV4;
 
@@ -10,7 +10,7 @@ use bcnet_transport::wire::{Body, Control, Message, PeerId};
 use crate::healer::{HealCounters, Healer, Inbound, ProxyDirection};
 use crate::output::UpstreamSource;
 
-/// One client, and what is known of its conversation.
+/// One client and the state of its conversation.
 #[derive(Debug)]
 pub(crate) struct ProxyClient {
     pub(crate) address: SocketAddrV4,
@@ -18,17 +18,17 @@ pub(crate) struct ProxyClient {
     pub(crate) player: bool,
     pub(crate) healer: Option<Box<Healer>>,
     pub(crate) last_active: Time,
-    /// The id in its datagrams, which is never ciphered.
+    /// The sender byte of its datagrams, which is never encrypted.
     pub(crate) id: PeerId,
-    /// Since when it has been silent after a goodbye passed.
+    /// Time of the last datagram after a goodbye passed.
     pub(crate) left_at: Option<Time>,
-    /// Whether the server has said anything to it.
+    /// Whether the server has sent it anything.
     pub(crate) answered: bool,
-    /// The id that the server gave it.
+    /// The id that the server assigned.
     pub(crate) assigned: Option<PeerId>,
-    /// Whether it has used that id, so that it must have heard of it.
+    /// Whether the client has used that id, so that it must have received it.
     pub(crate) verified: bool,
-    /// Bytes that it may be sent before that, and those of them that it has paid for with its own.
+    /// Bytes that may be sent to it while unverified, and the part of them that its own bytes cover.
     pub(crate) unverified_bytes_left: usize,
     pub(crate) prepaid_bytes: usize,
     pub(crate) created: Time,
@@ -40,7 +40,7 @@ impl ProxyClient {
         self.healer.as_ref().map(|healer| healer.healed(direction)).unwrap_or_default()
     }
 
-    /// Returns whether a player proves with this datagram that it hears the server.
+    /// Returns whether this datagram proves that a player receives the server's datagrams.
     pub(crate) fn verify(&mut self, inbound: Inbound<'_>) -> bool {
         if self.verified || !self.player {
             return false;
@@ -51,20 +51,21 @@ impl ProxyClient {
         self.verified
     }
 
-    /// A datagram passes. Returns whether it is the one that ends the conversation.
+    /// Records a forwarded datagram. Returns whether it ends the conversation.
     pub(crate) fn on_datagram(&mut self, direction: ProxyDirection, inbound: Inbound<'_>, now: Time) -> bool {
         match direction {
             ProxyDirection::ToServer => {
                 self.last_active = now;
                 if let Some(sender) = inbound.wire.first() {
                     self.id = PeerId(*sender);
-                    // It is gone only when it falls silent: a goodbye that is lost behind the proxy comes again.
+                    // The client is gone only when it is silent: a goodbye that is lost behind the proxy is
+                    // repeated.
                     self.left_at = self.left_at.filter(|_| !inbound.is_connect_request()).map(|_| now);
                 }
             }
             ProxyDirection::ToClient => {
                 self.answered = true;
-                // What the server says shows that the client is there only once it has shown it itself.
+                // The server's datagrams show that the client is there only after the client is verified.
                 if self.verified || !self.player {
                     self.last_active = now;
                 } else {
@@ -80,7 +81,7 @@ impl ProxyClient {
     }
 }
 
-/// Returns the id that the server gives a client with this datagram.
+/// Returns the id that the server assigns with this datagram.
 pub(crate) fn assigned_id(inbound: Inbound<'_>) -> Option<PeerId> {
     let messages = inbound.content.datagram().map(ParsedDatagram::messages).unwrap_or_default();
     messages.iter().find_map(|message| match message {
@@ -89,8 +90,8 @@ pub(crate) fn assigned_id(inbound: Inbound<'_>) -> Option<PeerId> {
     })
 }
 
-/// Returns whether the client `own` leaves with this datagram, or is told to (T-59). Others hear of it too when
-/// a client goes.
+/// Returns whether the client `own` leaves with this datagram, or is removed (T-59). Datagrams about other clients
+/// do not count.
 fn ends_session(own: PeerId, direction: ProxyDirection, inbound: Inbound<'_>) -> bool {
     let ends =
         |who| direction == ProxyDirection::ToServer || [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
@@ -104,5 +105,5 @@ fn ends_session(own: PeerId, direction: ProxyDirection, inbound: Inbound<'_>) ->
     })
 }
 
-/// How many times the bytes of its last datagram a client is sent that has proved nothing.
+/// Limit of bytes sent to an unverified client, as a multiple of its last datagram.
 const MAX_AMPLIFICATION: usize = 3;

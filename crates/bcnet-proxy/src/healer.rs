@@ -1,4 +1,4 @@
-//! One conversation, healed.
+//! Healing of one conversation: removes repeated ACKs and messages, and takes over fragments.
 
 use bcnet_observe::{Content, ParsedDatagram};
 use bcnet_transport::wire::{Ack, Body, Control, Kind, Message, MessageId, PeerId, Role, Writer};
@@ -10,7 +10,7 @@ use crate::loss::LossEstimator;
 use crate::retransmitter::Retransmitter;
 use crate::tracker::{MessageArrival, MessageTracker};
 
-/// Which way a datagram goes.
+/// Direction of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProxyDirection {
     /// From the client to the server.
@@ -20,7 +20,7 @@ pub enum ProxyDirection {
 }
 
 impl ProxyDirection {
-    /// Returns who sends this way.
+    /// Returns the role that sends in this direction.
     #[must_use]
     pub const fn sender(self) -> Role {
         match self {
@@ -30,22 +30,22 @@ impl ProxyDirection {
     }
 }
 
-/// What was healed in one direction.
+/// Counters of healing in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HealCounters {
-    /// ACKs that said nothing new and were taken out.
+    /// Removed ACKs without news.
     pub acks: u64,
-    /// Messages that had been acknowledged, came again and were taken out.
+    /// Removed messages that had been acknowledged and came again.
     pub duplicates: u64,
-    /// ACKs sent to the sender of those in place of their receiver.
+    /// ACKs sent by the proxy to the sender of those messages.
     pub answers: u64,
-    /// Parts that were answered at once, and that the proxy repeats instead of their sender until they have arrived.
+    /// Fragments that the proxy acknowledged at once and retransmits until they arrive.
     pub held_fragments: u64,
-    /// Copies of those that it sent.
+    /// Copies of those fragments that the proxy sent.
     pub fragment_copies: u64,
-    /// Datagrams of which nothing was left.
+    /// Datagrams with all messages removed.
     pub emptied_datagrams: u64,
-    /// Bytes that were not sent on.
+    /// Bytes that were not forwarded.
     pub bytes_removed: u64,
 }
 
@@ -65,23 +65,23 @@ impl Add for HealCounters {
     }
 }
 
-/// A datagram that came, as it is on the wire and as it was read. Who has many deciphers them together, which is several
-/// times faster, and what was read is there for others as well.
+/// A received datagram, as on the wire and decoded. The caller decrypts and decodes, because batches are several
+/// times faster and others use the result.
 #[derive(Debug, Clone, Copy)]
 pub struct Inbound<'a> {
-    /// As it is on the wire.
+    /// The datagram as on the wire.
     pub wire: &'a [u8],
-    /// What it is, read as coming from the side that sent it.
+    /// The decoded content, read for the side that sent it.
     pub content: &'a Content<'a>,
 }
 
 impl Inbound<'_> {
-    /// Returns whether it is GameSpy text, which is not ciphered.
+    /// Returns whether it is GameSpy text, which is not encrypted.
     pub(crate) const fn is_gamespy_text(&self) -> bool {
         matches!(self.content, Content::GameSpy(_))
     }
 
-    /// Returns whether a client asks to become a player.
+    /// Returns whether it is a client's connect request.
     pub(crate) fn is_connect_request(&self) -> bool {
         self.content.datagram().is_some_and(is_connect_request)
     }
@@ -90,14 +90,14 @@ impl Inbound<'_> {
 /// A datagram to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboundBytes<'a> {
-    /// As it is on the wire.
+    /// As on the wire.
     Wire(&'a [u8]),
-    /// Still to be ciphered ([`cipher::encrypt`]). Who has many ciphers them together.
+    /// Not yet encrypted ([`cipher::encrypt`]). The caller can encrypt in batches.
     Plaintext(&'a [u8]),
 }
 
 impl<'a> OutboundBytes<'a> {
-    /// Returns the bytes, ciphered or not.
+    /// Returns the bytes, encrypted or not.
     #[must_use]
     pub const fn as_slice(self) -> &'a [u8] {
         match self {
@@ -105,7 +105,7 @@ impl<'a> OutboundBytes<'a> {
         }
     }
 
-    /// Returns a copy as it is on the wire.
+    /// Returns a copy as on the wire.
     #[must_use]
     pub fn to_wire(self) -> Vec<u8> {
         let mut bytes = self.as_slice().to_vec();
@@ -116,31 +116,31 @@ impl<'a> OutboundBytes<'a> {
     }
 }
 
-/// What becomes of a datagram.
+/// The result of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealOutput<'a> {
-    /// What goes on, if anything does.
+    /// The datagram to forward, if any.
     pub forward: Option<OutboundBytes<'a>>,
-    /// What goes back to the sender, if anything does.
+    /// The answer to the sender, if any.
     pub answer: Option<OutboundBytes<'a>>,
-    /// When [`Healer::poll_transmit`] has something to send.
+    /// The time of the next [`Healer::poll_transmit`] with something to send.
     pub timeout: Option<Time>,
 }
 
-/// What one side does, as far as it was seen.
+/// Observed state of one side.
 #[derive(Debug, Default)]
 struct HealerSide {
     /// Its reliable messages.
     sent: MessageTracker,
-    /// The id in its datagrams.
+    /// The sender byte of its datagrams.
     id: Option<PeerId>,
-    /// When something of it was passed on last.
+    /// Time of the last forwarded datagram.
     last_forward: Option<Time>,
-    /// Whether it answers parts without telling which.
+    /// Whether it acknowledges fragments without naming them.
     acks_whole_message: bool,
-    /// What is lost on the way to it, and from it.
+    /// Loss on the way to this side and from it.
     loss: LossEstimator,
-    /// What is repeated in its place, and to it.
+    /// Retransmissions to this side, and in its place.
     repeater: Retransmitter,
     healed: HealCounters,
 }
@@ -156,14 +156,14 @@ impl HealerSide {
 pub struct Healer {
     up: HealerSide,
     down: HealerSide,
-    /// Whether the client has proved itself: nobody else is sent more than it asked for.
+    /// Whether the client is verified: other clients get no extra datagrams.
     may_retransmit: bool,
     forward: Vec<u8>,
     answer: Vec<u8>,
 }
 
 impl Healer {
-    /// From now on parts may be held, and sent and answered more than once.
+    /// Allows the healer to hold fragments and to send copies from now on.
     pub const fn allow_retransmissions(&mut self) {
         self.may_retransmit = true;
     }
@@ -174,25 +174,25 @@ impl Healer {
         self.up.repeater.next_timeout().into_iter().chain(self.down.repeater.next_timeout()).min()
     }
 
-    /// Returns what the healer sends by itself now, and which way, if there is anything.
+    /// Returns the next datagram that the healer itself sends, and its direction.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ProxyDirection, OutboundBytes<'_>)> {
         let direction = self.write_due_datagram(now)?;
         Some((direction, self.due_datagram()))
     }
 
-    /// Writes what is due, if there is anything, and tells which way it goes.
+    /// Writes a due datagram and returns its direction.
     pub(crate) fn write_due_datagram(&mut self, now: Time) -> Option<ProxyDirection> {
         [ProxyDirection::ToServer, ProxyDirection::ToClient]
             .into_iter()
             .find(|direction| self.write_due(*direction, now))
     }
 
-    /// Returns what [`write_repeat`](Self::write_repeat) has written.
+    /// Returns the datagram of [`write_due_datagram`](Self::write_due_datagram).
     pub(crate) fn due_datagram(&self) -> OutboundBytes<'_> {
         OutboundBytes::Plaintext(&self.forward)
     }
 
-    /// Returns what was healed in the datagrams that went this way.
+    /// Returns the counters of one direction.
     #[must_use]
     pub const fn healed(&self, direction: ProxyDirection) -> HealCounters {
         match direction {
@@ -201,7 +201,7 @@ impl Healer {
         }
     }
 
-    /// Takes a datagram and says what to send. Text and what is not well formed goes on as it is.
+    /// Handles a datagram and returns what to send. GameSpy text and malformed datagrams pass unchanged.
     pub fn handle_datagram<'a>(
         &'a mut self,
         direction: ProxyDirection,
@@ -223,8 +223,7 @@ impl Healer {
         }
     }
 
-    /// Writes what is due of what goes this way: answers to the other side, and a part of this one. Returns whether there is
-    /// anything.
+    /// Writes the due ACKs to the other side and a due fragment of this one. Returns whether it wrote anything.
     fn write_due(&mut self, direction: ProxyDirection, now: Time) -> bool {
         let Self { up, down, forward, .. } = self;
         let (near, far) = match direction {
@@ -244,8 +243,7 @@ impl Healer {
         len > 0
     }
 
-    /// Sorts the messages of a datagram, and writes what is left of it and what is to be answered. Returns whether
-    /// everything is left, and the length of the answer.
+    /// Filters the messages of a datagram. Returns whether all are kept, and the length of the answer.
     fn filter_messages(
         &mut self,
         direction: ProxyDirection,
@@ -259,7 +257,7 @@ impl Healer {
             ProxyDirection::ToClient => (down, up),
         };
         near.id = Some(datagram.sender());
-        // Who has no id yet is not heard by a stock host, so nothing can be said in its name.
+        // A stock host ignores a sender without an id, so the proxy cannot answer in its place.
         let voice = far.id.filter(|id| *id != PeerId::UNASSIGNED);
         answer.resize(MAX_HEALED_LEN, 0);
         let mut answers = voice.map(|id| Writer::new(answer, id));
@@ -278,7 +276,7 @@ impl Healer {
         let answer = answers.and_then(Writer::finish).map_or(0, |datagram| datagram.len());
         let taken = rest.removed;
         let is_empty = usize::from(taken) == datagram.messages().len();
-        // Something must be heard now and then, or the far side gives up.
+        // The far side must receive something now and then, or it gives up.
         let stands_in = is_empty && near.is_idle(now);
         if !is_empty || stands_in {
             near.last_forward = Some(now);
@@ -291,8 +289,8 @@ impl Healer {
         (taken == 0, answer)
     }
 
-    /// A client that asks to be let in starts a new conversation: numbers begin anew, and what was acknowledged before says
-    /// nothing. Asking twice does no harm, there is little to forget by then.
+    /// Resets both sides at a connect request, because sequence numbers start again. A repeated request does no
+    /// harm: there is little state to lose.
     fn reset_on_connect(&mut self, direction: ProxyDirection, datagram: &ParsedDatagram<'_>) {
         if direction == ProxyDirection::ToServer && is_connect_request(datagram) {
             for side in [&mut self.up, &mut self.down] {
@@ -302,7 +300,7 @@ impl Healer {
     }
 }
 
-/// Returns whether a datagram of a client holds a request to be let in.
+/// Returns whether a client's datagram holds a connect request.
 fn is_connect_request(datagram: &ParsedDatagram<'_>) -> bool {
     datagram
         .messages()
@@ -310,11 +308,11 @@ fn is_connect_request(datagram: &ParsedDatagram<'_>) -> bool {
         .any(|message| matches!(message, Message::Control(Control { body: Body::ConnectRequest { .. }, .. })))
 }
 
-/// What is left of a datagram: its own bytes, without those of messages that were taken out.
+/// Copies a datagram without its removed messages.
 struct DatagramRewriter<'a> {
     bytes: &'a [u8],
     output: &'a mut Vec<u8>,
-    /// As many bytes were copied or left out.
+    /// Bytes that were copied or removed.
     copied: usize,
     removed: u8,
 }
@@ -331,8 +329,8 @@ impl<'a> DatagramRewriter<'a> {
         self.removed += 1;
     }
 
-    /// Adds what follows and says how many messages there are. If none is left there is nothing to send, but a keepalive
-    /// if one is wanted.
+    /// Copies the rest and writes the message count. If no message is left, writes a keepalive if one is wanted,
+    /// otherwise nothing.
     fn finish(self, keepalive: bool) {
         self.output.extend_from_slice(self.bytes.get(self.copied..).unwrap_or_default());
         let Some(count) = self.output.get_mut(1) else { return };
@@ -348,19 +346,19 @@ impl<'a> DatagramRewriter<'a> {
     }
 }
 
-/// Sorts the messages of one datagram.
+/// Filters the messages of one datagram.
 struct MessageFilter<'a, 'b> {
-    /// Who sent it, and who is to get it.
+    /// The sender and the receiver.
     near: &'a mut HealerSide,
     far: &'a mut HealerSide,
-    /// What is answered, unless nothing can be said in the name of the far side.
+    /// The answer; `None` if the proxy cannot answer in the place of the far side.
     answers: Option<&'a mut Writer<'b>>,
     may_retransmit: bool,
     now: Time,
 }
 
 impl MessageFilter<'_, '_> {
-    /// Returns whether a message goes on.
+    /// Returns whether a message is forwarded.
     fn keeps(&mut self, message: &Message<'_>, bytes: &[u8]) -> bool {
         if let Message::Ack(Ack { id, .. }) = message {
             return self.keeps_ack(*id);
@@ -373,7 +371,7 @@ impl MessageFilter<'_, '_> {
         match arrival {
             MessageArrival::InOrder => {}
             MessageArrival::OutOfOrder => self.near.loss.note_lost(),
-            // Parts may come again because their receiver answers them in the wrong form.
+            // A fragment may also come again because its receiver acknowledges it in the wrong form.
             MessageArrival::Duplicate if id.fragment.is_none() => self.far.loss.note_lost(),
             MessageArrival::Duplicate | MessageArrival::AckedDuplicate => {}
         }
@@ -385,7 +383,8 @@ impl MessageFilter<'_, '_> {
         true
     }
 
-    /// Answers a message that its sender needs to repeat no more. `false` if it does, or there is no room.
+    /// Acknowledges a message that its sender need not repeat. Returns `false` if it must, or if the answer is
+    /// full.
     fn ack_duplicate(&mut self, id: MessageId) -> bool {
         let Self { near, answers: Some(answers), .. } = self else { return false };
         let Some(record) = near.sent.get(id).filter(|record| record.sender_done) else { return false };
@@ -399,15 +398,14 @@ impl MessageFilter<'_, '_> {
                 near.repeater.queue_ack_copies(answer, near.loss.proxy_ack_copies(), self.now);
             }
         }
-        // Stays at its end in turns, so that both forms go on.
+        // Alternates at the maximum, so that both forms are used.
         record.proxy_acks = if record.proxy_acks == u8::MAX { u8::MAX - 1 } else { record.proxy_acks + 1 };
         near.healed.duplicates += 1;
         near.healed.answers += 1;
         true
     }
 
-    /// Takes over a part whose sender would repeat it, perhaps without end: it is told that the part has arrived, and the
-    /// proxy sees to it.
+    /// Takes over a fragment that its sender might repeat without end: acknowledges it and retransmits it.
     fn hold_fragment(&mut self, id: MessageId, bytes: &[u8]) {
         let Self { near, answers: Some(answers), may_retransmit: true, now, .. } = self else { return };
         if !near.repeater.has_capacity(bytes) || !answers.push(&Message::Ack(Ack::new(id))) {
@@ -420,8 +418,8 @@ impl MessageFilter<'_, '_> {
         near.healed.answers += 1;
     }
 
-    /// An ACK goes on if what it names was passed on since the last one did, or was never seen, or if copies of it may be
-    /// lost.
+    /// Returns whether an ACK is forwarded: if its message was forwarded since the last ACK, or was never seen, or
+    /// if copies may be lost.
     fn keeps_ack(&mut self, id: MessageId) -> bool {
         let Self { near, far, .. } = self;
         let goes_on = match far.sent.get(id) {
@@ -447,24 +445,23 @@ impl MessageFilter<'_, '_> {
     }
 }
 
-/// A sender that repeats a part although it was answered often does not read ACKs of parts: it gets a plain one now and
-/// then.
+/// Returns the form of an ACK. A sender that repeats a fragment after many ACKs ignores ACKs of fragments; it gets
+/// a plain ACK now and then.
 fn ack_form(id: MessageId, answers: u8) -> MessageId {
     let plain = answers >= ACKS_BEFORE_OTHER_FORM && answers.is_multiple_of(2);
     MessageId { fragment: id.fragment.filter(|_| !plain), ..id }
 }
 
-/// Returns the first bytes of a buffer, if they are to be sent.
+/// Returns the first bytes of a buffer, if there are any to send.
 fn plaintext_prefix(buffer: &[u8], len: usize) -> Option<OutboundBytes<'_>> {
     buffer.get(..len).filter(|bytes| !bytes.is_empty()).map(OutboundBytes::Plaintext)
 }
 
-/// After so long without a word a keepalive stands for a datagram that held no news: far less than the 45 seconds after which
-/// a side is given up.
+/// After this silence, a keepalive replaces a datagram without news. Peers give up after 45 seconds.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
-/// After so many answers another form is tried.
+/// ACKs before the other form is tried.
 const ACKS_BEFORE_OTHER_FORM: u8 = 4;
-/// Larger datagrams pass as they are: no known sender makes them (T-04).
+/// Larger datagrams pass unchanged: no known sender makes them (T-04).
 const MAX_HEALED_LEN: usize = 2048;
-/// Sender and count, in front of the messages (T-01).
+/// Length of sender byte and count, before the messages (T-01).
 const HEADER_LEN: usize = 2;

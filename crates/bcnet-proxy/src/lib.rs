@@ -1,9 +1,9 @@
 //! The core of a proxy between Bridge Commander clients and a server that nobody can patch, without I/O.
 //!
-//! [`Proxy`] knows the clients and gives each a source address of its own toward the server, because a stock server tells
-//! players apart by their IPv4 address alone. [`Healer`] knows one conversation and takes the two faults of the stock
-//! transport out of it: ACKs that say nothing new, and messages that are sent again although they have arrived. What it
-//! does not have to change passes as it came, to the byte.
+//! [`Proxy`] manages the clients. It gives each a separate source address toward the server, because a stock server
+//! distinguishes players by IPv4 address only. [`Healer`] handles one conversation and removes the two faults of
+//! the stock transport: repeated ACKs, and messages that are sent again after they arrived. All other bytes pass
+//! unchanged.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod admission;

@@ -1,6 +1,6 @@
-//! How much is lost on the way to one side, and how many copies that asks for.
+//! Estimates the loss toward one side, and the number of copies that it demands.
 
-/// What became of the messages and ACKs that were passed on to one side, the newest few hundred of them.
+/// Counts of messages and ACKs forwarded to one side, and of those lost, for the newest few hundred.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LossEstimator {
     sent: u16,
@@ -8,7 +8,7 @@ pub(crate) struct LossEstimator {
 }
 
 impl LossEstimator {
-    /// Something was passed on to this side.
+    /// Records something forwarded to this side.
     pub(crate) const fn note_sent(&mut self) {
         self.sent += 1;
         if self.sent >= MAX_SAMPLES {
@@ -17,13 +17,13 @@ impl LossEstimator {
         }
     }
 
-    /// Something that had been passed on came again, because it, or the answer to it, was lost.
+    /// Records a loss: a forwarded message came again, because it or its answer was lost.
     pub(crate) fn note_lost(&mut self) {
         self.lost = (self.lost + 1).min(MAX_SAMPLES);
     }
 
-    /// Returns how many copies of an ACK go on. One is enough where nothing is lost. Those that follow the second do not come
-    /// before a stock sender repeats its message, so they are worth less.
+    /// Returns how many copies of an ACK are forwarded. One is enough without loss. Copies after the second arrive
+    /// after a stock sender repeats its message, so they help less.
     pub(crate) fn ack_copies(self) -> u8 {
         if self.lost == 0 && self.sent >= MIN_SAMPLES {
             return 1;
@@ -31,12 +31,12 @@ impl LossEstimator {
         copies_needed(self.measured_loss(), ACK_RISK).max(2)
     }
 
-    /// Returns how often an answer in place of the receiver is given.
+    /// Returns how many times the proxy sends its own ACK.
     pub(crate) fn proxy_ack_copies(self) -> u8 {
         copies_needed(self.assumed_loss(), PROXY_ACK_RISK)
     }
 
-    /// Returns how many copies of a part are needed before it counts as arrived, if its receiver does not tell.
+    /// Returns how many copies of a fragment count as an arrival, if the receiver does not name fragments.
     pub(crate) fn fragment_copies(self) -> u8 {
         copies_needed(self.assumed_loss(), FRAGMENT_RISK)
     }
@@ -45,14 +45,14 @@ impl LossEstimator {
         f64::from(self.lost) / f64::from(self.sent.max(self.lost).max(1))
     }
 
-    /// Returns the loss to reckon with: as if a little more had been lost than was, so that little is known counts for little.
+    /// Returns the loss to assume: a little more than measured, so that few samples count little.
     fn assumed_loss(self) -> f64 {
         let sent = f64::from(self.sent.max(self.lost)) + ASSUMED_SENT;
         ((f64::from(self.lost) + ASSUMED_LOST) / sent).max(MIN_ASSUMED)
     }
 }
 
-/// Returns how many copies make it unlikelier than `risk` that all are lost.
+/// Returns how many copies make the loss of all less likely than `risk`.
 fn copies_needed(loss: f64, risk: f64) -> u8 {
     let mut copies = 1;
     let mut all_lost = loss;
@@ -63,19 +63,19 @@ fn copies_needed(loss: f64, risk: f64) -> u8 {
     copies
 }
 
-/// After so many, older ones count half.
+/// After this many samples, older ones count half.
 const MAX_SAMPLES: u16 = 256;
-/// Before so many little is known.
+/// With fewer samples, the loss counts as unknown.
 const MIN_SAMPLES: u16 = 128;
-/// What is reckoned with besides what was seen.
+/// Losses assumed in addition to the measured ones.
 const ASSUMED_LOST: f64 = 2.0;
 const ASSUMED_SENT: f64 = 12.0;
 const MIN_ASSUMED: f64 = 0.02;
-/// How likely it may be that all copies of an ACK are lost: its sender repeats a message then.
+/// Accepted probability that all copies of an ACK are lost. Then the sender repeats its message.
 const ACK_RISK: f64 = 0.02;
-/// The same for an answer: there is a next one when the sender repeats its message.
+/// The same for the proxy's own ACK. The sender's next repeat gets another one.
 const PROXY_ACK_RISK: f64 = 1e-3;
-/// The same for a part that nobody repeats but the proxy: the payload would never arrive.
+/// The same for a fragment that only the proxy repeats: if all copies are lost, the payload never arrives.
 const FRAGMENT_RISK: f64 = 1e-6;
 const MAX_COPIES: u8 = 16;
 

@@ -1,4 +1,4 @@
-//! What a proxy says: what to send and where, what happened, and why a player was turned away.
+//! Output of a proxy: datagrams with their targets, events, and reasons of refusal.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -9,13 +9,13 @@ use crate::healer::{HealCounters, OutboundBytes};
 /// One socket toward the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UpstreamSource {
-    /// Its number. It may be used again once it was [`Closed`](Event::Closed).
+    /// Its number. A number may be used again after [`Closed`](ProxyEvent::Closed).
     pub number: u32,
     /// The address to bind to; `None` is any.
     pub address: Option<Ipv4Addr>,
 }
 
-/// Where a datagram goes.
+/// Target of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DatagramTarget {
     /// From the listening socket to a client.
@@ -24,36 +24,36 @@ pub enum DatagramTarget {
     Server(u32),
 }
 
-/// Why a datagram of a client was turned away.
+/// The reason why a client's datagram was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
-    /// Its address is banned.
+    /// The address is banned.
     Banned,
-    /// It sends more than it may.
+    /// The client sends more than its rate.
     Flood,
-    /// There is no source address left for another player.
+    /// No source address is free for another player.
     NoSource,
-    /// Its address has [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) sources already, or its /24 network
+    /// The address has [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) sources, or its /24 network
     /// [`MAX_PER_NETWORK`](crate::MAX_PER_NETWORK).
     AddressFull,
-    /// Too many ask to be let in. Who asks again is heard.
+    /// Too many join requests. A client that asks again passes.
     Busy,
     /// Too many browsers wait.
     TooManyBrowsers,
-    /// Too many questions are asked, or its network has been answered enough (S-07).
+    /// Too many queries, or the quota of the network is used up (S-07).
     QueryLimit,
-    /// It is an answer to a question that nobody asked (S-05).
+    /// An answer without a query (S-05).
     UnsolicitedAnswer,
-    /// It would be more than an address is sent that has proved nothing.
+    /// More bytes than an unverified address may get.
     Unverified,
-    /// It is not a player and does not ask to become one.
+    /// The sender is no player and sends no connect request.
     NotConnected,
-    /// It is not well formed.
+    /// The datagram is malformed.
     Malformed,
 }
 
 impl RefusalReason {
-    /// Every reason there is.
+    /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Banned,
         Self::Flood,
@@ -68,7 +68,7 @@ impl RefusalReason {
         Self::Malformed,
     ];
 
-    /// Returns a short name for logs and metrics.
+    /// Returns the name for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl RefusalReason {
         }
     }
 
-    /// Returns what a client that asks to be let in is told.
+    /// Returns the boot reason for a client that asks to join, if it gets one.
     pub(crate) const fn boot_reason(self) -> Option<BootReason> {
         match self {
             Self::Banned => Some(BootReason::BANNED),
@@ -103,69 +103,69 @@ impl RefusalReason {
     }
 }
 
-/// Something that happened.
+/// An event of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyEvent {
-    /// A socket is needed before the next datagram to [`Leg::Server`] is sent.
+    /// A socket is needed before the next datagram to [`DatagramTarget::Server`] is sent.
     Opened {
-        /// Whose.
+        /// The client.
         client: SocketAddrV4,
-        /// Which.
+        /// Its socket toward the server.
         source: UpstreamSource,
-        /// Whether it is a player; otherwise it is a browser that asks for the status.
+        /// Whether it is a player; otherwise it is a browser that queries the status.
         player: bool,
     },
-    /// A player uses the id that the server gave it, so it is where it says.
+    /// A player used the id that the server assigned, which verifies its address.
     Verified {
-        /// Who.
+        /// The player.
         client: SocketAddrV4,
-        /// From which source.
+        /// Its socket toward the server.
         source: UpstreamSource,
     },
-    /// A socket is not needed any more.
+    /// A socket is no longer needed.
     Closed {
-        /// Whose.
+        /// The client.
         client: SocketAddrV4,
-        /// Which.
+        /// Its socket toward the server.
         source: UpstreamSource,
         /// Whether it was a player.
         player: bool,
-        /// Whether it has [`Proved`](Self::Proved) itself; otherwise its address may have been forged.
+        /// Whether it was [`Verified`](Self::Verified); otherwise its address may be forged.
         verified: bool,
-        /// What was healed of what the client sent.
+        /// Healing of the client's datagrams.
         up: HealCounters,
-        /// What was healed of what the server sent.
+        /// Healing of the server's datagrams.
         down: HealCounters,
     },
-    /// A datagram was turned away. Not told if too many events wait.
+    /// A datagram was refused. Not reported if too many events wait.
     Refused {
-        /// Whose.
+        /// The client.
         client: SocketAddrV4,
-        /// Why.
+        /// The reason.
         refusal: RefusalReason,
     },
 }
 
-/// What to send after a datagram came.
+/// The datagrams to send after one arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyOutput<'a> {
-    /// The datagram itself, or what is left of it.
+    /// The datagram, or what healing left of it.
     pub forward: Option<(DatagramTarget, OutboundBytes<'a>)>,
     /// An answer to its sender.
     pub answer: Option<(DatagramTarget, OutboundBytes<'a>)>,
-    /// Why it was turned away, if it was. One that was not may still have nothing left to forward.
+    /// The reason if it was refused. An accepted datagram may also leave nothing to forward.
     pub refusal: Option<RefusalReason>,
 }
 
-/// A player, as the proxy knows it.
+/// A player of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyPlayer {
-    /// Its real address.
+    /// The real address.
     pub address: SocketAddrV4,
-    /// Where the server sees it.
+    /// The source address that the server sees.
     pub source: UpstreamSource,
-    /// What was healed of what it sent.
+    /// Healing of the player's datagrams.
     pub up: HealCounters,
-    /// What was healed of what it was sent.
+    /// Healing of the server's datagrams to the player.
     pub down: HealCounters,
 }

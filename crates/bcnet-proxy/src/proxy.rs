@@ -1,4 +1,4 @@
-//! Who talks through the proxy, and from which source address toward the server.
+//! The clients of the proxy and their source addresses toward the server.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,29 +13,29 @@ use crate::client::ProxyClient;
 use crate::healer::{HealCounters, Healer, Inbound, OutboundBytes, ProxyDirection};
 use crate::output::{DatagramTarget, ProxyEvent, ProxyOutput, ProxyPlayer, RefusalReason, UpstreamSource};
 
-/// What a proxy is to do.
+/// Settings of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyConfig {
-    /// Whether conversations are healed; otherwise every byte passes as it came.
+    /// Whether conversations are healed; otherwise every byte passes unchanged.
     pub heal: bool,
     /// Addresses of this machine, one for each player toward the server. Without any, one player can be served.
     pub sources: Vec<Ipv4Addr>,
-    /// Networks whose datagrams are turned away.
+    /// Networks whose datagrams are refused.
     pub bans: Vec<Network>,
-    /// How many datagrams a second a client may send, and how many clients a second one address may bring. As many may
-    /// come at once. 0 is any number.
+    /// Datagrams per second of a client, and new clients per second of an address. The same number may come at
+    /// once. 0 means no limit.
     pub rate: u32,
-    /// Whether datagrams of players that are not well formed are dropped rather than passed on.
+    /// Whether malformed datagrams of players are dropped.
     pub drop_malformed: bool,
-    /// After how long without a word in either direction a player is forgotten.
+    /// Silence in both directions after which a player is forgotten.
     pub idle_timeout: Duration,
-    /// How many browsers may wait for an answer at the same time.
+    /// Most browsers that wait for an answer at the same time.
     pub max_browsers: usize,
-    /// How many questions of browsers pass per second; beyond that who asks again (S-07).
+    /// Queries of browsers per second. Above that, only clients that ask again (S-07).
     pub query_rate: u32,
-    /// Networks to which no limit by address applies but that of sources.
+    /// Networks without limits by address, except the limit of sources.
     pub trusted: Vec<Network>,
-    /// A number that nobody can guess.
+    /// A secret random number.
     pub seed: u64,
 }
 
@@ -61,25 +61,25 @@ impl Default for ProxyConfig {
 pub struct Proxy {
     config: ProxyConfig,
     clients: Vec<Option<ProxyClient>>,
-    /// What was healed for those who have left.
+    /// Counters of clients that have left.
     healed: [HealCounters; 2],
-    /// Players and browsers have sources of their own, so one address may be both.
+    /// Players and browsers have separate sources, so one address may be both.
     by_address: HashMap<(SocketAddrV4, bool), u32>,
     admission: ProxyAdmission,
     free_numbers: Vec<u32>,
-    /// Source addresses in the order in which they became free: a server remembers the last player of one for a while.
+    /// Free source addresses, the longest free first: a server remembers the last player of an address for a while.
     source_pool: VecDeque<Option<Ipv4Addr>>,
     expiry_timers: Deadlines,
-    /// When the healer of each client has something to send.
+    /// Deadlines of the healers.
     retransmit_timers: Deadlines,
     events: VecDeque<ProxyEvent>,
     refused: [u64; RefusalReason::ALL.len()],
-    /// What the proxy says itself.
+    /// Buffer for the proxy's own datagrams.
     own_buffer: Vec<u8>,
 }
 
 impl Proxy {
-    /// Returns a proxy that knows nobody yet.
+    /// Creates a proxy without clients.
     #[must_use]
     pub fn new(config: ProxyConfig) -> Self {
         let pool = if config.sources.is_empty() {
@@ -103,7 +103,7 @@ impl Proxy {
         }
     }
 
-    /// Returns the players, in the order of their sources' numbers.
+    /// Returns the players, in the order of their source numbers.
     pub fn players(&self) -> impl Iterator<Item = ProxyPlayer> {
         self.clients.iter().flatten().filter(|client| client.player).map(|client| ProxyPlayer {
             address: client.address,
@@ -113,7 +113,7 @@ impl Proxy {
         })
     }
 
-    /// Returns what was healed in one direction for everyone so far.
+    /// Returns the counters of one direction for all clients, past ones included.
     #[must_use]
     pub fn healed(&self, direction: ProxyDirection) -> HealCounters {
         let [up, down] = self.healed;
@@ -124,29 +124,29 @@ impl Proxy {
         self.clients.iter().flatten().fold(left, |sum, client| sum + client.healed(direction))
     }
 
-    /// Returns whose source this is.
+    /// Returns the client of a source.
     #[must_use]
     pub fn client_address(&self, source: u32) -> Option<SocketAddrV4> {
         self.clients.get(source as usize).and_then(Option::as_ref).map(|client| client.address)
     }
 
-    /// Everyone's sources, those of browsers too.
+    /// Returns the sources of all clients, browsers included.
     pub fn sources(&self) -> impl Iterator<Item = (SocketAddrV4, UpstreamSource)> {
         self.clients.iter().flatten().map(|client| (client.address, client.source))
     }
 
-    /// Forgets whose source this is, since it cannot be had: who asks to be let in again gets one anew.
+    /// Forgets the client of a source that cannot be opened. A client that asks again gets a new source.
     pub fn close_source(&mut self, source: u32) {
         self.close_client(source as usize);
     }
 
-    /// Returns how many datagrams were turned away for this reason.
+    /// Returns how many datagrams were refused for a reason.
     #[must_use]
     pub fn refused(&self, refusal: RefusalReason) -> u64 {
         self.refused.get(refusal as usize).copied().unwrap_or(0)
     }
 
-    /// Turns other networks away from now on. Players from there are forgotten. `false` if they are no others.
+    /// Replaces the banned networks and forgets players from there. Returns `false` if nothing changed.
     pub fn set_bans(&mut self, bans: Vec<Network>) -> bool {
         if self.config.bans == bans {
             return false;
@@ -162,29 +162,29 @@ impl Proxy {
         true
     }
 
-    /// These list servers were named by the host: their questions always pass (S-07).
+    /// Sets the list servers that the operator named: their queries always pass (S-07).
     pub fn set_list_servers(&mut self, addresses: Vec<Ipv4Addr>) {
         self.admission.set_list_servers(addresses);
     }
 
-    /// Returns whether a question that the caller answers itself may be answered, by so many bytes.
+    /// Returns whether a query that the caller answers may get an answer of `bytes` bytes.
     pub fn may_answer(&mut self, from: Ipv4Addr, question: &[u8], bytes: usize, now: Time) -> bool {
         let asked = self.admission.check_query(&self.config, from, question, now);
         asked.is_ok() && self.admission.may_answer(&self.config, from, bytes, now)
     }
 
-    /// Returns what happened, in order.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ProxyEvent> {
         self.events.pop_front()
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due, or [`poll_transmit`](Self::poll_transmit).
+    /// Returns when [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.expiry_timers.first().into_iter().chain(self.retransmit_timers.first()).map(|(due, _)| due).min()
     }
 
-    /// Returns what the healers send by themselves, one datagram at a time.
+    /// Returns the next datagram that a healer itself sends.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(DatagramTarget, OutboundBytes<'_>)> {
         let (number, direction) = loop {
             let (_, number) = self.retransmit_timers.first().filter(|(due, _)| *due <= now)?;
@@ -207,7 +207,7 @@ impl Proxy {
         self.clients.get_mut(number as usize)?.as_mut()?.healer.as_deref_mut()
     }
 
-    /// Forgets who has been silent for too long.
+    /// Forgets clients that have been silent for too long.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, number)) = self.expiry_timers.first().filter(|(due, _)| *due <= now) {
             let index = number as usize;
@@ -219,7 +219,7 @@ impl Proxy {
         }
     }
 
-    /// A datagram of a client came to the listening socket.
+    /// Handles a datagram of a client from the listening socket.
     pub fn handle_client<'a>(
         &'a mut self,
         from: SocketAddrV4,
@@ -232,7 +232,7 @@ impl Proxy {
         }
     }
 
-    /// A datagram came from the server to a source.
+    /// Handles a datagram of the server that arrived at a source.
     pub fn handle_server<'a>(&'a mut self, source: u32, inbound: Inbound<'a>, now: Time) -> ProxyOutput<'a> {
         self.forward(source, ProxyDirection::ToClient, inbound, now)
     }
@@ -302,7 +302,7 @@ impl Proxy {
         }
     }
 
-    /// Returns the conversation that a datagram of a client belongs to; a new one if it may begin one.
+    /// Returns the source of a client's datagram; opens one if the datagram may begin a conversation.
     fn accept(&mut self, from: SocketAddrV4, inbound: Inbound<'_>, now: Time) -> Result<u32, RefusalReason> {
         if any_contains(&self.config.bans, *from.ip()) {
             return Err(RefusalReason::Banned);
@@ -338,7 +338,7 @@ impl Proxy {
             u32::try_from(self.clients.len() - 1).unwrap_or(u32::MAX)
         });
         let source = UpstreamSource { number, address: own };
-        // Who comes has done something already.
+        // The first datagram counts too.
         let mut bucket = TokenBucket::new(per_second(self.config.rate), now);
         let _ = bucket.take(1, per_second(self.config.rate), now);
         let healer = (player && self.config.heal).then(Box::default);
@@ -368,8 +368,8 @@ impl Proxy {
         Ok(number)
     }
 
-    /// Returns a source for a new player. If there is none, who has proved nothing for a while gives way to one that has
-    /// asked before. While there is such a client, nobody is told that the game is full: it is not.
+    /// Returns a source for a new player. If none is free, a client that asked before replaces one that stayed
+    /// unverified for a while. While such a client exists, nobody is told that the server is full.
     fn take_source(&mut self, has_asked: bool, now: Time) -> Result<Option<Ipv4Addr>, RefusalReason> {
         if let Some(source) = self.source_pool.pop_front() {
             return Ok(source);
@@ -384,7 +384,7 @@ impl Proxy {
         self.source_pool.pop_front().ok_or(RefusalReason::NoSource)
     }
 
-    /// A browser that was answered, or has waited for a while, gives way to a new one.
+    /// Replaces a browser that was answered, or that has waited for a while.
     fn evict_browser(&mut self, now: Time) -> Result<(), RefusalReason> {
         let browsers = || self.clients.iter().flatten().filter(|client| !client.player);
         if browsers().count() < self.config.max_browsers {
@@ -460,7 +460,7 @@ fn count_refusal(refused: &mut [u64; RefusalReason::ALL.len()], refusal: Refusal
     }
 }
 
-/// Returns the datagram that turns away who has no id (T-54).
+/// Writes the datagram that refuses a client without an id (T-54).
 fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     let mut writer = Writer::new(buffer, PeerId::HOST);
     let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
@@ -468,13 +468,13 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
-/// How long a player who has not proved itself is remembered after its last word, and a browser after the last word of
+/// An unverified player is forgotten this long after its last datagram, and a browser after the last datagram of
 /// either side.
 const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);
-/// A player who has not proved itself has its source at least for so long, and a browser its own.
+/// An unverified player or a browser keeps its source at least this long.
 const MIN_SOURCE_TIME: Duration = Duration::from_secs(3);
 const MIN_BROWSER_TIME: Duration = Duration::from_secs(1);
-/// After a goodbye the source is free when the client has been silent for so long. Who repeats its goodbye does so sooner.
+/// After a goodbye, a source is free when the client has been silent this long. A goodbye is repeated sooner.
 const LINGER: Duration = Duration::from_secs(5);
-/// Refusals are told only while fewer events wait.
+/// Refusals are reported only while fewer events wait.
 const MAX_EVENTS: usize = 256;

@@ -1,4 +1,4 @@
-//! What the proxy repeats by itself: parts that it holds until they have arrived, and its answers to their sender.
+//! Retransmissions of the proxy: held fragments until they arrive, and copies of its ACKs to their sender.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,20 +9,21 @@ use bcnet_transport::wire::{Ack, Message, MessageId, Writer};
 use crate::loss::LossEstimator;
 use crate::tracker::MessageTracker;
 
-/// A part that its sender was told has arrived.
+/// A fragment that the proxy acknowledged to its sender.
 #[derive(Debug)]
 struct HeldFragment {
     id: MessageId,
     message: Box<[u8]>,
-    /// When the last copy left, and when it is looked at again.
+    /// Time of the last copy, and the next deadline.
     last_sent: Time,
     due: Time,
     copies: u8,
-    /// How many copies were followed by an ACK that tells no part: each arrived, or another part of the payload did.
+    /// Copies that were followed by an ACK without fragment index. Each such copy arrived, or another fragment of
+    /// the payload did.
     acked_copies: u8,
 }
 
-/// An answer that is given again, in case the first one is lost.
+/// An ACK that is sent again in case the first is lost.
 #[derive(Debug, Clone, Copy)]
 struct PendingProxyAck {
     id: MessageId,
@@ -30,24 +31,24 @@ struct PendingProxyAck {
     copies_left: u8,
 }
 
-/// What is repeated for the sender of one direction.
+/// Retransmissions for the sender of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Retransmitter {
     fragments: Vec<HeldFragment>,
-    /// In the order in which they are due.
+    /// Pending ACKs in the order of their deadlines.
     acks: VecDeque<PendingProxyAck>,
-    /// When the next part may leave, and when one is due.
+    /// Earliest time of the next fragment, and the next deadline.
     next_send: Time,
     fragment_due: Option<Time>,
 }
 
 impl Retransmitter {
-    /// Returns whether another part can be held.
+    /// Returns whether another fragment can be held.
     pub(crate) const fn has_capacity(&self, message: &[u8]) -> bool {
         self.fragments.len() < MAX_HELD_FRAGMENTS && message.len() <= MAX_FRAGMENT_LEN
     }
 
-    /// Holds a part of which a copy has just left.
+    /// Holds a fragment of which a copy has just been sent.
     pub(crate) fn hold_fragment(&mut self, id: MessageId, message: &[u8], now: Time) {
         let due = now + retransmit_interval(1);
         self.fragments.push(HeldFragment {
@@ -61,7 +62,7 @@ impl Retransmitter {
         self.fragment_due = Some(self.fragment_due.map_or(due, |earliest| earliest.min(due)));
     }
 
-    /// An answer has just left, and is to be given so many times in all.
+    /// Queues further copies of an ACK that has just been sent.
     pub(crate) fn queue_ack_copies(&mut self, id: MessageId, copies: u8, now: Time) {
         if copies > 1 && self.acks.len() < MAX_PENDING_ACKS {
             self.acks.push_back(PendingProxyAck {
@@ -72,14 +73,14 @@ impl Retransmitter {
         }
     }
 
-    /// Returns when something is to be done.
+    /// Returns the next deadline.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let part = self.fragment_due.map(|due| due.max(self.next_send));
         let answer = self.acks.front().map(|answer| answer.due);
         part.into_iter().chain(answer).min()
     }
 
-    /// Writes the answers that are due, as far as there is room. Returns how many.
+    /// Writes the due ACKs as far as they fit. Returns how many.
     pub(crate) fn write_acks(&mut self, writer: &mut Writer<'_>, now: Time) -> u64 {
         let mut written = 0;
         while let Some(answer) = self.acks.front().copied().filter(|answer| answer.due <= now) {
@@ -93,7 +94,7 @@ impl Retransmitter {
         written
     }
 
-    /// Writes a part of which another copy is due. Returns whether there is one.
+    /// Writes a fragment whose next copy is due. Returns whether it wrote one.
     pub(crate) fn write_fragment(
         &mut self,
         writer: &mut Writer<'_>,
@@ -114,7 +115,7 @@ impl Retransmitter {
                 }
                 written = writer.push_encoded(&part.message);
                 if !written {
-                    // Answers have taken its place, and it has the next one.
+                    // ACKs filled the datagram; the fragment goes into the next one.
                     break;
                 }
                 part.copies += 1;
@@ -132,16 +133,16 @@ impl Retransmitter {
 }
 
 impl HeldFragment {
-    /// Returns whether it has arrived: its receiver said so, or it answered its payload so often after copies of this part
-    /// that all of them would have to be lost.
+    /// Returns whether the fragment has arrived: the receiver named it, or acknowledged its payload after so many
+    /// copies that the loss of all is too unlikely.
     fn has_arrived(&mut self, sent: &MessageTracker, loss: LossEstimator) -> bool {
         self.acked_copies += u8::from(sent.is_acked_since(self.id.seq, self.last_sent));
         sent.is_ack_seen(self.id) || self.acked_copies >= loss.fragment_copies()
     }
 }
 
-/// Returns how long to wait after so many copies. Those that come late outlast bursts of loss, and the ACKs of earlier ones
-/// that a stock engine sends for five seconds.
+/// Returns the wait after a number of copies. Late copies outlast bursts of loss, and the ACKs that a stock engine
+/// repeats for five seconds.
 fn retransmit_interval(copies: u8) -> Duration {
     Duration::from_millis(match copies {
         0..4 => 250,
@@ -153,15 +154,15 @@ fn retransmit_interval(copies: u8) -> Duration {
     })
 }
 
-/// How many parts are held: one payload of the largest size (T-67).
+/// Most held fragments: one payload of the largest size (T-67).
 const MAX_HELD_FRAGMENTS: usize = 255;
-/// What fits into a datagram (T-04).
+/// The largest message in a datagram (T-04).
 const MAX_FRAGMENT_LEN: usize = 510;
-/// After so many copies, more than a minute after the first, a receiver that never answered is long gone (T-56).
+/// After this many copies, more than a minute after the first, a receiver that never answered is gone (T-56).
 const MAX_FRAGMENT_COPIES: u8 = 20;
-/// Parts are repeated at least so far apart, so that nobody can have many sent at once.
+/// Least time between two fragments, so that nobody can cause a burst.
 const MIN_SPACING: Duration = Duration::from_millis(10);
-/// How many answers may wait to be given again.
+/// Most pending ACKs.
 const MAX_PENDING_ACKS: usize = 64;
-/// Four of them leave before a stock sender repeats its message.
+/// Time between copies of an ACK. Four leave before a stock sender repeats its message.
 const ACK_COPY_INTERVAL: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! What was seen of the reliable messages of one direction.
+//! Tracks the reliable messages of one direction.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,54 +6,54 @@ use std::hash::{BuildHasherDefault, Hasher};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Channel, MessageId, Seq};
 
-/// What is known of one reliable message, or of one part of it.
+/// State of one reliable message, or of one fragment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MessageRecord {
-    /// Whether it was passed on since its last ACK was: the next ACK says something new.
+    /// Whether it was forwarded since its last ACK: the next ACK is news.
     pub(crate) expects_ack: bool,
-    /// Whether an ACK of it was seen.
+    /// Whether an ACK was seen.
     pub(crate) ack_seen: bool,
-    /// Whether its sender needs to repeat it no more: an ACK of it was seen, or the proxy repeats it.
+    /// Whether its sender need not repeat it: an ACK was seen, or the proxy retransmits it.
     pub(crate) sender_done: bool,
-    /// How often its sender was answered in place of the receiver.
+    /// ACKs that the proxy sent in the place of the receiver.
     pub(crate) proxy_acks: u8,
-    /// How many copies of its last ACK were passed on.
+    /// Forwarded copies of the last ACK.
     pub(crate) ack_copies: u8,
 }
 
-/// How a message came.
+/// How a message arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageArrival {
-    /// For the first time, in its turn or before it. Control messages come in any order.
+    /// For the first time, in order or early. Control messages come in any order.
     InOrder,
-    /// For the first time, after one that was sent later: it was lost before.
+    /// For the first time, after a later one: it was lost before.
     OutOfOrder,
-    /// Again, and its sender has heard of no ACK yet.
+    /// Again, before any ACK reached its sender.
     Duplicate,
-    /// Again, although its sender needs to repeat it no more.
+    /// Again, although its sender need not repeat it.
     AckedDuplicate,
 }
 
-/// A payload that went out in parts.
+/// A payload in fragments.
 #[derive(Debug, Clone, Copy)]
 struct SplitPayload {
-    /// How many split payloads there were before it.
+    /// Number of split payloads before it.
     index: u64,
-    /// How many of its parts were passed on and are not settled.
+    /// Forwarded fragments without an ACK.
     open_fragments: u16,
-    /// When an ACK came that does not tell which part it is for.
+    /// Time of the last ACK without fragment index.
     whole_ack_at: Option<Time>,
 }
 
-/// The reliable messages of one direction, the newest [`MAX_TRACKED`] of them.
+/// The newest [`MAX_TRACKED_MESSAGES`] reliable messages of one direction.
 ///
-/// Those that are settled are kept as well: it is they that come again. A number is used again after 65,536 messages, by
-/// when its old record is long gone.
+/// Acknowledged messages are kept too, because they may come again. A sequence number repeats after 65,536
+/// messages; by then its old record is gone.
 #[derive(Debug, Default)]
 pub(crate) struct MessageTracker {
     records: HashMap<u32, MessageRecord, BuildHasherDefault<KeyHasher>>,
     order: VecDeque<u32>,
-    /// The newest [`MAX_SPLIT`] payloads in parts.
+    /// The newest [`MAX_SPLIT_MESSAGES`] payloads in fragments.
     splits: BTreeMap<u16, SplitPayload>,
     split_count: u64,
     /// The newest game message.
@@ -65,7 +65,7 @@ impl MessageTracker {
         self.records.get_mut(&key(id))
     }
 
-    /// A message was passed on. Returns how it came.
+    /// Records a forwarded message. Returns how it arrived.
     pub(crate) fn on_forward(&mut self, id: MessageId) -> MessageArrival {
         let key = key(id);
         let known = self.records.len();
@@ -86,7 +86,7 @@ impl MessageTracker {
         if id.channel == Channel::Control {
             return MessageArrival::InOrder;
         }
-        // Numbers go round, so those of the upper half are behind.
+        // Sequence numbers wrap: the upper half is behind.
         let newest = self.newest.get_or_insert(id.seq);
         if id.seq.0.wrapping_sub(newest.0) > u16::MAX / 2 {
             return MessageArrival::OutOfOrder;
@@ -110,7 +110,7 @@ impl MessageTracker {
         self.split_count += u64::from(split.index == number);
     }
 
-    /// The sender of a message needs to repeat it no more.
+    /// Records that the sender of a message need not repeat it.
     pub(crate) fn mark_sender_done(&mut self, id: MessageId) {
         let Some(record) = self.records.get_mut(&key(id)).filter(|record| !record.sender_done) else {
             return;
@@ -123,33 +123,34 @@ impl MessageTracker {
         }
     }
 
-    /// An ACK came that tells no part. Returns whether its payload went out in parts, and how many of those are not settled.
+    /// Records an ACK without fragment index. Returns the number of unacknowledged fragments, if its payload was
+    /// split.
     pub(crate) fn on_whole_ack(&mut self, seq: Seq, now: Time) -> Option<u16> {
         let split = self.splits.get_mut(&seq.0)?;
         split.whole_ack_at = Some(now);
         Some(split.open_fragments)
     }
 
-    /// Returns whether an ACK of this part was seen.
+    /// Returns whether an ACK of this fragment was seen.
     pub(crate) fn is_ack_seen(&self, id: MessageId) -> bool {
         self.records.get(&key(id)).is_some_and(|record| record.ack_seen)
     }
 
-    /// Returns whether an ACK that tells no part has come for this payload after a time.
+    /// Returns whether an ACK without fragment index came for this payload after a time.
     pub(crate) fn is_acked_since(&self, seq: Seq, time: Time) -> bool {
         self.splits.get(&seq.0).and_then(|split| split.whole_ack_at).is_some_and(|ack| ack > time)
     }
 }
 
-/// Returns one number for each id: the part in the low bits, where 0 is none.
+/// Returns a unique key of an id: the fragment in the low bits, where 0 is none.
 fn key(MessageId { channel, seq, fragment: part }: MessageId) -> u32 {
     let channel = u32::from(channel == Channel::Control);
     let part = part.map_or(0, |part| u32::from(part) + 1);
     channel << 25 | u32::from(seq.0) << 9 | part
 }
 
-/// Spreads keys, which differ in few bits. Who chooses them on purpose slows down only its own conversation, and that by
-/// no more than [`MAX_TRACKED`] steps.
+/// Spreads keys that differ in few bits. A hostile choice of keys slows only its own conversation, by at most
+/// [`MAX_TRACKED_MESSAGES`] steps.
 #[derive(Debug, Default)]
 struct KeyHasher(u64);
 
@@ -163,13 +164,12 @@ impl Hasher for KeyHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The table looks at both ends, and a product has its best bits in the middle and above.
+        // The table uses both ends of the hash; a product has its best bits in the middle and above.
         self.0 ^ self.0 >> 32
     }
 }
 
-/// How many messages of one direction are remembered: far more than any sender has under way, and far fewer than there
-/// are numbers.
+/// Tracked messages of one direction: far more than are ever in flight, far fewer than there are sequence numbers.
 const MAX_TRACKED_MESSAGES: usize = 4096;
-/// How many payloads in parts are watched for ACKs that tell none.
+/// Split payloads that are watched for ACKs without fragment index.
 const MAX_SPLIT_MESSAGES: usize = 64;
