@@ -37,8 +37,8 @@ pub struct Config {
     ///
     /// That is enough for a household or a LAN party behind one address, and leaves places for others.
     pub players_per_address: Option<u8>,
-    /// The highest number of players from one network (/16). Private addresses are the host's own network and do not
-    /// count.
+    /// The highest number of players from one network (/16); `None` means three quarters of all. Private addresses
+    /// are the host's own network and do not count.
     pub players_per_network: Option<u8>,
     /// The password that a client must send to be admitted.
     pub password: Option<String>,

@@ -42,7 +42,7 @@ impl ListServers {
         }
     }
 
-    /// Makes all heartbeats due at once, because the port has changed.
+    /// Makes all heartbeats due at once, for example when the port has changed.
     pub fn send_now(&mut self) {
         for master in &mut self.0 {
             master.next_heartbeat = Time::ZERO;

@@ -2,7 +2,8 @@
 //!
 //! A server is listed after two proofs. First it answers the challenge that it gets for its heartbeat, so no one can
 //! list the address of others. Then the address for players answers `\status\`. A listed server gets this query every
-//! minute. It is removed after three unanswered queries, or soon after its final heartbeat.
+//! minute. It is removed after three unanswered queries. After a final heartbeat, it is not listed until it answers a
+//! query.
 //!
 //! No data of a heartbeat is stored until the challenge is answered, except for the port in a table of fixed size. A
 //! challenge is shorter than a heartbeat. So a flood of spoofed heartbeats takes no memory and floods no other address.

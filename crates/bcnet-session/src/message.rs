@@ -111,7 +111,7 @@ const fn player_event(event: EventNumber, peer: u8) -> Message<'static> {
     Message::PlayerListEvent(GameEvent { event, source, related, detail: EventDetail::Player(peer) })
 }
 
-/// The message that ends the animation of a player that has left (S-50).
+/// The message `DeletePlayerAnimation` with the name of a player that has left (S-50).
 pub(crate) const fn delete_player_animation(name: &[u8]) -> Message<'_> {
     Message::DeletePlayerAnimation(DeletePlayerAnimation { name: Text16(name) })
 }

@@ -141,7 +141,7 @@ pub fn challenge_response(challenge: &[u8]) -> String {
     base64(&mixed)
 }
 
-/// Returns the reply to a text with a list server's challenge, or `None` if it has none (S-08).
+/// Returns the reply to a list server's challenge, or `None` if `text` has no challenge (S-08, S-09).
 #[must_use]
 pub fn answer_challenge(text: &[u8]) -> Option<Vec<u8>> {
     let challenge = Query::parse(text)?.secure?;

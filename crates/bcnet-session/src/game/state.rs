@@ -90,7 +90,7 @@ impl StateUpdate<'_> {
             .with(StateFlags::POWER, self.power.is_some())
     }
 
-    /// Returns the bit byte with only the flags of this type.
+    /// Returns the bit byte with only the flags for the hash and the cloak.
     fn own_bits(&self) -> u8 {
         let hash = self.position.map(|position| position.hash.is_some());
         let flags = [hash, self.cloaked];

@@ -189,7 +189,7 @@ messages! { <'a>
         flags: TorpedoFlags,
         /// The direction of the shot.
         direction: UnitVector,
-        /// The target. The flags announce it, and the length of the message agrees with them in all captures.
+        /// The target, if the message is long enough. The flags announce it too. No text disputes the length.
         target: Option<TorpedoTarget>,
     }
     /// A pulse was fired.

@@ -23,8 +23,9 @@ struct StockPlayer {
     received: Vec<Vec<u8>>,
     identities: usize,
     gone: Vec<PeerId>,
-    /// True if all datagrams to this player, or all from it, are lost.
+    /// True if all datagrams to this player are lost.
     drops_incoming: bool,
+    /// True if all datagrams from this player are lost.
     drops_outgoing: bool,
     links: [Link; 2],
 }
