@@ -1,8 +1,8 @@
-//! Whatever bytes a file holds, it is read to an end: as a capture, a packet log or a dump, packed or not, and as lines of hex.
-//! What it holds can be watched, and no packet lies behind the end of the file, unless it is packed.
+//! Reads every byte sequence to its end: as a capture, packet log or dump, compressed or not, and as hex lines. The
+//! observer accepts its packets. No packet lies beyond the end of an uncompressed file.
 #![no_main]
 
-/// The readers are the program's own; it has no library.
+/// The readers of the program, which has no library.
 #[allow(dead_code)]
 #[path = "../../crates/bcnet/src/inspect"]
 mod inspect {
@@ -28,7 +28,7 @@ mod inspect {
         use source::{PacketBatch, PacketSource, ReadCounters, ReadStep};
 
         pub(crate) fn read(bytes: &[u8]) {
-            // What is packed can be much larger, and is read for a while only.
+            // A compressed file can be much larger; only its beginning is read.
             let is_packed =
                 [&[0x1F, 0x8B][..], &[0x28, 0xB5, 0x2F, 0xFD]].iter().any(|magic| bytes.starts_with(magic))
                     || bytes.get(1..4) == Some(&[0x2A, 0x4D, 0x18]);

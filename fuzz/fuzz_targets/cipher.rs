@@ -1,4 +1,4 @@
-//! Deciphering undoes ciphering, the first byte stays, and a batch equals one datagram at a time.
+//! Decryption undoes encryption, the first byte stays, and a batch equals one datagram at a time.
 #![no_main]
 
 use bcnet_wire::cipher::{decrypt, decrypt_batch, encrypt, encrypt_batch};
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(wire, plain);
 });
 
-/// Cuts the input into datagrams of 0 to 765 bytes: in front of each stands a third of its length.
+/// Splits the input into datagrams of 0 to 765 bytes. A third of its length is before each.
 fn split_datagrams(mut input: &[u8]) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     while let Some((&third, rest)) = input.split_first() {

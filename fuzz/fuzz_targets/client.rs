@@ -1,6 +1,6 @@
-//! A client and a server that lies, with strangers around them: whatever they say and whatever the user does, in whatever
-//! order, nothing panics, what the client keeps stays within its limits, strangers have no effect, and it ends when it is told to.
-//! The same input gives the same output.
+//! A client with a lying server and strangers. In any order of input and commands, nothing panics, the client's
+//! memory stays within its limits, strangers have no effect, and `leave` ends the client. The same input gives the
+//! same output.
 #![no_main]
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -28,7 +28,7 @@ fn play(input: &[u8]) -> u64 {
 }
 
 struct ClientHarness {
-    /// The engine is honest; what it is told to send is not.
+    /// A correct engine that sends hostile messages.
     host: Endpoint,
     player: FuzzPlayer,
     now: Time,
@@ -46,7 +46,7 @@ impl ClientHarness {
     fn step(&mut self, step: u8, script: &mut FuzzInput<'_>) {
         let now = self.now;
         match step % 16 {
-            // Game messages that nobody has checked.
+            // Unchecked game messages.
             0..=5 => {
                 let quality = script.delivery_mode();
                 ignore_result(self.host.send(PeerId(2), script.bytes(), quality, now));
@@ -67,7 +67,7 @@ impl ClientHarness {
     }
 
     fn receive_from_unknown(&mut self, bytes: &[u8]) {
-        // All that it has to say it has said: it may have given up over that, and then says goodbye.
+        // The client has sent everything. It may have given up, and then sends a goodbye.
         self.transmit(0);
         self.transmit_from_player(&mut || false);
         self.player.poll_events(self.now);
@@ -99,7 +99,7 @@ impl ClientHarness {
         }
     }
 
-    /// Time passes, and what both send arrives, but for every `lost`th datagram.
+    /// Advances time and delivers the datagrams of both sides, except every `lost`th.
     fn advance(&mut self, time: Duration, lost: u8) {
         self.now = self.now + time;
         self.player.client.handle_timeout(self.now);
@@ -139,7 +139,7 @@ impl ClientHarness {
         }
     }
 
-    /// Whoever wants to leave can.
+    /// Checks that the client can always leave.
     fn leave_and_check(&mut self) {
         self.player.client.leave(self.now);
         for _ in 0..400 {

@@ -1,5 +1,5 @@
-//! Whatever bytes come to a control socket, and whatever answer comes back, nothing panics. What is a request is written as it was
-//! read; what is none is told in one short line. Answers of another program are shown without taking over the terminal.
+//! No bytes at a control socket, and no answer, cause a panic. A request is written as it was read. Other input
+//! gives one short error line. Answers of another program are shown without control characters.
 #![no_main]
 
 use bcnet_control::{ControlResponse, Envelope, render_answer};

@@ -1,4 +1,4 @@
-//! No bytes make reading, describing or judging a datagram panic.
+//! Reading, describing and checking a datagram never panics.
 #![no_main]
 
 use bcnet_observe::NonStock;

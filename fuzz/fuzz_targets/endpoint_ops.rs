@@ -1,5 +1,5 @@
-//! A host with two clients: whatever one of them and strangers say, and whatever is lost, nothing panics, no queue grows
-//! beyond its limit, and everything that the other client and the host tell each other arrives, once and in order.
+//! A host with two clients, one hostile, and strangers. With any input and any loss, nothing panics, no queue
+//! exceeds its limit, and all messages between the host and the honest client arrive once and in order.
 #![no_main]
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const HONEST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
-/// The most that the engine's own control messages take on top of what `send` queues.
+/// Most bytes that the engine's own control messages add to those of `send`.
 const OWN_CONTROL: usize = (1 << 20) + 512;
 const HOSTILE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 22101);
 
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         let (bytes, after) = after.split_at(if op % 8 < 4 { len.min(after.len()) } else { 0 });
         rest = after;
         match op % 8 {
-            // The first byte tells who it claims to be.
+            // The first byte is the claimed sender.
             0 | 1 => pair.receive_from(HOSTILE, bytes),
             2 => pair.receive_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, *op), 1), bytes),
             3 => pair.receive_from_hostile_peer(bytes),
@@ -74,13 +74,13 @@ impl EndpointPair {
         pair
     }
 
-    /// Somebody says something to the host.
+    /// Delivers bytes from an address to the host.
     fn receive_from(&mut self, from: SocketAddrV4, bytes: &[u8]) {
         self.host.handle_datagram(from, &mut bytes.to_vec(), self.now);
         self.poll_events();
     }
 
-    /// The client that was let in says something, and is believed to be who it is.
+    /// Delivers bytes from the admitted hostile client, with its id.
     fn receive_from_hostile_peer(&mut self, bytes: &[u8]) {
         let mut bytes = bytes.to_vec();
         if let Some(first) = bytes.first_mut() {
@@ -89,7 +89,7 @@ impl EndpointPair {
         self.receive_from(HOSTILE, &bytes);
     }
 
-    /// The honest ones say something to each other, as long as they may.
+    /// Sends a message in both directions between the honest nodes, if there is capacity.
     fn send_both_ways(&mut self, len: usize) {
         let mut payload = vec![7; len + 4];
         payload[..4].copy_from_slice(&self.sent.to_le_bytes());
@@ -101,8 +101,8 @@ impl EndpointPair {
         }
     }
 
-    /// Time passes, and what the honest ones send arrives, but for every `lost`th datagram. Ten seconds of thirty are
-    /// without loss, so that nobody is given up.
+    /// Advances time and delivers the datagrams of the honest nodes, except every `lost`th. Ten of thirty seconds
+    /// have no loss, so that no peer times out.
     fn advance(&mut self, time: Duration, lost: Option<u8>) {
         self.now = self.now + time;
         self.host.handle_timeout(self.now);
@@ -148,7 +148,7 @@ impl EndpointPair {
         }
     }
 
-    /// The honest ones still deliver, and nobody has more than is allowed.
+    /// Checks that the honest nodes still deliver, and that all queues are within their limits.
     fn check_delivery_and_limits(&mut self) {
         self.send_both_ways(100);
         for _ in 0..4000 {

@@ -1,6 +1,5 @@
-//! No bytes make reading a game payload panic. What is a message is written as it was read; what is none tells the field.
-//! Of what is shown, the fields lie one behind the other, to the end or to where the payload is cut, and only those of a
-//! list share a name.
+//! Reading a game payload never panics. A message is written as it was read; an error names its field. The shown
+//! fields follow each other to the end, or to the truncation, and only fields of a list share a name.
 #![no_main]
 
 use bcnet_session::game::{GameErrorReason, Message, describe};

@@ -1,6 +1,6 @@
-//! Servers, games and strangers tell a list server whatever they like: nothing panics, no table grows beyond its limit, only who has
-//! answered a challenge of its own is listed or asked anything, nobody is sent more than it has sent before it did, and no game gets
-//! a list without the answer to its challenge.
+//! Servers, games and strangers send any input to a list server. Nothing panics, and no table exceeds its limit.
+//! Only addresses that answered their challenge are listed or queried. No address gets more bytes than it sent
+//! before that. No game gets a list without the answer to its challenge.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ struct ListServerHarness {
     list: ServerList,
     now: Time,
     challenges: BTreeMap<SocketAddrV4, Vec<u8>>,
-    /// Who has answered a challenge of its own.
+    /// Addresses that answered their challenge.
     verified: BTreeSet<Ipv4Addr>,
 }
 
@@ -73,7 +73,7 @@ impl ListServerHarness {
         }
     }
 
-    /// The right answer to the last challenge.
+    /// Sends the right answer to the last challenge.
     fn answer_challenge(&mut self, from: SocketAddrV4) {
         let Some(challenge) = self.challenges.remove(&from) else { return };
         self.verified.insert(*from.ip());
@@ -87,7 +87,7 @@ impl ListServerHarness {
         );
     }
 
-    /// A game asks for the list by TCP.
+    /// Requests the list by TCP, as a game does.
     fn request(&mut self, request: &[u8], random: u8) {
         let challenge = Challenge::new(random.into());
         assert!(greeting(&challenge).starts_with(b"\\basic\\"));

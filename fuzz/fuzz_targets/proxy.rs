@@ -1,8 +1,9 @@
-//! Whatever players, browsers, strangers and a server say through a healing proxy, nothing panics, no table grows beyond its
-//! limit, each player has a source of its own, text and what cannot be read passes as it came, what passes changed can be read
-//! and holds nothing but what came, and an address that has proved nothing hears at most three times what it said, and 1,200
-//! bytes more in ten minutes. What the proxy repeats by itself are well-formed parts and ACKs, 2 × 100 copies a second for each player
-//! at most and 19 of each part.
+//! Players, browsers, strangers and a server send any input through a healing proxy.
+//!
+//! Nothing panics, no table exceeds its limit, and each player has a separate source. Text and unreadable datagrams
+//! pass unchanged. Changed datagrams are readable and hold only messages that came. An unverified address gets at
+//! most three times the bytes it sent, and 1,200 more in ten minutes. The proxy itself sends well-formed fragments
+//! and ACKs: at most 2 × 100 copies a second for each player, and 19 of each fragment.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,19 +62,19 @@ fn player(byte: u8) -> SocketAddrV4 {
 struct ProxyHarness {
     proxy: Proxy,
     now: Time,
-    /// What each address has said and heard, until it is forgotten.
+    /// Bytes from and to each address, until it is forgotten.
     bytes_by_address: BTreeMap<Ipv4Addr, (usize, usize)>,
     verified: BTreeSet<Ipv4Addr>,
 }
 
 impl ProxyHarness {
-    /// A player asks to be let in.
+    /// Sends a connect request of a player.
     fn join(&mut self, from: SocketAddrV4) {
         let body = Body::ConnectRequest { address: *from.ip(), nonce: 1, password: Text::default() };
         self.pass_from_client(Role::Client, from, &datagram(PeerId::UNASSIGNED, body));
     }
 
-    /// The server lets one in, under an id, and it uses that.
+    /// Lets the server assign an id, which the player then uses.
     fn assign_id(&mut self, source: u32, id: u8) {
         let Some(client) = self.proxy.client_address(source) else { return };
         let body = Body::ConnectReply { assigned: PeerId(id) };
@@ -115,7 +116,7 @@ impl ProxyHarness {
         let legs = [output.forward, output.answer].map(|out| out.map(|(leg, bytes)| (leg, bytes.to_wire())));
         for (leg, out) in legs.iter().flatten() {
             match leg {
-                // Browsers have shares of their own.
+                // Browsers have separate quotas.
                 DatagramTarget::Client(to) if is_player => {
                     self.bytes_by_address.entry(*to.ip()).or_default().1 += out.len()
                 }
@@ -131,7 +132,7 @@ impl ProxyHarness {
         }
     }
 
-    /// What the proxy sends by itself.
+    /// Checks the datagrams that the proxy itself sends.
     fn poll_transmissions(&mut self) {
         let mut copies = 0;
         while let Some((leg, bytes)) = self.proxy.poll_transmit(self.now) {
@@ -150,7 +151,7 @@ impl ProxyHarness {
             assert!(out.len() <= 512 && message_texts(&out, sender).is_some());
             copies += 1;
         }
-        // A part and some answers each way; answers fill more than one datagram only if there are many.
+        // A fragment and some ACKs in each direction; only many ACKs fill more than one datagram.
         assert!(copies <= 6 * usize::from(SOURCES), "{copies}");
         assert!(self.proxy.next_timeout().is_none_or(|next| next > self.now));
         for player in self.proxy.players() {
@@ -191,7 +192,7 @@ fn datagram(sender: PeerId, body: Body<'_>) -> Vec<u8> {
     writer.finish().expect("a message").to_vec()
 }
 
-/// What goes on is what came, or less of it.
+/// Checks that the output holds only messages of the input.
 fn assert_subset(out: &[u8], wire: &[u8], sender: Role) {
     if out != wire {
         let came = message_texts(wire, sender).expect("what cannot be read passes as it came");

@@ -1,6 +1,6 @@
-//! Browsers ask a session whatever they like, and hear whatever strangers say: nothing panics; answers go only to who has
-//! asked, no network gets more than its share (S-07), what is asked for whole arrives whole, and nobody's answer is a question (S-05).
-//! What a browser keeps and shows of a reply is bounded and fit for a terminal.
+//! Browsers send any query to a session, and receive any input of strangers. Nothing panics. Answers go only to
+//! clients that asked, no network exceeds its quota (S-07), complete answers arrive complete, and no answer is a
+//! query (S-05). The memory of a browser is bounded, and its output is printable.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Two of each network.
+/// Returns one of two addresses in each network.
 fn browser(byte: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, byte / 2 % 16, byte % 2 + 1), 6500)
 }
@@ -40,7 +40,7 @@ fn browser(byte: u8) -> SocketAddrV4 {
 struct QueryHarness {
     session: Session,
     now: Time,
-    /// When each network was sent how many bytes.
+    /// Times and sizes of the answers to each network.
     sent: BTreeMap<[u8; 3], Vec<(Time, usize)>>,
     browser: ReplyAssembler,
 }
@@ -54,7 +54,7 @@ impl QueryHarness {
             assert!(whole.is_none(), "behind the last");
             whole = assembly.add(answer);
             check_reply(self.browser.add(answer));
-            // Another server that takes it for a question would answer for ever.
+            // A server that takes an answer for a query would answer for ever.
             assert_eq!(
                 self.answers(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101), answer),
                 Vec::<Vec<u8>>::new()
@@ -81,7 +81,7 @@ impl QueryHarness {
         answers
     }
 
-    /// No network is sent more than 2,000 bytes in any ten seconds.
+    /// Checks that no network gets more than 2,000 bytes in any ten seconds.
     fn check_quota(&mut self, to: SocketAddrV4, bytes: usize) {
         let [a, b, c, _] = to.ip().octets();
         let sent = self.sent.entry([a, b, c]).or_default();

@@ -1,7 +1,8 @@
-//! A session with one honest player, hostile ones, strangers and an operator: whatever they do, in whatever order and however
-//! much time passes, nothing panics, no table or queue grows beyond its limit, malformed datagrams change nothing, an address that
-//! has proved nothing is sent no more than was sent in its name (T-75), and the honest player stays and is heard. The same
-//! input gives the same output.
+//! A session with one honest player, hostile players, strangers and an operator.
+//!
+//! In any order of input and time, nothing panics, no table or queue exceeds its limit, and malformed datagrams
+//! change nothing. An unverified address gets at most the bytes that were sent in its name (T-75). The honest
+//! player stays in the game and is heard. The same input gives the same output.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +57,7 @@ fn config(bits: u8) -> Config {
     }
 }
 
-/// Hostile players and strangers share these.
+/// Returns an address that hostile players and strangers share.
 fn address(byte: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, byte / 8 % 4, 3 + byte % 4), 5000 + u16::from(byte / 32))
 }
@@ -70,9 +71,9 @@ struct SessionHarness {
     trace: OutputHash,
     chats_sent: u32,
     next_chat: Time,
-    /// Bytes from and to each address, questions of browsers aside.
+    /// Bytes from and to each address, without queries.
     bytes_by_address: BTreeMap<SocketAddrV4, [usize; 2]>,
-    /// Who was let in at any time.
+    /// Addresses that were ever admitted.
     admitted: BTreeSet<SocketAddrV4>,
 }
 
@@ -140,7 +141,7 @@ impl SessionHarness {
         self.hostile.get_mut(usize::from(who) % count)
     }
 
-    /// What cannot be read has no effect.
+    /// Checks that an unreadable datagram has no effect.
     fn receive_from_unknown(&mut self, from: SocketAddrV4, bytes: &[u8]) {
         let is_text = bytes.first() == Some(&b'\\');
         let is_malformed = !is_text && Datagram::parse(bytes, Some(Role::Client)).is_err();
@@ -153,7 +154,7 @@ impl SessionHarness {
         }
     }
 
-    /// All that others can see of the session.
+    /// Returns everything that others can see of the session.
     fn visible_state(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         let status = self.session.status(self.now);
         let players: Vec<_> = self.session.players().collect();
@@ -183,12 +184,12 @@ impl SessionHarness {
             2 => ignore_result(player.client.rename(&text, now)),
             3 => player.client.leave(now),
             4 => ignore_result(player.client.chat(&text, now)),
-            // It is gone without a word.
+            // The player disappears without a goodbye.
             _ => self.hostile.retain(|player| player.address != address(who)),
         }
     }
 
-    /// The operator spares the honest player.
+    /// Runs a command of the operator, who spares the honest player.
     fn command(&mut self, script: &mut FuzzInput<'_>) {
         let (what, argument) = (script.byte(), script.byte());
         let honest = self.honest.client.id();
@@ -212,7 +213,7 @@ impl SessionHarness {
         self.session.reconfigure(self.config.clone(), self.now);
     }
 
-    /// The honest player says something, no faster than it may (S-42).
+    /// Sends chat of the honest player within its rate (S-42).
     fn chat(&mut self) {
         if self.now >= self.next_chat {
             self.next_chat = self.now + Duration::from_millis(400);
@@ -220,7 +221,7 @@ impl SessionHarness {
         }
     }
 
-    /// Time passes, and everybody has a turn; every `lost`th datagram of and to hostile players is lost.
+    /// Advances time and serves everybody. Every `lost`th datagram of hostile players is lost, in both directions.
     fn advance(&mut self, time: Duration, lost: u8) {
         self.now = self.now + time;
         let (mut buffer, mut count, mut arrived) = ([0; 2048], 0_u8, Vec::new());
@@ -248,7 +249,7 @@ impl SessionHarness {
         self.session.handle_datagram(from, &mut bytes.to_vec(), self.now);
     }
 
-    /// Everything that the session has to send arrives, but for some of what is for hostile players.
+    /// Delivers the session's datagrams, except some to hostile players.
     fn transmit(&mut self, lost: u8) {
         let mut buffer = [0; 2048];
         for count in 0_usize.. {
@@ -297,7 +298,7 @@ impl SessionHarness {
         assert_eq!(self.honest.end, None);
     }
 
-    /// The honest player hears all that it has said, and is heard once more.
+    /// Checks that the honest player received all its chat, and that one more line is delivered.
     fn check_chat_delivery(&mut self) {
         for last in [false, true] {
             if last {
@@ -321,9 +322,9 @@ impl SessionHarness {
     }
 }
 
-/// Much more than any step can cause, and much less than what would be without bound.
+/// Far more than a step can cause, and far less than an endless loop would.
 const MAX_DATAGRAMS: usize = 20_000;
-/// As many as the session keeps.
+/// The largest number of events that the session keeps.
 const MAX_EVENTS: usize = 4096;
-/// As many ids as there are.
+/// The number of ids.
 const MAX_PLAYERS: usize = 254;

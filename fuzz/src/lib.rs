@@ -1,7 +1,7 @@
-//! What targets share: scripts of steps, and players to take part in them.
+//! Shared code of the fuzz targets: scripts of steps, and players.
 //!
-//! A script is read from its front, byte by byte, so that a corpus can be written by hand and a mutation of one step leaves
-//! the others as they are. Texts and payloads have their length in front.
+//! A script is read byte by byte from its front. So a corpus can be written by hand, and a mutation of one step
+//! leaves the others unchanged. Texts and payloads begin with their length.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -21,17 +21,17 @@ impl<'a> FuzzInput<'a> {
         Self(Unstructured::new(input))
     }
 
-    /// What the next step is, if there is one.
+    /// Returns the next step, if there is one.
     pub fn step(&mut self) -> Option<u8> {
         (!self.0.is_empty()).then(|| self.byte())
     }
 
-    /// Zero where the script is over.
+    /// Returns the next byte, or zero at the end of the script.
     pub fn byte(&mut self) -> u8 {
         self.0.arbitrary().unwrap_or(0)
     }
 
-    /// As many bytes as the next one says, or as there are.
+    /// Returns as many bytes as the next byte says, or as there are.
     pub fn bytes(&mut self) -> &'a [u8] {
         let len = usize::from(self.byte()).min(self.0.len());
         self.0.bytes(len).unwrap_or_default()
@@ -49,17 +49,17 @@ impl<'a> FuzzInput<'a> {
         }
     }
 
-    /// From a millisecond to some seconds: times of all sizes matter.
+    /// Returns a time between a millisecond and some seconds: all magnitudes matter.
     pub fn time(&mut self) -> Duration {
         let byte = self.byte();
         Duration::from_millis(u64::from(byte % 64 + 1) << (byte / 64 * 2))
     }
 }
 
-/// Has something done that may be refused: then it is not done, and that is all.
+/// Ignores the result of a call that may be refused.
 pub fn ignore_result<T>(_: T) {}
 
-/// What a run has put out, to be compared with that of another.
+/// A hash of the output of a run, to compare two runs.
 #[derive(Default)]
 pub struct OutputHash(DefaultHasher);
 
@@ -73,8 +73,7 @@ impl OutputHash {
     }
 }
 
-/// Plays what `input` says. Some inputs, which the fuzzer cannot tell from others, are played twice: the same input gives
-/// the same output.
+/// Plays `input`. Plays some inputs twice, because the same input must give the same output.
 pub fn check_deterministic(input: &[u8], play: impl Fn(&[u8]) -> u64) {
     let trace = play(input);
     if input.len() % 8 == 7 {
@@ -82,19 +81,19 @@ pub fn check_deterministic(input: &[u8], play: impl Fn(&[u8]) -> u64) {
     }
 }
 
-/// Where the server is.
+/// The server's address.
 pub const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 
-/// What an honest player says.
+/// The chat of an honest player.
 pub const CHAT_TEXT: &str = "hello";
 
-/// A player with the session's own client.
+/// A player with the session's `Client`.
 pub struct FuzzPlayer {
     pub client: Client,
     pub address: SocketAddrV4,
-    /// Answers by itself what a game answers by itself.
+    /// Whether the player answers automatically, as a game does.
     pub answers_like_a_game: bool,
-    /// How often it has heard [`HELLO`].
+    /// How often it received [`CHAT_TEXT`].
     pub chats_received: u32,
     pub end: Option<DisconnectReason>,
 }
@@ -108,12 +107,12 @@ impl FuzzPlayer {
         Self { client, address, answers_like_a_game: true, chats_received: 0, end: None }
     }
 
-    /// Takes what has happened. Returns how many events that were.
+    /// Handles all events. Returns their number.
     pub fn poll_events(&mut self, now: Time) -> usize {
         let (mut payload, mut events) = (Vec::new(), 0);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
             events += 1;
-            // A command that is refused is none.
+            // A refused command has no effect.
             match event {
                 Event::FileCheck(_) if self.answers_like_a_game => {
                     ignore_result(self.client.answer_from_manifest(&Manifest::placeholder(), now))
@@ -127,14 +126,14 @@ impl FuzzPlayer {
         events
     }
 
-    /// What it sends now.
+    /// Returns the length of the next datagram.
     pub fn transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<usize> {
         let transmit = self.client.poll_transmit(buffer, now)?;
         assert_eq!(transmit.to, SERVER);
         Some(transmit.len)
     }
 
-    /// Its queues are no larger than they may be.
+    /// Checks that the queues are within their limits.
     pub fn check_limits(&self, now: Time) {
         let limit = transport::Config::default().max_queued_bytes;
         for snapshot in

@@ -1,4 +1,4 @@
-//! Who may talk through the proxy, from which source, and for how long.
+//! Admission of clients, their sources and their timeouts.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) fn events(proxy: &mut Proxy) -> Vec<ProxyEvent> {
     std::iter::from_fn(|| proxy.poll_event()).collect()
 }
 
-/// The source that a client got.
+/// Joins a client. Returns its source.
 fn join(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
     let sent = send(proxy, from, &connect(from.into()), millis);
     assert!(matches!(sent, Some((DatagramTarget::Server(_), _))), "{sent:?}");
@@ -48,7 +48,7 @@ fn join(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
     }
 }
 
-/// A client that joins and then uses the id that the server gives it; its number is that of its source.
+/// Joins a client that then uses the id from the server. The id is the number of its source.
 fn join_verified(proxy: &mut Proxy, from: u8, source: u32, millis: u64) {
     join(proxy, from, millis);
     let id = PeerId(from + 1);
@@ -175,7 +175,7 @@ fn one_address_cannot_exhaust_the_source_pool() {
     ));
     events(&mut proxy);
     join(&mut proxy, 2, 0);
-    // The server has answered nobody, so there is room again soon.
+    // The server has answered no client, so sources are free again soon.
     proxy.handle_timeout(at(9_999));
     assert_eq!(proxy.players().count(), MAX_PER_ADDRESS + 1);
     proxy.handle_timeout(at(10_000));
@@ -236,7 +236,7 @@ fn browsers_get_a_limited_number_of_sources() {
     let mut proxy = Proxy::new(ProxyConfig { max_browsers: 2, ..ProxyConfig::default() });
     join_verified(&mut proxy, 1, 0, 0);
     let query = WireAndPlaintext::from_wire(b"\\status\\");
-    // A player's machine may ask too.
+    // A player's machine may also send queries.
     for from in [1, 2] {
         let sent = send(&mut proxy, from, &query, 0);
         assert_eq!(sent, Some((DatagramTarget::Server(from.into()), query.wire.clone())));
@@ -247,13 +247,13 @@ fn browsers_get_a_limited_number_of_sources() {
     let output = proxy.handle_server(2, reply.inbound(Role::Host), at(5));
     assert_eq!(output.forward, Some((DatagramTarget::Client(client(2)), OutboundBytes::Wire(&reply.wire))));
     assert_eq!(proxy.players().count(), 1);
-    // Who was answered gives way.
+    // A browser that was answered is replaced.
     assert!(send(&mut proxy, 4, &query, 6).is_some());
     assert!(matches!(
         events(&mut proxy).as_slice(),
         [ProxyEvent::Closed { client: who, player: false, .. }, ProxyEvent::Opened { .. }] if *who == client(2)
     ));
-    // They are forgotten soon, and there is room again.
+    // Browsers are forgotten soon, and others fit again.
     proxy.handle_timeout(at(10_006));
     assert_eq!(events(&mut proxy).len(), 2);
     assert!(send(&mut proxy, 3, &query, 10_006).is_some());
@@ -289,7 +289,7 @@ fn idle_client_is_forgotten() {
     join(&mut proxy, 2, 90_001);
 }
 
-/// A player that joined at 0 and whose id is 2.
+/// Returns a proxy with a player that joined at 0 and has id 2.
 fn proxy_with_player(heal: bool) -> Proxy {
     let mut proxy = Proxy::new(ProxyConfig { heal, ..ProxyConfig::default() });
     join_verified(&mut proxy, 1, 0, 0);
@@ -342,7 +342,7 @@ fn rejoining_client_keeps_its_source() {
     assert_eq!(proxy.players().count(), 0);
 }
 
-/// The server tells everyone who is gone, and payloads may look like a goodbye.
+/// The server announces every departure, and payloads may look like a goodbye.
 #[test]
 fn disconnect_of_another_peer_is_ignored() {
     let mut proxy = proxy_with_player(false);
@@ -360,13 +360,13 @@ fn disconnect_of_another_peer_is_ignored() {
     assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
 }
 
-/// A server remembers the last player of an address for a while, so the one that was free longest is next.
+/// A server remembers the last player of an address for a while, so the address that was free longest is next.
 #[test]
 fn sources_are_reused_in_release_order() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(3), ..ProxyConfig::default() });
     let first: Vec<_> = (1..4).map(|from| join(&mut proxy, from, u64::from(from))).collect();
     assert_eq!(first, pool(3).into_iter().map(Some).collect::<Vec<_>>());
-    // The second is heard of longest.
+    // The second client is the last to send.
     send(&mut proxy, 2, &WireAndPlaintext::new(PeerId(2), &[state_update()]), 50);
     for millis in [10_010, 10_050] {
         proxy.handle_timeout(at(millis));
@@ -386,7 +386,7 @@ fn unread_refusal_events_are_bounded() {
     assert_eq!((proxy.refused(RefusalReason::NotConnected), events(&mut proxy).len()), (10_000, 256));
 }
 
-/// Without healing every byte passes, whatever it is; with it, nothing panics.
+/// Without healing every byte passes; with healing nothing panics.
 #[test]
 fn hostile_bytes_are_only_passed_or_dropped() {
     for (seed, heal) in (0..400).zip([false, true].into_iter().cycle()) {
@@ -397,7 +397,7 @@ fn hostile_bytes_are_only_passed_or_dropped() {
         }
         let mut bytes = WireAndPlaintext::new(PeerId(2), &[data(1), state_update()]).plaintext;
         for step in 0..200 {
-            // Now and then it is well formed, mostly nearly so, and sometimes noise.
+            // The bytes are sometimes well formed, mostly nearly so, and sometimes noise.
             let len = usize::try_from(rng.between(0, 60)).expect("small");
             if rng.chance(0.2) {
                 bytes = (0..len).map(|_| u8::try_from(rng.between(0, 255)).expect("a byte")).collect();
@@ -440,7 +440,7 @@ fn client_whose_source_failed_can_retry() {
     assert!(matches!(events(&mut proxy).as_slice(), [ProxyEvent::Closed { player: true, .. }]));
     assert_eq!(proxy.sources().count(), 0);
     assert_eq!(join(&mut proxy, 1, 10), own);
-    // Nobody has this one.
+    // This source has no client.
     proxy.close_source(7);
     assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
 }

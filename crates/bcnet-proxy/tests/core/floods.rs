@@ -1,4 +1,4 @@
-//! Forged addresses: they take nobody's place, and nobody is flooded through the proxy.
+//! Forged addresses take no source from others, and cannot flood others through the proxy.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -14,13 +14,13 @@ fn forged_address(rng: &mut Rng) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + number), 22101)
 }
 
-/// What the server says to whoever asks to be let in: its id, and the first question.
+/// Assigns an id to a client, with the server's first message.
 fn assign_id(proxy: &mut Proxy, source: u32, id: u8, millis: u64) -> bool {
     proxy.handle_server(source, connect_reply(PeerId(id)).inbound(Role::Host), at(millis)).forward.is_some()
 }
 
-/// 150 forged requests a second for a minute. Every ten seconds somebody real comes, asks every second as games do, and
-/// needs a fifth of a second to answer.
+/// 150 forged requests a second for a minute. Every ten seconds a real client comes, asks every second as games do,
+/// and needs a fifth of a second to answer.
 #[test]
 fn forged_requests_do_not_exhaust_the_source_pool() {
     for size in [1, 8, 250] {
@@ -62,7 +62,7 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
                 assert!(events(&mut proxy).iter().any(proves));
                 is_in = true;
                 waits.push(elapsed);
-                // Others are to have their turn.
+                // Frees the source for others.
                 proxy.close_source(number);
             }
             events(&mut proxy);
@@ -71,7 +71,7 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
     }
 }
 
-/// Whoever forges requests has the server's answers sent to somebody else.
+/// A forger directs the server's answers to a third party.
 #[test]
 fn unverified_client_gets_little_more_than_it_sends() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(8), ..ProxyConfig::default() });
@@ -79,7 +79,7 @@ fn unverified_client_gets_little_more_than_it_sends() {
     let answer = WireAndPlaintext::new(PeerId::HOST, &[data(1), state_update(), data(2), state_update()]);
     let mut sent: Vec<(u64, usize, usize)> = Vec::new();
     for second in 0..3_600_u64 {
-        // Now and then it falls silent until the proxy has forgotten it.
+        // Now and then the client is silent until the proxy has forgotten it.
         if second % 100 > 80 {
             proxy.handle_timeout(at(second * 1000));
             continue;
@@ -104,8 +104,8 @@ fn unverified_client_gets_little_more_than_it_sends() {
     assert!(proxy.refused(RefusalReason::Unverified) > 10_000);
 }
 
-/// A stock server puts the names of all players into the datagram that gives a client its id. To one that has proved
-/// nothing the id comes alone, after every request, and for no more bytes than any datagram.
+/// A stock server puts the names of all players into the datagram with the id. An unverified client gets the id
+/// alone, after every request, and for at most the bytes of any datagram.
 #[test]
 fn id_reply_passes_without_the_rest_of_its_datagram() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(1), ..ProxyConfig::default() });
@@ -147,7 +147,7 @@ fn id_reply_passes_without_the_rest_of_its_datagram() {
 fn verified_client_gets_all_datagrams() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(8), ..ProxyConfig::default() });
     proxy.handle_client(client(1), connect(1).inbound(Role::Client), at(0));
-    // An id that it was not given proves nothing.
+    // An id that was not assigned proves nothing.
     proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(1));
     assert!(assign_id(&mut proxy, 0, 7, 2));
     proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(3));
@@ -160,8 +160,8 @@ fn verified_client_gets_all_datagrams() {
     }
 }
 
-/// S-07: through the proxy a network gets no more of answers than from a server, and in a flood who asks again is
-/// answered.
+/// S-07: a network gets no more answers through the proxy than from a server. In a flood, clients that ask again
+/// get an answer.
 #[test]
 fn forged_queries_neither_amplify_nor_block_honest_answers() {
     let mut proxy = Proxy::new(ProxyConfig::default());
@@ -186,7 +186,7 @@ fn forged_queries_neither_amplify_nor_block_honest_answers() {
             let bytes = ask(victim);
             to_victims.extend((bytes > 0).then_some((millis, bytes)));
         }
-        // Three times, and then a pause.
+        // Asks three times, and then pauses.
         if step % 20 == 0 && [0, 1_700, 3_400].contains(&(millis % 5_000)) {
             waits |= millis % 5_000 == 0;
             if waits && ask(client(1)) > 0 {
@@ -203,7 +203,7 @@ fn forged_queries_neither_amplify_nor_block_honest_answers() {
     assert!(proxy.refused(RefusalReason::QueryLimit) > 300_000);
 }
 
-/// S-05: two that are told to ask each other would never end.
+/// S-05: two servers that query each other would never end.
 #[test]
 fn query_answers_are_not_forwarded_to_the_server() {
     let mut proxy = Proxy::new(ProxyConfig::default());

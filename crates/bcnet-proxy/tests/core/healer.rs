@@ -1,4 +1,4 @@
-//! What is taken out of one conversation, and what is not.
+//! Messages that the healer removes from a conversation, and messages that it keeps.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use crate::{
 
 const CLIENT: PeerId = PeerId(2);
 
-/// What goes on and what goes back, as text.
+/// The forwarded datagram and the answer, as text.
 #[derive(Debug, PartialEq, Eq)]
 struct HealedTexts {
     forward: Option<Vec<String>>,
@@ -39,7 +39,7 @@ fn forwarded(messages: &[Message<'_>]) -> HealedTexts {
     HealedTexts { forward: Some(texts(messages)), answer: None }
 }
 
-/// A conversation in which both have spoken for a while, and nothing was lost.
+/// Returns a healer for sides that have exchanged messages for a while, without loss.
 fn established_healer() -> Healer {
     let mut healer = new_healer();
     for seq in 0..100 {
@@ -57,7 +57,7 @@ fn established_healer() -> Healer {
     healer
 }
 
-/// One in which both have just spoken.
+/// Returns a healer for sides that have just exchanged their first messages.
 fn new_healer() -> Healer {
     let mut healer = Healer::default();
     for direction in [ProxyDirection::ToServer, ProxyDirection::ToClient] {
@@ -76,18 +76,18 @@ fn two_ack_copies_pass_until_link_is_known_lossless() {
             .count()
     };
     assert_eq!((copies(&mut new_healer(), 0), copies(&mut established_healer(), 0)), (2, 1));
-    // A message comes again although its ACK was passed on: that was lost.
+    // A message comes again although its ACK was forwarded: the ACK was lost.
     let mut healer = established_healer();
     assert_eq!(copies(&mut healer, 0), 1);
     pass_messages(&mut healer, ProxyDirection::ToServer, &[data(0)], 1_010);
     assert_eq!(copies(&mut healer, 1), 2);
-    // One comes again before any ACK of it: it was lost itself.
+    // A message comes again before any ACK: the message was lost.
     let mut healer = established_healer();
     for millis in [10, 1_010] {
         pass_messages(&mut healer, ProxyDirection::ToClient, &[data(0)], millis);
     }
     assert_eq!(copies(&mut healer, 0), 2);
-    // One comes after the next.
+    // A message comes after the next one.
     let mut healer = established_healer();
     pass_messages(&mut healer, ProxyDirection::ToServer, &[data(1)], 10);
     pass_messages(&mut healer, ProxyDirection::ToServer, &[data(0)], 1_010);
@@ -127,7 +127,7 @@ fn ack_of_unseen_message_always_passes() {
 #[test]
 fn ack_passes_again_after_its_message_was_forwarded_again() {
     let mut healer = Healer::default();
-    // The client has said nothing yet, so nothing can be answered in its name: repeats pass.
+    // The client has sent nothing yet, so the proxy cannot answer in its place: repeats pass.
     for round in 0..3 {
         assert_eq!(
             pass_messages(&mut healer, ProxyDirection::ToClient, &[data(0)], round),
@@ -189,7 +189,7 @@ fn fragments_are_tracked_separately() {
     );
 }
 
-/// A sender that does not read ACKs of parts gets a plain one now and then, for as long as it repeats.
+/// A sender that ignores ACKs of fragments gets a plain ACK now and then, as long as it repeats.
 #[test]
 fn persistent_sender_gets_both_ack_forms() {
     let mut healer = established_healer();
@@ -208,7 +208,7 @@ fn persistent_sender_gets_both_ack_forms() {
     assert!(forms.windows(2).skip(4).all(|pair| pair.contains(&plain) && pair[0] != pair[1]));
 }
 
-/// What the healer sends by itself up to a time, a millisecond at a time.
+/// Returns the healer's own datagrams until a time, in steps of a millisecond.
 fn transmissions(healer: &mut Healer, from: u64, to: u64) -> Vec<(u64, ProxyDirection, Vec<String>)> {
     let mut sent = Vec::new();
     for millis in from..=to {
@@ -220,7 +220,7 @@ fn transmissions(healer: &mut Healer, from: u64, to: u64) -> Vec<(u64, ProxyDire
     sent
 }
 
-/// A conversation whose client has proved itself, and a part that was passed on once.
+/// Returns a healer with a verified client, and a fragment that was forwarded once.
 fn healer_with_fragment() -> Healer {
     let mut healer = established_healer();
     healer.allow_retransmissions();
@@ -265,7 +265,7 @@ fn duplicate_fragment_is_acked_and_resent_until_acked() {
     );
 }
 
-/// T-78: an ACK without a part may be for another one, so several copies must have been followed by one.
+/// T-78: an ACK without fragment index may belong to another fragment, so several copies must be followed by one.
 #[test]
 fn whole_message_acks_end_copies_only_after_several() {
     let mut healer = healer_with_fragment();
@@ -279,9 +279,9 @@ fn whole_message_acks_end_copies_only_after_several() {
             }
         }
     }
-    // The first copy was not answered.
+    // The first copy got no ACK.
     assert_eq!((copies, healer.next_timeout()), (5, None));
-    // Parts of a receiver that answers so are answered when they come for the first time.
+    // Fragments to such a receiver are acknowledged when they come for the first time.
     let out = pass_messages(&mut healer, ProxyDirection::ToClient, &[fragment(2, 0, 1)], 100_000);
     assert_eq!(out.answer, Some(texts(&[fragment_ack(2, 0)])));
 }
@@ -289,12 +289,12 @@ fn whole_message_acks_end_copies_only_after_several() {
 /// T-78
 #[test]
 fn retransmissions_are_bounded() {
-    // A receiver that never answers.
+    // The receiver never answers.
     let mut healer = healer_with_fragment();
     pass_messages(&mut healer, ProxyDirection::ToClient, &[fragment(1, 0, 1)], 1_000);
     transmissions(&mut healer, 1_000, 200_000);
     assert_eq!((healer.healed(ProxyDirection::ToClient).fragment_copies, healer.next_timeout()), (19, None));
-    // More parts than there is room for; the others pass as they came.
+    // Fragments beyond the limit pass unchanged.
     let mut healer = healer_with_fragment();
     for _ in 0..2 {
         for seq in 2..400 {
@@ -305,7 +305,7 @@ fn retransmissions_are_bounded() {
     let sent = transmissions(&mut healer, 1_000, 1_999);
     let copies = sent.iter().filter(|(_, direction, _)| *direction == ProxyDirection::ToClient).count();
     assert!(copies <= 100, "{copies} in a second");
-    // Nobody is sent more than it asked for before it has proved itself.
+    // An unverified client gets no extra datagrams.
     let mut healer = established_healer();
     for millis in [10, 1_000, 3_000] {
         let out = pass_messages(&mut healer, ProxyDirection::ToClient, &[fragment(1, 0, 1)], millis);
@@ -314,7 +314,7 @@ fn retransmissions_are_bounded() {
     assert_eq!(healer.next_timeout(), None);
 }
 
-/// Numbers begin anew with a connection, so nothing that was settled before may be taken for a repeat.
+/// Sequence numbers start again with a connection, so earlier ACKs must not make new messages look like repeats.
 #[test]
 fn connect_request_resets_the_healer() {
     for nonces in [[5, 6], [5, 5]] {
@@ -372,7 +372,7 @@ fn text_and_malformed_and_long_datagrams_pass_unchanged() {
     }
 }
 
-/// Only the newest 4,096 messages are remembered; an ACK of an older one passes.
+/// Only the newest 4,096 messages are tracked; an ACK of an older one passes.
 #[test]
 fn healer_memory_is_bounded() {
     let mut healer = established_healer();
@@ -395,7 +395,7 @@ fn healer_memory_is_bounded() {
     assert_eq!((kept(&mut healer, 903), kept(&mut healer, 904)), (2, 1));
 }
 
-/// Whatever both sides say, what goes on is well formed if what came was, and never holds anything that did not come.
+/// Forwarded datagrams are well formed if the received ones are, and hold only received messages.
 #[test]
 fn random_conversations_lose_and_gain_no_messages() {
     for seed in 0..300 {

@@ -1,4 +1,4 @@
-//! The core of the proxy, one datagram at a time.
+//! Tests of the proxy's core, one datagram at a time.
 
 mod clients;
 mod floods;
@@ -16,7 +16,7 @@ use bcnet_transport::wire::{
 };
 use bcnet_transport::{Time, cipher};
 
-/// A datagram in both forms.
+/// A datagram, encrypted and decrypted.
 #[derive(Debug, Clone)]
 struct WireAndPlaintext {
     wire: Vec<u8>,
@@ -43,7 +43,7 @@ impl WireAndPlaintext {
         Self { wire: wire.to_vec(), plaintext: plain }
     }
 
-    /// As it comes from a side. What was read of it is never given back: tests are short.
+    /// Returns the datagram as received from a side. Its decoded form is leaked: tests are short.
     fn inbound(&self, sender: Role) -> Inbound<'_> {
         let messages = Box::leak(Box::new(MessageBuffer::default()));
         let plain = self.plaintext.clone().leak();
@@ -82,7 +82,7 @@ fn connect(nonce: u32) -> WireAndPlaintext {
     WireAndPlaintext::new(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
 }
 
-/// What gives a client its id.
+/// Returns the datagram that assigns an id.
 fn connect_reply(assigned: PeerId) -> WireAndPlaintext {
     let body = Body::ConnectReply { assigned };
     WireAndPlaintext::new(PeerId::HOST, &[Message::Control(Control::new(Seq(0), body))])
@@ -96,7 +96,7 @@ fn boot(target: PeerId) -> Message<'static> {
     Message::Control(Control::new(Seq(9), Body::Boot { reason: BootReason::KICKED, target }))
 }
 
-/// The messages of a datagram as it is on the wire, as text.
+/// Returns the messages of an encrypted datagram as text.
 fn message_texts(wire: &[u8]) -> Vec<String> {
     let plain = WireAndPlaintext::from_wire(wire).plaintext;
     let datagram = Datagram::parse(&plain, None).expect("well formed");

@@ -14,21 +14,21 @@ use bcnet_transport::{DeliveryMode, Endpoint, Time};
 
 use network::{HopCounters, NodeEngine, ProxyNetwork};
 
-/// How often the server and the clients are serviced, in milliseconds.
+/// Milliseconds between ticks of the server and the clients.
 const SERVER_TICK: u64 = 3;
 const CLIENT_TICK: u64 = 16;
 
-/// What one conversation brought.
+/// Results of one conversation.
 struct ConversationResult {
-    /// The numbers of the reliable payloads in the order of their arrival, at the server and at the client.
+    /// Numbers of the reliable payloads in the order of arrival, at the server and at the client.
     streams: [Vec<u32>; 2],
     delays: Vec<Duration>,
     ack_bytes_after: u64,
     ack_bytes_before: u64,
 }
 
-/// A player and a server that talk for a while: unreliable news all the time, something reliable twice a second, now and
-/// then large. Payloads carry a number and the time of sending.
+/// Runs a conversation: unreliable updates all the time, a reliable payload twice a second, sometimes a large one.
+/// Payloads carry a number and the time of sending.
 fn run_conversation(heal: bool, seed: u64) -> ConversationResult {
     let calm = Faults { delay: Duration::from_millis(15), ..Faults::default() };
     let config = ProxyConfig { heal, ..ProxyConfig::default() };
@@ -100,7 +100,7 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// What all seeds brought together, with or without healing.
+/// Sums of all seeds, with or without healing.
 #[derive(Default)]
 struct PooledResults {
     delays: Vec<Duration>,
@@ -120,7 +120,7 @@ impl PooledResults {
         self.delays[((self.delays.len() - 1) as f64 * share) as usize]
     }
 
-    /// The bar: of the bytes of ACKs that reach the proxy, a quarter goes on.
+    /// Returns whether at most a quarter of the ACK bytes is forwarded.
     fn are_acks_reduced(&self) -> bool {
         self.ack_bytes_after * 4 <= self.ack_bytes_before
     }
@@ -173,7 +173,7 @@ fn healer_leaves_bcnet_pair_unchanged() {
     }
 }
 
-/// The proxy of a scenario and the one of these tests pass on the same, byte for byte of ACKs, in the same conversation.
+/// The proxy of a scenario and the proxy of these tests forward the same bytes of ACKs in the same conversation.
 #[test]
 fn scenario_proxy_gives_the_same_counters() {
     const SCENARIO: &str = r#"
@@ -278,7 +278,7 @@ fn second_client_without_own_source_is_refused() {
     assert_eq!(net.node(0).peers(), [PeerId(2)], "the first one stays");
 }
 
-/// Why each client needs a source of its own: from one address, a stock server takes the second for the first.
+/// From one address, a stock server takes the second client for the first. So each client needs a separate source.
 #[test]
 fn clients_sharing_a_source_collide_on_a_stock_server() {
     let one = Ipv4Addr::new(127, 1, 0, 1);
@@ -290,8 +290,8 @@ fn clients_sharing_a_source_collide_on_a_stock_server() {
     assert_eq!(first, 0, "what is for the first player goes astray");
 }
 
-/// A server sends something large to a client, in parts. How many bytes it sends in the six minutes after that, and how
-/// many of them reach the client.
+/// Sends a large payload in fragments from a server to a client. Returns the bytes that the server sends in the
+/// next six minutes, and those that reach the client.
 fn send_large_payload(heal: bool, server: NodeBehavior, client: NodeBehavior) -> [u64; 2] {
     let calm = Faults { delay: Duration::from_millis(5), ..Faults::default() };
     let config = ProxyConfig { heal, ..ProxyConfig::default() };
@@ -330,7 +330,7 @@ fn endless_server_retransmissions_do_not_reach_the_client() {
     assert!(passed < 3_000, "but keeps it to itself: {passed} bytes");
 }
 
-/// One that answers parts in the wrong form gets everything all the same, whatever is lost on either hop.
+/// A receiver that acknowledges fragments in the wrong form gets every payload, whatever hop loses datagrams.
 #[test]
 fn fragments_with_wrong_form_acks_arrive_despite_loss() {
     for seed in 0..seeds().end.min(200) {

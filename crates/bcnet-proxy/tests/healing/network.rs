@@ -1,4 +1,4 @@
-//! Clients, a proxy and a server on a virtual network: two hops, each with links of its own.
+//! Clients, a proxy and a server on a virtual network with two hops and separate links.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -19,7 +19,7 @@ const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 1), 22101
 const STEP: Duration = Duration::from_millis(1);
 const FIRST_PORT: u16 = 40_000;
 
-/// One of either engine.
+/// A node with either engine.
 pub(crate) enum NodeEngine {
     Stock(Box<StockEngine>),
     Bcnet(Box<Endpoint>),
@@ -84,7 +84,7 @@ struct NetworkNode {
     behavior: NodeBehavior,
 }
 
-/// Where a datagram is under way to.
+/// The destination of a datagram on a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum HopEnd {
     Node(usize),
@@ -92,7 +92,7 @@ enum HopEnd {
     Source(u32),
 }
 
-/// What went over one hop in one direction.
+/// Counters of one hop in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HopCounters {
     pub datagrams: u64,
@@ -100,7 +100,7 @@ pub(crate) struct HopCounters {
     pub ack_bytes: u64,
 }
 
-/// A payload that arrived: at which node, from which peer, when.
+/// A delivered payload: node, peer and time.
 pub(crate) struct DeliveredPayload {
     pub node: usize,
     pub peer: PeerId,
@@ -108,7 +108,7 @@ pub(crate) struct DeliveredPayload {
     pub at: Time,
 }
 
-/// How often a part left its sender, and how often it came to the proxy.
+/// How often a fragment left its sender, and how often it reached the proxy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FragmentCounts {
     pub sent: u32,
@@ -130,14 +130,14 @@ pub(crate) struct ProxyNetwork {
     sources: BTreeMap<u32, SocketAddrV4>,
     pub events: Vec<ProxyEvent>,
     pub delivered: Vec<DeliveredPayload>,
-    /// Behind the proxy: what it sent up and down; before it: what it was sent.
+    /// Datagrams that the proxy sent up and down, and those that it received.
     pub after_proxy: [HopCounters; 2],
     pub before_proxy: [HopCounters; 2],
-    /// The parts that clients and the server sent, by number and part.
+    /// Fragments of clients and of the server, by sequence number and index.
     pub fragments: [BTreeMap<(u16, u8), FragmentCounts>; 2],
-    /// Nodes that answer in a way of their own.
+    /// Nodes with another form of ACKs.
     pub ack_rewriters: BTreeMap<usize, AckRewriter>,
-    /// Every datagram that the proxy was given and gave, in order.
+    /// Every datagram into and out of the proxy, in order.
     pub record: Option<Vec<(bool, Vec<u8>)>>,
 }
 
@@ -211,13 +211,13 @@ impl ProxyNetwork {
         self.faults = faults;
     }
 
-    /// The faults of one hop, that to the server or that to the clients, from now on.
+    /// Sets the faults of the hop to the server or to the clients.
     pub(crate) fn set_hop_faults(&mut self, to_server: bool, faults: Faults) {
         let hop = self.links.iter_mut().filter(|((server, ..), _)| *server == to_server);
         hop.for_each(|(_, link)| link.set_faults(faults.clone()));
     }
 
-    /// Lets time pass, a millisecond at a time.
+    /// Advances time in steps of a millisecond.
     pub(crate) fn run(&mut self, duration: Duration) {
         let until = self.now + duration;
         while self.now < until {
@@ -252,7 +252,7 @@ impl ProxyNetwork {
         }
     }
 
-    /// Gives the proxy a datagram that goes up (0) or down (1), and sends what it says.
+    /// Gives the proxy a datagram that goes up (0) or down (1), and sends its output.
     fn pass_through_proxy(
         &mut self,
         way: usize,
@@ -277,7 +277,7 @@ impl ProxyNetwork {
         }
     }
 
-    /// Sends what the proxy sends.
+    /// Sends a datagram of the proxy.
     fn send_from_proxy(&mut self, leg: DatagramTarget, bytes: Vec<u8>) {
         let out = usize::from(matches!(leg, DatagramTarget::Client(_)));
         count_on_hop(&mut self.after_proxy[out], &bytes);

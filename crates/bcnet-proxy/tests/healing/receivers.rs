@@ -12,31 +12,31 @@ use bcnet_transport::wire::{Ack, Data, Datagram, Delivery, Message, MessageId, P
 use crate::network::ProxyNetwork;
 use crate::{CLIENT_TICK, SERVER_TICK, payload, read_payload, seeds};
 
-/// How a receiver answers parts.
+/// How a receiver acknowledges fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckForm {
-    /// With the part, as stock does.
+    /// With the fragment index, as stock does.
     PerFragment,
-    /// Without it, one for each part.
+    /// Without index, one for each fragment.
     WholeForEachFragment,
-    /// Without it, one for each payload: a part that arrives begins it anew.
+    /// Without index, one for each payload: every arriving fragment restarts it.
     Merged,
-    /// Without it, one for each payload, but only once all parts are there.
+    /// Without index, one for each payload, after all fragments arrived.
     WhenComplete,
-    /// Now with the part and now without.
+    /// Alternately with and without index.
     Mixed,
 }
 
-/// What a node does to the ACKs of its engine, which is stock.
+/// Rewrites the ACKs of a node's stock engine.
 #[derive(Debug)]
 pub(crate) struct AckRewriter {
     form: AckForm,
-    /// Each ACK leaves once for each arrival; otherwise nine times, as stock does.
+    /// Whether each ACK leaves once for each arrival; otherwise nine times, as stock does.
     once: bool,
-    /// ACKs of a datagram leave in any order.
+    /// Whether the ACKs of a datagram are shuffled.
     shuffled: Option<Rng>,
     rng: Rng,
-    /// What has arrived since its ACK left.
+    /// Arrivals since the last ACK.
     new_arrivals: BTreeSet<(bool, u16, Option<u8>)>,
     payloads: BTreeMap<u16, PayloadProgress>,
 }
@@ -55,7 +55,7 @@ impl AckRewriter {
         Self { form, once, shuffled, rng, new_arrivals: BTreeSet::new(), payloads: BTreeMap::new() }
     }
 
-    /// Notes what has come, in the clear.
+    /// Notes the content of a decrypted datagram.
     pub(crate) fn on_datagram(&mut self, plain: &[u8]) {
         let Ok(datagram) = Datagram::parse(plain, None) else { return };
         for message in datagram.messages() {
@@ -66,7 +66,7 @@ impl AckRewriter {
                 payload.fragments.insert(part.index());
                 payload.last = part.index();
                 payload.total = payload.total.or_else(|| part.total().map(Into::into));
-                // An ACK for the payload stands for the newest part alone.
+                // An ACK for the payload covers only the newest fragment.
                 if matches!(self.form, AckForm::Merged | AckForm::WhenComplete) {
                     self.new_arrivals
                         .retain(|fresh| fresh.1 != seq.0 || fresh.2.is_none_or(|part| part == payload.last));
@@ -75,7 +75,7 @@ impl AckRewriter {
         }
     }
 
-    /// Writes a datagram anew, in the clear, with the ACKs that this receiver sends. `None` if nothing is left.
+    /// Rewrites a decrypted datagram with this receiver's ACKs. Returns `None` if nothing is left.
     pub(crate) fn rewrite(&mut self, plain: &[u8]) -> Option<Vec<u8>> {
         let Ok(datagram) = Datagram::parse(plain, None) else { return Some(plain.to_vec()) };
         let (acks, others): (Vec<_>, Vec<_>) =
@@ -119,26 +119,26 @@ fn key(id: MessageId) -> (bool, u16, Option<u8>) {
     (id.channel == bcnet_transport::wire::Channel::Control, id.seq.0, id.fragment)
 }
 
-/// Where datagrams are lost.
+/// The hops with loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LossyHop {
-    /// Between the proxy and the receiver only: the proxy is where the sender is.
+    /// Only between proxy and receiver: the proxy is at the sender.
     FarHop,
     BothHops,
 }
 
-/// What came of one conversation.
+/// Results of one conversation.
 #[derive(Debug, Default)]
 struct FragmentStats {
-    /// How often a part was sent at most, and how often one came to the proxy.
+    /// Most sends of a fragment, and most arrivals at the proxy.
     sent: u32,
     arrived: u32,
-    /// How many parts there were, and how many copies of them the proxy sent by itself.
+    /// Number of fragments, and copies that the proxy sent.
     fragments: usize,
     copies: u64,
 }
 
-/// Large payloads from a stock sender to a receiver that answers in some way, with other traffic both ways.
+/// Sends large payloads from a stock sender to a receiver, with other traffic in both directions.
 fn send_large(
     heal: bool,
     (form, once): (AckForm, bool),
@@ -200,7 +200,7 @@ fn send_large(
     }
 }
 
-/// The kinds of receivers: how they answer parts, and whether once for each arrival or nine times.
+/// The kinds of receivers: the form of their ACKs, and whether once for each arrival or nine times.
 const RECEIVER_KINDS: [(AckForm, bool); 9] = [
     (AckForm::PerFragment, false),
     (AckForm::PerFragment, true),
@@ -220,7 +220,7 @@ fn check_all_receivers(seeds: std::ops::Range<u64>) {
                 let (mut total, mut broken) = (FragmentStats::default(), 0);
                 for seed in seeds.clone() {
                     let seen = send_large(true, (form, once), loss, lossy, seed);
-                    // What is lost before it reaches the proxy must be sent again, whoever stands behind.
+                    // A fragment that is lost before the proxy must be sent again by any sender.
                     broken += u32::from(seen.arrived > 3 || (lossy == LossyHop::FarHop && seen.sent > 3));
                     total.sent = total.sent.max(seen.sent);
                     total.arrived = total.arrived.max(seen.arrived);
@@ -249,7 +249,7 @@ fn fragment_is_retransmitted_at_most_twice() {
     assert!(unhealed.sent > 10, "without healing it is sent {} times", unhealed.sent);
 }
 
-/// T-78: the same, 200 seeds of each.
+/// T-78: the same, with 200 seeds of each.
 #[test]
 #[ignore = "takes minutes; .ci/long heal runs it"]
 fn fragment_is_retransmitted_at_most_twice_in_200_seeds() {
