@@ -1,4 +1,4 @@
-//! Reports to the sidecar of Agones, for a server in a fleet, over the REST interface of the Agones SDK.
+//! Reports to the Agones sidecar, for a server in a fleet, over the REST interface of the SDK.
 //!
 //! The reports are: ready, healthy, allocated, shut down, and the number of players. One thread queries the
 //! worker threads and calls the sidecar. Failed calls are retried after a second.

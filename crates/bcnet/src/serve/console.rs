@@ -77,7 +77,7 @@ fn parse(line: &str) -> Option<Result<Command, String>> {
     (!words.is_empty()).then(|| Command::try_parse_from(words).map_err(|error| explain(&error)))
 }
 
-/// Returns the text for a line that did not parse: the help as `clap` renders it, else one line of error.
+/// Returns the text for a line that did not parse: the help of `clap`, or one line of error.
 fn explain(error: &clap::Error) -> String {
     let text = error.to_string();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {

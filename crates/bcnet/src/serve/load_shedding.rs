@@ -92,8 +92,9 @@ impl LoadShedder {
     }
 }
 
-/// Time without draining after which the share is halved, and time with draining after which it is doubled.
+/// Time without draining the socket after which the share is halved.
 const OVERLOAD_TIME: Duration = Duration::from_millis(20);
+/// Time with a drained socket after which the share is doubled.
 const RECOVERY_TIME: Duration = Duration::from_millis(90);
 /// Burst, and datagrams per millisecond, of one player: several times the traffic of any game.
 const MAX_PLAYER_BURST: u32 = 100;

@@ -60,8 +60,9 @@ impl<'a> SelectedSessions<'a> {
         self.map_sessions_with(move |host, _, now| question(host, now))
     }
 
-    /// Calls `question` like [`map_sessions`](Self::map_sessions), with the coalescing state of the worker
-    /// thread.
+    /// Calls `question` for each selected session, with the coalescing state of its thread.
+    ///
+    /// Otherwise like [`map_sessions`](Self::map_sessions).
     pub(super) fn map_sessions_with<T: Send + 'static>(
         &self,
         question: impl Fn(&mut SessionHost, &Coalescing, Time) -> T + Clone + Send + 'static,

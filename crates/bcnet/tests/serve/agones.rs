@@ -1,4 +1,6 @@
-//! A server of a fleet, and a stub in the place of Agones' sidecar that takes what its REST interface takes and nothing else.
+//! A server in a fleet, with a stub of the Agones sidecar.
+//!
+//! The stub accepts exactly the calls of the REST interface.
 
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
@@ -12,7 +14,7 @@ use crate::metrics::{get, metric_value, metrics_address};
 use crate::player::LoopbackPlayer;
 use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
-/// Answers as the sidecar does, but that each call fails as often as `failures` says for its path.
+/// Starts a stub of the sidecar. `failures` gives the number of failing calls for each path.
 fn sidecar(port: u16, failures: &'static [(&'static str, usize)]) -> HttpStub {
     let mut seen = Vec::new();
     HttpStub::start_at(port, move |_, request, stream| {
@@ -56,7 +58,7 @@ fn sidecar_response(StubRequest { method, path, headers, body }: &StubRequest) -
     }
 }
 
-/// Waits for the next call that is no sign of life.
+/// Waits for the next call except health calls.
 fn next_call(sidecar: &HttpStub) -> String {
     loop {
         let StubRequest { method, path, body, .. } = sidecar.wait_for_request();
@@ -80,18 +82,19 @@ fn start(sidecar: u16, settings: &[&str]) -> ServerProcess {
 fn server_reports_ready_allocated_and_player_count() {
     let sidecar = sidecar(0, &[]);
     let server = start(sidecar.port, &[]);
-    let told = |expected: &[&str]| expected.iter().for_each(|call| assert_eq!(next_call(&sidecar), *call));
+    let expect_calls =
+        |expected: &[&str]| expected.iter().for_each(|call| assert_eq!(next_call(&sidecar), *call));
     let counter = "PATCH /v1beta1/counters/players";
-    told(&["GET /gameserver", "POST /ready", &format!("{counter} 0/8")]);
+    expect_calls(&["GET /gameserver", "POST /ready", &format!("{counter} 0/8")]);
     let mut alice = LoopbackPlayer::join(server.address(), "Alice");
-    told(&["POST /allocate", &format!("{counter} 1/8")]);
+    expect_calls(&["POST /allocate", &format!("{counter} 1/8")]);
     server.ctl_json(&["set", "session.player_limit", "6"]);
-    told(&[&format!("{counter} 1/6")]);
+    expect_calls(&[&format!("{counter} 1/6")]);
     alice.leave();
-    told(&["POST /ready", &format!("{counter} 0/6")]);
+    expect_calls(&["POST /ready", &format!("{counter} 0/6")]);
     server.stop();
     assert!(server.wait_for_exit().0.success());
-    told(&["POST /shutdown"]);
+    expect_calls(&["POST /shutdown"]);
 }
 
 #[test]
@@ -99,15 +102,15 @@ fn empty_server_shuts_down_if_configured() {
     let sidecar = sidecar(0, &[]);
     let server = start(sidecar.port, &["fleet.when_empty=shutdown", "fleet.counter=none"]);
     let mut alice = LoopbackPlayer::join(server.address(), "Alice");
-    let told: Vec<_> = (0..3).map(|_| next_call(&sidecar)).collect();
-    assert_eq!(told, ["GET /gameserver", "POST /ready", "POST /allocate"]);
+    let calls: Vec<_> = (0..3).map(|_| next_call(&sidecar)).collect();
+    assert_eq!(calls, ["GET /gameserver", "POST /ready", "POST /allocate"]);
     alice.leave();
     assert_eq!(next_call(&sidecar), "POST /shutdown");
     server.stop();
     assert!(server.wait_for_exit().0.success());
     assert!(
         std::iter::from_fn(|| sidecar.try_next_request()).all(|request| request.path == "/health"),
-        "it is told once"
+        "the shutdown is reported once"
     );
 }
 
@@ -121,13 +124,13 @@ fn server_runs_without_sidecar_and_reports_when_it_appears() {
     server.wait_for_log(&["event=\"agones_failed\"", "path=\"/gameserver\""]);
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
     let sidecar = sidecar(port, &[("/gameserver", 1), ("/ready", 2), ("/health", 1)]);
-    let told: Vec<_> =
+    let calls: Vec<_> =
         (0..6).map(|_| next_call(&sidecar)).filter(|call| !call.starts_with("PATCH")).collect();
     let expected = ["GET /gameserver", "GET /gameserver", "POST /ready", "POST /ready", "POST /ready"];
-    assert_eq!(told, expected);
+    assert_eq!(calls, expected);
     assert_eq!(next_call(&sidecar), "POST /allocate");
     server.wait_for_log(&["event=\"agones_works\""]);
-    // Once without a sidecar, and what that did not take.
+    // One failed call without a sidecar, and four failures of the stub.
     assert!(metric_value(&get(&metrics, "GET /metrics").1, "bcnet_agones_failed_calls_total") >= 1.0 + 4.0);
 }
 
@@ -154,10 +157,10 @@ fn invalid_sidecar_port_is_reported_at_startup() {
     let output = serve.env("AGONES_SDK_HTTP_PORT", "x").output().expect("runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("AGONES_SDK_HTTP_PORT is no port"), "{error}");
+    assert!(error.contains("AGONES_SDK_HTTP_PORT is not a port number"), "{error}");
 }
 
-/// Kubernetes itself is not asked; but what the manifest says fits the program.
+/// Checks the manifest against the program, without Kubernetes.
 #[test]
 fn fleet_manifest_matches_the_program() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/agones-fleet.yaml");
@@ -174,7 +177,7 @@ fn fleet_manifest_matches_the_program() {
     assert_eq!((port["portPolicy"].as_str(), port["protocol"].as_str()), (Some("Dynamic"), Some("UDP")));
     assert!(
         server["health"]["periodSeconds"].as_i64() > Some(2),
-        "it is told once a second, and may wait two for an answer"
+        "the server reports once a second, and may wait two seconds for an answer"
     );
     let container = &server["template"]["spec"]["containers"][0];
     assert_eq!(container["name"], server["container"]);

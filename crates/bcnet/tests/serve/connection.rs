@@ -1,4 +1,4 @@
-//! Connections to the control socket of a server, or to its pipe, of programs that are not `bcnet ctl`.
+//! Raw connections to the control socket or pipe of a server, as other programs open them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub(crate) type RawControlConnection = std::os::unix::net::UnixStream;
 #[cfg(windows)]
 pub(crate) type RawControlConnection = fs::File;
 
-/// Returns a directory whose servers listen where [`connect`] looks for them.
+/// Returns a directory whose servers listen where [`connect`] expects them.
 pub(crate) fn directory_with_control() -> TestDirectory {
     let directory = TestDirectory::new();
     let configuration = format!("[server]\ncontrol = '{}'\n", socket_path(&directory).display());
@@ -25,7 +25,7 @@ fn socket_path(directory: &TestDirectory) -> PathBuf {
     return PathBuf::from(r"\\.\pipe").join(directory.0.file_name().expect("a name"));
 }
 
-/// Connects to a server that was started in a [`reachable`] directory.
+/// Connects to a server in a directory of [`directory_with_control`].
 #[cfg(unix)]
 pub(crate) fn connect(server: &ServerProcess) -> RawControlConnection {
     let stream = RawControlConnection::connect(socket_path(&server.directory)).expect("a server");
@@ -33,13 +33,13 @@ pub(crate) fn connect(server: &ServerProcess) -> RawControlConnection {
     stream
 }
 
-/// Connects to a server that was started in a [`reachable`] directory.
+/// Connects to a server in a directory of [`directory_with_control`].
 #[cfg(windows)]
 pub(crate) fn connect(server: &ServerProcess) -> RawControlConnection {
     use windows_sys::Win32::Foundation::ERROR_PIPE_BUSY;
     loop {
         match fs::File::options().read(true).write(true).open(socket_path(&server.directory)) {
-            // Another has just come in, and the next pipe is not made yet.
+            // Another client has just connected, and the next pipe instance does not exist yet.
             Err(error) if error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed()) => {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! What the people of a host do to a running server, by `bcnet ctl` and by its standard input.
+//! Operator commands to a running server, with `bcnet ctl` and over its standard input.
 
 use std::fs;
 use std::io::Write;
@@ -28,10 +28,10 @@ fn two_sessions() -> ServerProcess {
 fn kicked_player_receives_the_reason() {
     let server = ServerProcess::start(&[]);
     let mut alice = LoopbackPlayer::join(server.address(), "Alice");
-    let told = alice.chat_payload("[server] no ramming, please");
+    let reason = alice.chat_payload("[server] no ramming, please");
     server.ctl_json(&["kick", "Alice", "--reason", "no ramming, please", "--by", "Picard"]);
     assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
-    assert!(alice.has_received(&told), "it reads why");
+    assert!(alice.has_received(&reason), "the player gets the reason");
     server.wait_for_log(&["event=\"kicked\"", "reason=\"no ramming, please\""]);
     server.wait_for_log(&["event=\"command\"", "by=\"Picard\"", "kick Alice no ramming, please"]);
 }
@@ -40,14 +40,14 @@ fn kicked_player_receives_the_reason() {
 fn muted_player_chat_is_not_relayed_until_unmuted() {
     let server = ServerProcess::start(&[]);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
-    assert_eq!(server.ctl_json(&["mute", "Alice"])["done"], "nobody hears Alice");
-    let told = alice.chat_payload("[server] You are muted: other players do not see your chat.");
+    assert_eq!(server.ctl_json(&["mute", "Alice"])["done"], "muted Alice");
+    let notice = alice.chat_payload("[server] You are muted: other players do not see your chat.");
     let [secret, word] = ["secret", "word"].map(|text| alice.chat_payload(text));
     alice.chat("secret");
-    alice.run_until(|alice| alice.has_received(&told));
+    alice.run_until(|alice| alice.has_received(&notice));
     let players = server.ctl_json(&["players"]);
     assert_eq!(players["players"][0]["state"], "in game, muted");
-    assert_eq!(server.ctl_json(&["unmute", "alice"])["done"], "Alice is heard again");
+    assert_eq!(server.ctl_json(&["unmute", "alice"])["done"], "unmuted Alice");
     assert!(refusal(&server, &["unmute", "Alice"]).contains("Alice is not muted"));
     alice.chat("word");
     run_both_until(&mut alice, &mut bob, |player| player.has_received(&word));
@@ -74,24 +74,24 @@ fn set_validates_applies_and_reports_when_it_takes_effect() {
             "bcnet: session.1.player_limit: expected a number from 1 to 16, not 99; ",
         ),
         (&["set", "welcom", "x"], "session.1.welcom: unknown key; did you mean `session.1.welcome`?"),
-        (&["set", "server.bind", "127.0.0.1"], "is fixed while the server runs"),
-        (&["set", "session.1.silence_timeout", "1s"], "is fixed while the server runs"),
-        (&["--session", "Two", "set", "server.cpu_budget", "20"], "no setting of a session"),
+        (&["set", "server.bind", "127.0.0.1"], "cannot change while the server runs"),
+        (&["set", "session.1.silence_timeout", "1s"], "cannot change while the server runs"),
+        (&["--session", "Two", "set", "server.cpu_budget", "20"], "not a setting of a session"),
     ] {
         let error = refusal(&server, args);
         assert!(error.contains(part), "{args:?}: {error}");
     }
-    // A secret is nowhere to be read.
+    // No output shows the password.
     let answer = server.ctl_json(&["set", "session.password", "Enterprise"]);
     let everywhere =
         [answer, server.ctl_json(&["get"]), server.ctl_json(&["history"]), server.ctl_json(&["events"])];
     assert!(everywhere.iter().all(|answer| !answer.to_string().contains("Enterprise")), "{everywhere:?}");
-    // A reload brings back what the file says.
+    // A reload restores the values in the file.
     server.ctl_json(&["reload"]);
     assert_eq!(server.ctl_json(&["get", "session.2.welcome"])["settings"][0]["value"], "\"\"");
 }
 
-/// What the operator wrote stays as it is, and a file that somebody is in the middle of editing is left alone.
+/// Comments in the file are kept, and a file with an error is not changed.
 #[test]
 fn saved_settings_survive_a_restart() {
     let directory = TestDirectory::new();
@@ -101,7 +101,7 @@ fn saved_settings_survive_a_restart() {
     let text =
         |server: &ServerProcess| fs::read_to_string(server.directory.path("bcnet.toml")).expect("a file");
     server.ctl_json(&["set", "session.welcome", "only now"]);
-    assert_eq!(text(&server), before, "nothing is kept unasked");
+    assert_eq!(text(&server), before, "nothing is written without --save");
     let done = server.ctl_json(&["set", "session.welcome", "Ahoy", "--save"]);
     assert_eq!(done["kept"], json!(["bcnet.toml, line 4"]), "{done}");
     assert_eq!(text(&server), before.replace("Hello", "Ahoy"));
@@ -122,7 +122,7 @@ fn saved_settings_survive_a_restart() {
         (broken, json!("\"Ahoy\""))
     );
     assert!(server.ctl_json(&["history", "save"])["history"].as_array().is_some_and(|rows| rows.len() == 3));
-    // Mended, it is what a restart begins with.
+    // A restart uses the corrected file.
     fs::write(server.directory.path("bcnet.toml"), text(&server).replace("welcme", "welcome"))
         .expect("written");
     server.stop();
@@ -130,7 +130,7 @@ fn saved_settings_survive_a_restart() {
     let server = ServerProcess::start_in(directory, &[], 1);
     assert_eq!(server.ctl_json(&["get", "session.1.welcome"])["settings"][0]["value"], "\"Ahoy\"");
     assert_eq!(server.ctl_json(&["whitelist"])["whitelist"][0]["network"], "127.0.0.0/8");
-    // Who has no file is told so.
+    // Without a configuration file, --save is refused.
     let server = ServerProcess::start(&[]);
     assert!(
         refusal(&server, &["set", "session.welcome", "x", "--save"])
@@ -142,7 +142,7 @@ fn saved_settings_survive_a_restart() {
 fn log_level_can_be_raised_at_run_time() {
     let server = ServerProcess::start(&[]);
     server.ctl_json(&["set", "log.level", "error"]);
-    assert_eq!(server.ctl_json(&["say", "unheard"])["done"], "said in 1 session");
+    assert_eq!(server.ctl_json(&["say", "unheard"])["done"], "sent to 1 session");
     server.ctl_json(&["set", "log.level", "info"]);
     server.ctl_json(&["say", "heard"]);
     let line = server.wait_for_log(&["event=\"say\""]);
@@ -162,21 +162,21 @@ fn whitelist_refuses_unlisted_addresses() {
         listed["whitelist"].as_array().expect("a list").iter().map(|one| &one["network"]).collect();
     assert_eq!(networks, ["192.0.2.0/24", "127.0.0.0/8"]);
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
-    // Who plays can be named, and whoever is in stays.
+    // A player can be named instead of an address. Players who are already in the game stay.
     server.ctl_json(&["whitelist", "--add", "Alice"]);
     let listed = server.ctl_json(&["whitelist", "--remove", "127.0.0.0/8"]);
     assert_eq!(listed["whitelist"][1]["network"], "127.0.0.1");
     assert_eq!(server.ctl_json(&["status"])["sessions"][0]["players"], 1);
     assert!(refusal(&server, &["whitelist", "--add", "10.0.0.1/8"]).contains("did you mean"));
-    // Who is not on it cannot be taken off; 127.0.0.1 is, and its network is not any more.
+    // The entry must match exactly: 127.0.0.1 is on the list, its network is not any more.
     for target in ["127.0.0.0/8", "192.0.2.1"] {
-        let told = refusal(&server, &["whitelist", "--remove", target]);
-        assert!(told.contains(&format!("{target} is not on the whitelist as such;")), "{told}");
+        let error = refusal(&server, &["whitelist", "--remove", target]);
+        assert!(error.contains(&format!("the whitelist has no entry {target};")), "{error}");
     }
-    let told = refusal(&server, &["whitelist", "--remove", "192.0.2.1", "--save"]);
-    assert!(told.contains("`whitelist --save` alone keeps that"), "{told}");
+    let error = refusal(&server, &["whitelist", "--remove", "192.0.2.1", "--save"]);
+    assert!(error.contains("to save the list unchanged, leave out --remove"), "{error}");
     server.ctl_json(&["whitelist", "--remove", "Alice"]);
-    assert!(refusal(&server, &["whitelist", "--remove", "Alice"]).contains("127.0.0.1 is not on"));
+    assert!(refusal(&server, &["whitelist", "--remove", "Alice"]).contains("no entry 127.0.0.1;"));
 }
 
 #[test]
@@ -186,23 +186,23 @@ fn session_is_stopped_and_started_while_the_other_runs() {
     let mut alice = LoopbackPlayer::join(address(0), "Alice");
     let mut bob = LoopbackPlayer::join(address(1), "Bob");
     let done = server.ctl_json(&["--session", "Two", "stop"]);
-    assert_eq!(done["done"], "1 session said goodbye; `bcnet ctl start` begins again");
-    assert_eq!(bob.run_until_end(), DisconnectReason::HostLeft, "it hears the goodbye");
+    assert_eq!(done["done"], "stopped 1 session; `bcnet ctl start` opens the game again");
+    assert_eq!(bob.run_until_end(), DisconnectReason::HostLeft, "Bob gets the disconnect notice");
     server.wait_for_log(&["event=\"session_stopped\""]);
     server.wait_for_log(&["event=\"left\"", "player=\"Bob\"", "reason=\"this game was closed\""]);
     let states = |server: &ServerProcess| -> Vec<Value> {
         let sessions = server.ctl_json(&["status"])["sessions"].clone();
         sessions.as_array().expect("a list").iter().map(|one| one["state"].clone()).collect()
     };
-    // That it has heard the goodbye may be on its way.
+    // Bob's ACK of the disconnect notice may not have arrived yet.
     while states(&server) == ["open", "stopping"] {}
     assert_eq!(states(&server), ["open", "stopped"]);
-    assert!(refusal(&server, &["--session", "Two", "stop"]).contains("stopped already"));
+    assert!(refusal(&server, &["--session", "Two", "stop"]).contains("already stopped"));
     assert!(refusal(&server, &["--session", "One", "start"]).contains("no session is stopped"));
     let line = alice.chat_payload("still here");
     alice.chat("still here");
     alice.run_until(|alice| alice.has_received(&line));
-    // A reload does not wake it.
+    // A reload does not start a stopped session.
     server.ctl_json(&["reload"]);
     assert_eq!(states(&server), ["open", "stopped"]);
     assert_eq!(server.ctl_json(&["start"])["done"], "1 session is open");
@@ -221,7 +221,7 @@ fn history_with_authors_survives_a_restart() {
     let (_, directory) = server.wait_for_exit();
     let server = ServerProcess::start_in(directory, &[], 1);
     let history = server.ctl_json(&["history"])["history"].clone();
-    // On Windows it was told to stop by a command, which is known as well.
+    // On Windows the test stops the server with a command, which is in the history too.
     let rows = history.as_array().expect("a list").iter().map(|row| [&row["by"], &row["what"]]);
     let rows: Vec<_> = rows.filter(|[_, what]| **what != "stop").collect();
     assert_eq!(
@@ -233,11 +233,11 @@ fn history_with_authors_survives_a_restart() {
         ]
     );
     let found = server.ctl_json(&["history", "RIKER"])["history"].clone();
-    assert_eq!(found[0]["outcome"], "192.0.2.7 may play again");
+    assert_eq!(found[0]["outcome"], "unbanned 192.0.2.7");
     assert!(server.directory.path("history.jsonl").exists());
 }
 
-/// Where no variable tells who it is, as in cron and containers, the number of the user does.
+/// Without environment variables for the user name, as in cron and containers, the user id is the author.
 #[cfg(unix)]
 #[test]
 fn command_author_falls_back_to_the_user_id() {
@@ -260,12 +260,12 @@ fn follow_prints_events_as_they_arrive() {
     let mut follower = server.directory.bcnet(&["ctl", "events", "--follow", "--count", "0"]);
     let mut follower = follower.stdout(Stdio::piped()).spawn().expect("runs");
     let events = spawn_line_reader(follower.stdout.take().expect("piped"));
-    // It is known to listen when it has heard something.
-    let heard = (0..100).find_map(|n| {
+    // The follower is connected when it has printed an event.
+    let first = (0..100).find_map(|n| {
         server.ctl_json(&["say", &format!("line {n}")]);
         events.recv_timeout(TEST_TIMEOUT / 50).ok()
     });
-    let event: Value = serde_json::from_str(&heard.expect("an event")).expect("JSON");
+    let event: Value = serde_json::from_str(&first.expect("an event")).expect("JSON");
     assert!(event["event"] == "say" || event["event"] == "command", "{event}");
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
     loop {
@@ -276,7 +276,7 @@ fn follow_prints_events_as_they_arrive() {
         }
     }
     server.stop();
-    assert_eq!(follower.wait().expect("ends").code(), Some(0), "with the server");
+    assert_eq!(follower.wait().expect("ends").code(), Some(0), "the follower ends with the server");
 }
 
 #[test]
@@ -293,21 +293,21 @@ fn standard_input_accepts_console_commands() {
     for (line, answer) in [
         ("players", "nobody is here"),
         ("", ""),
-        ("say don't panic", "said in 1 session"),
-        ("kick Bob", "no player Bob; `bcnet ctl players` lists them"),
-        ("fly", "unrecognized subcommand 'fly'; `help` lists what there is"),
-        (&too_long, "a line has less than 16 KiB"),
+        ("say don't panic", "sent to 1 session"),
+        ("kick Bob", "no player Bob; `bcnet ctl players` lists all players"),
+        ("fly", "unrecognized subcommand 'fly'; `help` lists the commands"),
+        (&too_long, "line ignored: a command must be shorter than 16 KiB"),
         ("history kick", "TIME"),
     ] {
         writeln!(input, "{line}").expect("written");
         if !answer.is_empty() {
-            let said = next();
-            assert!(said.starts_with(answer), "{line}: {said}");
+            let printed = next();
+            assert!(printed.starts_with(answer), "{line}: {printed}");
         }
     }
     assert!(next().contains("console"));
     writeln!(input, "stop").expect("written");
-    assert!(next().starts_with("the server says goodbye and ends"));
+    assert!(next().starts_with("the server disconnects all players and stops"));
     assert_eq!(server.wait().expect("ends").code(), Some(0));
 }
 

@@ -1,4 +1,4 @@
-//! `bcnet ctl` and its socket.
+//! `bcnet ctl` and the control socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::thread;
@@ -20,7 +20,7 @@ fn kick_removes_only_the_named_player() {
     let server = ServerProcess::start(&[]);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
     let output = server.directory.ctl(&["kick", "alice"]);
-    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("Alice is out\n", Some(0)));
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("kicked Alice\n", Some(0)));
     assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
     server.wait_for_log(&["event=\"kicked\"", "player=\"Alice\""]);
     server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"booted"]);
@@ -28,19 +28,19 @@ fn kick_removes_only_the_named_player() {
     let line = bob.chat_payload("who was that?");
     bob.run_until(|bob| bob.has_received(&line));
 
-    // By peer id, and nobody twice.
+    // By peer id; a second kick of the same player fails.
     let output = server.directory.ctl(&["kick", "3"]);
-    assert_eq!(text(&output.stdout), "Bob is out\n");
+    assert_eq!(text(&output.stdout), "kicked Bob\n");
     let output = server.directory.ctl(&["kick", "Bob"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "bcnet: no player Bob; `bcnet ctl players` lists them\n");
-    // Who has left can still be found.
+    assert_eq!(text(&output.stderr), "bcnet: no player Bob; `bcnet ctl players` lists all players\n");
+    // Departed players can still be found.
     let found = server.ctl_json(&["search", "ALI"]);
     assert_eq!(found["left"][0]["name"], "Alice");
     assert_eq!(found["players"], json!([]));
 }
 
-/// Who has only begun to join has no name, and is not meant by none.
+/// A peer that is still joining has no name; an empty name must not match it.
 #[test]
 fn empty_player_name_matches_nobody() {
     let server = ServerProcess::start(&[]);
@@ -50,7 +50,7 @@ fn empty_player_name_matches_nobody() {
         for command in [&["kick"][..], &["mute"], &["unmute"], &["ban"], &["queues"], &["whitelist", "--add"]]
         {
             let output = server.directory.ctl(&[command, &[name]].concat());
-            let error = "bcnet: which player? `bcnet ctl players` lists them\n";
+            let error = "bcnet: the name of the player is empty; `bcnet ctl players` lists all players\n";
             assert_eq!(
                 (text(&output.stderr).as_str(), output.status.code()),
                 (error, Some(1)),
@@ -58,12 +58,12 @@ fn empty_player_name_matches_nobody() {
             );
         }
         let output = server.directory.ctl(&["--session", name, "players"]);
-        assert!(text(&output.stderr).starts_with("bcnet: which session?"), "{output:?}");
+        assert!(text(&output.stderr).starts_with("bcnet: the name of the session is empty"), "{output:?}");
     }
     assert_eq!(server.ctl_json(&["players"])["players"].as_array().map(Vec::len), Some(1));
 }
 
-/// Nobody can hide behind a number.
+/// A numeric name must not protect a player from commands.
 #[test]
 fn numeric_player_name_does_not_hide_a_peer_id() {
     let server = ServerProcess::start(&[]);
@@ -72,15 +72,15 @@ fn numeric_player_name_does_not_hide_a_peer_id() {
     for args in [&["kick", "2"][..], &["queues", "2"], &["ban", "2"], &["say", "--to", "2", "hello"]] {
         let output = server.directory.ctl(args);
         let error = format!(
-            "bcnet: 2 may mean '#2' (Alice, port {port}), '#3' (2, port {port}); \
-             say which by the peer id after #, and by --session\n"
+            "bcnet: 2 matches several players: '#2' (Alice, port {port}), '#3' (2, port {port}); \
+             pass # and the peer id, and --session\n"
         );
         assert_eq!((text(&output.stderr), output.status.code()), (error, Some(1)), "{args:?}");
     }
-    assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
+    assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "kicked Alice\n");
     assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
-    // Now there is only one who can be meant.
-    assert_eq!(text(&server.directory.ctl(&["kick", "2"]).stdout), "2 is out\n");
+    // Only one player matches now.
+    assert_eq!(text(&server.directory.ctl(&["kick", "2"]).stdout), "kicked 2\n");
     assert_eq!(two.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
     assert!(text(&server.directory.ctl(&["kick", "#2"]).stderr).contains("no player #2;"));
 }
@@ -89,7 +89,7 @@ fn numeric_player_name_does_not_hide_a_peer_id() {
 fn peer_id_mark_alone_is_not_a_name() {
     let server = ServerProcess::start(&[]);
     let _players = join_two(server.address(), ["Alice", "#2"]);
-    assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "Alice is out\n");
+    assert_eq!(text(&server.directory.ctl(&["kick", "#2"]).stdout), "kicked Alice\n");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn ban_removes_the_player_and_survives_a_restart() {
     assert_eq!(again.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
     let found = server.ctl_json(&["search", "RAMM"]);
     assert_eq!(found["bans"][0]["network"], "127.0.0.1");
-    assert_eq!(server.ctl_json(&["unban", "127.0.0.1"])["done"], "127.0.0.1 may play again");
+    assert_eq!(server.ctl_json(&["unban", "127.0.0.1"])["done"], "unbanned 127.0.0.1");
     LoopbackPlayer::join(server.address(), "Alice");
     // A whole network.
     let mut ban = server.directory.bcnet(&["ctl", "ban", "127.0.0.0/8", "--expiry", "never"]);
@@ -131,13 +131,13 @@ fn invalid_bans_are_refused_in_one_line() {
         (&["ban", "10.0.0.1/24"][..], "did you mean 10.0.0.0/24?"),
         (&["ban", "10.0.0.0/0"], "1 to 32 bits"),
         (&["ban", "10.0.0.1", "--expiry", "forever"], "not \"forever\", or `never`"),
-        (&["ban", "10.0.0.1", "--expiry", "0s"], "over at once"),
+        (&["ban", "10.0.0.1", "--expiry", "0s"], "has no effect"),
         (&["ban", "10.0.0.1", "--by", "x\ny"], "by: "),
         (&["ban", "fe80::1"], "IPv4 addresses only"),
         (&["ban", "fe80::/10"], "IPv4 addresses only"),
         (&["ban", "Nobody"], "no player Nobody"),
-        (&["unban", "10.0.0.1"], "is not banned"),
-        (&["--session", "bcnet", "ban", "10.0.0.1"], "banned from all sessions"),
+        (&["unban", "10.0.0.1"], "no ban is exactly 10.0.0.1"),
+        (&["--session", "bcnet", "ban", "10.0.0.1"], "applies to all sessions"),
         (&["--session", "mars", "players"], "no session mars"),
     ] {
         let output = server.directory.ctl(args);
@@ -152,7 +152,7 @@ fn invalid_bans_are_refused_in_one_line() {
 fn queues_are_dumped_per_player() {
     let server = ServerProcess::start(&[]);
     let mut alice = LoopbackPlayer::join(server.address(), "Alice");
-    // She does not acknowledge what is said to her now.
+    // Alice does not acknowledge this message yet.
     server.ctl_json(&["say", "anybody there?"]);
     let queues = server.ctl_json(&["queues"]);
     let dump = queues["queues"][0]["dump"].as_str().expect("text");
@@ -177,7 +177,7 @@ fn stop_command_ends_the_server() {
 #[test]
 fn ctl_without_a_server_reports_one_line() {
     let directory = TestDirectory::new();
-    // A server of the machine's own may listen at the usual place.
+    // A server of this machine may listen at the default path.
     let mut ctl = directory.bcnet(&["ctl", "players"]);
     let output = ctl.env("BCNET_CONTROL", "absent.sock").output().expect("runs");
     assert_eq!(output.status.code(), Some(2));
@@ -185,7 +185,7 @@ fn ctl_without_a_server_reports_one_line() {
     assert!(error.starts_with("bcnet: no server listens at ") && error.lines().count() == 1, "{error}");
 }
 
-/// Where the configuration does not tell its server, no other one is asked instead.
+/// If the configuration does not give the path of the socket, `bcnet ctl` must not contact another server.
 #[test]
 fn ctl_with_wrong_configuration_contacts_no_other_server() {
     let server = ServerProcess::start(&[]);
@@ -196,7 +196,7 @@ fn ctl_with_wrong_configuration_contacts_no_other_server() {
         let output = command.output().expect("runs");
         (output.status.code(), text(&output.stderr))
     };
-    // Its own place counts although something else is wrong.
+    // The path counts although another key is wrong.
     let (code, error) = ctl("[server]\ncontrol = \"./mine.sock\"\n[log]\nlevl = 1\n", &["stop"], None);
     assert!(code == Some(2) && error.starts_with("bcnet: no server listens at ./mine.sock;"), "{error}");
     for configuration in [
@@ -209,13 +209,13 @@ fn ctl_with_wrong_configuration_contacts_no_other_server() {
         let (code, error) = ctl(configuration, &["stop"], None);
         assert_eq!((code, error.lines().count()), (Some(2), 1), "{configuration}: {error}");
         assert!(error.contains("name its --socket: bcnet.toml: line "), "{configuration}: {error}");
-        // A variable wins over the file, whatever that says.
+        // The environment variable wins over the file, even over an invalid file.
         let (code, error) = ctl(configuration, &["stop"], Some("./other.sock"));
         assert!(code == Some(2) && error.contains("no server listens at ./other.sock;"), "{error}");
     }
     let (code, error) = ctl("", &["stop", "--config", "absent.toml"], None);
     assert!(code == Some(2) && error.contains("absent.toml: ") && error.contains("(os error 2)"), "{error}");
-    // What is wrong with a session tells nothing about the socket.
+    // An error in a session does not affect the path of the socket.
     assert_eq!(ctl("[[session]]\nnme = 1\n", &["status"], None), (Some(0), String::new()));
 }
 
@@ -239,13 +239,13 @@ fn running_servers_socket_is_kept_and_stale_one_replaced() {
     server.ctl_json(&["status"]);
 
     let directory = server.kill();
-    // A pipe is gone with its process.
+    // A pipe on Windows ends with its process.
     assert_eq!(directory.path("bcnet.sock").exists(), cfg!(unix));
     let server = ServerProcess::start_in(directory, &[], 1);
     server.ctl_json(&["status"]);
 }
 
-/// A server, for connections of others than `bcnet ctl`.
+/// Starts a server for connections of programs other than `bcnet ctl`.
 fn server_with_control() -> ServerProcess {
     ServerProcess::start_in(directory_with_control(), &[], 1)
 }
@@ -264,26 +264,26 @@ fn requests_are_json_lines_and_invalid_ones_are_answered() {
         .map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
         .collect();
     assert_eq!(answers[0], json!({ "ok": { "players": [] } }));
-    assert!(answers[1]["error"].as_str().expect("text").starts_with("not a request: "));
+    assert!(answers[1]["error"].as_str().expect("text").starts_with("invalid request: "));
     assert!(answers[2]["error"].as_str().expect("text").contains("player"));
     assert_eq!(answers[3], json!({ "ok": { "bans": [] } }));
-    let problem = "not a request: unknown key `sesion`; did you mean `session`?";
+    let problem = "invalid request: unknown key `sesion`; did you mean `session`?";
     assert_eq!(answers[4], json!({ "error": problem }));
 }
 
-/// Nobody who holds a control connection can hold up the game, or the other connections.
+/// A control connection must not block the game or other connections.
 #[test]
 fn misbehaving_control_clients_block_nobody() {
     let server = server_with_control();
     let mut alice = LoopbackPlayer::join(server.address(), "Alice");
-    // Says nothing; says half a line; says one line that never ends; asks and never reads.
+    // One client sends nothing, one half a line, one an endless line, and one never reads its answers.
     let _silent = connect(&server);
     connect(&server).write_all(b"{\"command\":").expect("written");
     let mut endless = connect(&server);
     drop(endless.write_all(&[b'x'; 100_000]));
     let mut answer = String::new();
     drop(endless.read_to_string(&mut answer));
-    assert!(answer.is_empty() || answer.contains("a request has less than 16384 bytes"), "{answer}");
+    assert!(answer.is_empty() || answer.contains("a request must be shorter than 16384 bytes"), "{answer}");
     let mut greedy = connect(&server);
     fill_request_buffer(&mut greedy);
 
@@ -292,27 +292,27 @@ fn misbehaving_control_clients_block_nobody() {
     alice.chat("undisturbed");
     alice.run_until(|alice| alice.has_received(&line));
 
-    // More than there is room for are told so.
+    // Further connections get an error.
     let crowd: Vec<_> = (0..20).map(|_| connect(&server)).collect();
-    let mut told = String::new();
-    BufReader::new(crowd.last().expect("20")).read_line(&mut told).expect("an answer");
-    assert!(told.contains("control connections are open already"), "{told}");
+    let mut refusal = String::new();
+    BufReader::new(crowd.last().expect("20")).read_line(&mut refusal).expect("an answer");
+    assert!(refusal.contains("control connections are already open"), "{refusal}");
 }
 
-/// Asks until nothing more is taken, for nobody reads the answers.
+/// Sends requests until the buffers are full, because the answers are not read.
 #[cfg(unix)]
 fn fill_request_buffer(connection: &mut RawControlConnection) {
     connection.set_nonblocking(true).expect("nonblocking");
     while connection.write(b"{\"command\":\"status\"}\n").is_ok() {}
 }
 
-/// Asks as much as a pipe takes at once. The answers are more than that.
+/// Sends as much as a pipe takes at once. The answers are longer than that.
 #[cfg(windows)]
 fn fill_request_buffer(connection: &mut RawControlConnection) {
     connection.write_all(&b"{\"command\":\"status\"}\n".repeat(2000)).expect("written");
 }
 
-/// A view that is left open for days keeps nobody from asking.
+/// A follower that is open for days must not block other clients.
 #[test]
 fn event_followers_do_not_block_other_clients() {
     let server = server_with_control();
@@ -326,8 +326,8 @@ fn event_followers_do_not_block_other_clients() {
     let followers: Vec<_> = (0..16).map(|_| follow()).collect();
     assert!(followers.iter().all(|(_, answer)| answer.starts_with("{\"ok\":")), "{followers:?}");
     let (refused, answer) = follow();
-    assert_eq!(answer, "{\"error\":\"16 clients follow events already\"}\n");
-    // As many as ever can ask, the one that was refused among them.
+    assert_eq!(answer, "{\"error\":\"16 clients already follow events; stop one and try again\"}\n");
+    // All other clients can still send requests, including the one that was refused.
     let mut asking: Vec<_> = std::iter::once(refused).chain((1..16).map(|_| connect(&server))).collect();
     for stream in &mut asking {
         stream.write_all(b"{\"command\":\"bans\"}\n").expect("written");
@@ -337,7 +337,7 @@ fn event_followers_do_not_block_other_clients() {
     }
 }
 
-/// What one adds is not lost because another adds something in the same moment.
+/// Simultaneous changes of several operators are all kept.
 #[test]
 fn concurrent_whitelist_changes_are_all_applied() {
     let server = server_with_control();

@@ -1,4 +1,4 @@
-//! What goes wrong beside the game.
+//! Faults outside the game: panics and missing file handles.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -10,7 +10,7 @@ use bcnet_session::client::DisconnectReason;
 use crate::player::{LoopbackPlayer, join_two};
 use crate::server::{ServerProcess, TestDirectory};
 
-/// The command is there in debug builds only, such as those that tests are made with.
+/// The `panic` command exists only in debug builds, which tests use.
 #[test]
 fn panicking_session_ends_alone_and_is_logged() {
     let directory = TestDirectory::new();
@@ -23,9 +23,13 @@ fn panicking_session_ends_alone_and_is_logged() {
     server.ctl_json(&["ban", "192.0.2.1"]);
 
     server.ctl_json(&["--session", "one", "panic"]);
-    let panic = server.wait_for_log(&["event=\"panic\"", "asked for"]);
+    let panic = server.wait_for_log(&["event=\"panic\"", "panic requested"]);
     assert!(panic.contains("location=\"") && panic.contains(".rs:"), "{panic}");
-    server.wait_for_log(&["event=\"session_failed\"", &format!("port={}", server.ports[0]), "asked for"]);
+    server.wait_for_log(&[
+        "event=\"session_failed\"",
+        &format!("port={}", server.ports[0]),
+        "panic requested",
+    ]);
     assert_eq!(alice.run_until_end(), DisconnectReason::HostLeft);
     server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"this game has failed\""]);
 
@@ -33,7 +37,7 @@ fn panicking_session_ends_alone_and_is_logged() {
     bob.chat("what was that?");
     bob.run_until(|bob| bob.has_received(&line));
     carol.run_until(|carol| carol.has_received(&line));
-    // It begins anew when nobody waits for the goodbye any more.
+    // The session restarts when it no longer waits for ACKs of the disconnect notice.
     let _again = LoopbackPlayer::join(one, "Alice");
     assert_eq!(server.ctl_json(&["players"])["players"].as_array().map(Vec::len), Some(3));
 
@@ -42,7 +46,7 @@ fn panicking_session_ends_alone_and_is_logged() {
     assert_eq!(server.wait_for_exit().0.code(), Some(0));
 }
 
-/// No file can be opened any more, then it can again.
+/// No more files can be opened for a while.
 #[cfg(target_os = "linux")]
 #[test]
 fn game_continues_without_free_file_handles() {
@@ -53,21 +57,21 @@ fn game_continues_without_free_file_handles() {
         let set = Command::new("prlimit").args(["--pid", &id, &format!("--nofile={files}:")]).status();
         assert!(set.expect("prlimit runs").success());
     };
-    // New ones get the lowest number that is free.
+    // New files get the lowest free number.
     limit("3");
-    // The system has set one aside for whoever comes next.
+    // The system has already reserved a file for the next connection.
     server.ctl_json(&["status"]);
-    let mut asked = server.directory.bcnet(&["ctl", "status", "--json"]);
-    let mut asked = asked.stdout(Stdio::piped()).spawn().expect("bcnet ctl runs");
+    let mut command = server.directory.bcnet(&["ctl", "status", "--json"]);
+    let mut client = command.stdout(Stdio::piped()).spawn().expect("bcnet ctl runs");
     for text in ["is", "anybody", "there?"] {
         let line = alice.chat_payload(text);
         alice.chat(text);
         alice.run_until(|alice| alice.has_received(&line));
         bob.run_until(|bob| bob.has_received(&line));
     }
-    assert!(asked.try_wait().expect("a child").is_none(), "nobody can answer");
+    assert!(client.try_wait().expect("a child").is_none(), "the server cannot accept the connection");
     limit("1024");
-    let answer = asked.wait_with_output().expect("an answer");
+    let answer = client.wait_with_output().expect("an answer");
     let status: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("JSON");
     assert_eq!(status["sessions"][0]["players"], 2);
 }

@@ -1,4 +1,4 @@
-//! What the server writes: bans, captures, logs.
+//! Files that the server writes: bans, captures and logs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,14 +13,14 @@ use crate::connection::{connect, directory_with_control};
 use crate::player::LoopbackPlayer;
 use crate::server::{ServerProcess, TestDirectory};
 
-/// The server is killed in the middle of writing bans, again and again, and the file is always whole.
+/// Kills the server during writes of the bans, repeatedly. The file is always complete.
 #[test]
 fn kill_9_during_a_ban_write_leaves_a_complete_file() {
     let mut directory = directory_with_control();
     let mut least = 0;
     for round in 0..10_u8 {
         let server = ServerProcess::start_in(directory, &[], 1);
-        // Whatever the last one wrote can be read, and nothing that was confirmed is lost.
+        // The file of the previous run is readable, and has all confirmed bans.
         let bans = server.ctl_json(&["bans"])["bans"].as_array().expect("a list").len();
         assert!(bans >= least, "{bans} of {least} bans");
         let mut stream = connect(&server);
@@ -30,7 +30,7 @@ fn kill_9_during_a_ban_write_leaves_a_complete_file() {
                 format!("{{\"command\":\"ban\",\"target\":\"10.{round}.0.{n}\",\"reason\":\"{reason}\"}}\n");
             stream.write_all(line.as_bytes()).expect("written");
         }
-        // Bans are being written now. Let a few be confirmed, each time more.
+        // Bans are being written now. Wait for some confirmations, more in each round.
         let confirmed = usize::from(round) * 3;
         for line in BufReader::new(&stream).lines().take(confirmed) {
             let line = line.expect("an answer");
@@ -58,7 +58,7 @@ fn unwritable_files_give_one_line_and_exit_code_2() {
     let directory = TestDirectory::new();
     for (key, path) in [
         ("server.bans", "absent/bans.toml"),
-        // Nobody can make files there, not even root.
+        // No user can create files there, not even root.
         #[cfg(unix)]
         ("server.control", "/proc/bcnet.sock"),
         #[cfg(unix)]
@@ -69,7 +69,7 @@ fn unwritable_files_give_one_line_and_exit_code_2() {
         ("capture.file", "/proc/absent/game.pcapng"),
     ] {
         let set = format!("{key}={path}");
-        // The usual port may be taken, which is told too.
+        // The default port may be in use, which would be a second line.
         let args = ["serve", "--bind", "127.0.0.1", "--set", "log.level=error", "--set", &set];
         let output = directory.bcnet(&args).output().expect("runs");
         let error = String::from_utf8_lossy(&output.stderr);
@@ -100,10 +100,10 @@ fn capture_contains_the_chat() {
     let file = fs::File::open(directory.path("game.pcapng")).expect("a capture");
     let mut reader = pcap_file::pcapng::PcapNgReader::new(file).expect("pcapng");
     let (mut to, mut from) = (0, 0);
-    let mut said = 0;
+    let mut chat_count = 0;
     while let Some(block) = reader.next_block() {
         let pcap_file::pcapng::Block::EnhancedPacket(packet) = block.expect("a whole file") else { continue };
-        // IPv4 header, UDP header, then the ciphered datagram.
+        // IPv4 header, UDP header, then the encrypted datagram.
         let mut datagram = packet.data[28..].to_vec();
         bcnet_transport::cipher::decrypt(&mut datagram);
         if datagram[0] == 1 {
@@ -111,10 +111,10 @@ fn capture_contains_the_chat() {
         } else {
             to += 1
         }
-        said += usize::from(datagram.windows(14).any(|part| part == b"for the record"));
+        chat_count += usize::from(datagram.windows(14).any(|part| part == b"for the record"));
     }
     assert!(to >= 5 && from >= 5, "{to} in, {from} out");
-    assert!(said >= 2, "{said}");
+    assert!(chat_count >= 2, "{chat_count}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn only_old_logs_are_deleted() {
     }
 }
 
-/// The names that the sources have in front of `"`, after `before`.
+/// Returns the quoted texts that follow `before` in a source file.
 fn quoted_after<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     source.split(before).skip(1).filter_map(|rest| rest.split('"').next())
 }
@@ -172,7 +172,7 @@ fn log_events_are_all_documented() {
     for file in sources.map(|file| file.expect("a file").path()).filter(|file| file.is_file()) {
         names.extend(quoted_after(&text(&file), "event = \"").map(Into::into));
     }
-    // It is told by `bcnet manifest learn`, not in a log.
+    // `bcnet manifest learn` prints this event; no log has it.
     names.remove("manifest_learned");
     names.extend(Anomaly::ALL.map(|kind| kind.name().into()));
     names.extend(RejectCause::ALL.map(|cause| cause.name().into()));
@@ -182,19 +182,19 @@ fn log_events_are_all_documented() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Skipped where there is no systemd.
+/// Skipped if systemd is not installed.
 #[test]
 fn the_systemd_units_are_valid() {
     let directory = TestDirectory::new();
     for name in ["bcnet.service", "bcnet@.service"] {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
         let text = fs::read_to_string(unit).expect("the unit");
-        // The manual page is installed by the package only.
-        let there =
+        // Only the package installs the manual page.
+        let installed =
             text.replace("/usr/bin/bcnet", env!("CARGO_BIN_EXE_bcnet")).replace("Documentation=", "#");
-        assert_ne!(there, text);
+        assert_ne!(installed, text);
         let file = directory.path(&name.replace('@', "@friday"));
-        fs::write(&file, there).expect("written");
+        fs::write(&file, installed).expect("written");
         let Ok(output) = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output()
         else {
             return;

@@ -1,4 +1,4 @@
-//! A whole game over loopback, from the first player to the last, checked byte by byte against what was captured.
+//! A whole game over loopback, compared byte by byte with captured payloads.
 
 use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
@@ -9,7 +9,7 @@ use crate::server::ServerProcess;
 
 const SESSION: &str = include_str!("../../../../captures/session.json");
 
-/// The bytes of a captured payload.
+/// Returns the bytes of a captured payload.
 fn captured_payload(id: &str) -> Vec<u8> {
     let file: Value = serde_json::from_str(SESSION).expect("captures/session.json");
     let vectors = file["vectors"].as_array().expect("vectors");
@@ -19,7 +19,7 @@ fn captured_payload(id: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// The slot that a player was given. Everything else of its settings is as captured, but for the time.
+/// Returns the slot of a player. Asserts that its settings are as captured, except for the time and the slot.
 fn slot(player: &LoopbackPlayer) -> u8 {
     let settings = player.received.iter().find(|payload| payload[0] == 0).expect("settings");
     let mut expected = captured_payload("pl-settings-a");
@@ -29,7 +29,7 @@ fn slot(player: &LoopbackPlayer) -> u8 {
     settings[6]
 }
 
-/// The captured ship, as a player of its own has it.
+/// Returns the captured ship with the ids of a player.
 fn ship(player: &LoopbackPlayer) -> Vec<u8> {
     let (slot, mut ship) = (slot(player), captured_payload("pl-03-sovereign"));
     (ship[1], ship[2]) = (slot, player.client.id().0);
@@ -41,12 +41,12 @@ fn object_id(slot: u8) -> [u8; 4] {
     (0x3FFF_FFFF + (u32::from(slot) << 18)).to_le_bytes()
 }
 
-/// How often a player has heard exactly these bytes.
+/// Returns how many times a player received exactly this payload.
 fn times_received(player: &LoopbackPlayer, payload: &[u8]) -> usize {
-    player.received.iter().filter(|heard| *heard == payload).count()
+    player.received.iter().filter(|received| *received == payload).count()
 }
 
-/// Everyone but `speaker` hears it, once.
+/// Sends a payload. Asserts that everyone but the sender receives it once.
 fn send_and_expect_relay(players: &mut [LoopbackPlayer], sender: usize, payload: &[u8]) {
     players[sender].send(payload);
     let others = |at: &usize| *at != sender;
@@ -71,7 +71,7 @@ fn eight_players_complete_a_full_game() {
         DisconnectReason::Booted(BootReason::FULL)
     );
 
-    // Ships, fire, and one that its captain blows up: as captured.
+    // Ships, weapon fire and a self-destruct, as captured.
     for at in 0..8 {
         let ship = ship(&players[at]);
         send_and_expect_relay(&mut players, at, &ship);
@@ -84,7 +84,7 @@ fn eight_players_complete_a_full_game() {
     players[3].send(&line);
     run_all_until(&mut players, |all| all.iter().all(|player| times_received(player, &line) == 1));
 
-    // One leaves: its ship is taken away, and everyone is told its name.
+    // One player leaves: its ship is removed, and all others get its name.
     let mut leaver = players.pop().expect("eight");
     let gone = [&[0x18, 8, 0][..], leaver.name.as_bytes()].concat();
     leaver.leave();
@@ -92,7 +92,7 @@ fn eight_players_complete_a_full_game() {
     let destroyed = [&[0x14][..], &object_id(7)].concat();
     assert!(players.iter().all(|player| times_received(player, &destroyed) == 1));
 
-    // It comes back, to its old slot, and sees the living ships as they were created.
+    // The player comes back to its old slot, and gets the living ships as they were created.
     players.push(LoopbackPlayer::connect(server.address(), &leaver.name));
     run_all_until(&mut players, |all| all[7].is_in_game());
     assert_eq!(slot(&players[7]), 7);
@@ -106,7 +106,7 @@ fn eight_players_complete_a_full_game() {
     run_all_until(&mut players, |all| seen(&all[7]).len() >= ships.len());
     assert_eq!(seen(&players[7]), ships);
 
-    // One is thrown out, and the next round begins.
+    // One player is kicked, and the next round begins.
     server.ctl_json(&["kick", &players[6].name]);
     assert_eq!(players.remove(6).run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
     server.ctl_json(&["restart"]);

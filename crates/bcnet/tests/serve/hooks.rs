@@ -1,4 +1,4 @@
-//! What hooks are told, and what a bad one cannot do.
+//! Hooks: the events that they get, and the limits on faulty ones.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -15,7 +15,7 @@ use crate::server::{ServerProcess, TestDirectory};
 
 const NO_CONTENT: &[&str] = &["204 No Content"];
 
-/// A configuration with a hook called `crew` that posts to a port of this machine, at an address that nobody may read.
+/// Returns a configuration with a hook named `crew` whose URL on this machine contains a secret.
 fn config_with_hook(port: u16, more: &str) -> String {
     format!(
         "[server]\nmetrics = \"127.0.0.1:0\"\n[[session]]\nname = \"Friday\"\nplayer_limit = 2\n\
@@ -33,12 +33,12 @@ fn write_config(server: &ServerProcess, file: &str) {
     fs::write(server.directory.path("bcnet.toml"), file).expect("written");
 }
 
-/// How the hook is doing.
+/// Returns the status of the hook.
 fn hook_status(server: &ServerProcess) -> Value {
     server.ctl_json(&["status"])["hooks"][0].clone()
 }
 
-/// Waits until the hook is doing as `is_so` says. Each question is a process of its own, so this is no busy loop.
+/// Waits until the status of the hook is as expected. Each query starts a process, so this is no busy loop.
 fn wait_for_hook_status(server: &ServerProcess, is_expected: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..3_000 {
         let hook = hook_status(server);
@@ -87,7 +87,7 @@ fn hook_receives_joins_leaves_and_rounds_as_json() {
     );
     assert!(
         !format!("{joined:?}{left}").contains(&alice.socket.local_addr().expect("bound").port().to_string()),
-        "addresses stay here"
+        "the address is not sent"
     );
     bob.leave();
     assert_eq!(stub.wait_for_request().body["event"], "left");
@@ -134,7 +134,7 @@ fn silent_hook_delays_nothing_and_shutdown_only_briefly() {
     assert_eq!(
         (&hook["sent"], &hook["failed"]),
         (&json!(0), &json!(0)),
-        "one is under way, two wait: {hook}"
+        "one event is being sent, two wait: {hook}"
     );
     server.stop();
     server.wait_for_log(&["event=\"hooks_unfinished\"", "waiting="]);
@@ -149,7 +149,7 @@ fn queued_events_are_sent_at_shutdown() {
     server.stop();
     assert!(server.wait_for_exit().0.success());
     let left = stub.wait_for_request().body;
-    assert_eq!((&left["player"], &left["reason"]), (&json!("Alice"), &json!("the server ends")));
+    assert_eq!((&left["player"], &left["reason"]), (&json!("Alice"), &json!("the server was stopped")));
 }
 
 #[test]
@@ -163,31 +163,32 @@ fn temporary_hook_error_is_retried() {
     assert_eq!((&hook["failed"], &hook["problem"]), (&json!(0), &Value::Null));
 }
 
-/// It takes minutes until such an event is given up, and nobody should have to wait for that.
+/// The retries of such an event take minutes, so the problem must be visible before the last one.
 #[test]
 fn hook_problem_is_shown_during_retries() {
     let stub = HttpStub::with_statuses(&["429 Slow down\r\nretry-after: 99999"]);
     let server = start(&config_with_hook(stub.port, "events = [\"joined\"]"));
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
     let hook = wait_for_hook_status(&server, |hook| !hook["problem"].is_null());
-    assert_eq!((&hook["failed"], &hook["problem"]), (&json!(0), &json!("it answered 429")));
+    assert_eq!((&hook["failed"], &hook["problem"]), (&json!(0), &json!("the answer was status 429")));
 }
 
 #[test]
 fn permanent_errors_and_redirects_are_dropped_and_logged() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a port");
     elsewhere.set_nonblocking(true).expect("a socket");
-    let place = elsewhere.local_addr().expect("bound");
+    let address = elsewhere.local_addr().expect("bound");
     let stub = HttpStub::start(move |number, _, stream| {
         let status = ["404 Gone", "308 There", "302 There", "200 OK"][number.min(3)];
-        let answer = format!("HTTP/1.1 {status}\r\nlocation: http://{place}/x\r\ncontent-length: 0\r\n\r\n");
+        let answer =
+            format!("HTTP/1.1 {status}\r\nlocation: http://{address}/x\r\ncontent-length: 0\r\n\r\n");
         drop(stream.write_all(answer.as_bytes()));
     });
     let server = start(&config_with_hook(stub.port, "events = [\"left\"]"));
     for (problem, failed) in [
-        ("it answered 404", 1),
-        ("it answered 308, and redirects are not followed", 2),
-        ("it answered 302, and redirects are not followed", 3),
+        ("the answer was status 404", 1),
+        ("the answer was status 308; redirects are not followed", 2),
+        ("the answer was status 302; redirects are not followed", 3),
     ] {
         LoopbackPlayer::join(server.address(), "Alice").leave();
         stub.wait_for_request();
@@ -201,12 +202,12 @@ fn permanent_errors_and_redirects_are_dropped_and_logged() {
     assert_eq!(
         elsewhere.accept().map_err(|error| error.kind()).err(),
         Some(ErrorKind::WouldBlock),
-        "nobody went there"
+        "the redirect was followed"
     );
-    assert!(stub.try_next_request().is_none(), "each was tried once");
+    assert!(stub.try_next_request().is_none(), "an event was retried");
 }
 
-/// A machine may have a proxy for all its programs; what a hook's address is would be told there.
+/// A machine may have a proxy for all programs; the proxy would see the secret URL.
 #[test]
 fn hooks_ignore_proxy_variables() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -225,12 +226,12 @@ fn hooks_ignore_proxy_variables() {
 
 #[test]
 fn endless_hook_response_is_not_read() {
-    let (told, written) = mpsc::channel();
+    let (sender, written) = mpsc::channel();
     let stub = HttpStub::start(move |_, _, stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n"));
         let chunk = [b'x'; 1 << 16];
         let chunks = (0..10_000).take_while(|_| stream.write_all(&chunk).is_ok()).count();
-        told.send(chunks).expect("the test waits");
+        sender.send(chunks).expect("the test waits");
     });
     let server = start(&config_with_hook(stub.port, "events = [\"joined\"]"));
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
@@ -252,22 +253,22 @@ fn hook_with_untrusted_certificate_gets_no_data() {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.expect("versions").with_no_client_auth().with_single_cert(vec![certificate], key);
-    let config = Arc::new(config.expect("they belong together"));
+    let config = Arc::new(config.expect("the key fits the certificate"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
-    let (told, heard) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     thread::spawn(move || {
         let (socket, _) = listener.accept().expect("a client");
         let mut stream =
             StreamOwned::new(ServerConnection::new(Arc::clone(&config)).expect("a connection"), socket);
-        told.send(std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap_or(0)).expect("the test waits");
+        sender.send(std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap_or(0)).expect("the test waits");
     });
     let text = config_with_hook(port, "events = [\"joined\"]").replace("http://", "https://");
     let server = start(&text);
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
     let hook = wait_for_hook_status(&server, |hook| hook["failed"] == 1);
-    assert!(hook["problem"].as_str().expect("text").starts_with("no safe connection: "), "{hook}");
-    assert_eq!(heard.recv().expect("an end"), 0, "not a byte of what happened");
+    assert!(hook["problem"].as_str().expect("text").starts_with("no secure connection: "), "{hook}");
+    assert_eq!(received.recv().expect("an end"), 0, "the hook got data");
 }
 
 #[test]
@@ -288,7 +289,7 @@ fn hook_url_is_never_printed() {
     assert_eq!(reload.status.code(), Some(1));
     let shown = server.directory.bcnet(&["config", "show"]).output().expect("runs");
     let metrics =
-        started.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
+        started.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an address");
     let page = get(metrics, "GET /metrics").1;
     assert!(page.contains("bcnet_hook_failed_events_total{hook=\"crew\"} 1\n"), "{page}");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
@@ -343,7 +344,7 @@ fn hooks_are_set_in_the_file_only_and_reload_applies_them() {
     );
     let written = fs::read_to_string(server.directory.path("bcnet.toml")).expect("a file");
     assert_eq!(written, config_with_hook(first.port, "events = [\"joined\"]"));
-    assert!(!server.ctl_json(&["get"]).to_string().contains("hook"), "nor do settings have them");
+    assert!(!server.ctl_json(&["get"]).to_string().contains("hook"), "`get` does not list hooks");
     write_config(&server, &config_with_hook(second.port, "events = [\"left\"]"));
     server.ctl_json(&["reload"]);
     alice.leave();
@@ -363,16 +364,16 @@ fn test_hook_command_reports_the_result() {
     let stub = HttpStub::with_statuses(&["200 OK", "401 No"]);
     let server = start(&config_with_hook(stub.port, ""));
     let done = server.ctl_json(&["test-hook", "crew"])["done"].clone();
-    assert_eq!(done, format!("127.0.0.1:{}: it answered 200", stub.port));
+    assert_eq!(done, format!("127.0.0.1:{}: the answer was status 200", stub.port));
     let test = stub.wait_for_request().body;
     assert_eq!(
         (&test["event"], &test["session"]),
         (&json!("test"), &json!(format!("Friday, port {}", server.ports[0])))
     );
     for (args, part) in [
-        (&["test-hook", "crew"][..], "it answered 401"),
-        (&["test-hook", "crow"], "there is no hook of that name; did you mean `crew`?"),
-        (&["--session", "Friday", "test-hook", "crew"], "is about the whole server"),
+        (&["test-hook", "crew"][..], "the answer was status 401"),
+        (&["test-hook", "crow"], "no hook is named crow; did you mean `crew`?"),
+        (&["--session", "Friday", "test-hook", "crew"], "applies to the whole server"),
     ] {
         let output = server.directory.ctl(args);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! A small HTTP server whose answers a test decides.
+//! A small HTTP server with answers that the test defines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,24 +9,24 @@ use serde_json::Value;
 
 use crate::server::TEST_TIMEOUT;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug)]
 pub(crate) struct StubRequest {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// Names in small letters.
+    /// Header names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
 
-/// Listens at 127.0.0.1.
+/// An HTTP server on 127.0.0.1.
 pub(crate) struct HttpStub {
     pub(crate) port: u16,
     requests: Receiver<StubRequest>,
 }
 
 impl HttpStub {
-    /// Answers each request with what `answer` makes of its number, from 0, and of itself.
+    /// Starts the server. `answer` writes the answer to each request; requests are numbered from 0.
     pub(crate) fn start(answer: impl FnMut(usize, &StubRequest, &mut TcpStream) + Send + 'static) -> Self {
         Self::start_at(0, answer)
     }
@@ -53,7 +53,7 @@ impl HttpStub {
         Self { port, requests }
     }
 
-    /// Answers all requests with these statuses, in turn, the last for ever.
+    /// Answers with these statuses in turn, and repeats the last one.
     pub(crate) fn with_statuses(statuses: &'static [&'static str]) -> Self {
         Self::start(move |number, _, stream| {
             let status = statuses[number.min(statuses.len() - 1)];
@@ -66,7 +66,7 @@ impl HttpStub {
         self.requests.recv_timeout(TEST_TIMEOUT).expect("a request")
     }
 
-    /// Returns a request that has come already, if nobody has looked at it.
+    /// Returns the next received request, if there is one.
     pub(crate) fn try_next_request(&self) -> Option<StubRequest> {
         self.requests.try_recv().ok()
     }

@@ -1,4 +1,4 @@
-//! `bcnet join` at servers that are good, that do not want it, and that are none.
+//! `bcnet join` with servers that admit it, refuse it, or do not answer.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::player::LoopbackPlayer;
 use crate::scripted_host::{admission_messages, run_scripted_host};
 use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
 
-/// Joins `port` of this machine without any input, and waits for the end.
+/// Joins `port` of this machine without any input, and waits for the exit.
 fn join(port: u16, args: &[&str]) -> Output {
     let address = format!("127.0.0.1:{port}");
     let mut command = TestDirectory::new().bcnet(&[&["join", &address], args].concat());
@@ -26,13 +26,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// It did not work, and says why in one line.
-fn assert_fails(output: &Output, port: u16, why: &str) {
-    let expected = format!("bcnet: 127.0.0.1:{port}: {why}\n");
+/// Asserts that the command failed and printed the reason in one line.
+fn assert_fails(output: &Output, port: u16, reason: &str) {
+    let expected = format!("bcnet: 127.0.0.1:{port}: {reason}\n");
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), expected));
 }
 
-/// `bcnet join` under way.
+/// A running `bcnet join`.
 struct JoinProcess {
     child: Child,
     output: Receiver<String>,
@@ -44,11 +44,11 @@ impl JoinProcess {
         let mut command = TestDirectory::new().bcnet(&[&["join", &address], args].concat());
         command.current_dir(".").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("bcnet join runs");
-        let shown = spawn_line_reader(child.stdout.take().expect("piped"));
-        Self { child, output: shown }
+        let output = spawn_line_reader(child.stdout.take().expect("piped"));
+        Self { child, output }
     }
 
-    /// Waits for a line that it prints.
+    /// Waits for a line of standard output.
     fn wait_for_line(&self, wanted: &str) {
         loop {
             let line = self.output.recv_timeout(TEST_TIMEOUT).unwrap_or_else(|_| panic!("no line {wanted}"));
@@ -63,7 +63,7 @@ impl JoinProcess {
         writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads");
     }
 
-    /// Waits for its end. Its input does not end before.
+    /// Waits for the exit. Standard input stays open until then.
     fn wait_for_exit(mut self) -> Output {
         let _input = self.child.stdin.take();
         self.child.wait_with_output().expect("it ends")
@@ -97,7 +97,7 @@ fn say_option_is_delivered_before_leaving() {
     let port = server.ports[0];
     let saying = thread::spawn(move || join(port, &["--say", "five minutes!", "--name", "Herald"]));
     bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(b"five minutes!")));
-    // It leaves, which bob hears: a player's name is taken back.
+    // Bob sees that Herald left: its name is removed from the player list.
     bob.run_until(|bob| bob.has_received(&[&[0x18, 6, 0][..], b"Herald"].concat()));
     let output = saying.join().expect("it ran");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
@@ -127,7 +127,7 @@ fn interactive_join_lists_players_and_chats_until_ctrl_c() {
 }
 
 impl JoinProcess {
-    /// The same, while a player plays on.
+    /// Waits for a line while a player keeps running.
     fn wait_for_line_with(&self, player: &mut LoopbackPlayer, wanted: &str) {
         let found = std::cell::Cell::new(false);
         player.run_until(|_| {
@@ -160,7 +160,7 @@ fn end_of_input_leaves_after_all_chat_is_sent() {
     );
 }
 
-/// Programs are told as much as people.
+/// The JSON output has the same error as the text output.
 #[test]
 fn last_json_object_contains_the_error() {
     let server = ServerProcess::start(&["--set", "session.password=engage"]);
@@ -255,7 +255,7 @@ fn kicked_client_prints_the_reason() {
     joined.wait_for_line("* in the game");
     server.ctl_json(&["kick", "Q"]);
     assert_fails(&joined.wait_for_exit(), server.ports[0], "kicked");
-    // The address stays out for a moment.
+    // The server refuses the address for a moment after a kick.
     assert_fails(
         &join(server.ports[0], &["--check"]),
         server.ports[0],
@@ -280,7 +280,7 @@ fn differing_files_are_named_and_a_manifest_fixes_it() {
     let ready =
         spawn_line_reader(learn.stdout.take().expect("piped")).recv_timeout(TEST_TIMEOUT).expect("ready");
     let port = ready.strip_prefix("manifest ready port=").and_then(|port| port.parse().ok()).expect("a port");
-    // Whoever has told all is sent away.
+    // The server disconnects the client after it has all checksums.
     assert_eq!(join(port, &["--check"]).status.code(), Some(1));
     assert!(learn.wait().expect("it ends").success());
     let learned = fs::read_to_string(directory.path("stock.manifest")).expect("written");
@@ -293,9 +293,9 @@ fn differing_files_are_named_and_a_manifest_fixes_it() {
     let port = server.ports[0];
     let advice =
         "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)";
-    let told = "files differ: game version 60 - use the same files as this server";
-    assert_fails(&join(port, &[]), port, &format!("{told}: {advice}"));
-    assert_fails(&join(port, &["--check"]), port, &format!("files: {told}: {advice}"));
+    let message = "files differ: game version 60 - use the same files as this server";
+    assert_fails(&join(port, &[]), port, &format!("{message}: {advice}"));
+    assert_fails(&join(port, &["--check"]), port, &format!("files: {message}: {advice}"));
     assert_eq!(join(port, &["--check", "--manifest", &manifest]).status.code(), Some(0));
 }
 
@@ -326,8 +326,9 @@ fn malformed_server_answers_are_reported() {
     });
     let output = join(port, &["--timeout", "400ms"]);
     answering.join().expect("asked");
-    let why = "the server speaks nonsense, a datagram (malformed) for example: no way in, while connecting";
-    assert_fails(&output, port, why);
+    let reason =
+        "the server speaks nonsense, a datagram (malformed) for example: no way in, while connecting";
+    assert_fails(&output, port, reason);
 }
 
 #[test]
@@ -336,8 +337,8 @@ fn server_that_stops_during_join_is_reported_with_the_step() {
     let port = socket.local_addr().expect("bound").port();
     let hosting = thread::spawn(move || run_scripted_host(&socket, |_, _| Vec::new()));
     let output = join(port, &["--check", "--timeout", "1s"]);
-    let why = "files: the server stopped, while file checks: no way in within 1s";
-    assert_fails(&output, port, why);
+    let reason = "files: the server stopped, while file checks: no way in within 1s";
+    assert_fails(&output, port, reason);
     assert!(text(&output.stdout).starts_with("connect "), "{}", text(&output.stdout));
     hosting.join().expect("it let a client in");
 }
@@ -347,8 +348,8 @@ fn stop_after_settings_is_reported_after_the_file_check() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
     let hosting = thread::spawn(move || {
-        run_scripted_host(&socket, |peer, heard| {
-            admission_messages(peer, heard)
+        run_scripted_host(&socket, |peer, received| {
+            admission_messages(peer, received)
                 .into_iter()
                 .filter(|m| !matches!(m, Message::GameInit(_)))
                 .collect()
@@ -369,7 +370,7 @@ fn chat_beyond_queue_capacity_is_sent_later() {
     input.write_all(many.as_bytes()).expect("it reads");
     drop(input);
     let output = joined.wait_for_exit();
-    // A machine that is busy may not get it all acknowledged in time, which is another matter.
+    // A busy machine may not get all chat acknowledged in time; that is not tested here.
     assert_ne!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
@@ -379,10 +380,10 @@ fn lost_server_is_reported_to_the_user() {
     let mut joined = JoinProcess::start(server.ports[0], &[]);
     joined.wait_for_line("* in the game");
     server.signal("KILL");
-    // Whatever is sent there comes back.
-    let is_told = |line: String| line == "* nobody listens at the server's port any more";
+    // The system answers each datagram with "port unreachable".
+    let is_reported = |line: String| line == "* nobody listens at the server's port any more";
     joined.type_line("hello?");
-    while !joined.output.recv_timeout(Duration::from_millis(50)).is_ok_and(is_told) {
+    while !joined.output.recv_timeout(Duration::from_millis(50)).is_ok_and(is_reported) {
         joined.type_line("hello?");
     }
     signal(joined.child.id(), "INT");
@@ -406,7 +407,7 @@ fn invalid_arguments_give_one_line_and_exit_code_2() {
         assert!(shown.contains(part), "{shown}");
     }
     let only_ipv4 = "is IPv6, but the game's protocol carries IPv4 addresses only";
-    for (address, why) in [
+    for (address, reason) in [
         ("::1", only_ipv4),
         ("[::1]:22101", only_ipv4),
         ("127.0.0.1:0", "port: expected a number from 1 to 65535, not 0"),
@@ -414,7 +415,7 @@ fn invalid_arguments_give_one_line_and_exit_code_2() {
         ("a b", "expected `\"HOST\"` or `\"HOST:PORT\"`"),
     ] {
         let output = run(&[address]);
-        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(why), "{output:?}");
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(reason), "{output:?}");
     }
     for args in [
         &["127.0.0.1", "--name", " "][..],

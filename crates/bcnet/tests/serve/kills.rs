@@ -1,4 +1,4 @@
-//! Kills that the server guesses, from a shot to everyone who is told of them.
+//! Kills that the server credits to the last shot: messages to players, statistics and hooks.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::server::{ServerProcess, TestDirectory};
 /// Alice is peer 2 in slot 0, Bob peer 3 in slot 1.
 const ALICE_SHIP: u32 = 0x3FFF_FFFF;
 const BOB_SHIP: u32 = 0x4003_FFFF;
-/// How far a ship is behind the last.
+/// Difference between the object ids of two successive ships.
 const SHIP_ID_STEP: u32 = 34;
 
 fn ship(slot: u8, object: u32) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn torpedo(weapon: u32, target: u32) -> Vec<u8> {
     [&[0x19][..], &weapon.to_le_bytes(), &[2, 1, 0, 127, 0], &target.to_le_bytes(), &[0, 127, 0, 80]].concat()
 }
 
-/// Alice fires at Bob's ship, and Bob has another. Both play on until Alice has seen that.
+/// Alice hits Bob's ship, and Bob creates a new one. Both run until Alice has seen the new ship.
 fn shoot_down(players: &mut [LoopbackPlayer; 2], ship_of_bob: u32) {
     let shot = torpedo(ALICE_SHIP + 14, ship_of_bob);
     players[0].send(&shot);
@@ -37,7 +37,7 @@ fn kill_messages(player: &LoopbackPlayer) -> Vec<&Vec<u8>> {
     player.received.iter().filter(|payload| payload[0] == 0x36).collect()
 }
 
-/// Kills and deaths of each, by name.
+/// Returns kills and deaths of each player, sorted by name.
 fn kills_and_deaths(rows: &Value) -> Vec<Value> {
     let mut scores: Vec<Value> = rows
         .as_array()
@@ -49,7 +49,7 @@ fn kills_and_deaths(rows: &Value) -> Vec<Value> {
     scores
 }
 
-/// S-45: first without, then it is turned on while they play.
+/// S-45: the setting is off at first, then turned on during the game.
 #[test]
 fn credited_kill_is_reported_to_players_stats_and_hooks() {
     let stub = HttpStub::with_statuses(&["204 No Content"]);
@@ -70,15 +70,15 @@ fn credited_kill_is_reported_to_players_stats_and_hooks() {
         players[0].has_received(&ships[1]) && players[1].has_received(&ships[0])
     });
     shoot_down(&mut players, BOB_SHIP);
-    assert!(players.iter().all(|player| kill_messages(player).is_empty()), "it is off");
+    assert!(players.iter().all(|player| kill_messages(player).is_empty()), "the setting is off");
 
     let set = server.ctl_json(&["set", "credit_kills", "last-shot"]);
     assert_eq!(set["effect"], "now");
     shoot_down(&mut players, BOB_SHIP + SHIP_ID_STEP);
     run_all_until(&mut players, |players| players.iter().all(|player| !kill_messages(player).is_empty()));
-    // The killer, its kills and points, the victim, its deaths.
-    let told = [&[0x36][..], &[2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], &[3, 0, 0, 0, 1, 0, 0, 0], &[0]].concat();
-    assert!(players.iter().all(|player| kill_messages(player) == [&told]));
+    // The killer with its kills and points, then the victim with its deaths.
+    let kill = [&[0x36][..], &[2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], &[3, 0, 0, 0, 1, 0, 0, 0], &[0]].concat();
+    assert!(players.iter().all(|player| kill_messages(player) == [&kill]));
     let expected = [json!(["Alice", 1, 0]), json!(["Bob", 0, 1])];
     assert_eq!(kills_and_deaths(&server.ctl_json(&["players"])["players"]), expected);
 

@@ -1,4 +1,4 @@
-//! A server's life: players come, talk and go, and it ends as told.
+//! The life of a server: players join, chat and leave, and the server reloads and stops.
 
 use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
@@ -6,7 +6,7 @@ use bcnet_transport::wire::BootReason;
 use crate::player::{LoopbackPlayer, join_two, run_both_until};
 use crate::server::{ServerProcess, TestDirectory};
 
-/// Both ways to the system carry a whole game.
+/// Plays a game with the given arguments.
 fn play_full_game(args: &[&str]) {
     let server = ServerProcess::start(args);
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "Bob"]);
@@ -29,7 +29,7 @@ fn play_full_game(args: &[&str]) {
     for player in [&mut alice, &mut bob] {
         assert_eq!(player.run_until_end(), DisconnectReason::HostLeft);
     }
-    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"the server ends\""]);
+    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "reason=\"the server was stopped\""]);
     let (status, directory) = server.wait_for_exit();
     assert_eq!(status.code(), Some(0));
     assert!(!directory.path("bcnet.sock").exists());
@@ -45,7 +45,8 @@ fn players_join_and_chat_with_portable_sockets() {
     play_full_game(&["--portable-io"]);
 }
 
-/// Nobody acknowledges the goodbye, and still it ends; a second signal does not wait that long.
+/// Without an ACK of the disconnect notice the server stops after a timeout. A second signal stops it at
+/// once.
 #[test]
 fn second_signal_ends_the_server_at_once() {
     let server = ServerProcess::start(&[]);
@@ -111,12 +112,12 @@ fn one_process_hosts_many_sessions() {
     let mut late = LoopbackPlayer::connect(two, "Late");
     assert_eq!(late.run_until_end(), DisconnectReason::Booted(BootReason::FULL));
 
-    // Each only hears its own session.
+    // Each player gets only the messages of its session.
     let done = server.ctl_json(&["--session", "two", "say", "for", "two"]);
-    assert_eq!(done["done"], "said in 1 session");
+    assert_eq!(done["done"], "sent to 1 session");
     bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(b"for two")));
     let done = server.ctl_json(&["say", "for all"]);
-    assert_eq!(done["done"], "said in 2 sessions");
+    assert_eq!(done["done"], "sent to 2 sessions");
     alice.run_until(|alice| alice.received.iter().any(|payload| payload.ends_with(b"for all")));
     assert!(alice.received.iter().all(|payload| !payload.ends_with(b"for two")));
     let status = server.ctl_json(&["status"]);
@@ -152,14 +153,14 @@ fn console_shows_one_server_for_many_threads() {
                 ["Alice", "Bob", "Carol"].map(Into::into).to_vec(),
             )
         );
-        // All have the peer id 2, whichever thread they are in; a name means one.
+        // All players have the peer id 2, in different threads; a name is unique.
         let output = server.directory.ctl(&["kick", "2"]);
         assert_eq!(output.status.code(), Some(1));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(["Alice", "Bob", "Carol"].iter().all(|name| error.contains(name)), "{error}");
-        assert_eq!(server.ctl_json(&["kick", "bob"])["done"], "Bob is out");
+        assert_eq!(server.ctl_json(&["kick", "bob"])["done"], "kicked Bob");
         assert_eq!(bob.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
-        // A ban counts in every thread.
+        // A ban applies in every thread.
         assert_eq!(server.directory.ctl(&["ban", "127.0.0.0/8"]).status.code(), Some(0));
         for n in 0..3 {
             assert_eq!(
@@ -173,7 +174,7 @@ fn console_shows_one_server_for_many_threads() {
         let ports = server.ports.clone();
         let (status, directory) = server.wait_for_exit();
         assert_eq!(status.code(), Some(0));
-        // What all threads have seen is in one capture.
+        // One capture has the datagrams of all threads.
         let capture = directory.bcnet(&["inspect", "game.pcapng", "--json"]).output().expect("it runs");
         let capture = String::from_utf8_lossy(&capture.stdout).into_owned();
         assert!(ports.iter().all(|port| capture.contains(&format!(":{port}\""))), "{ports:?}");
@@ -201,7 +202,7 @@ fn reload_applies_settings_and_drops_no_player() {
     alice.run_until(|alice| alice.has_received(&line));
     bob.run_until(|bob| bob.has_received(&line));
 
-    // What is wrong changes nothing, and says where.
+    // An invalid file changes nothing, and the error has the line.
     std::fs::write(&file, "[[session]]\nname = \"worse\"\nplayer_limits = 3\n").expect("written");
     let output = server.directory.ctl(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
@@ -214,7 +215,7 @@ fn reload_applies_settings_and_drops_no_player() {
     server.reload();
     server.wait_for_log(&["event=\"reload_failed\"", "line 3"]);
     assert_eq!(server.ctl_json(&["status"])["sessions"][0]["name"], "after");
-    // What a running server does not take over is named.
+    // The answer names the settings that need a restart.
     std::fs::write(
         &file,
         "[log]\nlevel = \"debug\"\n[[session]]\nsilence_timeout = \"30s\"\nkeepalive = \"4s\"\n",
@@ -223,17 +224,20 @@ fn reload_applies_settings_and_drops_no_player() {
     let done = server.ctl_json(&["reload"]);
     let restart = ["session.1.keepalive", "session.1.silence_timeout"];
     assert_eq!(done["needs_restart"], serde_json::json!(restart));
-    // A second time too, for nothing of it has changed, and no more when it is taken back.
+    // A second reload names them again; they are not named after the change is reverted.
     assert_eq!(server.ctl_json(&["reload"])["needs_restart"], serde_json::json!(restart));
     std::fs::write(&file, "[[session]]\n").expect("written");
     assert_eq!(server.ctl_json(&["reload"])["needs_restart"], serde_json::json!([]));
     std::fs::write(&file, "[[session]]\n[[session]]\n").expect("written");
     let output = server.directory.ctl(&["reload"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("2 sessions instead of 1"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("the configuration has 2 sessions, the server runs 1")
+    );
     assert_eq!(alice.end, None);
 }
 
-/// A pipe into which nobody writes is a file that cannot be read to its end.
+/// A pipe without a writer is a file that cannot be read to its end.
 #[cfg(unix)]
 #[test]
 fn blocked_reload_does_not_block_shutdown() {
@@ -247,7 +251,7 @@ fn blocked_reload_does_not_block_shutdown() {
     for _ in 0..3 {
         server.signal("HUP");
     }
-    // The server has begun to read when somebody can write.
+    // The pipe can be opened for writing once the server reads it.
     let _writer = std::fs::OpenOptions::new().write(true).open(&file).expect("a reader");
     server.stop();
     assert_eq!(server.wait_for_exit().0.code(), Some(0));
@@ -282,7 +286,7 @@ fn restart_begins_the_next_round_for_all_players() {
     let events = server.ctl_json(&["events"]);
     let ended =
         events["events"].as_array().and_then(|events| events.iter().find(|it| it["event"] == "round_ended"));
-    assert_eq!(ended.expect("told")["players"][0]["name"], "Alice", "{events}");
+    assert_eq!(ended.expect("logged")["players"][0]["name"], "Alice", "{events}");
     server.wait_for_log(&["event=\"round_started\"", "round=2", "system=Albirea"]);
     assert_eq!(server.ctl_json(&["restart"])["done"], "1 session begins the next round");
 }

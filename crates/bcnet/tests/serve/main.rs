@@ -1,5 +1,7 @@
-//! `bcnet serve`, `bcnet ctl` and `bcnet proxy` as real processes over loopback. Everything slow is tested with the session in
-//! virtual time; here it is about sockets, signals, files and exit codes.
+//! `bcnet serve`, `bcnet ctl` and `bcnet proxy` as real processes over loopback.
+//!
+//! These tests cover sockets, signals, files and exit codes. The tests of the session cover slow behaviour in
+//! virtual time.
 
 mod agones;
 mod connection;

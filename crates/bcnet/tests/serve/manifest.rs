@@ -47,7 +47,7 @@ fn manifest_is_learned_from_the_first_player() {
     assert_eq!((again.status.code(), error.lines().count()), (Some(2), 1));
     assert!(error.contains("good.manifest: it exists already"), "{error}");
 
-    // Before anybody joins.
+    // The output path is checked before a player joins.
     for out in ["absent/x.manifest", "."] {
         let output = directory
             .bcnet(&["manifest", "learn", "--bind", "127.0.0.1", "--port", "0", "--out", out])
@@ -89,7 +89,7 @@ fn server_with_invalid_manifest_does_not_start() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).expect("UTF-8"))
     };
-    // The usual port may be taken, which is told too.
+    // The default port may be in use, which would be a second line.
     let serve = ["serve", "--bind", "127.0.0.1", "--set", "log.level=error"];
     for (args, code, prefix) in
         [(&serve[..], 2, "bcnet: x.manifest: "), (&["config", "check"], 1, "x.manifest: ")]
@@ -105,7 +105,7 @@ fn server_with_invalid_manifest_does_not_start() {
     let problem = "x.manifest: line 1: the first line must be `bcnet-manifest 1`\n";
     assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
-    // One that lacks rounds would fit nobody.
+    // A manifest without all rounds matches no player.
     let rounds: String = (0..4).map(|round| format!("round {round}\ndirectory 08070605\n")).collect();
     fs::write(directory.path("x.manifest"), format!("bcnet-manifest 1\n{rounds}")).expect("written");
     let problem =
@@ -133,7 +133,7 @@ fn strict_server_admits_equal_files_and_names_the_difference() {
     assert!(player.has_received(&[0x22]));
     server.wait_for_log(&["event=\"checksum_mismatch\"", "player=\"Khan\"", "round 0"]);
 
-    // The console shows the last ones, the latest first.
+    // `status` shows the latest mismatches first.
     let address = player.socket.local_addr().expect("bound").to_string();
     let status = server.ctl_json(&["status"]);
     let mut shown = status["sessions"][0]["mismatches"][0].clone();

@@ -1,4 +1,4 @@
-//! What monitoring is told.
+//! Metrics, health endpoints, alerts, and the reports to systemd.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::player::join_two;
 use crate::proxy_run::ProxyProcess;
 use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
-/// Asks for something, and returns the first line of the answer and its body.
+/// Sends a request. Returns the status line and the body.
 pub(crate) fn get(address: &str, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -23,35 +23,36 @@ pub(crate) fn get(address: &str, request: &str) -> (String, String) {
     (head.lines().next().unwrap_or_default().into(), body.into())
 }
 
-/// Has Prometheus' own tool look at something. Skipped where it is not installed, unless `REQUIRE_PROMTOOL` is set.
+/// Runs `promtool`. Skipped if it is not installed, unless `REQUIRE_PROMTOOL` is set.
 pub(crate) fn promtool(args: &[&str], input: &str) {
     let mut check = Command::new("promtool");
     let check = check.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut check) = check.spawn() else {
         assert!(
             std::env::var_os("REQUIRE_PROMTOOL").is_none(),
-            "promtool is not installed, and it is required"
+            "REQUIRE_PROMTOOL is set, but promtool is not installed"
         );
         return;
     };
     check.stdin.take().expect("piped").write_all(input.as_bytes()).expect("read");
     let output = check.wait_with_output().expect("ended");
-    let [said, complained] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    assert!(output.status.success() && complained.is_empty(), "{said}{complained}");
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success() && stderr.is_empty(), "{stdout}{stderr}");
 }
 
-/// A server that gives out figures, and where.
+/// Starts a server with metrics. Returns it and the address of the metrics.
 fn start_monitored_server() -> (ServerProcess, String) {
     let server = ServerProcess::start(&["--set", "server.metrics=127.0.0.1:0"]);
-    let place = metrics_address(&server);
-    (server, place)
+    let address = metrics_address(&server);
+    (server, address)
 }
 
-/// Where a server gives out its figures.
+/// Returns the address of a server's metrics, from its log.
 pub(crate) fn metrics_address(server: &ServerProcess) -> String {
     let line = server.wait_for_log(&["event=\"started\""]);
-    let place = line.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
-    place.to_owned()
+    let address =
+        line.split("metrics=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an address");
+    address.to_owned()
 }
 
 pub(crate) fn metric_value(page: &str, name: &str) -> f64 {
@@ -61,13 +62,13 @@ pub(crate) fn metric_value(page: &str, name: &str) -> f64 {
 
 #[test]
 fn server_metrics_are_valid_for_prometheus() {
-    let (server, place) = start_monitored_server();
+    let (server, address) = start_monitored_server();
     let [mut alice, mut bob] = join_two(server.address(), ["Alice", "<script>"]);
     let line = alice.chat_payload("hello");
     alice.chat("hello");
     alice.run_until(|alice| alice.has_received(&line));
     bob.run_until(|bob| bob.has_received(&line));
-    let (status, page) = get(&place, "GET /metrics");
+    let (status, page) = get(&address, "GET /metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     let port = format!("{{port=\"{}\"}}", server.ports[0]);
     let of = |name: &str| metric_value(&page, &format!("bcnet_{name}{port}"));
@@ -78,27 +79,27 @@ fn server_metrics_are_valid_for_prometheus() {
         metric_value(&page, "bcnet_sessions") == 1.0
             && metric_value(&page, "process_cpu_seconds_total") > 0.0
     );
-    assert!(!page.contains("script") && !page.contains("Alice"), "players are no labels");
+    assert!(!page.contains("script") && !page.contains("Alice"), "player names must not be labels");
     promtool(&["check", "metrics"], &page);
 }
 
 #[test]
 fn health_endpoints_reflect_the_game_loop() {
-    let (server, place) = start_monitored_server();
+    let (server, address) = start_monitored_server();
     for path in ["GET /livez", "GET /readyz"] {
-        assert_eq!(get(&place, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+        assert_eq!(get(&address, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
     }
     let port = server.ports[0].to_string();
     server.ctl_json(&["--session", &port, "stop"]);
-    assert_eq!(get(&place, "GET /readyz").0, "HTTP/1.1 503 Service Unavailable", "nobody can join");
-    assert_eq!(get(&place, "GET /livez").0, "HTTP/1.1 200 OK");
+    assert_eq!(get(&address, "GET /readyz").0, "HTTP/1.1 503 Service Unavailable", "no session is open");
+    assert_eq!(get(&address, "GET /livez").0, "HTTP/1.1 200 OK");
     server.ctl_json(&["start"]);
-    assert_eq!(get(&place, "GET /readyz").0, "HTTP/1.1 200 OK");
-    assert_eq!(get(&place, "POST /metrics").0, "HTTP/1.1 405 Method Not Allowed");
-    assert_eq!(get(&place, "GET /etc/passwd").0, "HTTP/1.1 404 Not Found");
+    assert_eq!(get(&address, "GET /readyz").0, "HTTP/1.1 200 OK");
+    assert_eq!(get(&address, "POST /metrics").0, "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(get(&address, "GET /etc/passwd").0, "HTTP/1.1 404 Not Found");
 }
 
-/// The names of all figures of serve, proxy and master, as they are described: of some there is nothing to tell yet.
+/// Returns the names of all metrics of serve, proxy and master, including those without values yet.
 fn metric_names() -> BTreeSet<String> {
     let more =
         "[[hook]]\nname = \"crew\"\nurl = \"https://hooks.example/\"\n[scores]\nfile = \"scores.db\"\n";
@@ -107,13 +108,13 @@ fn metric_names() -> BTreeSet<String> {
     let args =
         ["--set", "server.metrics=127.0.0.1:0", "--set", "fleet.agones=true", "--set", "web.enabled=true"];
     let args = [&args[..], &["--set", "web.bind=127.0.0.1:0"]].concat();
-    // Nobody is there.
+    // No Agones sidecar listens on port 1.
     let server = ServerProcess::start_with(directory, &args, 1, &[("AGONES_SDK_HTTP_PORT", "1")]);
     let mut pages = get(&metrics_address(&server), "GET /metrics").1;
     let proxy = ProxyProcess::start(server.address(), &["--metrics", "127.0.0.1:0"]);
     pages += &proxy.get("/metrics").1;
-    let (mut master, place) = start_list_server(&server.directory);
-    pages += &get(&place, "GET /metrics").1;
+    let (mut master, address) = start_list_server(&server.directory);
+    pages += &get(&address, "GET /metrics").1;
     master.kill().and_then(|()| master.wait()).expect("ended");
     let described = pages.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let all = described.flat_map(|(name, kind)| match kind {
@@ -123,31 +124,31 @@ fn metric_names() -> BTreeSet<String> {
     all.collect()
 }
 
-/// A list server that gives out figures, and where.
+/// Starts a list server with metrics. Returns it and the address of the metrics.
 fn start_list_server(directory: &TestDirectory) -> (std::process::Child, String) {
     let ports = ["--bind", "127.0.0.1", "--udp", "0", "--tcp", "0", "--metrics", "127.0.0.1:0"];
     let mut command = directory.bcnet(&[&["master"], &ports[..]].concat());
     let mut master = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
     let mut ready = String::new();
     BufReader::new(master.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-    let place = ready.trim_end().split("metrics=").nth(1).expect(&ready).to_owned();
-    (master, place)
+    let address = ready.trim_end().split("metrics=").nth(1).expect(&ready).to_owned();
+    (master, address)
 }
 
 #[test]
 fn list_server_serves_metrics_and_health() {
     let directory = TestDirectory::new();
-    let (mut master, place) = start_list_server(&directory);
-    let (status, page) = get(&place, "GET /metrics");
+    let (mut master, address) = start_list_server(&directory);
+    let (status, page) = get(&address, "GET /metrics");
     assert_eq!((status.as_str(), metric_value(&page, "bcnet_master_servers")), ("HTTP/1.1 200 OK", 0.0));
     promtool(&["check", "metrics"], &page);
     for path in ["GET /livez", "GET /readyz"] {
-        assert_eq!(get(&place, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+        assert_eq!(get(&address, path), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
     }
     master.kill().and_then(|()| master.wait()).expect("ended");
 }
 
-/// The board and the alerts ask for nothing that is not there, and Prometheus understands what they ask.
+/// The dashboard and the alerts use only existing metrics, and Prometheus can parse their queries.
 #[test]
 fn dashboard_and_alert_queries_use_existing_metrics() {
     let names = metric_names();
@@ -167,7 +168,7 @@ fn dashboard_and_alert_queries_use_existing_metrics() {
     let unknown: BTreeSet<&str> = asked.filter(|word| !names.contains(*word)).collect();
     assert_eq!(unknown, BTreeSet::new());
     promtool(&["check", "rules", &format!("{deploy}/alerts.yml")], "");
-    // It takes queries as rules only.
+    // `promtool` checks queries only in rules.
     let plain = |query: &str| query.replace("$__rate_interval", "5m").replace("$instance", ".*");
     let rule = |(query, number)| json!({"record": format!("board:{number}"), "expr": plain(query)});
     let rules: Vec<Value> = queries.iter().copied().zip(0..).map(rule).collect();
@@ -177,29 +178,29 @@ fn dashboard_and_alert_queries_use_existing_metrics() {
     promtool(&["check", "rules", file.to_str().expect("a path")], "");
 }
 
-/// Each alert is there when it should be, and not before.
+/// Each alert fires when it should, and not before.
 #[test]
 fn alerts_fire_when_something_is_wrong() {
-    let [played, alerts] = [include_str!("alerts.yml"), include_str!("../../../../deploy/alerts.yml")];
+    let [rule_tests, alerts] = [include_str!("alerts.yml"), include_str!("../../../../deploy/alerts.yml")];
     for alert in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
         let fires = format!("alertname: {alert}\n        exp_alerts:\n");
         let is_silent = format!("alertname: {alert}, exp_alerts: []");
-        assert!(played.contains(&fires) && played.contains(&is_silent), "{alert} is not tested");
+        assert!(rule_tests.contains(&fires) && rule_tests.contains(&is_silent), "{alert} is not tested");
     }
     promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/alerts.yml")], "");
 }
 
 #[test]
 fn metrics_address_in_use_is_reported() {
-    let (server, place) = start_monitored_server();
-    let taken = format!("server.metrics={place}");
+    let (server, address) = start_monitored_server();
+    let taken = format!("server.metrics={address}");
     let output = server.directory.bcnet(&["serve", "--set", &taken]).output().expect("runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("server.metrics: cannot listen at TCP 127.0.0.1:"), "{error}");
 }
 
-/// Without a watchdog, too.
+/// The status is reported without a watchdog too.
 #[cfg(target_os = "linux")]
 #[test]
 fn systemd_is_notified_of_readiness_and_players() {
@@ -211,10 +212,10 @@ fn systemd_is_notified_of_readiness_and_players() {
     systemd.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let notify = [("NOTIFY_SOCKET", path.to_str().expect("a path"))];
     let _server = ServerProcess::start_with(directory, &[], 1, &notify);
-    let heard = || {
+    let next_message = || {
         let mut buffer = [0; 64];
-        let len = systemd.recv(&mut buffer).expect("told");
+        let len = systemd.recv(&mut buffer).expect("a message");
         String::from_utf8_lossy(&buffer[..len]).into_owned()
     };
-    assert_eq!([heard(), heard()], ["READY=1", "STATUS=0 players in 1 session"]);
+    assert_eq!([next_message(), next_message()], ["READY=1", "STATUS=0 players in 1 session"]);
 }

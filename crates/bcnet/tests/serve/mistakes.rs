@@ -1,4 +1,4 @@
-//! What hosts do by mistake harms neither their players nor their other servers.
+//! Mistakes of operators that must not harm players or other servers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use bcnet_transport::wire::BootReason;
 use crate::player::{LoopbackPlayer, join_two};
 use crate::server::{ServerProcess, TestDirectory};
 
-/// Returns what was refused, and that it was.
+/// Asserts that a command was refused. Returns the error.
 fn refusal(output: &Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
@@ -36,7 +36,7 @@ fn ctl_does_not_contact_another_server() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && error.contains("no server listens at "), "{error}");
     }
-    // Whoever stops one reads which.
+    // The answer to `stop` names the server.
     let (port, socket) = (other.ports[0], other.directory.path("bcnet.sock"));
     let status = stdout_text(&other.directory.ctl(&["status"]));
     assert!(
@@ -44,13 +44,13 @@ fn ctl_does_not_contact_another_server() {
         "{status}"
     );
     let stopped = stdout_text(&other.directory.ctl(&["stop"]));
-    let expected = format!("the server says goodbye and ends (Other, port {port}; {})\n", socket.display());
+    let expected =
+        format!("the server disconnects all players and stops (Other, port {port}; {})\n", socket.display());
     assert_eq!(stopped, expected);
     assert_eq!(other.wait_for_exit().0.code(), Some(0));
 }
 
-/// Without its file a server would lose its password.
-/// In Kubernetes a service called bcnet sets variables that look like ours.
+/// In Kubernetes a service named bcnet sets variables with the prefix of the settings.
 #[test]
 fn foreign_variables_are_ignored_and_logged() {
     let variables = [("BCNET_PORT", "udp://10.0.0.1:22101"), ("BCNET_SERVICE_HOST", "10.0.0.1")];
@@ -58,12 +58,13 @@ fn foreign_variables_are_ignored_and_logged() {
     server.wait_for_log(&["event=\"unknown_variables\"", "variables=\"BCNET_PORT, BCNET_SERVICE_HOST\""]);
 }
 
+/// Without its file the server would lose its password.
 #[test]
 fn reload_fails_if_the_configuration_is_missing() {
     let directory = TestDirectory::new();
     let [file, moved] = ["bcnet.toml", "moved.toml"].map(|name| directory.path(name));
     let server = ServerProcess::start_in(directory, &[], 1);
-    // It came after the start, and is as good as one that was there.
+    // The file is new since the start; from now on it is required.
     fs::write(&file, "[[session]]\npassword = \"secret\"\n").expect("written");
     assert_eq!(server.ctl_json(&["reload"])["done"], "reloaded");
     fs::rename(&file, &moved).expect("moved");
@@ -91,17 +92,14 @@ fn server_wide_commands_refuse_a_session() {
     server.ctl_json(&["ban", "192.0.2.1"]);
     for args in [&["reload"][..], &["bans"], &["unban", "192.0.2.1"], &["history"]] {
         let error = refusal(&server.directory.ctl(&[&["--session", "Two"], args].concat()));
-        let expected = format!(
-            "bcnet: `{}` is about the whole server, not about one session; leave that out\n",
-            args[0]
-        );
+        let expected = format!("bcnet: `{}` applies to the whole server; leave out the session\n", args[0]);
         assert_eq!(error, expected);
     }
     assert_eq!(server.ctl_json(&["bans"])["bans"].as_array().map(Vec::len), Some(1));
     assert_eq!(server.ctl_json(&["status"])["sessions"].as_array().map(Vec::len), Some(2));
 }
 
-/// Behind a router many have one address.
+/// Players behind one router share an address.
 #[test]
 fn ban_of_a_shared_address_needs_confirmation() {
     let server = ServerProcess::start(&[]);
@@ -109,8 +107,8 @@ fn ban_of_a_shared_address_needs_confirmation() {
     let error = refusal(&server.directory.ctl(&["ban", "#2"]));
     assert_eq!(
         error,
-        "bcnet: Alice has the address 127.0.0.1, and so do Bob, who would go too; \
-         add --yes to ban them all, or kick Alice alone\n"
+        "bcnet: Alice shares the address 127.0.0.1 with Bob; a ban removes all of them; \
+         add --yes to ban the address, or kick only Alice\n"
     );
     let line = bob.chat_payload("still here");
     bob.chat("still here");
@@ -122,7 +120,8 @@ fn ban_of_a_shared_address_needs_confirmation() {
     assert_eq!(answer["out"], serde_json::json!(["Alice", "Bob"]));
     let done = answer["done"].as_str().expect("text");
     assert!(
-        done.starts_with("banned 127.0.0.1 (Alice) since ") && done.ends_with(" by Picard; out: Alice, Bob"),
+        done.starts_with("banned 127.0.0.1 (Alice) since ")
+            && done.ends_with(" by Picard; removed: Alice, Bob"),
         "{done}"
     );
     for player in [&mut alice, &mut bob] {
@@ -133,7 +132,7 @@ fn ban_of_a_shared_address_needs_confirmation() {
     assert_eq!([&ban["player"], &ban["by"], &ban["network"]], ["Alice", "Picard", "127.0.0.1"]);
 }
 
-/// The next look at the masters is a minute away, longer than the test waits.
+/// The regular housekeeping interval is a minute, longer than the test waits.
 #[test]
 fn short_ban_expires_on_time() {
     let server = ServerProcess::start(&[]);
@@ -155,7 +154,7 @@ fn sigusr1_prints_the_queues() {
     server.ctl_json(&["status"]);
 }
 
-/// Started from elsewhere, it has the same bans.
+/// The working directory does not change the path of the bans.
 #[test]
 fn ban_file_is_beside_the_configuration_and_logged() {
     let directory = TestDirectory::new();
@@ -175,7 +174,7 @@ fn ban_file_is_beside_the_configuration_and_logged() {
     assert!(!server.directory.path("bans.toml").exists());
 }
 
-/// Something else is in the way of the new file, which not even root can write.
+/// A directory has the name of the new file, so not even root can write it.
 #[test]
 fn unwritable_ban_file_is_logged_and_bans_apply() {
     let directory = TestDirectory::new();
@@ -186,7 +185,7 @@ fn unwritable_ban_file_is_logged_and_bans_apply() {
     let error = refusal(&server.directory.ctl(&["ban", "Alice"]));
     assert!(error.starts_with("bcnet: banned 127.0.0.1 (Alice)"), "{error}");
     assert!(
-        error.contains("that counts, but is not in the file yet") && error.contains("bans.toml"),
+        error.contains("in force, but not in the file of bans") && error.contains("bans.toml"),
         "{error}"
     );
     assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
@@ -197,7 +196,7 @@ fn unwritable_ban_file_is_logged_and_bans_apply() {
     assert!(fs::read_to_string(server.directory.path("bans.toml")).expect("a file").contains("127.0.0.1"));
 }
 
-/// The new file is on a disk that is full, once.
+/// The new file is on a full disk, once.
 #[cfg(unix)]
 #[test]
 fn ban_applies_on_a_full_disk() {

@@ -1,4 +1,4 @@
-//! What hosting panels and container daemons are told about the program is what it does.
+//! The files for hosting panels and containers match the program.
 
 use std::fs;
 use std::io::Write;
@@ -18,7 +18,7 @@ fn egg() -> Value {
     serde_json::from_str(&project_file("deploy/egg-bcnet.json")).expect("JSON")
 }
 
-/// The variables of the egg, with their defaults, but for the one that only its installation reads.
+/// Returns the variables of the egg with their defaults, without the one that only its installer reads.
 fn variables(egg: &Value) -> Vec<(&str, &str)> {
     let variables = egg["variables"].as_array().expect("a list").iter();
     variables
@@ -30,7 +30,7 @@ fn variables(egg: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The panel replaces the port, waits for a line, sends what is typed in its console, and stops by what it takes for Ctrl-C.
+/// The panel inserts the port, waits for a line, sends console input, and stops the server with Ctrl-C.
 #[test]
 fn egg_starts_controls_and_stops_the_server() {
     let egg = egg();
@@ -52,10 +52,10 @@ fn egg_starts_controls_and_stops_the_server() {
         .expect("bcnet serve runs");
     let log = spawn_line_reader(child.stderr.take().expect("piped"));
     let output = spawn_line_reader(child.stdout.take().expect("piped"));
-    let told = output.recv_timeout(TEST_TIMEOUT);
+    let line = output.recv_timeout(TEST_TIMEOUT);
     let ready: Value = serde_json::from_str(egg["config"]["startup"].as_str().expect("text")).expect("JSON");
     let done = ready["done"].as_str().expect("a line");
-    assert!(told.as_ref().is_ok_and(|line| line.starts_with(&format!("{done}{port} "))), "{told:?}");
+    assert!(line.as_ref().is_ok_and(|line| line.starts_with(&format!("{done}{port} "))), "{line:?}");
     writeln!(child.stdin.as_mut().expect("piped"), "players").expect("written");
     assert_eq!(output.recv_timeout(TEST_TIMEOUT).as_deref(), Ok("nobody is here"));
     assert_eq!(egg["config"]["stop"], "^C");
@@ -64,21 +64,22 @@ fn egg_starts_controls_and_stops_the_server() {
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
 
-/// An unknown variable would have no effect.
+/// A misspelt variable would have no effect.
 #[test]
 fn egg_and_compose_variables_are_valid_settings() {
     let egg = egg();
     let directory = TestDirectory::new();
     let compose = project_file("compose.yaml");
-    let of_compose: Vec<(&str, &str)> = compose
+    let compose_variables: Vec<(&str, &str)> = compose
         .lines()
         .filter_map(|line| line.trim().strip_prefix("BCNET_"))
         .map(|line| line.split_once(": ").expect("a value"))
         .collect();
-    assert!(!of_compose.is_empty());
-    let of_compose =
-        of_compose.into_iter().map(|(name, value)| (format!("BCNET_{name}"), value.trim_matches('"')));
-    let checked = directory.bcnet(&["config", "check"]).envs(variables(&egg)).envs(of_compose).output();
+    assert!(!compose_variables.is_empty());
+    let compose_variables =
+        compose_variables.into_iter().map(|(name, value)| (format!("BCNET_{name}"), value.trim_matches('"')));
+    let checked =
+        directory.bcnet(&["config", "check"]).envs(variables(&egg)).envs(compose_variables).output();
     let checked = checked.expect("bcnet config runs");
     assert_eq!(String::from_utf8_lossy(&checked.stdout), "fine: 1 session\n");
 }

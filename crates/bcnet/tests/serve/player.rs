@@ -1,4 +1,4 @@
-//! A player: the session's client over a real socket. What it hears is kept in raw bytes.
+//! A player over a real UDP socket. Received payloads are kept as raw bytes.
 
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -15,14 +15,14 @@ pub(crate) struct LoopbackPlayer {
     pub(crate) socket: UdpSocket,
     /// Game payloads in the order of arrival.
     pub(crate) received: Vec<Vec<u8>>,
-    /// Why it is over, if it is.
+    /// The reason of the disconnect, if the player is disconnected.
     pub(crate) end: Option<DisconnectReason>,
     pub(crate) name: String,
     started: Instant,
 }
 
 impl LoopbackPlayer {
-    /// Asks to be let in.
+    /// Starts to connect.
     pub(crate) fn connect(to: SocketAddrV4, name: &str) -> Self {
         Self::connect_with(to, name, "")
     }
@@ -38,7 +38,7 @@ impl LoopbackPlayer {
         Self { client, socket, received: Vec::new(), end: None, name: name.into(), started }
     }
 
-    /// Gets all the way into the game.
+    /// Connects and enters the game.
     pub(crate) fn join(to: SocketAddrV4, name: &str) -> Self {
         let mut player = Self::connect(to, name);
         player.run_until(Self::is_in_game);
@@ -58,10 +58,10 @@ impl LoopbackPlayer {
         self.client.send(payload, DeliveryMode::Reliable, now).expect("connected");
     }
 
-    /// Chat, as the game writes it.
+    /// Sends chat like the game does.
     pub(crate) fn chat(&mut self, text: &str) {
         let now = self.now();
-        self.client.chat(text, now).expect("it is in the game");
+        self.client.chat(text, now).expect("in the game");
     }
 
     pub(crate) fn chat_payload(&self, text: &str) -> Vec<u8> {
@@ -69,24 +69,24 @@ impl LoopbackPlayer {
         [&[0x2C, self.client.id().0, 0, 0, 0], &length[..], text.as_bytes()].concat()
     }
 
-    /// Says goodbye, and plays on until that was heard.
+    /// Leaves the game, and runs until the server has acknowledged it.
     pub(crate) fn leave(&mut self) {
         let now = self.now();
         self.client.leave(now);
         self.run_until(|player| player.client.is_closed());
     }
 
-    /// Plays on until `done`.
+    /// Runs until `done`.
     pub(crate) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             self.turn(Duration::from_secs(1));
         }
     }
 
-    /// Plays on until it is over, and says that it has heard so.
+    /// Runs until the player is disconnected and has acknowledged it.
     pub(crate) fn run_until_end(&mut self) -> DisconnectReason {
         self.run_until(|player| player.end.is_some() && player.has_no_pending_acks());
-        self.end.expect("over")
+        self.end.expect("disconnected")
     }
 
     fn has_no_pending_acks(&self) -> bool {
@@ -96,9 +96,14 @@ impl LoopbackPlayer {
             .is_none_or(|snapshot| snapshot.pending_acks.is_empty())
     }
 
-    /// Takes at most one datagram, waiting for it no longer than `most`, and sends what is to be sent.
+    /// Waits at most `max_wait` for one datagram, then sends everything that is due.
     pub(crate) fn turn(&mut self, max_wait: Duration) {
-        assert!(self.started.elapsed() < TEST_TIMEOUT, "heard {:02X?}, over: {:?}", self.received, self.end);
+        assert!(
+            self.started.elapsed() < TEST_TIMEOUT,
+            "timeout; received {:02X?}, end: {:?}",
+            self.received,
+            self.end
+        );
         let mut buffer = [0; 2048];
         let due = self.client.next_timeout().map_or(max_wait, |due| due.since(self.now()));
         self.socket.set_read_timeout(Some(due.clamp(Duration::from_millis(1), max_wait))).expect("a timeout");
@@ -122,7 +127,7 @@ impl LoopbackPlayer {
         }
     }
 
-    /// Does what a client does by itself on its way into the game.
+    /// Answers events on the way into the game.
     fn handle_event(&mut self, event: Event, payload: &[u8], now: Time) {
         if !payload.is_empty() {
             self.received.push(payload.to_vec());
@@ -145,7 +150,7 @@ impl LoopbackPlayer {
     }
 }
 
-/// Two players who get all the way into the game, the second when the first is there.
+/// Joins two players, the second after the first has entered.
 pub(crate) fn join_two(to: SocketAddrV4, names: [&str; 2]) -> [LoopbackPlayer; 2] {
     let mut first = LoopbackPlayer::join(to, names[0]);
     let mut second = LoopbackPlayer::connect(to, names[1]);
@@ -153,7 +158,7 @@ pub(crate) fn join_two(to: SocketAddrV4, names: [&str; 2]) -> [LoopbackPlayer; 2
     [first, second]
 }
 
-/// All play on until they are `done`.
+/// Runs all players until `done`.
 pub(crate) fn run_all_until(players: &mut [LoopbackPlayer], done: impl Fn(&[LoopbackPlayer]) -> bool) {
     while !done(players) {
         for player in &mut *players {
@@ -162,7 +167,7 @@ pub(crate) fn run_all_until(players: &mut [LoopbackPlayer], done: impl Fn(&[Loop
     }
 }
 
-/// Both play on until the second is `done`.
+/// Runs both players until the second is `done`.
 pub(crate) fn run_both_until(
     first: &mut LoopbackPlayer,
     second: &mut LoopbackPlayer,

@@ -43,7 +43,7 @@ fn two_players_chat_through_a_healing_proxy() {
         proxy.wait_for_log(&["event=\"player\"", &client, source]);
     }
 
-    // Browsers see the server.
+    // A query through the proxy gets the answer of the server.
     let query = proxy.directory.bcnet(&["query", &proxy.address.to_string()]).output().expect("runs");
     assert!(String::from_utf8_lossy(&query.stdout).contains("  Behind  "), "{query:?}");
 
@@ -56,13 +56,13 @@ fn two_players_chat_through_a_healing_proxy() {
     assert_eq!((alice.end, bob.end), (None, None));
 }
 
-/// The queues of both sides of both conversations, as dumps of the original show them.
+/// Checks the queue dumps of both sides of both conversations, in the format of the stock engine.
 #[cfg(unix)]
 fn check_queues(proxy: &ProxyProcess, server: &str) {
     proxy.signal("USR1");
     for _ in 0..4 {
-        let whose = ProxyProcess::wait_for_line(&proxy.output, &["# ", " to "]);
-        assert!(whose.contains(server), "{whose}");
+        let heading = ProxyProcess::wait_for_line(&proxy.output, &["# ", " to "]);
+        assert!(heading.contains(server), "{heading}");
         let dump = ProxyProcess::wait_for_line(&proxy.output, &["peer=", " retxQ=", " ackOutQ="]);
         let (time, _) = dump.strip_prefix('[').and_then(|rest| rest.split_once("] peer=")).expect(&dump);
         assert_eq!(time.bytes().filter(|byte| *byte == b':').count(), 2, "{dump}");
@@ -99,14 +99,14 @@ fn anomalies_are_logged_and_forwarded() {
     let proxy = ProxyProcess::start(server.address(), &["--observe", "--queues", "1"]);
     let mut alice = LoopbackPlayer::join(proxy.address, "Alice");
     send_unreadable_datagram(&proxy, &alice);
-    // They are printed by themselves.
+    // With `--queues`, dumps are printed at intervals.
     ProxyProcess::wait_for_line(&proxy.output, &["] peer=", " retxQ="]);
     let line = alice.chat_payload("still here");
     alice.chat("still here");
     alice.run_until(|alice| alice.has_received(&line));
 }
 
-/// Has a player say what nobody can read, and waits until the log has it.
+/// Sends a datagram of unknown type from a player, and waits until the log has the finding.
 fn send_unreadable_datagram(proxy: &ProxyProcess, player: &LoopbackPlayer) -> [u8; 5] {
     let wrong = unreadable_datagram(player.client.id());
     player.socket.send_to(&wrong, proxy.address).expect("sent");
@@ -122,11 +122,14 @@ fn anomalies_are_comments_on_their_datagram_in_the_capture() {
     let alice = LoopbackPlayer::join(proxy.address, "Alice");
     let wrong = send_unreadable_datagram(&proxy, &alice);
     let datagrams = captured(&proxy.stop(), "game.pcapng");
-    let remark = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.comments);
-    assert!(remark.is_some_and(|texts| texts.iter().any(|text| text.starts_with("unknown "))), "{remark:?}");
+    let comments = datagrams.iter().find(|datagram| datagram.bytes == wrong).map(|found| &found.comments);
+    assert!(
+        comments.is_some_and(|texts| texts.iter().any(|text| text.starts_with("unknown "))),
+        "{comments:?}"
+    );
 }
 
-/// A datagram of type 0x77, which does not exist.
+/// Returns a datagram with the type 0x77, which does not exist.
 fn unreadable_datagram(sender: PeerId) -> [u8; 5] {
     let mut wrong = [sender.0, 1, 0x77, 0, 0];
     bcnet_transport::cipher::encrypt(&mut wrong);
@@ -146,16 +149,16 @@ fn captured(directory: &TestDirectory, name: &str) -> Vec<CaptureRecord> {
     let mut datagrams = Vec::new();
     while let Some(block) = reader.next_block() {
         let Block::EnhancedPacket(packet) = block.expect("a whole file") else { continue };
-        let remarks = packet.options.iter().filter_map(|option| match option {
+        let comments = packet.options.iter().filter_map(|option| match option {
             EnhancedPacketOption::Comment(text) => Some(text.to_string()),
             _ => None,
         });
-        // Behind the head of IPv4 without options, that of UDP.
+        // The UDP header follows an IPv4 header without options.
         let from = u16::from_be_bytes([packet.data[20], packet.data[21]]);
         datagrams.push(CaptureRecord {
             from,
             bytes: packet.data[28..].to_vec(),
-            comments: remarks.collect(),
+            comments: comments.collect(),
         });
     }
     datagrams
@@ -170,15 +173,19 @@ fn banned_address_is_refused_until_the_bans_are_reloaded() {
     let proxy = ProxyProcess::start_in(directory, server.address(), &["--bans", "bans.toml"]);
     let mut alice = LoopbackPlayer::connect(proxy.address, "Alice");
     assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
-    proxy.wait_for_log(&["event=\"refused\"", "reason=\"banned\"", "its address is banned"]);
-    // What is wrong changes nothing, and says where.
+    proxy.wait_for_log(&["event=\"refused\"", "reason=\"banned\"", "the address is banned"]);
+    // An invalid file changes nothing, and the error has the line.
     fs::write(proxy.directory.path("bans.toml"), "[[ban]]\naddress = \"everyone\"\n").expect("written");
     proxy.signal("HUP");
     proxy.wait_for_log(&["event=\"reload_failed\"", "bans.toml", "line 2"]);
-    // Nor does a file that is gone.
+    // A missing file changes nothing either.
     fs::remove_file(proxy.directory.path("bans.toml")).expect("removed");
     proxy.signal("HUP");
-    proxy.wait_for_log(&["event=\"reload_failed\"", "bans.toml: there is no such file", "the bans stay"]);
+    proxy.wait_for_log(&[
+        "event=\"reload_failed\"",
+        "bans.toml: the bans file does not exist",
+        "the proxy keeps the bans",
+    ]);
     assert_eq!(
         LoopbackPlayer::connect(proxy.address, "Alice").run_until_end(),
         DisconnectReason::Booted(BootReason::BANNED)
@@ -203,7 +210,7 @@ fn second_player_without_a_pool_is_refused_and_logged() {
     let line = alice.chat_payload("alone");
     alice.chat("alone");
     alice.run_until(|alice| alice.has_received(&line));
-    // Nothing of him reached the server, so he has no part in what is seen.
+    // The server got nothing of Bob, so the observer has no findings about him.
     let page = proxy.get("/metrics").1;
     assert!(!page.contains("kind=\"unknown_type\""), "{page}");
 }
@@ -230,18 +237,18 @@ fn restarted_server_is_found_again() {
     let before = join_two(proxy.address, ["Alice", "Bob"]);
     server.signal("KILL");
     drop(server.wait_for_exit());
-    // While nobody is there, what players say is lost and nothing else.
+    // Without a server, datagrams of players are lost, and nothing else happens.
     before[0].socket.send_to(&[1, 2, 3], proxy.address).expect("sent");
     let server = ServerProcess::start(&["--port", &port]);
     let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
     chat(&mut alice, &mut bob, "back again");
     server.wait_for_log(&["event=\"in_game\"", "player=\"Bob\""]);
-    // Without a console it can only be killed there.
+    // On Windows a process without a console can only be killed.
     #[cfg(unix)]
     proxy.stop();
 }
 
-/// Connections that ask for nothing, more than one address may have.
+/// Opens more idle connections than one address may have.
 #[test]
 fn slow_connections_do_not_delay_the_metrics() {
     let server = ServerProcess::start(&[]);
@@ -249,17 +256,17 @@ fn slow_connections_do_not_delay_the_metrics() {
     let metrics = proxy.metrics.expect("metrics");
     let mut slow: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(metrics).expect("connected")).collect();
     for stream in &mut slow {
-        // Some of them have had to give way.
+        // The server has already closed some of them.
         drop(stream.write_all(b"GET /metrics HT"));
     }
     assert_eq!(proxy.get("/metrics").0, "HTTP/1.1 200 OK");
     drop(slow);
-    // Without a console it can only be killed there.
+    // On Windows a process without a console can only be killed.
     #[cfg(unix)]
     proxy.stop();
 }
 
-/// A request to be let in, as it is on the wire.
+/// Returns an encrypted connect request.
 fn connect_request() -> Vec<u8> {
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
     let mut endpoint = Endpoint::connect(
@@ -274,11 +281,11 @@ fn connect_request() -> Vec<u8> {
 
 fn receive(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
     let mut buffer = [0; 4096];
-    let (len, from) = socket.recv_from(&mut buffer).expect("something");
+    let (len, from) = socket.recv_from(&mut buffer).expect("a datagram");
     (buffer[..len].to_vec(), from)
 }
 
-/// Every byte passes both ways as it came and in order, whatever it is, in datagrams of up to 2048 bytes.
+/// Datagrams of up to 2048 bytes pass both ways unchanged and in order.
 #[test]
 fn observing_proxy_forwards_every_byte_unchanged() {
     let [client, server] = [0; 2].map(|_| {
@@ -298,7 +305,7 @@ fn observing_proxy_forwards_every_byte_unchanged() {
     let lengths = (0..70).chain([100, 255, 256, 412, 512, 513, 1400, 2047, 2048]);
     let mut sent: Vec<Vec<u8>> = lengths.map(&mut noise).collect();
     for (datagram, sender) in sent.iter_mut().zip([1, 2, 0xFF].into_iter().cycle()) {
-        // What begins with a backslash is text and has a source of its own.
+        // A datagram that starts with a backslash is a query, which has another source port.
         datagram.first_mut().into_iter().for_each(|first| *first = sender);
     }
     sent.push(connect_request());
@@ -316,13 +323,13 @@ fn observing_proxy_forwards_every_byte_unchanged() {
             assert_eq!(receive(&client).0, *datagram);
         }
     }
-    // Only what is longer than any sender makes it does not pass, and that is told.
+    // Longer datagrams are dropped and counted.
     client.send(&[1; 2049]).expect("sent");
     server.send_to(&[1; 2049], source).expect("sent");
     client.send(b"\\status\\").expect("sent");
     let (query, browser) = receive(&server);
     assert!(query == b"\\status\\" && browser != source);
-    // Nobody but the server gets through to the client.
+    // Only the server reaches the client.
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     stranger.send_to(&[PeerId::HOST.0, 0], source).expect("sent");
     server.send_to(b"the end", source).expect("sent");
@@ -332,7 +339,7 @@ fn observing_proxy_forwards_every_byte_unchanged() {
     assert!(page.contains("\nbcnet_proxy_foreign_datagrams_total 0\n"), "{page}");
 }
 
-/// The proxy is listed with its own port, and who asks there hears the server.
+/// The list server lists the proxy with the port of the proxy, and queries get the answer of the server.
 #[test]
 fn list_server_lists_the_proxy() {
     let server = ServerProcess::start(&["--name", "Listed"]);
@@ -384,7 +391,7 @@ fn foreign_source_address_is_refused_at_startup() {
     let output = directory.bcnet(&args).output().expect("runs");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-    assert!(error.contains("192.0.2.1 is no address of this machine"), "{error}");
+    assert!(error.contains("192.0.2.1 is not an address of this machine"), "{error}");
 }
 
 #[test]
@@ -409,7 +416,7 @@ fn invalid_proxy_arguments_give_one_line() {
         (&["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--bans", "bad.toml"], "bad.toml"),
         (
             &["--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--bans", "absent.toml"],
-            "absent.toml: there is no such file",
+            "absent.toml: the bans file does not exist",
         ),
         (&["--upstream", "127.0.0.1:22101", "--listen", "127.0.0.1:22101"], "the proxy itself listens"),
         (&["--upstream", "127.9.9.9:22101", "--listen", "0.0.0.0:22101"], "the proxy itself listens"),

@@ -1,4 +1,4 @@
-//! A running `bcnet proxy`.
+//! A running `bcnet proxy` process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
@@ -12,7 +12,7 @@ pub(crate) struct ProxyProcess {
     pub(crate) directory: TestDirectory,
     pub(crate) child: Child,
     pub(crate) address: SocketAddrV4,
-    /// Where the metrics are, if they are given out.
+    /// The address of the metrics, if they are enabled.
     pub(crate) metrics: Option<SocketAddrV4>,
     pub(crate) output: Receiver<String>,
     pub(crate) log: Receiver<String>,
@@ -62,7 +62,7 @@ impl ProxyProcess {
         Self::wait_for_line(&self.log, parts)
     }
 
-    /// The answer to a request for a page of the metrics: its first line, and its body.
+    /// Gets a page of the metrics server. Returns the status line and the body.
     pub(crate) fn get(&self, page: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.metrics.expect("metrics")).expect("connected");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -73,7 +73,7 @@ impl ProxyProcess {
         (head.lines().next().unwrap_or_default().into(), body.into())
     }
 
-    /// Ends it as an operator does.
+    /// Stops the proxy with SIGTERM and waits for its exit.
     pub(crate) fn stop(mut self) -> TestDirectory {
         self.signal("TERM");
         self.wait_for_log(&["event=\"stopped\""]);

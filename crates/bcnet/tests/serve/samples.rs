@@ -1,4 +1,4 @@
-//! What a server remembers of the last hour.
+//! `bcnet ctl samples`: the samples of the last hour.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::player::LoopbackPlayer;
 use crate::server::{ServerProcess, TestDirectory};
 
-/// Plays on, and talks, until there is a sample of that. Returns it.
+/// Chats until a sample shows the traffic. Returns that sample.
 fn wait_for_sample(server: &ServerProcess, player: &mut LoopbackPlayer) -> Value {
     let is_above = |sample: &Value, key: &str| sample[key].as_f64() > Some(0.0);
     let keys = ["players", "datagrams_in_per_second", "datagrams_out_per_second", "ack_bytes_per_second"];
@@ -37,11 +37,14 @@ fn samples_are_available_per_session_and_in_total() {
     }
     let one = server.ctl_json(&["--session", "One", "samples"]);
     let one = one["samples"].as_array().expect("a list").iter().find(|one| one["time"] == all["time"]);
-    let one = one.expect("at the same time");
-    assert_eq!(one["datagrams_in_per_second"], all["datagrams_in_per_second"], "nobody else plays");
+    let one = one.expect("a sample of the same time");
+    assert_eq!(
+        one["datagrams_in_per_second"], all["datagrams_in_per_second"],
+        "no other session has players"
+    );
     let two = server.ctl_json(&["--session", "Two", "samples"]);
     assert_eq!([&two["interval_s"], &two["samples"][0]["players"]], [5, 0], "{two}");
-    // What is new since then, and as people read it.
+    // `--since` returns newer samples only; the table is for people.
     let later = server.ctl_json(&["samples", "--since", &all["time"].to_string()]);
     let later = later["samples"].as_array().expect("a list");
     assert!(later.iter().all(|one| one["time"].as_u64() > all["time"].as_u64()), "{later:?}");

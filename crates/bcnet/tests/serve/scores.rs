@@ -1,4 +1,4 @@
-//! Scores that outlive the server.
+//! Scores that survive the server: `bcnet stats` and the scores file.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::server::{ServerProcess, TestDirectory};
 
 const SCORES_ENABLED: [&str; 4] = ["--set", "scores.file=scores.db", "--set", "scores.shortest=0s"];
 
-/// Runs `bcnet stats` on the scores of a directory. Returns the exit code and what it has printed.
+/// Runs `bcnet stats` on the scores of a directory. Returns the exit code and the output.
 fn stats(directory: &TestDirectory, args: &[&str]) -> (Option<i32>, String) {
     let output =
         directory.bcnet(&[&["stats", "--file", "scores.db"], args].concat()).output().expect("it runs");
@@ -25,7 +25,7 @@ fn stats_json(directory: &TestDirectory, what: &str) -> Vec<Value> {
     json[what].as_array().expect("a list").clone()
 }
 
-/// Waits until so many rounds are in the file. Each question is a process of its own, so this is no busy loop.
+/// Waits until the file has this number of rounds. Each query starts a process, so this is no busy loop.
 fn wait_for_kept_rounds(server: &ServerProcess, rounds: u64) {
     let kept = || server.ctl_json(&["status"])["scores"]["kept"].as_u64().expect("a number");
     assert!((0..3_000).any(|_| kept() >= rounds), "{}", server.ctl_json(&["status"])["scores"]);
@@ -49,13 +49,13 @@ fn stats_work_while_the_server_runs_and_afterwards() {
     let (status, directory) = server.wait_for_exit();
     assert_eq!(status.code(), Some(0));
     let rounds = stats_json(&directory, "rounds");
-    let told: Vec<_> = rounds.iter().map(|round| (&round["round"], &round["reason"])).collect();
-    assert_eq!(told, [(&2.into(), &"empty".into()), (&1.into(), &"restart".into())]);
+    let reasons: Vec<_> = rounds.iter().map(|round| (&round["round"], &round["reason"])).collect();
+    assert_eq!(reasons, [(&2.into(), &"empty".into()), (&1.into(), &"restart".into())]);
     assert_eq!(rounds[0]["players"].as_array().map(Vec::len), Some(2), "{rounds:?}");
     let systems = stats_json(&directory, "systems");
     assert_eq!((&systems[0]["system"], &systems[0]["rounds"]), (&"Multi1".into(), &2.into()));
     assert_eq!(systems[0]["participants"], 4);
-    assert_eq!(stats(&directory, &["players", "--since", "2999-01-01"]).1, "nobody has played\n");
+    assert_eq!(stats(&directory, &["players", "--since", "2999-01-01"]).1, "no players\n");
     assert_eq!(stats(&directory, &["rounds", "--limit", "1"]).1.lines().count(), 2);
 }
 
@@ -69,20 +69,24 @@ fn player_can_be_deleted_while_the_server_runs() {
     let (code, text) = stats(directory, &["forget", "Unforgettable"]);
     assert!(code == Some(2) && text.contains("--yes"), "{text}");
     let (code, text) = stats(directory, &["forget", "Nobody", "--yes"]);
-    assert!(code == Some(1) && text.contains("nobody is called \"Nobody\""), "{text}");
+    assert!(code == Some(1) && text.contains("no player has the name \"Nobody\""), "{text}");
     assert_eq!(stats_json(directory, "players").len(), 2);
     let (code, text) = stats(directory, &["forget", "Unforgettable", "--yes"]);
-    assert_eq!((code, text.as_str()), (Some(0), "\"Unforgettable\" is deleted from 1 round\n"));
+    assert_eq!((code, text.as_str()), (Some(0), "deleted \"Unforgettable\" from 1 round\n"));
     let bytes = fs::read(directory.path("scores.db")).expect("a file");
     assert!(!bytes.windows(13).any(|part| part == b"Unforgettable"));
     let players = stats_json(directory, "players");
     assert_eq!((players.len(), &players[0]["name"]), (1, &"Bob".into()));
     server.ctl_json(&["restart"]);
     wait_for_kept_rounds(&server, 2);
-    assert_eq!(stats_json(directory, "players").len(), 2, "it plays on, and is counted anew");
+    assert_eq!(
+        stats_json(directory, "players").len(),
+        2,
+        "the player is still in the game, and is counted again"
+    );
 }
 
-/// The file could not be written anew the first time, so that a copy of the name was left.
+/// The first deletion could not rewrite the file, so that a copy of the name was left.
 #[test]
 fn second_deletion_removes_leftovers_of_the_first() {
     let server = ServerProcess::start(&SCORES_ENABLED);
@@ -94,9 +98,10 @@ fn second_deletion_removes_leftovers_of_the_first() {
     let database = Connection::open(directory.path("scores.db")).expect("a database");
     database.pragma_update(None, "secure_delete", false).expect("set");
     for table in ["result", "player_day", "player"] {
-        let who = if table == "player" { "id" } else { "player" };
-        let sql =
-            format!("DELETE FROM {table} WHERE {who} = (SELECT id FROM player WHERE name = 'Unforgettable')");
+        let column = if table == "player" { "id" } else { "player" };
+        let sql = format!(
+            "DELETE FROM {table} WHERE {column} = (SELECT id FROM player WHERE name = 'Unforgettable')"
+        );
         assert!(database.execute(&sql, []).expect(&sql) > 0);
     }
     drop(database);
@@ -106,7 +111,7 @@ fn second_deletion_removes_leftovers_of_the_first() {
     };
     assert!(has_name());
     let (code, text) = stats(&directory, &["forget", "Unforgettable", "--yes"]);
-    assert!(code == Some(1) && text.contains("nobody is called"), "{text}");
+    assert!(code == Some(1) && text.contains("no player has the name"), "{text}");
     assert!(!has_name());
 }
 
@@ -132,7 +137,7 @@ fn stats_output_does_not_overwrite_the_scores() {
     assert_eq!(fs::read(server.directory.path("scores.db")).expect("a file"), before);
 }
 
-/// Rounds end as fast as somebody can ask, and the server is killed in the midst of it.
+/// Kills the server while rounds end in quick succession.
 #[test]
 fn killed_server_leaves_complete_rounds_only() {
     let mut directory = TestDirectory::new();
@@ -153,12 +158,12 @@ fn killed_server_leaves_complete_rounds_only() {
     assert_eq!(stats_json(&directory, "players")[0]["rounds"], before);
 }
 
-/// Returns how many rounds there are, each with all its players and in all totals.
+/// Returns the number of rounds. Asserts that each has all its players and is in all totals.
 fn count_consistent_rounds(directory: &TestDirectory) -> i64 {
     let database = Connection::open(directory.path("scores.db")).expect("a database");
-    let sound: String =
-        database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("looked through");
-    assert_eq!(sound, "ok");
+    let integrity: String =
+        database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("checked");
+    assert_eq!(integrity, "ok");
     let number = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).expect(sql);
     let rounds = number("SELECT count(*) FROM round");
     assert_eq!(number("SELECT count(*) FROM result"), 2 * rounds);
@@ -212,7 +217,7 @@ fn missing_scores_are_reported_with_the_expected_path() {
     assert!(output.status.code() == Some(2) && error.contains("kept.db: no scores"), "{error}");
 }
 
-/// Who comes back goes on with its time, and whoever has left before the end is counted.
+/// Players who left before the end of a round are in its results.
 #[test]
 fn players_who_left_early_are_counted() {
     let server = ServerProcess::start(&SCORES_ENABLED);
@@ -228,7 +233,7 @@ fn players_who_left_early_are_counted() {
     assert_eq!(rounds[0]["players"].as_array().map(Vec::len), Some(2), "{rounds:?}");
 }
 
-/// Numbers are numbers, names are text, a list is one text.
+/// Numbers are numbers, names are text, and a list is one text.
 #[cfg(feature = "parquet")]
 #[test]
 fn parquet_file_has_the_rows_of_the_table() {

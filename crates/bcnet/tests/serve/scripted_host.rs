@@ -1,4 +1,4 @@
-//! A host that says what a test says, for one client.
+//! A host with scripted answers, for one client.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, Time};
 
 use crate::server::TEST_TIMEOUT;
 
-/// What leads a client into the game with one file check.
+/// Returns the answers that lead a client into the game with one file check.
 pub(crate) fn admission_messages(peer: PeerId, received: &[u8]) -> Vec<Message<'static>> {
     match Opcode::of(received) {
         None => vec![Message::ChecksumRequest(ChecksumRequest {
@@ -36,8 +36,10 @@ pub(crate) fn admission_messages(peer: PeerId, received: &[u8]) -> Vec<Message<'
     }
 }
 
-/// Lets one client in and says what `answer` says to that, where nothing was heard, and to each message, until the client
-/// says goodbye. Whoever chats is thrown out.
+/// Admits one client and sends the messages of `answer` until the client leaves.
+///
+/// `answer` is called once after the admission, with an empty payload, and for each received message. A
+/// client that sends chat is kicked.
 pub(crate) fn run_scripted_host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8]) -> Vec<Message<'static>>) {
     let mut host = Endpoint::host(Config::default());
     #[expect(clippy::disallowed_methods, reason = "real sockets have real time")]
@@ -54,13 +56,13 @@ pub(crate) fn run_scripted_host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8
             match event {
                 Event::Request { from, .. } => drop(host.admit(from, now)),
                 Event::Received { peer, .. } if Opcode::of(&payload) == Some(Opcode::CHAT) => {
-                    host.boot(peer, BootReason::KICKED, now).expect("it is there");
+                    host.boot(peer, BootReason::KICKED, now).expect("connected");
                 }
                 Event::Joined { peer } | Event::Received { peer, .. } => {
                     for message in answer(peer, &payload) {
                         let mut bytes = Vec::new();
                         message.write(&mut bytes);
-                        host.send(peer, &bytes, DeliveryMode::Reliable, now).expect("it takes that");
+                        host.send(peer, &bytes, DeliveryMode::Reliable, now).expect("queue has capacity");
                     }
                 }
                 Event::Left { .. } => left = true,
@@ -71,5 +73,5 @@ pub(crate) fn run_scripted_host(socket: &UdpSocket, answer: impl Fn(PeerId, &[u8
             socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
         }
     }
-    assert!(left, "no goodbye");
+    assert!(left, "the client did not leave");
 }

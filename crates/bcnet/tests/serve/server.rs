@@ -1,4 +1,4 @@
-//! A server process in a directory of its own.
+//! A `bcnet serve` process in a temporary directory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::run;
 pub(crate) use crate::run::signal;
 
-/// How long anything may take before a test fails: much longer than it does.
+/// Time after which a test fails: much longer than any step takes.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A directory that is gone afterwards.
+/// A directory that is removed when dropped.
 pub(crate) struct TestDirectory(pub(crate) PathBuf);
 
 impl TestDirectory {
@@ -30,7 +30,7 @@ impl TestDirectory {
         Self(path)
     }
 
-    /// The program, run in this directory. Ids of players go upward, so that tests can tell them beforehand.
+    /// Returns a command in this directory. Peer ids are sequential, so that tests know them beforehand.
     pub(crate) fn bcnet(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bcnet"));
         run::in_own_process_group(&mut command)
@@ -60,17 +60,17 @@ impl Drop for TestDirectory {
 /// A server that is ready for players.
 pub(crate) struct ServerProcess {
     pub(crate) directory: TestDirectory,
-    /// Of each session.
+    /// The port of each session.
     pub(crate) ports: Vec<u16>,
     child: Child,
     log: Receiver<String>,
-    /// Standard output, behind the lines that tell that it is ready.
-    #[cfg_attr(windows, expect(dead_code, reason = "only signals have it print anything"))]
+    /// Standard output after the `server ready` lines.
+    #[cfg_attr(windows, expect(dead_code, reason = "only signals make the server print"))]
     output: Receiver<String>,
 }
 
 impl ServerProcess {
-    /// Starts one at 127.0.0.1, and waits until it is ready.
+    /// Starts a server on 127.0.0.1 and waits until it is ready.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_in(TestDirectory::new(), args, 1)
     }
@@ -119,7 +119,7 @@ impl ServerProcess {
         signal(self.id(), name);
     }
 
-    /// Ends it as an operator does: by a signal, or where a program without a console hears none by a command.
+    /// Stops the server with a signal, or with a command on Windows, where the process has no console.
     pub(crate) fn stop(&self) {
         #[cfg(unix)]
         self.signal("TERM");
@@ -127,7 +127,7 @@ impl ServerProcess {
         assert_eq!(self.directory.ctl(&["stop"]).status.code(), Some(0));
     }
 
-    /// Has it read its files again, whatever comes of it.
+    /// Makes the server reload its files. The result is not checked.
     pub(crate) fn reload(&self) {
         #[cfg(unix)]
         self.signal("HUP");
@@ -146,7 +146,7 @@ impl ServerProcess {
         }
     }
 
-    /// Waits for the next line of the log, if there is one before it ends.
+    /// Returns the next line of the log, or `None` at its end.
     pub(crate) fn next_log_line(&self) -> Option<String> {
         self.log.recv_timeout(TEST_TIMEOUT).ok()
     }
@@ -157,22 +157,22 @@ impl ServerProcess {
         self.output.recv_timeout(TEST_TIMEOUT).expect("a line")
     }
 
-    /// Ends it without a word, as a crash does.
+    /// Kills the process, like a crash.
     pub(crate) fn kill(mut self) -> TestDirectory {
-        self.child.kill().expect("it runs");
+        self.child.kill().expect("the server runs");
         self.wait_for_exit().1
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the exit of the process.
     pub(crate) fn wait_for_exit(mut self) -> (ExitStatus, TestDirectory) {
-        // The log ends when the process does.
+        // The log ends with the process.
         while self.log.recv_timeout(TEST_TIMEOUT).is_ok() {}
         let status = self.child.try_wait().expect("a child").or_else(|| self.child.wait().ok());
         let directory = std::mem::replace(&mut self.directory, TestDirectory(PathBuf::new()));
         (status.expect("an exit status"), directory)
     }
 
-    /// The answer to a request, as JSON.
+    /// Returns the answer to a request, as JSON.
     pub(crate) fn ctl_json(&self, args: &[&str]) -> Value {
         let output = self.directory.ctl(&[args, &["--json"]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! What arrives from people who do not play.
+//! Datagrams from senders that are not players.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -23,7 +23,7 @@ fn browser_query_is_answered() {
     assert_eq!(from, server.address().into());
 }
 
-/// All of 127.0.0.0/8 is ours on Linux and Windows, so the server has many addresses here.
+/// On Linux and Windows all of 127.0.0.0/8 is local, so the server has many addresses here.
 #[cfg(any(target_os = "linux", windows))]
 #[test]
 fn answers_leave_from_the_queried_address() {
@@ -35,7 +35,8 @@ fn answers_leave_from_the_queried_address() {
         let (_, from) = browser.recv_from(&mut [0; 2048]).expect("an answer");
         assert_eq!(from, (ip, server.ports[0]).into());
     }
-    // A player's client drops what does not come from where it connected to, so this join says it all.
+    // A client drops datagrams from another address than it connected to, so a join proves the source
+    // address.
     let to = std::net::SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 5), server.ports[0]);
     LoopbackPlayer::join(to, "Alice");
 }
@@ -81,7 +82,8 @@ fn query_and_connect_floods_cause_few_log_lines() {
     let session = &server.ctl_json(&["status"])["sessions"][0];
     assert_eq!(session["queries"], 40);
     assert!(session["queries_answered"].as_u64() >= Some(5), "{session}");
-    // T-75: whoever asks is answered with as many bytes, and nobody is let in who does not say more.
+    // T-75: the answer to a connect request is not longer than the request. A sender that does not continue
+    // is not admitted.
     let mut buffer = [0; 2048];
     for forger in &forgers {
         assert_eq!(forger.recv(&mut buffer).expect("an answer"), request.len());
@@ -111,7 +113,7 @@ fn status_shows_silent_and_unknown_list_servers() {
     ]);
     let status = String::from_utf8(server.directory.ctl(&["status"]).stdout).expect("UTF-8");
     assert!(status.contains("\nnobody knows the list server no-such-host.invalid\n"), "{status}");
-    let silent = |line: &str| line.contains("192.0.2.1:27900") && line.contains("never heard");
+    let silent = |line: &str| line.contains("192.0.2.1:27900") && line.contains("never answered");
     assert!(status.lines().any(silent), "{status}");
 }
 
@@ -130,5 +132,5 @@ fn reload_applies_list_servers_at_once() {
     assert_eq!(masters(), Some(1));
     std::fs::write(&file, "").expect("written");
     server.ctl_json(&["reload"]);
-    assert!((0..100).any(|_| masters() == Some(0)), "they are given up as soon as nobody wants them");
+    assert!((0..100).any(|_| masters() == Some(0)), "removed list servers are dropped at once");
 }

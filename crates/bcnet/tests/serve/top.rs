@@ -1,4 +1,4 @@
-//! `bcnet top` in a pseudo-terminal, against a real server.
+//! `bcnet top` in a pseudo-terminal, with a real server.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -13,14 +13,14 @@ use crate::player::{LoopbackPlayer, join_two};
 use crate::run::signal;
 use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
-/// The program in a terminal.
+/// `bcnet top` in a pseudo-terminal.
 struct TopProcess {
     terminal: Box<dyn MasterPty + Send>,
     keyboard: Box<dyn Write + Send>,
     program: Box<dyn Child + Send + Sync>,
     output: Receiver<Vec<u8>>,
     screen: vt100::Parser,
-    /// How the terminal was before: raw modes must not stay.
+    /// The terminal modes before the start, which must be restored at the end.
     modes: String,
 }
 
@@ -42,7 +42,7 @@ impl TopProcess {
         command.cwd(&server.directory.0);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
-        // What a panic says must not be pushed off the screen.
+        // A backtrace would push the panic message off the screen.
         command.env_remove("RUST_BACKTRACE");
         for (name, value) in variables {
             command.env(name, value);
@@ -51,12 +51,12 @@ impl TopProcess {
         let program = pair.slave.spawn_command(command).expect("bcnet top runs");
         let mut reader = pair.master.try_clone_reader().expect("a reader");
         let keyboard = pair.master.take_writer().expect("a writer");
-        let (tell, output) = mpsc::channel();
+        let (sender, output) = mpsc::channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // It ends with an error when the program does.
+            // The read fails when the program has ended.
             while let Ok(read @ 1..) = reader.read(&mut buffer) {
-                if tell.send(buffer[..read].to_vec()).is_err() {
+                if sender.send(buffer[..read].to_vec()).is_err() {
                     break;
                 }
             }
@@ -69,7 +69,7 @@ impl TopProcess {
         self.screen.screen().contents()
     }
 
-    /// Waits until the screen has all of these.
+    /// Waits until the screen shows all of `parts`.
     fn wait_for_text(&mut self, parts: &[&str]) {
         while !parts.iter().all(|part| self.text().contains(part)) {
             let Ok(bytes) = self.output.recv_timeout(TEST_TIMEOUT) else {
@@ -83,7 +83,7 @@ impl TopProcess {
         self.keyboard.write_all(keys.as_bytes()).and_then(|()| self.keyboard.flush()).expect("pressed");
     }
 
-    /// Waits for its end. Returns its exit code and what it leaves on the terminal, which must be as before.
+    /// Waits for the exit and asserts that the terminal is restored. Returns the exit code and the screen.
     fn wait_for_exit(mut self) -> (u32, String) {
         while let Ok(bytes) = self.output.recv_timeout(TEST_TIMEOUT) {
             self.screen.process(&bytes);
@@ -108,43 +108,43 @@ fn top_shows_players_and_runs_commands() {
     top.press("\u{1b}");
     top.wait_for_text(&["last 5 min"]);
     top.press("?");
-    top.wait_for_text(&["any key goes back", "throw the picked player out"]);
+    top.wait_for_text(&["any key closes this", "kick the selected player"]);
     top.press("x");
 
-    // As a terminal tells what is pasted: its line ends are no keys.
+    // A bracketed paste: line ends in it are not key presses.
     top.press("t\u{1b}[200~hello\rall\u{1b}[201~");
     top.wait_for_text(&["hello all"]);
     top.press("\r");
-    top.wait_for_text(&["said in 1 session"]);
-    let heard = |text: &'static [u8]| {
-        move |one: &LoopbackPlayer| one.received.iter().any(|said| said.ends_with(text))
+    top.wait_for_text(&["sent to 1 session"]);
+    let has_received = |text: &'static [u8]| {
+        move |one: &LoopbackPlayer| one.received.iter().any(|payload| payload.ends_with(text))
     };
-    bob.run_until(heard(b"hello all"));
+    bob.run_until(has_received(b"hello all"));
     top.press("w");
-    top.wait_for_text(&["say to Alice alone"]);
+    top.wait_for_text(&["say to Alice only"]);
     top.press("psst\r");
-    top.wait_for_text(&["said to Alice"]);
-    alice.run_until(heard(b"psst"));
-    assert!(!heard(b"psst")(&bob));
+    top.wait_for_text(&["sent to Alice"]);
+    alice.run_until(has_received(b"psst"));
+    assert!(!has_received(b"psst")(&bob));
 
-    // Down to Bob, whom a mistaken key does not throw out.
+    // Select Bob. A wrong key at the confirmation must not kick him.
     top.press("\u{1b}[Bk");
-    top.wait_for_text(&["throw Bob out: why?"]);
+    top.wait_for_text(&["reason for the kick of Bob"]);
     top.press("no ramming\rn");
     top.press("k");
-    top.wait_for_text(&["throw Bob out: why?"]);
+    top.wait_for_text(&["reason for the kick of Bob"]);
     top.press("no ramming\r");
-    top.wait_for_text(&["throw out?", "Bob: no ramming"]);
+    top.wait_for_text(&["kick this player?", "Bob: no ramming"]);
     assert_eq!(server.ctl_json(&["players"])["players"].as_array().map(Vec::len), Some(2));
     top.press("y");
     assert_eq!(bob.run_until_end(), DisconnectReason::Booted(BootReason::KICKED));
-    assert!(heard(b"no ramming")(&bob), "it was told why");
+    assert!(has_received(b"no ramming")(&bob), "Bob gets the reason");
     top.wait_for_text(&["1 player in Friday"]);
     let history = server.ctl_json(&["history"]);
     let last = history["history"].as_array().and_then(|list| list.last()).expect("an entry");
     assert_eq!([&last["by"], &last["what"]], ["Picard", "kick #3 no ramming"], "{history}");
 
-    // The plots begin with the first sample.
+    // The plots start with the first sample.
     top.wait_for_text(&["players 1", "core ", "memory "]);
     assert!(top.text().contains(|letter| ('\u{2801}'..='\u{28ff}').contains(&letter)), "{}", top.text());
     let screen = top.screen.screen();
@@ -153,7 +153,7 @@ fn top_shows_players_and_runs_commands() {
 
     top.terminal.resize(size(140, 40)).expect("resized");
     top.screen.set_size(line_count(40), line_count(140));
-    top.wait_for_text(&["ADDRESS", "K/D/SCORE", "sent again/s", "memory/MB"]);
+    top.wait_for_text(&["ADDRESS", "K/D/SCORE", "retransmits/s", "memory/MB"]);
     top.press("q");
     assert_eq!(top.wait_for_exit().0, 0);
 }
@@ -168,12 +168,12 @@ fn top_selects_sessions() {
     let mut top = TopProcess::start(&server, &["--session", "two"], &[]);
     top.wait_for_text(&["sessions: 2", "nobody in Two, port "]);
     top.press("k");
-    top.wait_for_text(&["nobody is picked"]);
-    // Two panels further are the sessions.
+    top.wait_for_text(&["no player is selected"]);
+    // The sessions are two panels further.
     top.press("\t\t");
     top.wait_for_text(&["» sessions: 2"]);
     top.press("\u{1b}[A");
-    // Her name does not clear the screen.
+    // Control characters in the name do not clear the screen.
     top.wait_for_text(&["1 player in One", "[2JEve", "sessions: 2"]);
     top.press("a");
     top.wait_for_text(&["min of One"]);

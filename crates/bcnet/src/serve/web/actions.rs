@@ -27,23 +27,17 @@ struct ActionRequest {
 /// Executes a form. `by` is the author in the history.
 pub(super) fn perform(plane: &ControlPlane, by: &str, form: &FormData) -> ActionResult {
     let redirect_if_refused = page_of_form(form);
-    let outcome =
-        parse_action(plane, form).and_then(|ActionRequest { session, request, redirect }| {
-            let answer = plane.dispatch(Envelope { session, by: Some(by.to_owned()), request })?;
-            Ok((done_text(&answer), redirect))
-        });
+    let outcome = parse_action(plane, form).and_then(|ActionRequest { session, request, redirect }| {
+        let answer = plane.dispatch(Envelope { session, by: Some(by.to_owned()), request })?;
+        Ok((done_text(&answer), redirect))
+    });
     match outcome {
-        Ok((text, redirect)) => {
-            ActionResult { result: Ok(text), redirect, redirect_if_refused }
-        }
+        Ok((text, redirect)) => ActionResult { result: Ok(text), redirect, redirect_if_refused },
         Err(RequestError(reason)) => {
             // The page has many settings, so the error names the key.
-            let reason = if form.get("key").is_empty() { reason } else { format!("{}: {reason}", form.get("key")) };
-            ActionResult {
-                result: Err(RequestError(reason)),
-                redirect: "/".into(),
-                redirect_if_refused,
-            }
+            let reason =
+                if form.get("key").is_empty() { reason } else { format!("{}: {reason}", form.get("key")) };
+            ActionResult { result: Err(RequestError(reason)), redirect: "/".into(), redirect_if_refused }
         }
     }
 }
@@ -77,7 +71,8 @@ fn parse_action(plane: &ControlPlane, form: &FormData) -> Result<ActionRequest, 
         redirect: here.clone(),
     };
     let for_server = |request| ActionRequest { session: None, request, redirect: here.clone() };
-    let needs_session = || session.ok_or_else(|| RequestError("no session is selected; choose a session".into()));
+    let needs_session =
+        || session.ok_or_else(|| RequestError("no session is selected; choose a session".into()));
     match form.get("action") {
         "say" => Ok(for_session(Request::Say { to: None, text: vec![form.get("text").into()] })),
         "restart" => needs_session().map(|_| for_session(Request::Restart)),
@@ -146,7 +141,8 @@ fn parse_player_action(plane: &ControlPlane, form: &FormData) -> Result<ActionRe
     };
     let here = page_of_form(form);
     let everyone = all_players(plane)?;
-    let is_target = |one: &&PlayerInfo| one.port == port && one.peer == peer && one.name.0 == form.get("name");
+    let is_target =
+        |one: &&PlayerInfo| one.port == port && one.peer == peer && one.name.0 == form.get("name");
     let Some(target) = everyone.iter().find(is_target) else {
         return Err(RequestError(format!("{} has left", form.get("name"))));
     };

@@ -149,7 +149,9 @@ impl Logins {
     }
 }
 
-/// Returns the address by which attempts are counted: for IPv6 the /64 network, which one machine may own.
+/// Returns the address by which attempts are counted.
+///
+/// For IPv6 it is the /64 network, because one machine may own all of it.
 fn rate_limit_key(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -274,7 +276,10 @@ mod tests {
             log_in(&mut logins, &token, at(second));
         }
         assert_eq!(logins.logins.len(), MAX_LOGINS);
-        assert!(logins.authenticate(&first, Initiator::User, at(200)).is_none(), "the oldest login was removed");
+        assert!(
+            logins.authenticate(&first, Initiator::User, at(200)).is_none(),
+            "the oldest login was removed"
+        );
         for n in 0..5_000_u32 {
             let from = Ipv4Addr::from_bits(n).into();
             drop(logins.log_in("wrong", "", from, at(200)).expect("random numbers"));

@@ -1,10 +1,9 @@
 //! The operator page: a small web site with the state of the server and the actions of `bcnet ctl`.
 //!
-//! - [`server`] speaks HTTP within limits.
-//! - [`site`] checks a request ([`access`]), finds its operator ([`logins`], [`secret`]) and passes actions
-//!   to the control plane.
-//! - [`snapshot`] caches the state of the sessions for a second, for all viewers together.
-//! - [`pages`] renders HTML that needs no script. With the script, pages update themselves.
+//! [`server`] speaks HTTP within limits. [`site`] checks a request ([`access`]) and finds its operator
+//! ([`logins`], [`secret`]). Actions go to the control plane, like those of `bcnet ctl`.
+//! [`snapshot`] caches the state of the sessions for a second, for all viewers together.
+//! [`pages`] renders HTML that needs no script. With the script, pages update themselves.
 
 mod access;
 mod actions;

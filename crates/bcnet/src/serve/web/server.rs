@@ -166,7 +166,9 @@ async fn handle_request(
         Ok(asked) => {
             // This waits for the sessions, so it must not run in the thread that serves all connections.
             let answered = run_blocking(threads, move || site.handle(&asked)).await;
-            answered.unwrap_or_else(|| PageResponse::error(500, "the request failed; the log of the server has the reason"))
+            answered.unwrap_or_else(|| {
+                PageResponse::error(500, "the request failed; the log of the server has the reason")
+            })
         }
     };
     Ok(build_response(reply))
@@ -316,8 +318,7 @@ mod tests {
     /// Returns how long the server keeps a client that sends `sent`, then waits and reads nothing. The time
     /// is virtual.
     fn connection_duration(sent: &'static [u8]) -> Duration {
-        let runtime =
-            Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
         runtime.block_on(async {
             let (mut browser, server) = duplex(256);
             let began = Instant::now();
@@ -375,8 +376,7 @@ mod tests {
 
     #[test]
     fn incomplete_form_gets_status_408() {
-        let runtime =
-            Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
         let answer = runtime.block_on(async {
             let (mut browser, server) = duplex(4096);
             tokio::spawn(serve_http(server, |request: Request<Incoming>| async {

@@ -140,8 +140,7 @@ impl Site {
     /// Returns an error for requests that no operator's browser sends.
     fn check_request(&self, request: &PageRequest) -> Option<PageResponse> {
         if !self.policy.is_own_host(&request.host) {
-            let text =
-                "the operator page has no such host name; if the name is yours, add it to `hosts` in `[web]` of the configuration";
+            let text = "the operator page has no such host name; if the name is yours, add it to `hosts` in `[web]` of the configuration";
             return Some(PageResponse::error(421, text));
         }
         let is_foreign = || !self.policy.is_own_origin(&request.host, request.origin.as_deref());
@@ -154,7 +153,9 @@ impl Site {
         let id = cookie_value(&request.cookies, &self.policy.cookie_name()).unwrap_or_default();
         let operator = self.logins().authenticate(id, initiator, self.clock.now());
         let is_expired = operator.is_none() && !id.is_empty();
-        let Ok(nonce) = Secret::new() else { return PageResponse::error(500, "the system has no random numbers") };
+        let Ok(nonce) = Secret::new() else {
+            return PageResponse::error(500, "the system has no random numbers");
+        };
         let context = RequestContext {
             operator,
             query: FormData::parse(&request.query),
@@ -313,7 +314,7 @@ fn local_path(wanted: &str) -> &str {
 }
 
 const LOGGED_OUT_TEXT: &str =
-    "Nothing was changed: you are not logged in, or the login has expired. Log in, and repeat the action.";
+    "Not done: you are not logged in, or the login has expired. Log in, and repeat the action.";
 const WRONG_TOKEN_TEXT: &str = "Wrong token.";
 const TOO_MANY_ATTEMPTS_TEXT: &str = "Too many attempts from your address. Wait a minute, then try again.";
 

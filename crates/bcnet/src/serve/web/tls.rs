@@ -65,7 +65,11 @@ impl Certificate {
             // The file may be half-written. The old certificate stays in use, and the next check tries again.
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(event = "web_certificate", error, "cannot load the new certificate; the operator page keeps the old one");
+                tracing::warn!(
+                    event = "web_certificate",
+                    error,
+                    "cannot load the new certificate; the operator page keeps the old one"
+                );
             }
         }
     }
@@ -81,7 +85,9 @@ fn load_config(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfi
     let place = || format!("web.key: {}", key.display());
     let text = read_text(key).context("web.key")?;
     let secret = PrivateKeyDer::from_pem_slice(text.as_bytes());
-    let secret = secret.map_err(|error| anyhow::anyhow!("the file has no private key in PEM format: {error}")).with_context(place)?;
+    let secret = secret
+        .map_err(|error| anyhow::anyhow!("the file has no private key in PEM format: {error}"))
+        .with_context(place)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -94,7 +100,8 @@ fn load_config(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfi
 fn read_chain(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let text = read_text(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let chain = chain.map_err(|error| anyhow::anyhow!("the file has no certificate in PEM format: {error}"))?;
+    let chain =
+        chain.map_err(|error| anyhow::anyhow!("the file has no certificate in PEM format: {error}"))?;
     ensure!(!chain.is_empty(), "the file has no certificate in PEM format");
     Ok(chain)
 }

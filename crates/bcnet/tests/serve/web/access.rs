@@ -1,4 +1,4 @@
-//! Who gets in: the token, forms and names of others, and how the page is reached from elsewhere.
+//! Access to the operator page: token, foreign forms and host names, proxies and https.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,14 +24,10 @@ fn foreign_origins_and_host_names_are_refused() {
     {
         assert_eq!(operator.request("POST /act", &[origin], &say).status, status, "{origin}");
     }
-    assert_eq!(
-        operator.post("/act", "action=say&text=hello").status,
-        403,
-        "without what the page has in its forms"
-    );
+    assert_eq!(operator.post("/act", "action=say&text=hello").status, 403, "without the CSRF value");
     assert_eq!(operator.post("/act", "csrf=00&action=say&text=hello").status, 403);
     let other = page.operator();
-    assert_eq!(other.post("/act", &say).status, 403, "with that of another login");
+    assert_eq!(other.post("/act", &say).status, 403, "with the CSRF value of another login");
     for host in ["Host: evil.example", "Host: none", "Host: localhost.evil.example:80"] {
         let answer = operator.request("GET /", &[host], "");
         assert!(
@@ -44,7 +40,7 @@ fn foreign_origins_and_host_names_are_refused() {
     assert_eq!((answer.status, answer.header("set-cookie")), (403, ""));
     assert_eq!(operator.request("GET http://evil.example/", &[], "").status, 400);
     assert_eq!(operator.request("POST /act", &["Content-Type: text/plain"], "").status, 415);
-    assert_eq!(operator.post("/act", &say).status, 303, "the right form is taken");
+    assert_eq!(operator.post("/act", &say).status, 303, "the correct form is accepted");
 }
 
 #[test]
@@ -80,19 +76,20 @@ fn login_ends_when_idle_and_on_logout() {
     let page = PageServer::start(&["--set", "web.idle=1s"]);
     let operator = page.operator();
     let csrf = operator.csrf();
-    // What the page asks by itself does not count, so this ends; also where somebody who is not logged in sees something.
+    // Requests of the script do not extend the login, so the login expires. The script gets 401, although
+    // anonymous visitors see this page.
     while operator.request("GET /", &["X-Bcnet-Live: 1"], "").status != 401 {}
     assert_eq!(operator.get("/log").status, 303);
     let late = operator.post("/act", &format!("csrf={csrf}&action=say&text=too+late"));
     assert!(late.status == 401 && late.body.contains("id=\"login\""), "{late:?}");
-    let line = page.server.wait_for_log(&["web_refused", "status=401", "Nothing was done"]);
+    let line = page.server.wait_for_log(&["web_refused", "status=401", "Not done: you are not logged in"]);
     assert!(!line.contains("<form"), "{line}");
-    // A browser that loads the page again is nobody's any more.
+    // A reload of the page deletes the cookie.
     let answer = operator.get("/");
     assert!(answer.status == 200 && answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
     assert_eq!(page.anonymous().request("GET /", &["X-Bcnet-Live: 1"], "").status, 200);
     let answer = page.anonymous().post("/login", &format!("token={}&to=%2Flog", page.token));
-    assert_eq!(answer.header("location"), "/log", "to where it wanted to be");
+    assert_eq!(answer.header("location"), "/log", "the login leads to the requested page");
     let answer = page.anonymous().post("/login", &format!("token={}&to=%2F%2Fevil.example", page.token));
     assert_eq!(answer.header("location"), "/");
     let operator = page.operator();
@@ -122,7 +119,7 @@ fn page_beyond_loopback_needs_https() {
     assert!(error.contains("web.certificate") && error.contains("a.pem"), "{error}");
     fs::write(directory.path("a.pem"), "nonsense").expect("written");
     let error = serve(&["web.certificate=a.pem", "web.key=b.pem"]);
-    assert!(error.contains("a.pem: there is no certificate"), "{error}");
+    assert!(error.contains("a.pem: the file has no certificate"), "{error}");
     fs::write(directory.path("web-token"), "short").expect("written");
     let error = serve(&["web.bind=127.0.0.1:0"]);
     assert!(error.contains("web-token") && error.contains("delete the file"), "{error}");
@@ -145,18 +142,18 @@ fn page_behind_a_proxy_needs_the_token() {
         );
     }
     let login = format!("token={}", page.token);
-    let entered = |forwarded: &str, login: &str| {
+    let log_in = |forwarded: &str, login: &str| {
         visitor.request("POST /login", &[host, "Origin: https://game.example", forwarded], login)
     };
     for _ in 0..6 {
-        entered("X-Forwarded-For: 192.0.2.1", "token=wrong");
+        log_in("X-Forwarded-For: 192.0.2.1", "token=wrong");
     }
     for own in
         ["X-Forwarded-For: 192.0.2.9, 192.0.2.1", "X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-For: 192.0.2.1"]
     {
-        assert_eq!(entered(own, &login).status, 429, "{own}");
+        assert_eq!(log_in(own, &login).status, 429, "{own}");
     }
-    let answer = entered("X-Forwarded-For: 192.0.2.2", &login);
+    let answer = log_in("X-Forwarded-For: 192.0.2.2", &login);
     let cookie = answer.header("set-cookie");
     assert!(
         answer.status == 303 && cookie.starts_with("__Host-bcnet-") && cookie.contains("; Secure"),
@@ -177,14 +174,16 @@ fn page_with_a_certificate_speaks_https_and_needs_the_token() {
         &["--set", &sets[0], "--set", &sets[1], "--set", "web.bind=0.0.0.0:0"],
     );
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(pem("certificate")).expect("a certificate")).expect("taken");
+    roots
+        .add(CertificateDer::from_pem_file(pem("certificate")).expect("a certificate"))
+        .expect("a valid root");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
     let config = Arc::new(config);
-    let ask = |request: &str, body: &str| {
+    let send = |request: &str, body: &str| {
         let name = ServerName::try_from("localhost").expect("a name");
         let client = ClientConnection::new(Arc::clone(&config), name).expect("a client");
         let stream = TcpStream::connect(&page.address).expect("connected");
@@ -194,21 +193,25 @@ fn page_with_a_certificate_speaks_https_and_needs_the_token() {
         stream.write_all(page.anonymous().request_text(request, &[&origin], body).as_bytes()).expect("sent");
         HttpResponse::read(stream)
     };
-    let answer = ask("GET /", "");
+    let answer = send("GET /", "");
     assert_eq!((answer.status, answer.header("location")), (303, "/login?to=%2f"));
-    assert_eq!(answer.header("strict-transport-security"), "", "it would bind all other ports of the host");
-    let answer = ask("POST /login", &format!("token={}", page.token));
+    assert_eq!(
+        answer.header("strict-transport-security"),
+        "",
+        "the header would apply to all ports of the host"
+    );
+    let answer = send("POST /login", &format!("token={}", page.token));
     assert!(answer.status == 303 && answer.header("set-cookie").contains("; Secure"), "{answer:?}");
-    // Who speaks in the clear gets no page.
+    // A client without TLS gets no page.
     let mut plain = TcpStream::connect(&page.address).expect("connected");
     plain.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
-    let mut heard = Vec::new();
-    drop(plain.read_to_end(&mut heard));
-    assert!(!String::from_utf8_lossy(&heard).contains("HTTP"));
+    let mut received = Vec::new();
+    drop(plain.read_to_end(&mut received));
+    assert!(!String::from_utf8_lossy(&received).contains("HTTP"));
 }
 
-/// Starts a server with a page in a terminal, ends it when it is ready, and returns all that it showed.
+/// Starts a server with a page in a terminal, and stops it when it is ready. Returns its output.
 #[cfg(unix)]
 fn terminal_output(directory: &TestDirectory) -> String {
     use portable_pty::{CommandBuilder, PtySize, native_pty_system};
@@ -230,12 +233,12 @@ fn terminal_output(directory: &TestDirectory) -> String {
     drop(pair.slave);
     let mut reader = pair.master.try_clone_reader().expect("a reader");
     let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
-    let mut is_told = false;
-    // It ends with an error when the program does.
+    let mut is_signalled = false;
+    // The read fails when the program has ended.
     while let Ok(read @ 1..) = reader.read(&mut buffer) {
         shown.extend_from_slice(&buffer[..read]);
-        if !is_told && String::from_utf8_lossy(&shown).contains("server ready") {
-            is_told = true;
+        if !is_signalled && String::from_utf8_lossy(&shown).contains("server ready") {
+            is_signalled = true;
             crate::server::signal(server.process_id().expect("a process"), "TERM");
         }
     }
@@ -249,7 +252,7 @@ fn terminal_shows_the_token_once() {
     let directory = TestDirectory::new();
     let first = terminal_output(&directory);
     let token = fs::read_to_string(directory.path("web-token")).expect("a token");
-    assert!(first.contains(&format!("kept in {}", directory.path("web-token").display())), "{first}");
+    assert!(first.contains(&format!("stored in {}", directory.path("web-token").display())), "{first}");
     assert_eq!(first.matches(token.trim()).count(), 1, "{first}");
     let second = terminal_output(&directory);
     assert!(second.contains("server ready") && !second.contains(token.trim()), "{second}");

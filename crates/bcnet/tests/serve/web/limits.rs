@@ -1,4 +1,4 @@
-//! What is too large, too slow or too many.
+//! Requests and connections beyond the limits of the page.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -35,12 +35,12 @@ fn a_thousand_stalled_connections_do_not_block_others() {
         let text = if n % 2 == 0 { &half } else { "GET / HTT" };
         stream.write_all(text.as_bytes()).expect("sent");
         open.push(stream);
-        // As many as a test may have open.
+        // The number of files that a test may have open.
         if open.len() > 200 {
             let mut oldest = open.remove(0);
             oldest.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
             let mut rest = Vec::new();
-            // It gave way: it is closed, without an answer.
+            // The server closed it without an answer.
             drop(oldest.read_to_end(&mut rest));
             assert_eq!(rest, b"");
         }

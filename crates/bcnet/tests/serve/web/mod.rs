@@ -1,4 +1,4 @@
-//! The page, as browsers and as those who are none see it.
+//! The operator page, with correct browsers and with other clients.
 
 mod access;
 mod actions;
@@ -12,7 +12,7 @@ use std::net::TcpStream;
 
 use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
-/// A server with a page.
+/// A server with the operator page.
 struct PageServer {
     server: ServerProcess,
     /// Host and port.
@@ -20,7 +20,7 @@ struct PageServer {
     token: String,
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
 struct HttpResponse {
     status: u16,
@@ -33,7 +33,7 @@ impl HttpResponse {
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
             Ok(_) => {}
-            // Whoever was refused before it had said all may see its connection cut off.
+            // A refused client may see its connection reset before it has sent everything.
             Err(error) if DISCONNECT_ERRORS.contains(&error.kind()) => {}
             Err(error) => panic!("{error}"),
         }
@@ -54,7 +54,7 @@ impl HttpResponse {
 const DISCONNECT_ERRORS: [ErrorKind; 3] =
     [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
 
-/// A browser: where it is, and what it was given to keep.
+/// A browser: the address of the page, and its cookie.
 struct Browser {
     address: String,
     cookie: String,
@@ -68,7 +68,7 @@ impl Browser {
         HttpResponse::read(stream)
     }
 
-    /// Returns a request. Who gives a Host or an Origin means another than the right one.
+    /// Returns the text of a request. `headers` may replace the correct Host and Origin.
     fn request_text(&self, request: &str, headers: &[&str], body: &str) -> String {
         let has = |name: &str| headers.iter().any(|header| header.starts_with(name));
         let mut text = format!("{request} HTTP/1.1\r\nConnection: close\r\nCookie: {}\r\n", self.cookie);
@@ -96,19 +96,19 @@ impl Browser {
         self.request(&format!("POST {path}"), &[], body)
     }
 
-    /// What a form of a page must bring along.
+    /// Returns the CSRF value of the page's forms.
     fn csrf(&self) -> String {
         let page = self.get("/").body;
         let rest = page.split("name=\"csrf\" value=\"").nth(1).unwrap_or_else(|| panic!("no form: {page}"));
         rest.split('"').next().expect("a value").into()
     }
 
-    /// Sends a form as the page does, and returns what is told then.
+    /// Sends a form like the page does. Returns the message on the next page.
     fn submit_form(&self, form: &str) -> String {
         let answer = self.post("/act", &format!("csrf={}&{form}", self.csrf()));
         assert_eq!(answer.status, 303, "{answer:?}");
         let page = self.get(answer.header("location")).body;
-        let rest = page.split("id=\"note\">").nth(1).unwrap_or_else(|| panic!("nothing told: {page}"));
+        let rest = page.split("id=\"note\">").nth(1).unwrap_or_else(|| panic!("no message: {page}"));
         rest.split("</p>").next().expect("a text").into()
     }
 }
@@ -128,10 +128,10 @@ impl PageServer {
         all.extend(args);
         let server = ServerProcess::start_in(directory, &all, 1);
         let line = server.wait_for_log(&["event=\"started\""]);
-        let url = line.split("web=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a place");
-        let place = url.split('/').nth(2).expect("host and port").replace("0.0.0.0", "127.0.0.1");
+        let url = line.split("web=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a URL");
+        let address = url.split('/').nth(2).expect("host and port").replace("0.0.0.0", "127.0.0.1");
         let token = fs::read_to_string(server.directory.path("web-token")).expect("a token");
-        Self { server, address: place, token: token.trim().into() }
+        Self { server, address, token: token.trim().into() }
     }
 
     fn anonymous(&self) -> Browser {
@@ -146,5 +146,5 @@ impl PageServer {
     }
 }
 
-/// Whose name and chat are a trap for pages.
+/// A name and chat text that tries to inject a script.
 const HOSTILE_NAME: &str = "<script>alert(1)</script>";

@@ -1,4 +1,4 @@
-//! What the page shows, and to whom.
+//! The content of the pages, for operators and for anonymous visitors.
 
 use super::{HOSTILE_NAME, PageServer};
 use crate::player::{join_two, run_both_until};
@@ -6,10 +6,10 @@ use crate::player::{join_two, run_both_until};
 #[test]
 fn local_browser_without_token_sees_only_statistics() {
     let page = PageServer::start(&[]);
-    let [mut alice, mut trap] = join_two(page.server.address(), ["Alice", HOSTILE_NAME]);
+    let [mut alice, mut hostile] = join_two(page.server.address(), ["Alice", HOSTILE_NAME]);
     alice.chat("a secret");
     let line = alice.chat_payload("a secret");
-    run_both_until(&mut alice, &mut trap, |trap| trap.has_received(&line));
+    run_both_until(&mut alice, &mut hostile, |hostile| hostile.has_received(&line));
     let visitor = page.anonymous();
     let port = page.server.ports[0];
     for path in ["/".into(), format!("/session/{port}"), format!("/player/{port}/2")] {
@@ -40,7 +40,7 @@ fn local_browser_without_token_sees_only_statistics() {
     for header in
         ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "X-Real-IP: 192.0.2.1", "Via: 1.1 proxy"]
     {
-        assert_eq!(visitor.request("GET /", &[header], "").status, 303, "{header}: it comes from elsewhere");
+        assert_eq!(visitor.request("GET /", &[header], "").status, 303, "{header}: the client may be remote");
     }
     assert_eq!(visitor.request("PUT /", &[], "").status, 405);
 }
@@ -62,7 +62,7 @@ fn page_loads_nothing_foreign_and_cannot_be_framed() {
             && !answer.body.contains("https://")
             && !answer.body.contains("style=")
     );
-    assert!(!page.anonymous().get("/").body.contains(nonce), "each answer has its own");
+    assert!(!page.anonymous().get("/").body.contains(nonce), "each answer has its own nonce");
 }
 
 #[test]
@@ -86,12 +86,12 @@ fn live_update_sends_plots_only_once() {
     let live = |has: u64| visitor.request("GET /", &[&format!("X-Bcnet-Live: {has}")], "").body;
     let first = until(&shown);
     assert!(live(0).contains("id=\"plots\"") && !live(0).contains("<style"));
-    assert!(live(0).starts_with("<h1>Overview</h1>"), "it tells what it is about");
+    assert!(live(0).starts_with("<h1>Overview</h1>"), "the fragment has the title");
     let again = live(first);
     assert!(again.contains("id=\"totals\"") && (!again.contains("id=\"plots\"") || until(&again) > first));
 }
 
-/// Everyone may see the standings, if the host says so, and nothing else.
+/// With the setting, everyone may see the standings, and nothing else.
 #[test]
 fn standings_are_public_if_enabled() {
     let page = PageServer::start(&[
@@ -105,11 +105,11 @@ fn standings_are_public_if_enabled() {
         "scores.shortest=0s",
     ]);
     let visitor = page.anonymous();
-    assert!(visitor.get("/standings").body.contains("Nobody has played yet"));
+    assert!(visitor.get("/standings").body.contains("No rounds have been played yet"));
     let _players = join_two(page.server.address(), ["Alice", HOSTILE_NAME]);
     page.server.ctl_json(&["restart"]);
     while page.server.ctl_json(&["status"])["scores"]["kept"] != 1 {}
-    // They are up to ten seconds old, so another server shows them.
+    // The cache is up to ten seconds old, so a new server shows the standings.
     let directory = page.server.kill();
     let settings =
         ["--set", "web.standings=true", "--set", "scores.file=scores.db", "--set", "web.behind_proxy=true"];
@@ -118,7 +118,7 @@ fn standings_are_public_if_enabled() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body.contains(">Alice<") && answer.body.contains("&lt;script&gt;alert(1)"), "{answer:?}");
     assert!(!answer.body.contains(HOSTILE_NAME) && !answer.body.contains("127.0.0.1:"), "{answer:?}");
-    assert_eq!(page.anonymous().get("/").status, 303, "all else needs the token");
+    assert_eq!(page.anonymous().get("/").status, 303, "all other pages need a login");
     let link = "<a href=\"/standings\">Standings</a>";
     assert!(page.anonymous().get("/login").body.contains(link));
     let without = PageServer::start(&[]);

@@ -34,12 +34,12 @@ fn query_rows(site: &Site, request: Request, key: &str) -> Vec<Value> {
 
 fn bans_table(operator: &Operator, bans: &[Value]) -> Markup {
     if bans.is_empty() {
-        return html! { p id="no-bans" { "Nobody is banned." } };
+        return html! { p id="no-bans" { "The ban list is empty." } };
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Bans" {
             table id="bans" {
-                caption { "Bans: " (bans.len()) @if bans.len() > MAX_ROWS { ", showing " (MAX_ROWS)" } }
+                caption { "Bans: " (bans.len()) @if bans.len() > MAX_ROWS { ", showing " (MAX_ROWS) } }
                 thead { tr {
                     th scope="col" { "Network" } th scope="col" { "Player" } th.wide scope="col" { "Since" } th scope="col" { "Until" }
                     th.wide scope="col" { "By" } th.wide scope="col" { "Reason" } th scope="col" { "Action" }

@@ -78,7 +78,7 @@ fn row(event: &Value) -> Markup {
     }
 }
 
-/// Returns the fields of a log line except those with a column of their own.
+/// Returns the fields of a log line that have no column in the table.
 fn details(event: &Value) -> Markup {
     if is_chat(event) {
         let name = event["player"].as_str().or_else(|| event["to"].as_str());

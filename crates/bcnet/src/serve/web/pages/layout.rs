@@ -20,8 +20,9 @@ impl Layout {
         PageResponse::html(status, page.into_string(), context.nonce)
     }
 
-    /// Returns only the content, and the title: the script compares the title to detect another player or
-    /// session.
+    /// Returns only the content and the title.
+    ///
+    /// The script compares the title to detect that another player or session has this address.
     fn live_fragment(self) -> Markup {
         html! { h1 { (self.title) } (self.main) }
     }

@@ -70,8 +70,11 @@ pub(super) fn player_fields<'a>(
 
 fn action_forms(operator: &Operator, player: &PlayerInfo) -> Markup {
     let (port, peer, name) = (player.port.to_string(), player.peer.to_string(), player.name.0.as_str());
-    let mute =
-        if player.muted { ("unmute", "Unmute this player") } else { ("mute", "Mute: hide this player's chat") };
+    let mute = if player.muted {
+        ("unmute", "Unmute this player")
+    } else {
+        ("mute", "Mute: hide this player's chat")
+    };
     html! {
         h2 { "Actions" }
         (action_form(operator, "tell", &player_fields("tell", &port, &peer, name), html! {
