@@ -1,10 +1,10 @@
-"""A browser for tests: Chromium without a window, driven over WebDriver by the standard library alone.
+"""A browser for tests: Chromium without a window, driven over WebDriver with the standard library only.
 
     with Browser() as browser:
         browser.open("file:///page.html")
         browser.run("return document.title")
 
-Debian's packages chromium and chromium-driver are what it needs.
+It needs the Debian packages chromium and chromium-driver.
 """
 
 import base64
@@ -17,12 +17,12 @@ import urllib.request
 
 TIMEOUT = 60
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Left": "\ue012", "Right": "\ue014", "Tab": "\ue004"}
-# What WebDriver calls an element in JSON.
+# The name of an element in the JSON of WebDriver.
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 class Checks:
-    """What was looked at, and how much of it was not as it should be."""
+    """Counts the checks that failed, and prints each."""
 
     failed = 0
 
@@ -41,7 +41,7 @@ class Browser:
         self.driver = subprocess.Popen(
             ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True)
         try:
-            # It tells the port that it has chosen.
+            # The driver prints the port that it has chosen.
             line = next(line for line in self.driver.stdout if "started successfully on port" in line)
             self.url = f"http://127.0.0.1:{line.split()[-1].rstrip('.')}"
             self.session = self._new_session()
@@ -62,7 +62,8 @@ class Browser:
 
     def _new_session(self):
         width, height = self.size
-        # Containers and root have no sandbox, and little shared memory. Nothing is asked of the network by the browser itself.
+        # In containers and for root there is no sandbox and little shared memory. The browser itself sends no
+        # requests to the network.
         arguments = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run",
                      "--disable-background-networking", "--disable-component-update", f"--window-size={width},{height}",
                      f"--user-data-dir={self.directory.name}/profile"]
@@ -78,15 +79,15 @@ class Browser:
         return _http(method, f"{self.url}/session/{self.session}{path}", body)
 
     def open(self, url):
-        """Opens a page, and waits until it is loaded."""
+        """Opens a page and waits until it is loaded."""
         self._call("POST", "/url", {"url": url})
 
     def run(self, script, *arguments):
-        """Runs a script as the body of a function. Returns what it returns."""
+        """Runs a script as the body of a function. Returns its result."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def wait_for(self, script, *arguments):
-        """Waits until a script returns something that is true, and returns it."""
+        """Waits until a script returns a true value, and returns it."""
         waiting = f"""
             const done = arguments[arguments.length - 1], ask = () => {{ {script} }};
             const step = () => {{ const answer = ask(...arguments); answer ? done(answer) : requestAnimationFrame(step); }};
@@ -95,27 +96,27 @@ class Browser:
         return self._call("POST", "/execute/async", {"script": waiting, "args": list(arguments)})
 
     def click(self, selector):
-        """Clicks the middle of an element, where nothing may cover it."""
+        """Clicks the middle of an element, which nothing may cover."""
         while True:
             element = self._element(selector)
             try:
                 self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
                 return self._call("POST", f"/element/{element}/click", {})
             except RuntimeError as error:
-                # A page that renews itself may have put another in its place.
+                # A page that refreshes itself may have replaced the element.
                 if "stale element" not in str(error):
                     raise
 
     def clear(self, selector):
-        """Empties a field."""
+        """Clears a field."""
         self._call("POST", f"/element/{self._element(selector)}/clear", {})
 
     def type(self, selector, text):
-        """Types into an element. A key has its name."""
+        """Types into an element. Special keys are given by name."""
         self._call("POST", f"/element/{self._element(selector)}/value", {"text": KEYS.get(text, text)})
 
     def mouse(self, selector, *steps):
-        """Moves the mouse over an element, to shares of its width and height from its middle; `down` and `up` press."""
+        """Moves the mouse to shares of the element's width and height from its middle; `down` and `up` press and release."""
         element = {ELEMENT: self._element(selector)}
         box = self.run("arguments[0].scrollIntoView({block: 'center'});"
                        "const box = arguments[0].getBoundingClientRect(); return [box.width, box.height]", element)
@@ -130,7 +131,7 @@ class Browser:
         self._call("POST", "/actions", {"actions": [source]})
 
     def press(self, *keys):
-        """Presses keys one after the other, wherever the focus is. A key has its name; other text is typed."""
+        """Presses keys one after the other, wherever the focus is. Special keys are given by name; other text is typed."""
         letters = [letter for key in keys for letter in KEYS.get(key, key)]
         actions = [{"type": way, "value": letter} for letter in letters for way in ("keyDown", "keyUp")]
         self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
@@ -140,23 +141,23 @@ class Browser:
         return next(iter(found.values()))
 
     def console(self):
-        """What the console tells of faults and warnings since the last time."""
+        """Returns the errors and warnings of the console since the last call."""
         entries = self._call("POST", "/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self):
-        """What pages asked for since the last time, whether it was answered or not."""
+        """Returns the URLs that pages requested since the last call, answered or not."""
         entries = [json.loads(entry["message"])["message"] for entry in self._call("POST", "/se/log", {"type": "performance"})]
         sent = [entry["params"] for entry in entries if entry["method"] == "Network.requestWillBeSent"]
-        # The browser begins with a page of its own.
+        # The browser starts with an internal page.
         return [each["request"]["url"] for each in sent if not each["documentURL"].startswith("chrome:")]
 
     def devtools(self, command, **parameters):
-        """Asks the browser itself, as its developer tools do."""
+        """Sends a command of the developer tools protocol."""
         return self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def screenshot(self, path, whole=True):
-        """Draws the page to a PNG file, all of it or what fits the window."""
+        """Saves the page as a PNG file, all of it or what fits the window."""
         shot = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))

@@ -7,16 +7,16 @@ import threading
 import time
 from pathlib import Path
 
-# How long anything may take that is waited for. A machine with much else to do is no fault.
+# The time limit for anything that a test waits for. It is long, because the machine may be busy.
 PATIENCE = 60
 
 
 class Failed(Exception):
-    """Something did not come to pass, so that nothing that follows can."""
+    """An expectation failed, so the rest of the part cannot run."""
 
 
 def until(what, ask, seen=lambda: ""):
-    """Waits until something is so, and returns it."""
+    """Waits until a value is true, and returns it."""
     end = time.monotonic() + PATIENCE
     while not (answer := ask()):
         if time.monotonic() > end:
@@ -26,7 +26,7 @@ def until(what, ask, seen=lambda: ""):
 
 
 class Process:
-    """A process whose lines are collected. It does not outlive the block that it was started for."""
+    """A process whose output lines are collected. It ends with the `with` block."""
 
     def __init__(self, command, directory):
         self.lines = []
@@ -57,7 +57,7 @@ class Process:
 
 
 class Server(Process):
-    """`bcnet serve` with a page, in a directory of its own."""
+    """`bcnet serve` with a page, in a new directory."""
 
     def __init__(self, program, directory, sessions, web=""):
         self.program, self.directory = program, Path(directory)
@@ -84,7 +84,7 @@ class Server(Process):
         return re.findall(r"^server ready port=(\d+)", "\n".join(self.lines), re.MULTILINE)
 
     def ctl(self, *words):
-        """What the control channel answers."""
+        """Returns the answer of the control channel."""
         done = subprocess.run([self.program, "ctl", "--config", self.config, *words, "--json"], capture_output=True, text=True,
                               timeout=PATIENCE)
         if done.returncode != 0:
@@ -93,7 +93,7 @@ class Server(Process):
 
 
 class Player(Process):
-    """`bcnet join`: somebody who is in the game when the block begins."""
+    """`bcnet join`: a player who is in the game when the block begins."""
 
     def __init__(self, program, directory, port, name):
         self.name = name
@@ -113,12 +113,12 @@ class Player(Process):
         return [event for event in events if event["event"] == name]
 
     def event(self, name, is_meant=lambda event: True):
-        """Waits for something that happens to the player, and returns it."""
+        """Waits for an event of the player, and returns it."""
         found = lambda: next(filter(is_meant, self.events(name)), None)
         return until(f"{self.name}: {name}", found, lambda: self.lines[-5:])
 
     def hears(self, text):
-        """Waits for a line of chat that has this in it."""
+        """Waits for a chat line that contains this text."""
         return self.event("chat", lambda chat: text in chat["text"])["text"]
 
     def has_heard(self, text):
@@ -133,7 +133,7 @@ class Player(Process):
         self.process.wait(PATIENCE)
 
     def is_thrown_out(self):
-        """Waits until the game is over for the player, and returns why."""
+        """Waits until the player has left the game, and returns the reason."""
         reason = self.event("gone")["reason"]
         self.process.wait(PATIENCE)
         return reason

@@ -1,4 +1,4 @@
-"""The page of a server without script, without a mouse, for a screen reader, in the dark and on a phone, for .ci/web."""
+"""Accessibility of a server's page, for .ci/web: no script, no mouse, screen reader, dark mode, phone."""
 
 from contextlib import ExitStack
 
@@ -8,14 +8,14 @@ from web_page import HOSTILE_NAME, Page
 
 
 def access(scene):
-    """Without script, without a mouse, for a screen reader, in the dark."""
+    """Without script, without a mouse, for a screen reader, in dark mode."""
     with scene.serve() as server, ExitStack() as players, Browser() as browser:
         page = Page(browser, server, scene.checks)
         alice, bob, carl = (players.enter_context(scene.player(server, name)) for name in ("Alice", "Bob", "Carl"))
         keyboard(page, alice)
         page.until_ranked(carl)
         page.visit("/")
-        page.sees("the plots begin", lambda: page.count("#plots svg") > 0)
+        page.sees("the plots appear", lambda: page.count("#plots svg") > 0)
         for name, path in every_page(server, carl).items():
             page.visit(path)
             readable(page, path)
@@ -24,7 +24,7 @@ def access(scene):
         for name, path in every_page(server, carl).items():
             page.visit(path)
             shade = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
-            page.check(f"{path}: dark where that is wished", max(shade) < 64, shade)
+            page.check(f"{path}: dark in dark mode", max(shade) < 64, shade)
             contrast(page, f"{path}, dark")
             scene.draw(page, f"dark-{name}")
         page.send("logout")
@@ -40,29 +40,29 @@ def every_page(server, player):
 
 
 def keyboard(page, alice):
-    """Logs in and kicks somebody with keys alone."""
+    """Logs in and kicks a player with the keyboard only."""
     press, focus = page.browser.press, "return document.activeElement"
     page.visit("/login")
-    page.check("the token can be typed at once", page.browser.run(f"{focus}.id") == "token", page.browser.run(f"{focus}.outerHTML"))
+    page.check("the token field has the focus", page.browser.run(f"{focus}.id") == "token", page.browser.run(f"{focus}.outerHTML"))
     press(page.server.token, "Enter")
     page.sees("a key logs in", lambda: page.path() == "/" and page.row(alice))
     page.browser.click("#live-pause")
-    page.check("what renews itself can be stopped", page.text("#live-state") == "Paused", page.text("footer"))
+    page.check("automatic updates can be paused", page.text("#live-state") == "Paused", page.text("footer"))
     page.visit("/")
     page.browser.run("document.activeElement.blur()")
     press("Tab")
-    page.check("the first key leads past the menu", page.browser.run(f"{focus}.className") == "skip")
+    page.check("the first Tab reaches the skip link", page.browser.run(f"{focus}.className") == "skip")
     tab_to(page, f"#go-{page.server.ports[0]}-{alice.peer}")
     press("Enter")
     page.sees("a key opens a player", lambda: page.text("h1") == "Alice")
     tab_to(page, "#kick [name=reason]")
     press("by keys", "Enter")
-    page.sees("and kicks it", lambda: page.text("#note").startswith("✔"))
+    page.sees("a key kicks the player", lambda: page.text("#note").startswith("✔"))
     alice.hears("by keys")
 
 
 def tab_to(page, selector):
-    """Presses Tab until an element has the focus, which must be seen on the way."""
+    """Presses Tab until an element has the focus. The focus must be visible on the way."""
     seen, unseen = [], []
     while not page.browser.run("return document.activeElement.matches(arguments[0])", selector):
         page.browser.press("Tab")
@@ -70,8 +70,8 @@ def tab_to(page, selector):
         seen.append(html)
         unseen += [html] if outline == "none" else []
         if len(seen) > 200:
-            raise Failed(f"Tab does not lead to {selector}: {seen[:60]}")
-    page.check(f"Tab leads to {selector}, and the focus is seen", unseen == [], unseen)
+            raise Failed(f"Tab does not reach {selector}: {seen[:60]}")
+    page.check(f"Tab reaches {selector}, and the focus is visible", unseen == [], unseen)
 
 
 NAMED = {"button", "image", "checkbox", "combobox", "heading", "link", "region", "searchbox", "spinbutton", "textbox", "navigation"}
@@ -91,11 +91,11 @@ CONTRAST = """
 
 
 def readable(page, path):
-    """What a screen reader is told: names, landmarks, headings, the language."""
+    """Checks what a screen reader gets: names, landmarks, headings, the language."""
     nodes = page.browser.devtools("Accessibility.getFullAXTree")["nodes"]
     nodes = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")]
     nameless = [role for role, name in nodes if role in NAMED and not name.strip()]
-    page.check(f"{path}: whatever can be used has a name", nameless == [], nameless)
+    page.check(f"{path}: every control has a name", nameless == [], nameless)
     roles = {role for role, _ in nodes}
     page.check(f"{path}: landmarks", LANDMARKS <= roles, LANDMARKS - roles)
     levels = page.browser.run("return [...document.querySelectorAll('h1, h2, h3, h4')].map(one => Number(one.tagName[1]))")
@@ -104,28 +104,28 @@ def readable(page, path):
     unlabelled = page.browser.run("return [...document.querySelectorAll('input:not([type=hidden]), textarea, select')]"
                                   ".filter(one => one.labels.length === 0).map(one => one.outerHTML)")
     page.check(f"{path}: every field has a label", unlabelled == [], unlabelled)
-    page.check(f"{path}: its language", page.browser.run("return document.documentElement.lang") == "en")
+    page.check(f"{path}: the language is set", page.browser.run("return document.documentElement.lang") == "en")
     doubled = page.browser.run("const ids = [...document.querySelectorAll('[id]')].map(one => one.id);"
                                "return ids.filter((id, at) => ids.indexOf(id) !== at)")
-    page.check(f"{path}: no id twice", doubled == [], doubled)
+    page.check(f"{path}: ids are unique", doubled == [], doubled)
     contrast(page, path)
 
 
 def contrast(page, path):
     faint = page.browser.run(CONTRAST)
-    page.check(f"{path}: text stands out", faint == [], faint[:5])
+    page.check(f"{path}: text has enough contrast", faint == [], faint[:5])
 
 
 def without_script(page, bob):
     page.browser.devtools("Emulation.setScriptExecutionDisabled", value=True)
     page.log_in()
-    page.check("without script the page says how to get news", "Load the page again" in page.text("#live-state"), page.text("footer"))
+    page.check("without script the page explains how to update it", "Load the page again" in page.text("#live-state"), page.text("footer"))
     page.go_to_player(bob)
     page.does("without script a player can be kicked", "Bob", "kick", reason="no script")
     bob.hears("no script")
     bob.is_thrown_out()
     page.send("logout")
-    page.check("and one can log out", page.path() == "/login", page.path())
+    page.check("without script an operator can log out", page.path() == "/login", page.path())
 
 
 SPILLS = """
@@ -144,16 +144,16 @@ def phone(scene):
         page.go_to_player(trap)
         page.until_ranked(trap)
         page.visit("/")
-        page.sees("the plots begin", lambda: page.count("#plots svg") > 0)
+        page.sees("the plots appear", lambda: page.count("#plots svg") > 0)
         for name, path in every_page(server, trap).items():
             page.visit(path)
             wide = browser.run("return document.documentElement.scrollWidth")
-            page.check(f"{path}: a phone shows all of its width", wide <= 390, wide)
+            page.check(f"{path}: the page fits the width of a phone", wide <= 390, wide)
             spills = browser.run(SPILLS)
-            page.check(f"{path}: no text spills over its box", spills == [], spills)
+            page.check(f"{path}: no text overflows its box", spills == [], spills)
             small = browser.run("return [...document.querySelectorAll('button, input:not([type=hidden]), select, textarea, nav a')]"
                                 ".filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 24).map(one => one.outerHTML.slice(0, 80))")
-            page.check(f"{path}: a finger finds what can be used", small == [], small)
+            page.check(f"{path}: controls are large enough for a finger", small == [], small)
             scene.draw(page, f"phone-{name}")
         page.go_to_player(trap)
         page.does("a phone can kick", "", "kick", reason="by thumb")

@@ -1,4 +1,4 @@
-"""Names, pages and programs that want to do something by the page of a server, for .ci/web."""
+"""Attacks on the page of a server, for .ci/web: hostile names, pages and programs."""
 
 import http.client
 import http.server
@@ -11,17 +11,17 @@ from web_page import HOSTILE_CHAT, HOSTILE_NAME, Page
 
 
 def hostile(scene):
-    """Names, chat and texts that would be parts of a page."""
+    """Names, chat and texts that contain HTML."""
     with scene.serve() as server, scene.player(server, HOSTILE_NAME) as trap, Browser() as browser:
         page = Page(browser, server, scene.checks)
         trap.says(HOSTILE_CHAT)
         trap.hears(HOSTILE_CHAT)
         page.log_in(name=HOSTILE_CHAT)
-        page.does("hostile words can be said", "", "say", text=HOSTILE_CHAT)
+        page.does("hostile chat can be sent", "", "say", text=HOSTILE_CHAT)
         port = server.ports[0]
         page.visit("/bans")
         page.send("ban-address", target="192.0.2.7")
-        page.does("and be why somebody is banned", "", "ban", reason=HOSTILE_CHAT)
+        page.does("a ban can have a hostile reason", "", "ban", reason=HOSTILE_CHAT)
         page.until_ranked(trap)
         paths = {"/": HOSTILE_NAME, "/standings": HOSTILE_NAME, f"/session/{port}": HOSTILE_CHAT, f"/player/{port}/{trap.peer}": HOSTILE_NAME,
                  f"/ban/{port}/{trap.peer}": HOSTILE_NAME, "/ban?target=127.0.0.0/8": HOSTILE_NAME,
@@ -39,53 +39,53 @@ def hostile(scene):
 
 def harmless(page, path, words):
     text, title = page.text(), page.browser.run("return document.title")
-    page.check(f"{path}: hostile words are text", words in text, text[:500])
-    page.check(f"{path}: nothing of it runs", title != "owned" and title.endswith("bcnet"), title)
-    page.check(f"{path}: nor is it markup", page.count("img, main script, main i") == 0 and page.count("script") == 1)
+    page.check(f"{path}: hostile text is shown as text", words in text, text[:500])
+    page.check(f"{path}: hostile text does not run", title != "owned" and title.endswith("bcnet"), title)
+    page.check(f"{path}: hostile text is not markup", page.count("img, main script, main i") == 0 and page.count("script") == 1)
 
 
 def policy(page):
-    """If words became markup all the same, the policy would stop them."""
+    """If text became markup, the content security policy would stop it."""
     page.browser.run("document.body.insertAdjacentHTML('beforeend', arguments[0])", HOSTILE_CHAT)
-    page.sees("the policy stops what is not the page's", lambda: any("Content Security Policy" in line for line in page.browser.console()))
-    page.check("and it does not run", page.browser.run("return document.title") != "owned")
+    page.sees("the policy stops foreign scripts", lambda: any("Content Security Policy" in line for line in page.browser.console()))
+    page.check("the foreign script does not run", page.browser.run("return document.title") != "owned")
 
 
 def others(scene):
-    """Pages and programs of others."""
+    """Pages and programs of attackers."""
     with scene.serve() as server, scene.player(server, "Alice") as alice, Browser() as browser:
         page = Page(browser, server, scene.checks)
         place = urlsplit(server.url).netloc
         for what, method, headers, status in (
-            ("by a name of others", "GET", {"Host": "evil.example"}, 421),
-            ("by a name of others that looks like ours", "GET", {"Host": f"localhost.evil.example:{urlsplit(server.url).port}"}, 421),
-            ("by its own name", "GET", {"Host": place}, 303),
-            ("with a form of others", "POST", {"Host": place, "Origin": "http://evil.example"}, 403),
-            ("with a form of nobody", "POST", {"Host": place}, 403),
+            ("with a foreign host name", "GET", {"Host": "evil.example"}, 421),
+            ("with a foreign host name similar to ours", "GET", {"Host": f"localhost.evil.example:{urlsplit(server.url).port}"}, 421),
+            ("with its own host name", "GET", {"Host": place}, 303),
+            ("with a foreign form", "POST", {"Host": place, "Origin": "http://evil.example"}, 403),
+            ("with a form without origin", "POST", {"Host": place}, 403),
             ("with its own form", "POST", {"Host": place, "Origin": server.url}, 303),
         ):
             path, body = ("/log", None) if method == "GET" else ("/login", urlencode({"token": server.token}))
             seen, cookie = ask(server, method, path, headers, body)
-            page.check(f"asked {what}: {status}", seen == status, seen)
-            page.check(f"asked {what}: a cookie only for its own form", bool(cookie) == (method == "POST" and status == 303), cookie)
+            page.check(f"request {what}: {status}", seen == status, seen)
+            page.check(f"request {what}: only its own form gets a cookie", bool(cookie) == (method == "POST" and status == 303), cookie)
         page.log_in()
         form = {"action": "say", "text": "owned", "csrf": browser.run("return document.querySelector('[name=csrf]').value")}
         with foreign(server, form) as url:
-            # To the browser a page on another port is of the same site, so it sends the cookie along, even if it is strict.
+            # A page on another port is on the same site, so the browser sends even a strict cookie along.
             browser.open(url)
-            page.check("a page of others cannot read this one", browser.wait_for("return document.title") == "closed", page.text())
-            page.check("nor show it", browser.run("try { return frames[0].document.body.innerText } catch { return '' }") == "")
+            page.check("a foreign page cannot read this page", browser.wait_for("return document.title") == "closed", page.text())
+            page.check("a foreign page cannot embed this page", browser.run("try { return frames[0].document.body.innerText } catch { return '' }") == "")
             page.send("send")
-            page.check("nor send a form to it", "sent by another page" in page.text(), page.text())
+            page.check("a foreign page cannot send a form to this page", "sent by another page" in page.text(), page.text())
         browser.console()
         page.visit("/")
-        page.does("the page itself can", "said", "say", text="the last word")
+        page.does("the page itself can send the form", "said", "say", text="the last word")
         alice.hears("the last word")
-        page.check("nothing of theirs was done", not alice.has_heard("owned"))
+        page.check("no foreign request had an effect", not alice.has_heard("owned"))
 
 
 def ask(server, method, path, headers, body):
-    """Asks without a browser. Returns the status and the cookie."""
+    """Sends a request without a browser. Returns the status and the cookie."""
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
     try:
         form = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
@@ -98,7 +98,7 @@ def ask(server, method, path, headers, body):
 
 @contextmanager
 def foreign(server, form):
-    """A page of somebody else, which tries to use ours."""
+    """A foreign page that tries to use ours."""
     fields = "".join(f"<input name='{name}' value='{value}'>" for name, value in form.items())
     html = (f"<iframe src='{server.url}/'></iframe><form id=send method=post action='{server.url}/act'>{fields}<button>Win</button></form>"
             f"<script>fetch('{server.url}/log', {{credentials: 'include'}}).then(() => document.title = 'open', () => document.title = 'closed')</script>")

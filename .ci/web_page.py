@@ -8,19 +8,19 @@ from game import Failed, Player, Server, until
 OWNED = "document.title='owned'"
 HOSTILE_NAME = f"\"><script>{OWNED}</script>"
 HOSTILE_CHAT = f"<img src=x onerror={OWNED}>"
-# As it stands in a configuration.
+# In the form of a configuration.
 HOSTILE_SESSION = "<i>Two</i> & \\\"more\\\""
 
 
 class Scene:
-    """What every part of the test begins with."""
+    """The base of every part of the test."""
 
     def __init__(self, program, directory, checks, screenshots):
         self.program, self.directory, self.checks, self.screenshots = program, directory, checks, screenshots
 
     @contextmanager
     def serve(self, web="", name="server"):
-        """A server with two sessions and a page. What it has logged is told if something goes wrong."""
+        """Runs a server with two sessions and a page. After a failure its last log lines are printed."""
         sessions = {"One": "players_per_address = 16\nplayers_per_network = 16", HOSTILE_SESSION: "trusted = []"}
         scores = 'standings = true\n[scores]\nfile = "scores.db"\nshortest = "1ms"'
         with Server(self.program, self.directory / name, sessions, f"{web}\n{scores}") as server:
@@ -44,7 +44,7 @@ class Scene:
 
 
 class Page:
-    """A browser that is at the page of a server."""
+    """A browser at the page of a server."""
 
     def __init__(self, browser, server, checks):
         self.browser, self.server, self.check = browser, server, checks.check
@@ -56,14 +56,14 @@ class Page:
         return urlsplit(self.browser.run("return location.href")).path
 
     def text(self, selector="body"):
-        """What can be read there; nothing if there is no such element."""
+        """Returns the text of an element, or nothing if it does not exist."""
         return self.browser.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
 
     def count(self, selector):
         return self.browser.run("return document.querySelectorAll(arguments[0]).length", selector)
 
     def sees(self, what, ask):
-        """Waits until something is so on the page, which may be loaded anew meanwhile."""
+        """Waits until a condition holds on the page, which may be reloaded meanwhile."""
         self._until(what, ask)
         self.check(what, True)
 
@@ -72,12 +72,12 @@ class Page:
             try:
                 return ask()
             except RuntimeError:
-                # Between two pages there is none to ask.
+                # Between two pages there is no document.
                 return False
         until(what, asked, lambda: f"{self.path()}: {self.text()[:1500]!r}")
 
     def send(self, form, **fields):
-        """Fills in a form, sends it and waits for what comes back."""
+        """Fills in a form, sends it and waits for the answer."""
         for name, text in fields.items():
             field = f"#{form} [name={name}]"
             self.browser.clear(field)
@@ -90,7 +90,7 @@ class Page:
         self._until(f"an answer to the form {form}", lambda: self.browser.run("return !window.isOld && document.readyState === 'complete'"))
 
     def does(self, what, told, form, **fields):
-        """Does something that the page then says was done."""
+        """Does an action that the page then confirms."""
         self.send(form, **fields)
         note = self.text("#note")
         self.check(what, note.startswith("✔") and told in note, note or self.text()[:300])
@@ -99,17 +99,17 @@ class Page:
         self.visit("/login")
         self.send("login", name=name, token=self.server.token)
         if self.path() != "/":
-            raise Failed(f"nobody is let in: {self.text('main')}")
+            raise Failed(f"the login failed: {self.text('main')}")
 
     def go_to_player(self, player, session=0):
-        """The page of a player. What pages show may be a second old."""
+        """Opens the page of a player. Pages may be one second old."""
         def is_there():
             self.visit(f"/player/{self.server.ports[session]}/{player.peer}")
             return self.text("h1") == player.name
         self._until(f"a page of {player.name}", is_there)
 
     def until_ranked(self, player):
-        """Ends a round in which a player was, and waits for the standings to have it."""
+        """Ends a round with a player, and waits until the standings contain it."""
         self.server.ctl("--session", str(self.server.ports[0]), "restart")
         def is_ranked():
             self.visit("/standings")
@@ -117,15 +117,15 @@ class Page:
         self._until(f"{player.name} in the standings", is_ranked)
 
     def row(self, player, session=0):
-        """What the table says of a player; nothing if it does not stand there."""
+        """Returns the row of a player in the table, or nothing if it does not exist."""
         return self.text(f"#player-{self.server.ports[session]}-{player.peer}")
 
     def tile(self, name):
-        """A figure by its name."""
+        """Returns a metric by its name."""
         return self.browser.run("return [...document.querySelectorAll('dt')].find(term => term.textContent === arguments[0])"
                                 "?.nextSibling.textContent ?? ''", name)
 
     def quiet(self, what, *expected):
-        """The console has no fault but those expected: no script that failed, nothing that the policy has stopped."""
+        """Checks that the console has no errors except expected ones: no failed script, nothing stopped by the policy."""
         faults = [line for line in self.browser.console() if not any(one in line for one in expected)]
-        self.check(f"{what}: no fault in the console", faults == [], faults)
+        self.check(f"{what}: no errors in the console", faults == [], faults)

@@ -88,8 +88,8 @@ fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
         Some(file) => write!(text, "Settings are read from this file, which you can change:\n{file}\n\n"),
         None => write!(
             text,
-            "There is no bcnet.toml in the directory of this program, so the defaults apply.\n\
-             `bcnet config default` prints them; save them there as bcnet.toml to change them.\n\n"
+            "There is no bcnet.toml in the directory of this program, so the defaults\n\
+             apply. To change them, save the output of `bcnet config default` there.\n\n"
         ),
     };
     text

@@ -119,7 +119,7 @@ fn notepad_encodings_are_read_or_explained() {
         (marked(b"\xfe\xff", utf_16(u16::to_be_bytes)), "saved as UTF-16"),
         (utf_16(u16::to_le_bytes), "saved as UTF-16"),
         (utf_16(u16::to_be_bytes), "saved as UTF-16"),
-        (ansi, "not UTF-8"),
+        (ansi, "not valid UTF-8"),
     ] {
         save(&bytes);
         let (code, shown, error) = directory.run_config(&["show"], &[]);
@@ -171,7 +171,7 @@ fn all_problems_are_reported_with_line_key_and_suggestion() {
     );
     assert_eq!((code, error.as_str()), (1, ""));
     let expected = [
-        "bcnet.toml: line 1: bind: this key belongs below `[server]`",
+        "bcnet.toml: line 1: bind: this key belongs in the table `[server]`",
         "bcnet.toml: line 3: server.bind: ::1 is IPv6, but the game's protocol carries IPv4 addresses only; use an IPv4 address",
         "bcnet.toml: line 4: server.master: unknown key; did you mean `masters`?",
         "bcnet.toml: line 5: logs: unknown table or key; did you mean `log`?",
@@ -185,7 +185,7 @@ fn all_problems_are_reported_with_line_key_and_suggestion() {
         "--set colour: unknown key",
         "--set session.password: quotes would become part of the value; remove them, or set the key in a file",
         "bcnet.toml: line 12: session.1.checksums: \"strict\" needs `manifests`; make one with `bcnet manifest learn`",
-        "bcnet.toml: line 14: session.2.port: port 22101 is already that of session 1",
+        "bcnet.toml: line 14: session.2.port: port 22101 is already used by session 1; choose another port",
     ];
     assert_eq!(found.lines().collect::<Vec<_>>(), expected);
 }
@@ -209,8 +209,8 @@ fn too_short_timeouts_are_rejected() {
     let directory = ConfigDirectory::new("times");
     directory.write("[[session]]\nkeepalive = \"5s\"\nsilence_timeout = \"5s\"\nround_timeout = \"0s\"\n");
     let (code, found, _) = directory.run_config(&["check"], &[]);
-    let expected = "bcnet.toml: line 3: session.1.silence_timeout: at least \"6s\", or nobody could stay, not \"5s\"\n\
-                    bcnet.toml: line 4: session.1.round_timeout: at least \"1s\", or nobody could stay, not \"0ms\"\n";
+    let expected = "bcnet.toml: line 3: session.1.silence_timeout: expected at least \"6s\", not \"5s\": a shorter time disconnects every player\n\
+                    bcnet.toml: line 4: session.1.round_timeout: expected at least \"1s\", not \"0ms\": a shorter time disconnects every player\n";
     assert_eq!((code, found.as_str()), (1, expected));
 }
 
@@ -257,16 +257,16 @@ fn hook_errors_are_reported_and_urls_are_hidden() {
     let (code, found, error) = directory.run_config(&["check"], &[]);
     assert_eq!((code, error.as_str()), (1, ""));
     let address = "expected an address that begins with `https://`";
-    let local = "expected `https://`; `http://` only to this machine itself, as 127.0.0.1, and with `allow_http = true`";
+    let local = "expected `https://`; `http://` is allowed only to this machine (127.0.0.1) and with `allow_http = true`";
     let expected = [
-        "bcnet.toml: line 1: url: this key belongs below `[[hook]]`".to_owned(),
-        format!("bcnet.toml: line 9: hook.3.url: {address}, a host without a user's name, and a path"),
+        "bcnet.toml: line 1: url: this key belongs in the table `[[hook]]`".to_owned(),
+        format!("bcnet.toml: line 9: hook.3.url: {address}, with a host and a path, and without a user name"),
         format!("bcnet.toml: line 11: hook.4.url: {address}"),
         "bcnet.toml: line 17: hook.6.name: expected 1 to 32 of `a` to `z`, `A` to `Z`, `0` to `9`, `-` and `_`, not \"a b\"".into(),
         "bcnet.toml: line 19: hook.6.events: expected one of \"joined\", \"left\", \"round_ended\", \"full\", \"master_lost\", not \"join\"".into(),
         "bcnet.toml: hook.1.url: is missing; set the address that the hook posts to".into(),
         format!("bcnet.toml: line 6: hook.2.url: {local}"),
-        "bcnet.toml: line 5: hook.2.name: hook 1 has this name, too".into(),
+        "bcnet.toml: line 5: hook.2.name: hook 1 has the same name; choose another name".into(),
         format!("bcnet.toml: line 13: hook.5.url: {local}"),
         "bcnet.toml: line 14: hook.5.timeout: expected a time from \"1s\" to \"60s\"".into(),
         "bcnet.toml: line 15: hook.5.events: the list is empty, so the hook would never post; name some events, or delete the hook".into(),
@@ -340,12 +340,12 @@ fn misspelt_variables_are_errors_and_foreign_ones_ignored() {
     }
     for (set, part) in [
         ("player_limit=4", "unknown key; did you mean `session.player_limit`?"),
-        ("session.name= ", "give it a name"),
+        ("session.name= ", "the name is empty"),
     ] {
         let (code, text, _) = directory.run_config(&["check", "--set", set], &[]);
         assert!(code == 1 && text.contains(part), "{set}: {text}");
     }
     directory.write("[[session]]\nname = \"A\"\n[[session]]\nname = \"a\"\n");
     let (code, text, _) = directory.run_config(&["check"], &[]);
-    assert!(code == 1 && text.contains("line 4: session.2.name: session 1 has this name, too"), "{text}");
+    assert!(code == 1 && text.contains("line 4: session.2.name: session 1 has the same name"), "{text}");
 }

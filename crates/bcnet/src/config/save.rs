@@ -264,8 +264,8 @@ name = \"Two\"
         let started = file.load();
         let welcome = [("session.1.welcome", "Ahoy")];
         let variable = vec![("BCNET_WELCOME".into(), "Hi".into())];
-        let error = file.save_with(&started, &welcome, variable).expect_err("a variable is stronger");
-        assert!(error.starts_with("BCNET_WELCOME is stronger than "), "{error}");
+        let error = file.save_with(&started, &welcome, variable).expect_err("the variable overrides the file");
+        assert!(error.starts_with("BCNET_WELCOME overrides "), "{error}");
         assert_eq!(file.text(), FILE);
         // The file is invalid because the operator is editing it.
         for (broken, part) in [
@@ -274,8 +274,8 @@ name = \"Two\"
                 FILE.replace("masters", "mastes"),
                 "line 8: server.mastes: unknown key; did you mean `masters`?",
             ),
-            (FILE.replace("[server]", "port = 22150\n[server]"), "it has other sessions than the server"),
-            (format!("{FILE}[[session]]\nname = \"Three\"\n"), "it has other sessions than the server"),
+            (FILE.replace("[server]", "port = 22150\n[server]"), "the sessions of the file differ"),
+            (format!("{FILE}[[session]]\nname = \"Three\"\n"), "the sessions of the file differ"),
         ] {
             fs::write(&file.0, &broken).expect("written");
             let error = file.save(&started, &welcome).expect_err("broken");
@@ -286,7 +286,7 @@ name = \"Two\"
         assert!(file.save(&started, &welcome).is_err());
         let none =
             save(&ConfigFlags::default(), Vec::new(), &started, &[]).map_err(|error| error.to_string());
-        assert!(none.expect_err("no file").starts_with("there is no configuration file"), "none is there");
+        assert!(none.expect_err("no file").starts_with("there is no configuration file"), "there is no file");
     }
 
     /// The file may contain a password, so its permissions must not change.

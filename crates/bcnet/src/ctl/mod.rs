@@ -48,7 +48,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 
-    /// The name of the operator, for the ban history; default: the current user
+    /// The name of the operator, for the history of actions; default: the current user
     #[arg(long, value_name = "NAME", global = true)]
     by: Option<String>,
 }

@@ -42,7 +42,7 @@ enum Command {
         #[arg(long, default_value_t = 22101)]
         port: u16,
 
-        /// The local address to listen at; default: all addresses
+        /// The local address to listen at; 0.0.0.0 stands for all addresses
         #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
         bind: Ipv4Addr,
     },

@@ -32,7 +32,7 @@ The line `master ready udp=… tcp=…` on standard output shows that it listens
 
 Exit codes: 0 stopped on request, 2 could not run."))]
 pub(crate) struct Args {
-    /// The local address to listen at; default: all addresses
+    /// The local address to listen at; 0.0.0.0 stands for all addresses
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = Ipv4Addr::from_text)]
     bind: Ipv4Addr,
 

@@ -102,8 +102,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     query_rate: u32,
 
-    /// A network to which only the limit of 16 players per address applies; always includes 127.0.0.0/8; may
-    /// be repeated
+    /// A trusted network, in addition to 127.0.0.0/8: of the limits per address only that of 16 players
+    /// applies; may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
     trusted: Vec<Network>,
 

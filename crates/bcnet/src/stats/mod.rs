@@ -69,7 +69,7 @@ pub(crate) struct Args {
 enum Command {
     /// List the players with the totals of their rounds
     Players {
-        /// The column to sort by, the highest value first
+        /// The column to sort by, the highest value first; names from A to Z
         #[arg(long, value_enum, default_value_t = StandingOrder::Points)]
         sort: StandingOrder,
     },

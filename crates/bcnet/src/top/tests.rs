@@ -325,7 +325,7 @@ fn plot_lines_differ_without_colours_and_title_shows_maximum() {
     };
     let samples: VecDeque<ServerSample> = (0..60).map(sample).collect();
     assert_eq!(PLOTS[2].title(&samples, 26), "RTT/ms 50 100, max 400");
-    assert_eq!(PLOTS[2].title(&samples, 22), "RTT/ms 50 100");
+    assert_eq!(PLOTS[2].title(&samples, 21), "RTT/ms 50 100");
     let samples: VecDeque<ServerSample> = samples.into_iter().skip(4).collect();
     let (area, span) = (Rect::new(0, 0, 4, 1), PlotWindow { seconds: 200, interval: 5 });
     let mut buffer = Buffer::empty(area);

@@ -53,7 +53,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState, theme: &Theme
     let area = frame.area();
     state.is_too_small = area.width < MIN_WIDTH || area.height < MIN_HEIGHT;
     if state.is_too_small {
-        let text = format!("at least {MIN_WIDTH} columns and {MIN_HEIGHT} lines are needed; q quits");
+        let text = format!("{MIN_WIDTH} columns and {MIN_HEIGHT} lines are needed; q quits");
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
