@@ -1,4 +1,4 @@
-//! Servers, games and strangers send any input to a list server. Nothing panics, and no table exceeds its limit.
+//! Servers, games and strangers send any input to a list server. No input causes a panic, and no table exceeds its limit.
 //! Only addresses that answered their challenge are listed or queried. No address gets more bytes than it sent
 //! before that. No game gets a list without the answer to its challenge.
 #![no_main]

@@ -1,6 +1,6 @@
 //! Players, browsers, strangers and a server send any input through a healing proxy.
 //!
-//! Nothing panics, no table exceeds its limit, and each player has a separate source. Text and unreadable datagrams
+//! No input causes a panic, no table exceeds its limit, and each player has a separate source. Text and unreadable datagrams
 //! pass unchanged. Changed datagrams are readable and hold only messages that came. An unverified address gets at
 //! most three times the bytes it sent, and 1,200 more in ten minutes. The proxy itself sends well-formed fragments
 //! and ACKs: at most 2 × 100 copies a second for each player, and 19 of each fragment.

@@ -91,9 +91,9 @@ pub const CHAT_TEXT: &str = "hello";
 pub struct FuzzPlayer {
     pub client: Client,
     pub address: SocketAddrV4,
-    /// Whether the player answers automatically, as a game does.
+    /// True if the player answers automatically, as a game does.
     pub answers_like_a_game: bool,
-    /// How often it received [`CHAT_TEXT`].
+    /// Number of received [`CHAT_TEXT`].
     pub chats_received: u32,
     pub end: Option<DisconnectReason>,
 }

@@ -182,7 +182,7 @@ impl ProxyAdmission {
     }
 }
 
-/// How much of a datagram is forwarded.
+/// The part of a datagram that is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForwardDecision {
     Whole,

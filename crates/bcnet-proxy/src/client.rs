@@ -22,11 +22,11 @@ pub(crate) struct ProxyClient {
     pub(crate) id: PeerId,
     /// Time of the last datagram after a goodbye passed.
     pub(crate) left_at: Option<Time>,
-    /// Whether the server has sent it anything.
+    /// True if the server has sent it anything.
     pub(crate) answered: bool,
     /// The id that the server assigned.
     pub(crate) assigned: Option<PeerId>,
-    /// Whether the client has used that id, so that it must have received it.
+    /// True if the client has used that id, so that it must have received it.
     pub(crate) verified: bool,
     /// Bytes that may be sent to it while unverified, and the part of them that its own bytes cover.
     pub(crate) unverified_bytes_left: usize,

@@ -136,7 +136,7 @@ struct HealerSide {
     id: Option<PeerId>,
     /// Time of the last forwarded datagram.
     last_forward: Option<Time>,
-    /// Whether it acknowledges fragments without naming them.
+    /// True if it acknowledges fragments without naming them.
     acks_whole_message: bool,
     /// Loss on the way to this side and from it.
     loss: LossEstimator,
@@ -156,7 +156,7 @@ impl HealerSide {
 pub struct Healer {
     up: HealerSide,
     down: HealerSide,
-    /// Whether the client is verified: other clients get no extra datagrams.
+    /// True if the client is verified: other clients get no extra datagrams.
     may_retransmit: bool,
     forward: Vec<u8>,
     answer: Vec<u8>,
@@ -168,7 +168,7 @@ impl Healer {
         self.may_retransmit = true;
     }
 
-    /// Returns when [`poll_transmit`](Self::poll_transmit) has something to send.
+    /// Returns when [`poll_transmit`](Self::poll_transmit) has a datagram to send.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.up.repeater.next_timeout().into_iter().chain(self.down.repeater.next_timeout()).min()

@@ -112,7 +112,7 @@ pub enum ProxyEvent {
         client: SocketAddrV4,
         /// Its socket toward the server.
         source: UpstreamSource,
-        /// Whether it is a player; otherwise it is a browser that queries the status.
+        /// True if it is a player; otherwise it is a browser that queries the status.
         player: bool,
     },
     /// A player used the id that the server assigned, which verifies its address.
@@ -128,9 +128,9 @@ pub enum ProxyEvent {
         client: SocketAddrV4,
         /// Its socket toward the server.
         source: UpstreamSource,
-        /// Whether it was a player.
+        /// True if it was a player.
         player: bool,
-        /// Whether it was [`Verified`](Self::Verified); otherwise its address may be forged.
+        /// True if it was [`Verified`](Self::Verified); otherwise its address may be forged.
         verified: bool,
         /// Healing of the client's datagrams.
         up: HealCounters,

@@ -16,7 +16,7 @@ use crate::output::{DatagramTarget, ProxyEvent, ProxyOutput, ProxyPlayer, Refusa
 /// Settings of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyConfig {
-    /// Whether conversations are healed; otherwise every byte passes unchanged.
+    /// True if conversations are healed; otherwise every byte passes unchanged.
     pub heal: bool,
     /// Addresses of this machine, one for each player toward the server. Without any, one player can be served.
     pub sources: Vec<Ipv4Addr>,
@@ -25,7 +25,7 @@ pub struct ProxyConfig {
     /// Datagrams per second of a client, and new clients per second of an address. The same number may come at
     /// once. 0 means no limit.
     pub rate: u32,
-    /// Whether malformed datagrams of players are dropped.
+    /// True if malformed datagrams of players are dropped.
     pub drop_malformed: bool,
     /// Silence in both directions after which a player is forgotten.
     pub idle_timeout: Duration,
@@ -369,7 +369,7 @@ impl Proxy {
     }
 
     /// Returns a source for a new player. If none is free, a client that asked before replaces one that stayed
-    /// unverified for a while. While such a client exists, nobody is told that the server is full.
+    /// unverified for a while. While such a client exists, no client gets the answer that the server is full.
     fn take_source(&mut self, has_asked: bool, now: Time) -> Result<Option<Ipv4Addr>, RefusalReason> {
         if let Some(source) = self.source_pool.pop_front() {
             return Ok(source);

@@ -9,11 +9,11 @@ use bcnet_transport::wire::{Channel, MessageId, Seq};
 /// State of one reliable message, or of one fragment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MessageRecord {
-    /// Whether it was forwarded since its last ACK: the next ACK is news.
+    /// True if it was forwarded since its last ACK: the next ACK is news.
     pub(crate) expects_ack: bool,
-    /// Whether an ACK was seen.
+    /// True if an ACK was seen.
     pub(crate) ack_seen: bool,
-    /// Whether its sender need not repeat it: an ACK was seen, or the proxy retransmits it.
+    /// True if its sender need not repeat it: an ACK was seen, or the proxy retransmits it.
     pub(crate) sender_done: bool,
     /// ACKs that the proxy sent in the place of the receiver.
     pub(crate) proxy_acks: u8,
@@ -21,7 +21,7 @@ pub(crate) struct MessageRecord {
     pub(crate) ack_copies: u8,
 }
 
-/// How a message arrived.
+/// The kind of arrival of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageArrival {
     /// For the first time, in order or early. Control messages come in any order.

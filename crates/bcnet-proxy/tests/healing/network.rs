@@ -108,7 +108,7 @@ pub(crate) struct DeliveredPayload {
     pub at: Time,
 }
 
-/// How often a fragment left its sender, and how often it reached the proxy.
+/// Sends of a fragment, and arrivals at the proxy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FragmentCounts {
     pub sent: u32,

@@ -12,7 +12,7 @@ use bcnet_transport::wire::{Ack, Data, Datagram, Delivery, Message, MessageId, P
 use crate::network::ProxyNetwork;
 use crate::{CLIENT_TICK, SERVER_TICK, payload, read_payload, seeds};
 
-/// How a receiver acknowledges fragments.
+/// The form of a receiver's ACKs for fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckForm {
     /// With the fragment index, as stock does.
@@ -31,9 +31,9 @@ pub(crate) enum AckForm {
 #[derive(Debug)]
 pub(crate) struct AckRewriter {
     form: AckForm,
-    /// Whether each ACK leaves once for each arrival; otherwise nine times, as stock does.
+    /// True if each ACK leaves once for each arrival; otherwise nine times, as stock does.
     once: bool,
-    /// Whether the ACKs of a datagram are shuffled.
+    /// True if the ACKs of a datagram are shuffled.
     shuffled: Option<Rng>,
     rng: Rng,
     /// Arrivals since the last ACK.
