@@ -138,7 +138,7 @@ impl<E: Engine> Session<E> {
     /// The first byte is never encrypted. A datagram without effect is counted in [`rejected`](Self::rejected) and need
     /// not be decrypted and handled.
     #[must_use]
-    pub fn screen(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+    pub fn prefilter(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         self.endpoint.prefilter(from, bytes)
     }
 

@@ -205,14 +205,14 @@ impl SessionGroup {
 
     /// Passes a batch of received datagrams to their sessions.
     ///
-    /// Datagrams that [`SessionHost::screen`] rejects are not decrypted.
+    /// Datagrams that [`SessionHost::prefilter`] rejects are not decrypted.
     fn handle_inbound(&mut self, now: Time) {
         let Self { hosts, inbound, recorder, clock, work, dirty_sessions, .. } = self;
         let mut accepted = [false; BATCH_SIZE];
         for ((head, bytes), is_accepted) in inbound.iter_mut().zip(&mut accepted) {
             let Some(host) = hosts.get_mut(head.owner as usize) else { continue };
             mark_dirty(host, head.owner, dirty_sessions);
-            *is_accepted = host.screen(head, bytes);
+            *is_accepted = host.prefilter(head, bytes);
         }
         if let Some(recorder) = recorder {
             let (began, time) = (clock.now(), wall_now());

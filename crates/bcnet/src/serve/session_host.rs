@@ -292,7 +292,7 @@ impl SessionHost {
     }
 
     /// Counts a received datagram. Returns whether it can have an effect, before it is decrypted.
-    pub(super) fn screen(&mut self, head: &DatagramInfo, bytes: &[u8]) -> bool {
+    pub(super) fn prefilter(&mut self, head: &DatagramInfo, bytes: &[u8]) -> bool {
         self.socket_counters.datagrams_in += 1;
         self.socket_counters.bytes_in += bytes.len() as u64;
         self.load_shedder.count_datagram(head.remote);
@@ -300,7 +300,7 @@ impl SessionHost {
             self.socket_counters.oversized += 1;
             return false;
         }
-        self.session.screen(head.remote, bytes)
+        self.session.prefilter(head.remote, bytes)
     }
 
     /// Returns whether a received datagram, still encrypted, belongs in the capture.
@@ -312,7 +312,7 @@ impl SessionHost {
         is_of_player || self.unverified_capture_bucket.take(1, UNVERIFIED_CAPTURE_RATE, now)
     }
 
-    /// Handles a decrypted datagram that passed [`screen`](Self::screen).
+    /// Handles a decrypted datagram that passed [`prefilter`](Self::prefilter).
     ///
     /// Returns whether it took part in relaying: a player sent it, and it was relayed or acknowledged
     /// something.
