@@ -146,8 +146,8 @@ impl Endpoint {
             self.mark_changed(handle);
         } else {
             // The wakeup was too early.
-            let wakeup = self.peers.get_mut(handle).map(|peer| peer.postpone_wakeup(due, now));
-            self.deadlines.set(handle.key(), wakeup);
+            let alarm = self.peers.get_mut(handle).map(|peer| peer.postpone_wakeup(due, now));
+            self.deadlines.set(handle.key(), alarm);
         }
     }
 
@@ -158,13 +158,13 @@ impl Endpoint {
             self.dirty_peers.drop_front(1);
             return self.transmit_reply(buffer);
         };
-        let single = peer.fill_single_message(buffer, self.id, &self.config, now);
-        let len = if single.is_some() { single } else { peer.fill(buffer, self.id, &self.config, now) };
+        let lone = peer.fill_single_message(buffer, self.id, &self.config, now);
+        let len = if lone.is_some() { lone } else { peer.fill(buffer, self.id, &self.config, now) };
         let to = peer.address;
         if !peer.is_dirty {
             self.dirty_peers.drop_front(1);
-            if let Some(wakeup) = peer.set_wakeup(&self.config) {
-                self.deadlines.set(handle.key(), Some(wakeup));
+            if let Some(alarm) = peer.set_wakeup(&self.config) {
+                self.deadlines.set(handle.key(), Some(alarm));
             }
             if matches!(peer.state, PeerState::Draining { .. } | PeerState::Lingering { .. }) {
                 self.advance_shutdown(handle, now);
@@ -286,9 +286,9 @@ impl Engine for Endpoint {
     ) -> Result<Capacity, SendError> {
         let handle = self.peers.find(to).ok_or(SendError::UnknownPeer(to))?;
         let peer = self.peers.get_mut(handle).ok_or(SendError::UnknownPeer(to))?;
-        let capacity = peer.capacity(payload.len(), limit);
-        if capacity != Capacity::Available {
-            return send::check_connected(peer).map(|()| capacity);
+        let room = peer.capacity(payload.len(), limit);
+        if room != Capacity::Available {
+            return send::check_connected(peer).map(|()| room);
         }
         send::queue(peer, payload, DeliveryMode::Reliable, &self.config, now)?;
         mark_dirty(peer, handle, &mut self.dirty_peers);
@@ -440,7 +440,7 @@ fn mark_dirty(peer: &mut Peer, handle: PeerHandle, dirty_peers: &mut RingQueue<P
 #[cold]
 #[track_caller]
 fn buffer_too_short(len: usize, limit: usize) -> ! {
-    panic!("a buffer of {len} bytes is too short for datagrams of {limit} bytes")
+    panic!("a buffer of {len} bytes is too short for datagrams of {limit}")
 }
 
 /// Returns the first `max` bytes of a text.

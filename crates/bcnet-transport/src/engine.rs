@@ -187,7 +187,7 @@ pub trait Engine: Debug {
     /// See T-50, T-76 and [`selective_admission`](crate::Config::selective_admission).
     fn set_admission(&mut self, prove: ProofPolicy, ids: IdPolicy, selective: bool);
 
-    /// Withdraws all offers of a host to clients that were [challenged](Self::challenge) and have not joined.
+    /// Withdraws all offers to clients that were [challenged](Self::challenge) and have not joined.
     ///
     /// Call it when the caller would now decide otherwise, for example after a change of the password.
     fn withdraw_offers(&mut self) {}

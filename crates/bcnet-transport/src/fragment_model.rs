@@ -70,7 +70,7 @@ fn block_pool_matches_a_map() {
     }
 }
 
-/// T-68: a reassembly is complete when all fragments have arrived, in any order, and returns the payload.
+/// T-68: a reassembly is complete with all fragments, in any order, and returns the payload.
 #[test]
 fn reassembly_matches_a_map_of_fragments() {
     let mut pool = BlockPool::default();

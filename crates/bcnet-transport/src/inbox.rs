@@ -292,8 +292,9 @@ pub(crate) struct BufferLimits {
 }
 
 impl BufferLimits {
-    /// Creates the limits: `bytes`, and in addition the largest split payload with messages of
-    /// `message_limit` bytes.
+    /// Creates the limits from the size of the buffer and the largest message.
+    ///
+    /// The next message may use as many bytes more as the largest split payload has.
     pub(crate) const fn new(bytes: usize, message_limit: usize) -> Self {
         let largest = MAX_FRAGMENTS * BlockPool::cost(message_limit) + size_of::<Reassembly>();
         Self { out_of_order: bytes, next_in_order: bytes.saturating_add(largest) }

@@ -72,7 +72,7 @@
 //!   order, or the peer is [`Left`](Event::Left). A loss delays later messages on the same channel, never
 //!   unreliable payloads.
 //! - No received datagram makes the endpoint panic, grow without bound or work without bound. Invalid
-//!   datagrams and messages are counted ([`PeerCounters`], [`RejectCounters`]) and have no other effect.
+//!   datagrams and messages are counted (see [`PeerCounters`] and [`RejectCounters`]) and have no other effect.
 //! - The same input gives the same output: the endpoint reads no clock and draws no random numbers.
 //! - An endpoint that has grown to its load does not allocate. Memory for a burst is released after a few
 //!   idle seconds.

@@ -113,8 +113,7 @@ impl Outbox {
         self.queued_bytes += len;
     }
 
-    /// Moves the game message with this number, with all its fragments, ahead of messages that are not
-    /// urgent.
+    /// Moves a game message, with all its fragments, ahead of messages that are not urgent.
     pub(crate) fn mark_urgent(&mut self, seq: Seq) {
         self.urgent.push(seq);
     }
@@ -232,8 +231,9 @@ impl Outbox {
         self.unsent
     }
 
-    /// Returns whether anything waits to be sent, even if the datagram or the window is full or ACKs are
-    /// delayed.
+    /// Returns whether anything waits to be sent.
+    ///
+    /// It may wait because the datagram or the window is full, or because ACKs are delayed.
     #[inline]
     pub(crate) fn has_pending_work(&self) -> bool {
         self.unsent > 0 || self.pending_ack_count > 0 || !self.lost.is_empty()
@@ -287,8 +287,7 @@ impl Outbox {
         self.game.retained()
     }
 
-    /// Returns the number of control messages from the oldest unacknowledged one on, and the bytes they
-    /// use.
+    /// Returns the number of control messages from the oldest unacknowledged one on, and their bytes.
     pub(crate) fn control_backlog(&self) -> (usize, usize) {
         self.control.retained()
     }

@@ -28,7 +28,7 @@ pub(crate) enum PeerState {
     Established,
     /// A new client asks for admission at the peer's address (T-77).
     ///
-    /// Nothing is sent until a datagram of the peer arrives or until the time `until`. `guesses` counts
+    /// Sending pauses until a datagram of the peer arrives, or until the time `until`. `guesses` counts
     /// wrong cookies in the meantime.
     Contested { until: Time, guesses: u8 },
     /// This side is leaving. It sends its disconnect when all earlier messages are acknowledged.
@@ -76,14 +76,13 @@ pub(crate) struct Peer {
     pub(crate) keepalive_due: bool,
     /// The number of doublings of the timeout because the peer is silent.
     backoff: u8,
-    /// The timeout minus half a tick (T-61), so that a retransmission happens at the tick nearest to its
-    /// time.
+    /// The timeout minus half a tick (T-61): so the nearest tick retransmits, not only a later one.
     effective_rto: u64,
     /// The number of consecutive datagrams with ACKs that gave no round-trip time.
     acks_without_sample: u8,
     /// The peer is on the endpoint's dirty list.
     pub(crate) is_dirty: bool,
-    /// The time at which the endpoint checks the peer's timers; it may be too early but never too late.
+    /// The time at which the endpoint checks the peer's timers: perhaps too early, never too late.
     ///
     /// `None` if it must be computed again.
     pub(crate) wakeup: Option<Time>,
@@ -193,13 +192,13 @@ impl Peer {
     #[inline]
     pub(crate) fn capacity(&self, len: usize, limit: InFlightLimit) -> Capacity {
         let Some(outbox) = &self.outbox else { return Capacity::Available };
-        let ((numbers, _), bytes, window) =
+        let ((numbers, _), bytes, budget) =
             (outbox.retained(), outbox.reliable_bytes(), self.congestion.window());
-        let total_bytes = bytes + numbers * LONE_MESSAGE_OVERHEAD;
+        let on_the_way = bytes + numbers * LONE_MESSAGE_OVERHEAD;
         if numbers == 0
             || numbers < limit.messages
-                && total_bytes + len + LONE_MESSAGE_OVERHEAD <= limit.bytes
-                && bytes < window - window / 4
+                && on_the_way + len + LONE_MESSAGE_OVERHEAD <= limit.bytes
+                && bytes < budget - budget / 4
         {
             Capacity::Available
         } else if self.rtt.delays_urgent_messages() {
@@ -257,9 +256,9 @@ impl Peer {
     #[inline(always)]
     pub(crate) fn queue_ack(&mut self, first: MessageId, count: u8, config: &Config<u64>, now: Time) {
         if self.outbox().queue_ack(first, count) && self.ack_due.is_none() {
-            let data_is_likely = now.micros_since(self.last_data_sent) <= config.ack_piggyback_window
+            let company = now.micros_since(self.last_data_sent) <= config.ack_piggyback_window
                 && self.last_data_sent > Time::ZERO;
-            self.ack_due = Some(if data_is_likely { now.plus(config.ack_delay) } else { now });
+            self.ack_due = Some(if company { now.plus(config.ack_delay) } else { now });
         }
     }
 
@@ -289,7 +288,7 @@ impl Peer {
     fn detect_loss_in_outbox(&mut self, config: &Config<u64>, now: Time) {
         let Some(outbox) = &mut self.outbox else { return };
         let timeout = self.effective_rto;
-        let is_connecting = self.state == PeerState::Connecting;
+        let asks = self.state == PeerState::Connecting;
         let lost = outbox.detect_loss(retransmit_policy(self.state, timeout), now);
         if lost == 0 {
             return;
@@ -297,7 +296,7 @@ impl Peer {
         self.congestion.on_loss(lost);
         // T-61: the timeout doubles only while the peer is completely silent.
         let silence = now.micros_since(self.last_received);
-        if !is_connecting && silence > 2 * timeout && self.backoff < MAX_BACKOFF {
+        if !asks && silence > 2 * timeout && self.backoff < MAX_BACKOFF {
             self.backoff += 1;
             self.update_rto(config);
         }
@@ -335,8 +334,7 @@ impl Peer {
         now >= self.last_received.plus(config.idle_timeout)
     }
 
-    /// Returns whether a reliable message is unacknowledged, or a missing one is awaited, for too long
-    /// (T-64).
+    /// Returns whether a message is unacknowledged, or a missing one is awaited, for too long (T-64).
     pub(crate) fn is_undeliverable(&self, config: &Config<u64>, now: Time) -> bool {
         self.undeliverable_at(config).is_some_and(|at| at <= now)
     }
@@ -374,8 +372,8 @@ impl Peer {
     pub(crate) fn set_wakeup(&mut self, config: &Config<u64>) -> Option<Time> {
         let resend = self.outbox.as_ref().and_then(|outbox| outbox.next_timeout(self.effective_rto));
         let soonest = Time::earliest(resend, self.ack_due);
-        if let Some(wakeup) = self.wakeup {
-            let sooner = soonest.filter(|due| *due < wakeup)?;
+        if let Some(alarm) = self.wakeup {
+            let sooner = soonest.filter(|due| *due < alarm)?;
             self.wakeup = Some(sooner);
         } else {
             self.wakeup = Some(self.next_timeout(config));
@@ -388,9 +386,9 @@ impl Peer {
     /// A peer with recently sent data will get more soon, and then needs a wakeup within the timeout.
     pub(crate) fn postpone_wakeup(&mut self, due: Time, now: Time) -> Time {
         let sends = now.micros_since(self.last_data_sent) < self.effective_rto;
-        let wakeup = if sends { due.min(now.plus(self.effective_rto)) } else { due };
-        self.wakeup = Some(wakeup);
-        wakeup
+        let alarm = if sends { due.min(now.plus(self.effective_rto)) } else { due };
+        self.wakeup = Some(alarm);
+        alarm
     }
 
     /// Returns the time of the next due timer.
@@ -402,7 +400,7 @@ impl Peer {
             PeerState::Contested { until, .. } => return until.min(silence),
             PeerState::Established => silence.min(self.last_queued.plus(config.keepalive)),
             PeerState::Draining { since } => since.plus(config.linger / 2),
-            PeerState::Lingering { until, muted_until: Some(muted_until) } => return until.min(muted_until),
+            PeerState::Lingering { until, muted_until: Some(hushed) } => return until.min(hushed),
             PeerState::Lingering { until, muted_until: None } => until,
         };
         let undeliverable =
@@ -431,9 +429,9 @@ impl Peer {
     /// Drops superseded unreliable messages, if the congestion window blocks the send queue.
     #[inline]
     pub(crate) fn drop_superseded(&mut self, is_superseded: &mut dyn FnMut(&[u8]) -> bool) {
-        let window = self.congestion.window();
+        let budget = self.congestion.window();
         if let Some(outbox) = self.outbox.as_deref_mut()
-            && outbox.blocks_unreliable(window)
+            && outbox.blocks_unreliable(budget)
         {
             outbox.drop_superseded(is_superseded);
         }
@@ -444,9 +442,8 @@ impl Peer {
     /// Everything but unreliable messages leaves at once. ACKs leave when they have waited for data long
     /// enough (T-60).
     pub(crate) fn next_urgent_timeout(&self) -> Option<Time> {
-        let has_urgent =
-            || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.congestion.window()));
-        let at_once = self.state != PeerState::Established || self.keepalive_due || has_urgent();
+        let fresh = || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.congestion.window()));
+        let at_once = self.state != PeerState::Established || self.keepalive_due || fresh();
         if at_once { Some(Time::ZERO) } else { self.ack_due }
     }
 

@@ -171,7 +171,7 @@ mod tests {
             ring.release_to(at);
         }
         assert_eq!(ring.buffer.len(), 256);
-        assert_eq!(ring.store(&[], &[0; 0x1_0000]), None, "longer than any message");
+        assert_eq!(ring.store(&[], &[0; 0x1_0000]), None, "no message is as long");
         assert!(ring.reserve(MAX_PIECE as usize + 1).is_none());
     }
 }

@@ -136,7 +136,7 @@ mod tests {
         let mut deadlines = Deadlines::new();
         let mut model = BTreeMap::new();
         for _ in 0..20_000 {
-            let key = u32::try_from(random.below(60)).expect("a small key");
+            let key = u32::try_from(random.below(60)).expect("small");
             let deadline = (random.below(4) > 0).then(|| Time::from_micros(random.below(50)));
             deadlines.set(key, deadline);
             model.remove(&key);

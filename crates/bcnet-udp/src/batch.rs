@@ -138,13 +138,13 @@ impl Batch {
         true
     }
 
-    /// Applies `cipher` to the datagrams whose number is `selected`, many in parallel.
+    /// Applies `cipher` to the datagrams whose number `is_meant` accepts, many in parallel.
     ///
     /// It skips datagrams that are never encrypted (GameSpy text).
-    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), selected: impl Fn(usize) -> bool) {
-        let chosen = self.iter_mut().enumerate().filter(|(number, _)| selected(*number));
+    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
+        let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
         // T-05: GameSpy text is not encrypted.
-        let mut rest = chosen.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
+        let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
         loop {
             let mut lanes: [&mut [u8]; CIPHER_WIDTH] = array::from_fn(|_| Default::default());
             let mut busy = 0;

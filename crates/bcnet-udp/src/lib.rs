@@ -1,10 +1,10 @@
-//! UDP sockets that receive and send datagrams in batches and report the local address of each datagram.
+//! UDP sockets that receive and send datagrams in batches, with the local address of each datagram.
 //!
 //! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`). If a socket has many addresses, each
 //! datagram carries its local address (`IP_PKTINFO`). On Windows each datagram is one call, also with the
-//! local address (`WSARecvMsg`, `WSASendMsg`). [`Io::Portable`] works on every platform: one call per
-//! datagram, and the system chooses the address that answers leave from. None of them allocates per
-//! datagram.
+//! local address (`WSARecvMsg`, `WSASendMsg`). The variant [`Io::Portable`] works on every platform: one
+//! call per datagram, and the system chooses the address that answers leave from. None of them allocates
+//! per datagram.
 //!
 //! [`Clock`] gives protocols the time. It and [`wall_now`] are the only code that reads the clock.
 
@@ -155,8 +155,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Makes the system drop datagrams of unknown senders at random before they are queued, if it supports
-    /// that.
+    /// Makes the system drop datagrams of unknown senders at random before they are queued.
+    ///
+    /// Systems other than Linux do not support that and drop none.
     ///
     /// Of 2³² datagrams from addresses that are not `known`, about `passing` pass. With `None`, none are
     /// dropped.
@@ -250,7 +251,7 @@ impl Socket {
     pub fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), SendFailure> {
         let mut slots = batch.slots_in(range);
         let (mut unsent, is_connected) = (SendFailure { datagrams: 0, reason: None }, self.remote.is_some());
-        let mut refusal_ignored = false;
+        let mut is_told = false;
         while !slots.is_empty() {
             let sent = self.inner_for_send().and_then(|socket| match self.io {
                 #[cfg(target_os = "linux")]
@@ -271,8 +272,8 @@ impl Socket {
             // on the network; the transport retransmits reliable messages.
             let done = sent.unwrap_or_else(|error| {
                 // The connected remote refused an earlier datagram; it may be reachable again.
-                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !refusal_ignored {
-                    refusal_ignored = true;
+                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !is_told {
+                    is_told = true;
                     return 0;
                 }
                 unsent.datagrams += 1;

@@ -16,7 +16,7 @@ use mio::net::UdpSocket;
 use super::batch::FreeSlots;
 use super::{BUFFER_SIZE, Batch, DatagramInfo};
 
-/// Requests buffers for bursts and, if the local address is unknown, the local address of each datagram.
+/// Requests buffers for bursts and, if `asks_local` is set, the local address of each datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     if asks_local {
         set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
@@ -270,7 +270,7 @@ impl ControlBuffer {
 /// For a broadcast, the local address is the one to answer from.
 fn read_control(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
     let (mut local, mut arrived) = (None, None);
-    // SAFETY: the header and its control block were filled by the system; the macros stay inside `msg_controllen`.
+    // SAFETY: the system filled the header and its control block; the macros stay inside `msg_controllen`.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {

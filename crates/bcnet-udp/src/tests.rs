@@ -314,8 +314,7 @@ fn closed_socket_returns_errors_until_rebound() {
     }
 }
 
-/// On Windows, a closed port would otherwise be an error of the next receive call, which does not concern
-/// it.
+/// On Windows, a closed port could be an error of the next receive call for another peer.
 #[test]
 fn unreachable_peer_is_no_error_on_unconnected_socket() {
     for &io in ALL_IO {

@@ -21,7 +21,7 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use super::{BUFFER_SIZE, DatagramInfo};
 
-/// Requests buffers for bursts and, if the local address is unknown, the local address of each datagram.
+/// Requests buffers for bursts and, if `asks_local` is set, the local address of each datagram.
 pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
     if asks_local {
         set_option(socket, IPPROTO_IP, IP_PKTINFO, 1)?;
@@ -45,13 +45,13 @@ pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Resu
     let receive = receiver(socket)?;
     let mut name = SOCKADDR_IN::default();
     let mut part = WSABUF { len: BUFFER_SIZE as u32, buf: room.as_mut_ptr() };
-    let mut control_buffer = ControlBuffer::default();
+    let mut notes = Notes::default();
     let mut message = WSAMSG {
         name: (&raw mut name).cast(),
         namelen: size_of::<SOCKADDR_IN>() as i32,
         lpBuffers: &raw mut part,
         dwBufferCount: 1,
-        Control: WSABUF { len: size_of::<ControlBuffer>() as u32, buf: (&raw mut control_buffer).cast() },
+        Control: WSABUF { len: size_of::<Notes>() as u32, buf: (&raw mut notes).cast() },
         dwFlags: 0,
     };
     let mut len = 0;
@@ -69,12 +69,11 @@ pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Resu
     })?;
     let cut = !is_whole || message.dwFlags & MSG_TRUNC != 0;
     let len = if cut { BUFFER_SIZE } else { (len as usize).min(BUFFER_SIZE) };
-    let noted =
-        message.Control.len as usize >= mem::offset_of!(ControlBuffer, info) + size_of::<IN_PKTINFO>();
+    let noted = message.Control.len as usize >= mem::offset_of!(Notes, info) + size_of::<IN_PKTINFO>();
     Ok(DatagramInfo {
         owner: 0,
         remote: address(&name),
-        local: control_buffer.local().filter(|_| noted),
+        local: notes.local().filter(|_| noted),
         len,
         truncated: cut,
     })
@@ -84,9 +83,10 @@ pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Resu
 pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io::Result<()> {
     let mut name = name(head.remote);
     let mut part = WSABUF { len: bytes.len() as u32, buf: bytes.as_ptr().cast_mut() };
-    let mut control_buffer = head.local.map(ControlBuffer::from);
-    let control = control_buffer.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |control_buffer| {
-        WSABUF { len: size_of::<ControlBuffer>() as u32, buf: ptr::from_mut(control_buffer).cast() }
+    let mut notes = head.local.map(Notes::from);
+    let control = notes.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |notes| WSABUF {
+        len: size_of::<Notes>() as u32,
+        buf: ptr::from_mut(notes).cast(),
     });
     let message = WSAMSG {
         name: (&raw mut name).cast(),
@@ -109,12 +109,12 @@ pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io
 /// The control message of a datagram, in the layout of the system: one message with an `IN_PKTINFO`.
 #[repr(C, align(8))]
 #[derive(Default)]
-struct ControlBuffer {
+struct Notes {
     header: CMSGHDR,
     info: IN_PKTINFO,
 }
 
-impl From<Ipv4Addr> for ControlBuffer {
+impl From<Ipv4Addr> for Notes {
     fn from(local: Ipv4Addr) -> Self {
         let cmsg_len = mem::offset_of!(Self, info) + size_of::<IN_PKTINFO>();
         let header = CMSGHDR { cmsg_len, cmsg_level: IPPROTO_IP, cmsg_type: IP_PKTINFO };
@@ -122,7 +122,7 @@ impl From<Ipv4Addr> for ControlBuffer {
     }
 }
 
-impl ControlBuffer {
+impl Notes {
     fn local(&self) -> Option<Ipv4Addr> {
         let is_info = (self.header.cmsg_level, self.header.cmsg_type) == (IPPROTO_IP, IP_PKTINFO);
         is_info.then(|| ip(&self.info.ipi_addr))

@@ -1,9 +1,9 @@
-//! Parses and writes the datagrams of Star Trek: Bridge Commander 1.1, and encrypts and decrypts them. No
-//! I/O.
+//! Parses, writes, encrypts and decrypts the datagrams of Star Trek: Bridge Commander 1.1.
 //!
-//! [`Datagram`] parses, [`Writer`] writes, and both use [`Message`] (rules T-01 to T-39 of PROTOCOL.md).
-//! [`cipher`] encrypts and decrypts datagrams (T-40 to T-45). [`Datagram::parse`] checks every byte before
-//! it returns a value, so a caller never acts on half of a malformed datagram.
+//! The crate does no I/O. [`Datagram`] parses, [`Writer`] writes, and both use [`Message`] (rules T-01 to
+//! T-39 of PROTOCOL.md). The module [`cipher`] encrypts and decrypts datagrams (T-40 to T-45). Parsing is
+//! all or nothing: [`Datagram::parse`] checks every byte before it returns a value. So a caller never acts
+//! on half of a malformed datagram.
 //!
 //! [`Time`] and [`PeerQueues`] are shared by the crates that send datagrams and the crates that observe
 //! them.

@@ -50,8 +50,7 @@ impl<'a> Text<'a> {
             .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))
     }
 
-    /// Returns the text in the clean form of names (T-71), at most `max` bytes of UTF-16LE for
-    /// [`Text::new`].
+    /// Returns the clean form of a name (T-71), at most `max` bytes of UTF-16LE for [`Text::new`].
     ///
     /// The result is valid UTF-16 with only [printable](is_printable) characters. Each blank is a plain
     /// space, and there is none at the ends. A text that was cleaned before does not change.

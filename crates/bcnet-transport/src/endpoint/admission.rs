@@ -192,8 +192,9 @@ impl Endpoint {
         Ok((request, id))
     }
 
-    /// Returns the number of peers connected from other addresses: a new client replaces the peer at its
-    /// address.
+    /// Returns the number of peers connected from other addresses.
+    ///
+    /// A new client replaces the peer at its own address.
     fn count_connected_elsewhere(&self, from: SocketAddrV4) -> usize {
         self.peers.iter().filter(|peer| peer.state.is_connected() && peer.address != from).count()
     }
@@ -259,8 +260,7 @@ impl Endpoint {
         self.broadcast_gone(peer.id, peer.name.is_some(), gone, now);
     }
 
-    /// Returns the silence in microseconds after which a datagram with the offered id may replace a peer
-    /// (T-53).
+    /// Returns the silence after which an offered id alone may replace a peer, in microseconds (T-53).
     const fn replaceable_after(&self) -> u64 {
         self.config.keepalive.saturating_mul(5) / 2
     }

@@ -4,8 +4,8 @@
 //! handles them with fewer checks than the general path.
 //!
 //! The fast path does exactly what the general path would do, to the byte and to the counter, or it
-//! declines and changes nothing. [`Config::fast_path`](crate::Config::fast_path) switches it off; the
-//! laboratory compares both.
+//! declines and changes nothing.
+//! The setting [`Config::fast_path`](crate::Config::fast_path) switches it off; the laboratory compares both.
 
 use core::net::SocketAddrV4;
 
@@ -19,8 +19,7 @@ use crate::wire::encoded::{WholeData, parse_plain_ack, parse_whole_data, plain_a
 use crate::wire::{Channel, Kind, MessageId, Messages, PeerId};
 
 impl Endpoint {
-    /// Handles a datagram from a connected peer with one plain ACK, or with one payload that is next in
-    /// order.
+    /// Handles a datagram of a connected peer with one plain ACK or one payload that is next in order.
     ///
     /// Returns `false` for any other datagram.
     #[inline]
@@ -72,8 +71,8 @@ pub(super) fn handle_frequent(
     if parse_plain_ack(messages.rest()).is_some() {
         apply_next_acks(peer, messages, acks, now);
     }
-    let accepts = events.queued_bytes() < config.max_event_bytes && peer.state == PeerState::Established;
-    if accepts && parse_whole_data(messages.rest()).is_some() {
+    let takes = events.queued_bytes() < config.max_event_bytes && peer.state == PeerState::Established;
+    if takes && parse_whole_data(messages.rest()).is_some() {
         let first = peer.inbox(Channel::Game).expected();
         let taken = deliver_next_in_order(peer, messages, events);
         if taken > 0 {

@@ -34,26 +34,26 @@ impl Outbox {
     /// datagram.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, id: MessageId, rtt: &RttEstimator, now: Time) -> AckEffect {
-        let (segment, flight_bytes) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
+        let (segment, flown) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
             (Some(StreamEntryMut::Whole(segment)), None) => (*segment, segment.mark_acked()),
             (Some(StreamEntryMut::Split(split)), Some(part)) => {
                 let Some(segment) = split.segments.get_mut(usize::from(part)) else {
                     return AckEffect::Useless;
                 };
-                let (copy, flight_bytes) = (*segment, segment.mark_acked());
-                split.unacked -= u8::from(flight_bytes.is_some());
+                let (copy, flown) = (*segment, segment.mark_acked());
+                split.unacked -= u8::from(flown.is_some());
                 split.deferred -= u8::from(copy.state == SegmentState::Deferred);
                 // T-65: this may be the fragment that the others waited for.
-                if flight_bytes.is_some() && split.all_deferred() {
+                if flown.is_some() && split.all_deferred() {
                     self.retransmit_deferred(id.channel, id.seq, now);
                 }
-                (copy, flight_bytes)
+                (copy, flown)
             }
             (Some(StreamEntryMut::Split(_)), None) => return self.on_plain_ack(id.channel, id.seq, now),
             (Some(StreamEntryMut::Whole(_)), Some(_)) | (None, _) => return AckEffect::Useless,
         };
-        let Some(flight_bytes) = flight_bytes else { return AckEffect::Useless };
-        self.in_flight -= flight_bytes;
+        let Some(flown) = flown else { return AckEffect::Useless };
+        self.in_flight -= flown;
         self.queued -= 1;
         self.queued_bytes -= segment.len();
         if segment.sends == 1 {
@@ -64,12 +64,12 @@ impl Outbox {
         let (is_early, max_trip) = self.on_ack_of_retransmission(segment, rtt, now);
         let answers_first = is_early && segment.sends == 2;
         // T-61: without evidence that the path is longer, the estimate is conservative.
-        let upper_bound = rtt
+        let careful = rtt
             .smoothed()
             .filter(|_| !is_early)
             .map_or(u64::MAX, |trip| (2 * u64::from(trip)).max(CONSERVATIVE_RTT));
         let trip = answers_first.then_some(max_trip);
-        AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: Some(max_trip.min(upper_bound)) }
+        AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: Some(max_trip.min(careful)) }
     }
 
     /// Handles an ACK of a message that was sent more than once.

@@ -78,8 +78,9 @@ impl Outbox {
             && self.next_len().is_some_and(|next| next > self.window_space(next, window))
     }
 
-    /// Fills a datagram: ACKs, lost messages, new control, urgent and other messages, each in order (T-60,
-    /// T-66).
+    /// Fills a datagram (T-60, T-66).
+    ///
+    /// The order is: ACKs, lost messages, new control messages, new urgent messages, other new messages.
     ///
     /// `ready` must be the result of [`readiness`](Self::readiness) for the same window.
     #[inline]
@@ -212,8 +213,8 @@ impl Outbox {
     /// Returns how many, and whether the next message did not fit.
     #[inline]
     fn write_run(&mut self, filling: &mut DatagramInProgress<'_, '_>) -> (u8, bool) {
-        let DatagramInProgress { writer, datagram, window, now } = filling;
-        let bytes = writer.free_bytes().min(window.saturating_sub(self.in_flight));
+        let DatagramInProgress { writer, datagram, window: budget, now } = filling;
+        let bytes = writer.free_bytes().min(budget.saturating_sub(self.in_flight));
         let room = DatagramSpace { bytes, messages: writer.free_messages() };
         let run = self.game.mark_run_sent(room, *datagram, *now);
         if run.count > 0 && writer.push_run(self.game.run_bytes(&run), run.count) {

@@ -1,5 +1,6 @@
-//! Retransmission of fragments to a peer that answers with plain ACKs, which do not name the fragment
-//! (T-65).
+//! Retransmission of fragments to a peer that answers with plain ACKs (T-65).
+//!
+//! A plain ACK does not name the fragment.
 //!
 //! First, all fragments are retransmitted in rounds until a round is answered completely. Then most likely
 //! all have arrived. But the network may have duplicated an ACK, or the peer may have repeated one, so an
@@ -27,8 +28,8 @@ impl Outbox {
         if busy && split.all_deferred() {
             self.retransmit_deferred(channel, seq, now);
         }
-        let Some((flight_bytes, bytes)) = arrived else { return AckEffect::Counted };
-        self.in_flight -= flight_bytes;
+        let Some((flown, bytes)) = arrived else { return AckEffect::Counted };
+        self.in_flight -= flown;
         self.queued -= 1;
         self.queued_bytes -= bytes;
         AckEffect::Delivered { bytes, rtt: None, max_rtt: None }
@@ -82,8 +83,9 @@ impl Outbox {
         len
     }
 
-    /// Retransmits the deferred fragments when none is in flight: all of them, or the first after a quiet
-    /// period.
+    /// Retransmits the deferred fragments when none is in flight.
+    ///
+    /// In a round it retransmits all of them, otherwise the first after a quiet period.
     #[cold]
     pub(super) fn retransmit_deferred(&mut self, channel: Channel, seq: Seq, now: Time) {
         let Some(StreamEntryMut::Split(split)) = self.stream(channel).find_mut(seq) else { return };
@@ -125,7 +127,7 @@ impl SplitMessage {
         self.last_activity = now;
         match &mut self.phase {
             RetransmitPhase::Rounds { sends, .. } => *sends = sends.saturating_add(1),
-            RetransmitPhase::OneByOne { in_flight } => *in_flight = Some(fragment),
+            RetransmitPhase::OneByOne { in_flight: asked } => *asked = Some(fragment),
         }
         if let Some(segment) = self.segments.get_mut(usize::from(fragment)) {
             segment.mark_sent(datagram, now);
@@ -151,10 +153,10 @@ impl SplitMessage {
     fn apply_plain_ack(&mut self, now: Time) -> Option<(usize, usize)> {
         let silent = now.micros_since(self.last_activity);
         (self.gets_plain_acks, self.last_activity) = (true, now);
-        let answered = match &mut self.phase {
-            RetransmitPhase::Rounds { sends, acks, .. } => {
-                *acks = acks.saturating_add(1);
-                let all = *sends >= u16::from(self.unacked) && *acks >= *sends;
+        let asked = match &mut self.phase {
+            RetransmitPhase::Rounds { sends, acks: answers, .. } => {
+                *answers = answers.saturating_add(1);
+                let all = *sends >= u16::from(self.unacked) && *answers >= *sends;
                 // The sends of this round may have been retransmissions of a few fragments.
                 if all && self.segments.iter().all(|segment| segment.state != SegmentState::Unsent) {
                     self.phase = RetransmitPhase::OneByOne { in_flight: None };
@@ -162,10 +164,10 @@ impl SplitMessage {
                 }
                 return None;
             }
-            RetransmitPhase::OneByOne { in_flight } => in_flight.take(),
+            RetransmitPhase::OneByOne { in_flight: asked } => asked.take(),
         };
-        let answered = answered.and_then(|part| self.segments.get_mut(usize::from(part)));
-        let arrived = answered.and_then(|segment| Some((segment.mark_acked()?, segment.len())));
+        let asked = asked.and_then(|part| self.segments.get_mut(usize::from(part)));
+        let arrived = asked.and_then(|segment| Some((segment.mark_acked()?, segment.len())));
         if arrived.is_some() {
             self.unacked -= 1;
             self.last_acked = now;

@@ -364,7 +364,7 @@ impl ReliableStream {
     /// Does the same as [`oldest_sent_at`](Self::oldest_sent_at) for the message with this number.
     #[inline]
     pub(super) fn first_sent_at(&self, seq: Seq) -> Option<Time> {
-        let (segment, last_acked) = match self.entries.get(self.index(seq))? {
+        let (segment, settled) = match self.entries.get(self.index(seq))? {
             StreamEntry::Whole(segment) => (segment, Time::ZERO),
             StreamEntry::Split(place) => {
                 let split = self.splits.get(*place as usize)?;
@@ -374,7 +374,7 @@ impl ReliableStream {
                 )
             }
         };
-        (segment.sends > 0).then(|| segment.first_sent.max(last_acked))
+        (segment.sends > 0).then(|| segment.first_sent.max(settled))
     }
 
     /// Returns all messages and fragments with their ids.
@@ -425,12 +425,12 @@ impl OutboxSegment {
     /// Returns its bytes in flight, or `None` if it was not sent or was acknowledged before.
     #[inline]
     pub(super) fn mark_acked(&mut self) -> Option<usize> {
-        let flight_bytes = if self.state == SegmentState::InFlight { self.len() } else { 0 };
+        let flown = if self.state == SegmentState::InFlight { self.len() } else { 0 };
         if matches!(self.state, SegmentState::Unsent | SegmentState::Acked) {
             return None;
         }
         self.state = SegmentState::Acked;
-        Some(flight_bytes)
+        Some(flown)
     }
 }
 

@@ -63,8 +63,9 @@ impl Peer {
         self.detect_loss(config, now);
     }
 
-    /// Updates round-trip time and congestion window: one sample per datagram, from its last unambiguous
-    /// ACK.
+    /// Updates round-trip time and congestion window.
+    ///
+    /// A datagram gives one sample, from its last unambiguous ACK.
     #[inline]
     fn update_estimates(&mut self, acks: &AckSummary, config: &Config<u64>) {
         if let Some(outbox) = &mut self.outbox {

@@ -18,9 +18,9 @@ impl Peer {
         config: &Config<u64>,
         now: Time,
     ) -> Option<usize> {
-        let window = self.congestion.window();
+        let budget = self.congestion.window();
         let ack_now = self.ack_due.is_some_and(|due| due <= now);
-        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(window));
+        let ready = self.outbox.as_mut().map_or(Readiness::Nothing, |outbox| outbox.readiness(budget));
         self.is_dirty = false;
         if !ack_now && ready != Readiness::Now && !self.keepalive_due {
             return None;
@@ -28,7 +28,7 @@ impl Peer {
         let mut writer = Writer::with_limit(buffer, from, config.datagram_limit);
         let mut filled = FilledDatagram::default();
         if let Some(outbox) = &mut self.outbox {
-            filled = outbox.fill(&mut writer, ready, window, now);
+            filled = outbox.fill(&mut writer, ready, budget, now);
             if !outbox.has_pending_acks() {
                 self.ack_due = None;
             }

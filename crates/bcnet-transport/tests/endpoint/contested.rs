@@ -144,7 +144,7 @@ fn id_proof_replaces_an_idle_peer() {
 /// T-77: a cookie at the address of a peer cannot be found by trying.
 ///
 /// Only a few wrong numbers are allowed for all requests together, until the peer sends a datagram. Numbers
-/// of its own connection do not count.
+/// that the connection of the peer was sent are not wrong.
 #[test]
 fn guessed_cookies_do_not_replace_a_peer() {
     let mut host = host_with_forged_peer(ack_proof_config());
