@@ -418,8 +418,9 @@ impl MessageFilter<'_, '_> {
         near.healed.answers += 1;
     }
 
-    /// Returns whether an ACK is forwarded: if its message was forwarded since the last ACK, or was never seen, or
-    /// if copies may be lost.
+    /// Returns whether an ACK is forwarded.
+    ///
+    /// An ACK passes if its message was forwarded since the last ACK, or was never seen, or if copies may be lost.
     fn keeps_ack(&mut self, id: MessageId) -> bool {
         let Self { near, far, .. } = self;
         let goes_on = match far.sent.get(id) {

@@ -1,4 +1,4 @@
-//! The core of a proxy between Bridge Commander clients and a server that nobody can patch, without I/O.
+//! The core, without I/O, of a proxy in front of a Bridge Commander server that nobody can patch.
 //!
 //! [`Proxy`] manages the clients. It gives each a separate source address toward the server, because a stock server
 //! distinguishes players by IPv4 address only. [`Healer`] handles one conversation and removes the two faults of

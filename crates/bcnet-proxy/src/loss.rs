@@ -75,7 +75,7 @@ const MIN_ASSUMED: f64 = 0.02;
 const ACK_RISK: f64 = 0.02;
 /// The same for the proxy's own ACK. The sender's next repeat gets another one.
 const PROXY_ACK_RISK: f64 = 1e-3;
-/// The same for a fragment that only the proxy repeats: if all copies are lost, the payload never arrives.
+/// The same for a fragment that only the proxy repeats. Without it the payload never arrives.
 const FRAGMENT_RISK: f64 = 1e-6;
 const MAX_COPIES: u8 = 16;
 

@@ -33,7 +33,9 @@ pub enum RefusalReason {
     Flood,
     /// No source address is free for another player.
     NoSource,
-    /// The address has [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) sources, or its /24 network
+    /// The address or its network has too many sources.
+    ///
+    /// The limits are [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) and, for a /24 network,
     /// [`MAX_PER_NETWORK`](crate::MAX_PER_NETWORK).
     AddressFull,
     /// Too many join requests. A client that asks again passes.

@@ -67,7 +67,8 @@ pub struct Proxy {
     by_address: HashMap<(SocketAddrV4, bool), u32>,
     admission: ProxyAdmission,
     free_numbers: Vec<u32>,
-    /// Free source addresses, the longest free first: a server remembers the last player of an address for a while.
+    /// Free source addresses, the longest free first. A server remembers the last player of an address for
+    /// a while.
     source_pool: VecDeque<Option<Ipv4Addr>>,
     expiry_timers: Deadlines,
     /// Deadlines of the healers.
@@ -178,7 +179,9 @@ impl Proxy {
         self.events.pop_front()
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) is due.
+    /// Returns the next deadline.
+    ///
+    /// It is that of [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.expiry_timers.first().into_iter().chain(self.retransmit_timers.first()).map(|(due, _)| due).min()
@@ -468,8 +471,9 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
-/// An unverified player is forgotten this long after its last datagram, and a browser after the last datagram of
-/// either side.
+/// Silence after which an unverified player or a browser is forgotten.
+///
+/// For a browser, the datagrams of both sides count.
 const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);
 /// An unverified player or a browser keeps its source at least this long.
 const MIN_SOURCE_TIME: Duration = Duration::from_secs(3);

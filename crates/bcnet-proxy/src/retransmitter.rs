@@ -1,4 +1,4 @@
-//! Retransmissions of the proxy: held fragments until they arrive, and copies of its ACKs to their sender.
+//! Retransmissions of the proxy: held fragments, and copies of its ACKs to their sender.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -133,8 +133,9 @@ impl Retransmitter {
 }
 
 impl HeldFragment {
-    /// Returns whether the fragment has arrived: the receiver named it, or acknowledged its payload after so many
-    /// copies that the loss of all is too unlikely.
+    /// Returns whether the fragment has arrived.
+    ///
+    /// The receiver named it, or acknowledged its payload after so many copies that the loss of all is too unlikely.
     fn has_arrived(&mut self, sent: &MessageTracker, loss: LossEstimator) -> bool {
         self.acked_copies += u8::from(sent.is_acked_since(self.id.seq, self.last_sent));
         sent.is_ack_seen(self.id) || self.acked_copies >= loss.fragment_copies()
@@ -158,7 +159,7 @@ fn retransmit_interval(copies: u8) -> Duration {
 const MAX_HELD_FRAGMENTS: usize = 255;
 /// The largest message in a datagram (T-04).
 const MAX_FRAGMENT_LEN: usize = 510;
-/// After this many copies, more than a minute after the first, a receiver that never answered is gone (T-56).
+/// Most copies of a fragment. After more than a minute without an answer, the receiver is gone (T-56).
 const MAX_FRAGMENT_COPIES: u8 = 20;
 /// Least time between two fragments, so that nobody can cause a burst.
 const MIN_SPACING: Duration = Duration::from_millis(10);

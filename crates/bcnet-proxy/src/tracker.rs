@@ -169,7 +169,9 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// Tracked messages of one direction: far more than are ever in flight, far fewer than there are sequence numbers.
+/// Tracked messages of one direction.
+///
+/// Far more than are ever in flight, far fewer than there are sequence numbers.
 const MAX_TRACKED_MESSAGES: usize = 4096;
 /// Split payloads that are watched for ACKs without fragment index.
 const MAX_SPLIT_MESSAGES: usize = 64;
