@@ -119,7 +119,7 @@ def contrast(page, path):
 def without_script(page, bob):
     page.browser.devtools("Emulation.setScriptExecutionDisabled", value=True)
     page.log_in()
-    page.check("without script the page explains how to update it", "Load the page again" in page.text("#live-state"), page.text("footer"))
+    page.check("without script the page explains how to update it", "Reload the page" in page.text("#live-state"), page.text("footer"))
     page.go_to_player(bob)
     page.does("without script a player can be kicked", "Bob", "kick", reason="no script")
     bob.hears("no script")

@@ -208,7 +208,7 @@ fn ctl_with_wrong_configuration_contacts_no_other_server() {
     ] {
         let (code, error) = ctl(configuration, &["stop"], None);
         assert_eq!((code, error.lines().count()), (Some(2), 1), "{configuration}: {error}");
-        assert!(error.contains("name its --socket: bcnet.toml: line "), "{configuration}: {error}");
+        assert!(error.contains("name one with --socket: bcnet.toml: line "), "{configuration}: {error}");
         // The environment variable wins over the file, even over an invalid file.
         let (code, error) = ctl(configuration, &["stop"], Some("./other.sock"));
         assert!(code == Some(2) && error.contains("no server listens at ./other.sock;"), "{error}");

@@ -45,7 +45,7 @@ fn manifest_is_learned_from_the_first_player() {
     let again = directory.bcnet(&learn).output().expect("bcnet runs");
     let error = String::from_utf8(again.stderr).expect("UTF-8");
     assert_eq!((again.status.code(), error.lines().count()), (Some(2), 1));
-    assert!(error.contains("good.manifest: it exists already"), "{error}");
+    assert!(error.contains("good.manifest: the file exists already"), "{error}");
 
     // The output path is checked before a player joins.
     for out in ["absent/x.manifest", "."] {
@@ -109,7 +109,7 @@ fn server_with_invalid_manifest_does_not_start() {
     let rounds: String = (0..4).map(|round| format!("round {round}\ndirectory 08070605\n")).collect();
     fs::write(directory.path("x.manifest"), format!("bcnet-manifest 1\n{rounds}")).expect("written");
     let problem =
-        "x.manifest: round 4 missing, so no player fits; make it anew with `bcnet manifest learn`\n";
+        "x.manifest: round 4 missing, so no player can match; record it again with `bcnet manifest learn`\n";
     assert_eq!(run(&serve), (Some(2), format!("bcnet: {problem}")));
     assert_eq!(run(&["config", "check"]), (Some(1), problem.into()));
 }

@@ -197,7 +197,7 @@ fn unreadable_scores_are_reported_with_the_file() {
     database.execute_batch("DROP TABLE player; DROP TABLE round; DROP TABLE system_day").expect("dropped");
     for what in ["players", "rounds", "systems"] {
         let (code, text) = stats(&directory, &[what]);
-        assert!(code == Some(2) && text.starts_with("bcnet: scores.db: unknown table"), "{text}");
+        assert!(code == Some(2) && text.starts_with("bcnet: scores.db: no such table"), "{text}");
     }
 }
 
@@ -205,7 +205,7 @@ fn unreadable_scores_are_reported_with_the_file() {
 fn missing_scores_are_reported_with_the_expected_path() {
     let directory = TestDirectory::new();
     let (code, text) = stats(&directory, &[]);
-    assert!(code == Some(2) && text.contains("scores.db: no scores; a server keeps them"), "{text}");
+    assert!(code == Some(2) && text.contains("scores.db: no scores here; a server stores them"), "{text}");
     assert!(!directory.path("scores.db").exists());
     fs::write(directory.path("bcnet.toml"), "[server]\n").expect("written");
     let output = directory.bcnet(&["stats"]).output().expect("it runs");
@@ -214,7 +214,7 @@ fn missing_scores_are_reported_with_the_expected_path() {
     fs::write(directory.path("bcnet.toml"), "[scores]\nfile = \"kept.db\"\n").expect("written");
     let output = directory.bcnet(&["stats"]).output().expect("it runs");
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && error.contains("kept.db: no scores"), "{error}");
+    assert!(output.status.code() == Some(2) && error.contains("kept.db: no scores here"), "{error}");
 }
 
 /// Players who left before the end of a round are in its results.

@@ -135,7 +135,7 @@ impl ControlPlane {
         let rest = if save {
             format!("saved in {}", kept.join("; "))
         } else {
-            "not saved: a reload or a restart restores the value in the file".into()
+            "temporary: a reload or a restart restores the value in the file".into()
         };
         let done = format!("{key} = {shown}, {when}; {rest}");
         Ok(json!({ "done": done, "effect": when, "kept": kept, "server": self.server_name()? }))
