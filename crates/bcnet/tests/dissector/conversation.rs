@@ -209,7 +209,7 @@ fn info_column_shows_sender_and_messages() {
         "2→1 ack game 5 · data 6 Chat \"hello\"",
         "2→1 ack game 5 [stale] · data 6 [again] Chat \"hello\"",
         "GameSpy \\status\\",
-        "malformed: type at byte 2",
+        "malformed: unknown_type: type at byte 2",
     ];
     assert_eq!(info_column("info", &conversation), lines);
 }
@@ -362,6 +362,6 @@ fn fields_before_an_error_are_shown() {
         (Some("2"), Some("0"))
     );
     let lines = info_column("front", &conversation);
-    assert_eq!(lines[0], "keepalive · ack game 5 · malformed: type at byte 7");
-    assert_eq!(lines[5], "keepalive · malformed: message at byte 3");
+    assert_eq!(lines[0], "keepalive · ack game 5 · malformed: unknown_type: type at byte 7");
+    assert_eq!(lines[5], "keepalive · malformed: trailing: message at byte 3");
 }

@@ -110,7 +110,7 @@ fn capture_failure_is_reported() {
     let directory = fake_dumpcap("live-wrong");
     let run = run_with_fake_dumpcap(&directory, &["inspect", "-i", "eth0", "--summary"]);
     assert_eq!(run.code, 1);
-    let message = "bcnet: eth0: dumpcap: You do not have permission to capture on device \"eth0\". (socket: Operation not permitted) Please check to make sure you have sufficient permissions. (who may capture";
+    let message = "bcnet: eth0: dumpcap: You do not have permission to capture on device \"eth0\". (socket: Operation not permitted) Please check to make sure you have sufficient permissions. (the installation of Wireshark decides who may capture";
     assert!(run.stderr.starts_with(message) && run.stdout.contains("eth0: 0 packets"), "{}", run.stderr);
     assert!(!run.stderr.contains("Ubuntu") && run.stderr.lines().count() == 1, "{}", run.stderr);
     // The packets before the failure are shown and written.
@@ -120,7 +120,7 @@ fn capture_failure_is_reported() {
         &["inspect", "-i", "cut", "--json", "--write", kept.to_str().expect("UTF-8")],
     );
     assert_eq!((run.code, datagrams(&run).len()), (1, session().len() - 1), "{}", run.stderr);
-    assert!(run.stderr.contains("bcnet: damaged at byte "), "{}", run.stderr);
+    assert!(run.stderr.contains("bcnet: cut: damaged at byte "), "{}", run.stderr);
     assert!(run.stderr.contains("bcnet: cut: dumpcap: The interface went down.\n"), "{}", run.stderr);
     let again = inspect(&fs::read(&kept).expect("kept"), &["--json"]);
     assert_eq!((again.code, datagrams(&again).len()), (0, session().len() - 1), "{}", again.stderr);
