@@ -212,7 +212,7 @@ impl SidecarReporter {
                 self.send(call);
             }
         }
-        // If the server never was ready, Agones must start it again, so no shutdown is reported.
+        // If the server never was ready, Agones starts it again, so no shutdown is reported.
         if !matches!(self.scheduler.phase, FleetPhase::Starting | FleetPhase::ShutDown) {
             self.send(Call::Shutdown);
         }

@@ -197,7 +197,9 @@ fn push_bounded<T>(list: &mut VecDeque<T>, max: usize, latest: T) {
     list.push_back(latest);
 }
 
-/// Returns the reason for a departure as text. If this side disconnected the player, it is `shutdown_reason`.
+/// Returns the reason for a departure as text.
+///
+/// If the session itself shut down, it is the text of `shutdown_reason`.
 pub(super) fn leave_reason(reason: LeaveReason, shutdown_reason: ShutdownReason) -> String {
     if reason == LeaveReason::Local { shutdown_reason.text().into() } else { reason.to_string() }
 }

@@ -195,7 +195,7 @@ impl<'a> SelectedSessions<'a> {
         if is_out {
             Ok(json!({ "done": format!("kicked {name}"), "address": address.to_string() }))
         } else {
-            Err(RequestError(format!("{name} is leaving already")))
+            Err(RequestError(format!("{name} is already leaving")))
         }
     }
 

@@ -218,7 +218,7 @@ impl SessionMetrics {
 
     /// Records the counters of all players.
     ///
-    /// The last part of a second before a player left is not counted.
+    /// Traffic of a departed player after the last call is not counted.
     pub(super) fn update_player_counters(
         &mut self,
         counters: impl Iterator<Item = (PeerId, PlayerCounters)>,

@@ -90,7 +90,7 @@ fn bind_any(settings: &Settings, io: Io, ours: &[u16]) -> anyhow::Result<Socket>
             Ok(socket) => {
                 if is_port_moved(port, ours) {
                     let text =
-                        "another program uses the default port; players must use the port in this line";
+                        "other programs use the lower ports; players who type the address need this port";
                     tracing::warn!(event = "port_moved", wanted = FIRST_PORT, port, "{text}");
                 }
                 return Ok(socket);

@@ -82,7 +82,7 @@ fn query_and_connect_floods_cause_few_log_lines() {
     let session = &server.ctl_json(&["status"])["sessions"][0];
     assert_eq!(session["queries"], 40);
     assert!(session["queries_answered"].as_u64() >= Some(5), "{session}");
-    // T-75: the answer to a connect request is not longer than the request. A sender that does not continue
+    // T-75: the answer to a connect request has as many bytes as the request. A sender that does not continue
     // is not admitted.
     let mut buffer = [0; 2048];
     for forger in &forgers {

@@ -149,7 +149,7 @@ impl ControlPlane {
             tracing::error!(
                 event = "bans_not_kept",
                 error,
-                "bans are in force, but not in the file; the server tries again every minute"
+                "bans are in force, but not in the file; the server tries again within a minute"
             );
             error
         })

@@ -59,7 +59,7 @@ struct RunningHook {
     counters: Arc<HookCounters>,
     /// Rate limits for events that players can cause at will.
     ///
-    /// The first one is for joining and leaving, the second one for rounds that end because all players left.
+    /// The first one is for joining, leaving and a full session, the second one for rounds that end because all players left.
     player_event_limiters: [TokenBucket; 2],
     /// Limits the log lines about dropped events.
     log_limiter: LogRateLimiter,

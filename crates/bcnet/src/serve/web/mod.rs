@@ -1,9 +1,9 @@
 //! The operator page: a small web site with the state of the server and the actions of `bcnet ctl`.
 //!
-//! [`server`] speaks HTTP within limits. [`site`] checks a request ([`access`]) and finds its operator
+//! The [`server`] speaks HTTP within limits. The [`site`] checks a request ([`access`]) and finds its operator
 //! ([`logins`], [`secret`]). Actions go to the control plane, like those of `bcnet ctl`.
-//! [`snapshot`] caches the state of the sessions for a second, for all viewers together.
-//! [`pages`] renders HTML that needs no script. With the script, pages update themselves.
+//! The [`snapshot`] of all sessions is cached for a second, for all viewers together.
+//! The [`pages`] are HTML that needs no script. With the script, pages update themselves.
 
 mod access;
 mod actions;

@@ -79,7 +79,8 @@ fn stopped_session_stays_stopped_after_a_panic() {
         assert_eq!((host.state_name(), host.needs_replacement(world.now)), ("stopped", false));
         assert_eq!((host.start(world.now), host.state_name()), (Some(StartTime::Now), "open"));
     };
-    // One panic during the shutdown, then two: after the second one the session is replaced at once.
+    // Four cases: a panic during the shutdown; a second panic, so that the session is replaced at once; a
+    // panic after the shutdown; a stop after a panic.
     for panics in [1, 2] {
         world.join(0);
         world.drain();
