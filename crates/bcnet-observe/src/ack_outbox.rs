@@ -1,4 +1,4 @@
-//! The ACKs that one side owes, counted as the stock engine counts them.
+//! The pending ACKs of one side, modelled as the stock engine keeps them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,14 +9,14 @@ use crate::sent_messages::MessageKey;
 use crate::stock::{ACK_INTERVAL, MAX_ACK_SENDS, SECOND, STANDALONE_ACK_SENDS};
 use bcnet_wire::{Message, MessageId, Time};
 
-/// How a side sends its ACKs.
+/// The way in which a side sends its ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckPolicy {
-    /// Not seen yet; taken for stock until it shows.
+    /// Not known yet. The side is treated as stock.
     Unknown,
-    /// Nine times for each arrival.
+    /// Nine sends for each arrival.
     Stock,
-    /// Once for each arrival.
+    /// One send for each arrival.
     Once,
 }
 
@@ -24,36 +24,37 @@ pub(crate) enum AckPolicy {
 pub(crate) struct ObservedAck {
     id: MessageId,
     sends: u32,
-    /// When it was sent last, or when the message came if it was not sent.
+    /// The time of the last send, or of the message's arrival if there was no send yet.
     last: Time,
-    /// When it was owed for the first time, and how often it was sent since.
+    /// The time at which the ACK was first queued, and the number of sends since.
     first_queued: Time,
     total_sends: u32,
 }
 
 impl ObservedAck {
-    /// Returns whether a stock sender may send it at `at`.
+    /// Returns whether a stock sender may send this ACK at `at`.
     const fn is_due(&self, at: Time) -> bool {
         let wait = if self.sends == 0 { 0 } else { ACK_INTERVAL };
         self.last.as_micros().saturating_add(wait) < at.as_micros()
     }
 
-    /// Returns whether a stock sender that had it would have sent it a second time by `at`.
+    /// Returns whether a stock sender would have sent this ACK a second time by `at`.
     const fn is_second_send_overdue(&self, at: Time) -> bool {
         self.sends == 1 && at.micros_since(self.last) > ACK_INTERVAL + SECOND / 4
     }
 }
 
-/// How often the ACKs of one side were sent until they were dropped, and how long they were kept.
+/// Send counts of the ACKs of one side, and the times that they stayed in the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AckLifetimes {
-    /// How many were sent so many times; the last place has all that were sent more often, too.
+    /// Number of ACKs by how often each was sent. The last element also counts all ACKs that were sent more
+    /// often.
     pub by_send_count: [u64; 20],
-    /// How often the one was sent that was sent most.
+    /// The number of sends of the ACK that was sent most often.
     pub max_sends: u32,
-    /// How long the one was kept that was kept longest.
+    /// The longest time that an ACK stayed in the outbox.
     pub max_lifetime: Duration,
-    /// How long all of them together were kept.
+    /// The sum of the times that all ACKs stayed in the outbox.
     pub total_lifetime: Duration,
 }
 
@@ -67,13 +68,13 @@ impl AckLifetimes {
         }
     }
 
-    /// Returns how many ACKs were dropped.
+    /// Returns how many ACKs are counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.by_send_count.iter().sum()
     }
 
-    /// Adds those of others.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.by_send_count.iter_mut().zip(other.by_send_count).for_each(|(sum, count)| *sum += count);
         self.max_sends = self.max_sends.max(other.max_sends);
@@ -96,18 +97,19 @@ impl AckLifetimes {
 #[derive(Debug, Clone)]
 pub(crate) struct AckOutbox {
     pending: VecDeque<ObservedAck>,
-    /// What each is found by: every message and every ACK looks for one, and these alone are searched fast.
+    /// The keys of `pending`, in the same order: keys alone are fast to scan, and each message needs a
+    /// lookup.
     keys: Vec<MessageKey>,
-    /// Behind the one that was sent last: ACKs leave in the order in which they are owed.
+    /// The position behind the ACK that was sent last: ACKs leave in the order in which they were queued.
     search_hint: usize,
     policy: AckPolicy,
-    /// None was sent before this.
+    /// No ACK was sent before this time.
     earliest_send: Time,
-    /// How many ACKs were not repeated though it was time.
+    /// Number of ACKs that were not repeated although they were due.
     not_repeated: u32,
-    /// How many were sent again after all, since one was not, by one that seemed to send each once.
+    /// Number of repeated ACKs since the policy became `Once`.
     repeated: u32,
-    /// Whether it was told that none is repeated.
+    /// `true` if the finding that this side sends each ACK once is reported.
     once_reported: bool,
     lifetimes: AckLifetimes,
 }
@@ -131,21 +133,24 @@ impl AckOutbox {
         self.policy
     }
 
-    /// Notes that the sender is known to repeat no ACK, unless it has done so.
+    /// Notes that this side sends each ACK once, unless it has already repeated one.
     pub(crate) fn assume_once(&mut self) {
         if self.policy == AckPolicy::Unknown {
             self.policy = AckPolicy::Once;
         }
     }
 
-    /// Returns those that the sender has at `at`. One that sends each once has dropped it then; one that is not known
-    /// is taken for stock as long as it may still repeat them.
+    /// Returns the ACKs that the sender still has at `at`.
+    ///
+    /// A sender with the policy `Once` has dropped each ACK that it has sent. A sender with an unknown policy
+    /// counts as stock for as long as a second send is not overdue.
     pub(crate) fn entries(&self, at: Time) -> impl Iterator<Item = QueuedAck> {
         self.pending_at(at).map(|owed| QueuedAck { id: owed.id, sends: owed.sends })
     }
 
     fn pending_at(&self, at: Time) -> impl Iterator<Item = &ObservedAck> {
-        // One that was not repeated though it was time is sign enough for who only looks: what comes next may tell otherwise.
+        // One overdue ACK is enough for this snapshot to assume `Once`. It does not set the policy: later
+        // traffic may show otherwise.
         let is_stock = match self.policy {
             AckPolicy::Stock => true,
             AckPolicy::Once => false,
@@ -154,17 +159,17 @@ impl AckOutbox {
         self.pending.iter().filter(move |owed| is_stock || owed.sends == 0)
     }
 
-    /// Returns how many the sender has at `at`.
+    /// Returns how many ACKs the sender has at `at`.
     pub(crate) fn len(&self, at: Time) -> usize {
         if self.policy == AckPolicy::Stock { self.pending.len() } else { self.pending_at(at).count() }
     }
 
-    /// Returns how often those were sent that are gone, and how long they were kept.
+    /// Returns the send counts and lifetimes of the ACKs that were dropped.
     pub(crate) const fn lifetimes(&self) -> &AckLifetimes {
         &self.lifetimes
     }
 
-    /// Returns the same of those that are still there at `at`.
+    /// Returns the send counts and lifetimes of the ACKs that are pending at `at`.
     pub(crate) fn pending_lifetimes(&self, at: Time) -> AckLifetimes {
         let mut lives = AckLifetimes::default();
         self.pending_at(at).for_each(|owed| lives.record(owed, at));
@@ -183,7 +188,7 @@ impl AckOutbox {
         if self.keys.get(self.search_hint) == Some(&key) {
             return Some(self.search_hint);
         }
-        // Who repeats what it has just sent does not go far back.
+        // A sender that repeats recent ACKs does not go far back, so this range is searched first.
         let near = self.search_hint.saturating_sub(SEARCH_BACK);
         let close = self.keys.get(near..self.search_hint).unwrap_or_default();
         let place = close.iter().position(|other| *other == key).map(|place| near + place);
@@ -197,20 +202,22 @@ impl AckOutbox {
         self.keys.remove(place);
     }
 
-    /// Keeps only some.
+    /// Keeps only the ACKs for which `kept` returns `true`.
     fn retain(&mut self, kept: impl FnMut(&ObservedAck) -> bool) {
         self.pending.retain(kept);
         self.keys.clear();
         self.keys.extend(self.pending.iter().map(|owed| MessageKey::new(owed.id)));
     }
 
-    /// Returns whether the ACK is in the outbox, and may leave at `at` as it stands there.
+    /// Returns whether the ACK may leave at `at`, or `None` if it is not in the outbox.
     pub(crate) fn is_due(&self, id: MessageId, at: Time) -> Option<bool> {
         self.find(id).and_then(|place| self.pending.get(place)).map(|owed| owed.is_due(at))
     }
 
-    /// Returns how many of these ACKs had had their free sends, were due and waited while nothing left, and how long the
-    /// one that waited longest; `before` is when the sender had sent something before.
+    /// Returns how many of these ACKs waited until the sender sent another message, and the longest wait.
+    ///
+    /// Counted are ACKs that were due after their standalone sends. `before` is the time of the sender's
+    /// previous datagram.
     pub(crate) fn delayed_acks(&self, acks: &[Message<'_>], before: Time, at: Time) -> Option<(u32, u64)> {
         if self.policy != AckPolicy::Stock || at.micros_since(before) <= MIN_WAIT {
             return None;
@@ -229,8 +236,9 @@ impl AckOutbox {
         })
     }
 
-    /// A reliable message was read: its ACK is owed, or owed anew. Returns how often it had been sent for the arrival
-    /// before.
+    /// Queues the ACK of a reliable message that was read, or queues it again.
+    ///
+    /// Returns how often the ACK was sent for the previous arrival.
     pub(crate) fn queue_ack(&mut self, id: MessageId, at: Time, limit: usize) -> u32 {
         if let Some(owed) = self.find(id).and_then(|place| self.pending.get_mut(place)) {
             let sends = owed.sends;
@@ -247,8 +255,10 @@ impl AckOutbox {
         0
     }
 
-    /// The ACK was sent, `again` if it answers no arrival that the node may just have read. Returns how long it had been
-    /// owed if this is the first time, and how often it was sent if this was the last time.
+    /// Notes that the ACK was sent. `again`: the ACK answers no arrival that the node may just have read.
+    ///
+    /// Returns the delay since the ACK was queued if this is the first send, and the number of sends if this
+    /// is the last.
     pub(crate) fn on_ack_sent(
         &mut self,
         id: MessageId,
@@ -258,7 +268,7 @@ impl AckOutbox {
     ) -> (Option<u64>, Option<u32>) {
         let found = self.find(id);
         let place = found.unwrap_or_else(|| {
-            // What it acknowledges was not seen.
+            // The observer has not seen the message that this ACK acknowledges.
             self.queue_ack(id, at, limit);
             self.pending.len() - 1
         });
@@ -271,7 +281,7 @@ impl AckOutbox {
         let sends = owed.sends;
         self.search_hint = place + 1;
         if sends > 1 && is_repeat {
-            // A capture may have missed the arrival that it answers: once is not enough.
+            // The capture may have missed the arrival that this ACK answers, so one repeat is not enough.
             self.repeated += u32::from(self.policy == AckPolicy::Once);
             if self.policy == AckPolicy::Unknown || self.repeated >= ONCE_POLICY_THRESHOLD {
                 self.policy = AckPolicy::Stock;
@@ -285,8 +295,10 @@ impl AckOutbox {
         (first, None)
     }
 
-    /// Forgets ACKs that were long due and were not in a datagram that had room for them: the sender does not have
-    /// them any more. Tells of each how often it was sent, and whether that shows that the sender repeats none.
+    /// Drops ACKs that were long due and were missing in a datagram with room: the sender has dropped them.
+    ///
+    /// Reports each with its number of sends. Returns whether this shows for the first time that the sender
+    /// repeats none.
     pub(crate) fn expire(&mut self, at: Time, mut report: impl FnMut(MessageId, u32)) -> bool {
         if self.policy == AckPolicy::Unknown && self.sends_each_once(at) {
             self.policy = AckPolicy::Once;
@@ -318,14 +330,14 @@ impl AckOutbox {
         once
     }
 
-    /// Returns whether so many ACKs were not repeated though it was time that none is.
+    /// Returns whether so many ACKs are overdue that this side must send each ACK once.
     fn sends_each_once(&self, at: Time) -> bool {
         let missed = self.pending.iter().filter(|owed| owed.is_second_send_overdue(at)).count();
         self.not_repeated as usize + missed >= ONCE_POLICY_THRESHOLD as usize
     }
 }
 
-/// Returns where a key stands. A piece is looked at as a whole, which the compiler does with few instructions.
+/// Returns the position of a key. Comparing a whole chunk at once compiles to a few vector instructions.
 fn position(keys: &[MessageKey], key: MessageKey) -> Option<usize> {
     let has = |piece: &[MessageKey]| piece.iter().fold(false, |found, other| found | (*other == key));
     let piece = keys.chunks(CHUNK).position(has)?;
@@ -335,11 +347,11 @@ fn position(keys: &[MessageKey], key: MessageKey) -> Option<usize> {
 
 const CHUNK: usize = 32;
 const SEARCH_BACK: usize = 4;
-/// So many ACKs that were not repeated are no accident.
+/// This many ACKs without a repeat are no accident: report the finding.
 const ONCE_REPORT_THRESHOLD: u32 = 4;
-/// So many make it likely. If they were lost on the way together, what comes next shows it.
+/// This many make the policy `Once` likely. If they were lost together, later traffic shows it.
 const ONCE_POLICY_THRESHOLD: u32 = 3;
-/// What waits for less may have waited for a frame.
+/// A shorter wait may be the wait for the next tick.
 const MIN_WAIT: u64 = SECOND / 4;
-/// By how much an ACK may miss a datagram that leaves when it becomes due.
+/// An ACK may miss a datagram that leaves this close to the ACK's due time.
 const DUE_TOLERANCE: u64 = SECOND / 1000;

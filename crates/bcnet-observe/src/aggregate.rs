@@ -1,19 +1,19 @@
-//! What several conversations have sent together.
+//! Sums of the counters of several conversations.
 
 use crate::{AckLifetimes, Conversation, SideCounters};
 
-/// Conversations, counted together.
+/// The summed counters of several conversations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateCounters {
-    /// How many.
+    /// Number of conversations.
     pub conversations: u64,
-    /// What their clients have sent, and who cannot be told to be a host.
+    /// Messages sent by clients, and by sides that are not known to be hosts.
     pub clients: SideCounters,
-    /// What their hosts have sent.
+    /// Messages sent by hosts.
     pub hosts: SideCounters,
-    /// How often clients and hosts sent the ACKs that they have dropped, and how long they kept them.
+    /// Send counts and lifetimes of ACKs that were dropped: of clients, then of hosts.
     pub dropped_ack_lifetimes: [AckLifetimes; 2],
-    /// The same of ACKs that they had not dropped at the end.
+    /// Send counts and lifetimes of ACKs that were still pending at the end: of clients, then of hosts.
     pub pending_ack_lifetimes: [AckLifetimes; 2],
 }
 

@@ -1,4 +1,4 @@
-//! One datagram on its way from one side to the other: what each message of it tells.
+//! The analysis of one datagram on its way from one side to the other.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::stock::{DATAGRAM_CAPACITY, RetransmitSchedule};
 use crate::{FindingReporter, NonStock, ObserverLimits, ParsedDatagram, Side};
 use bcnet_wire::{Body, Control, Data, Delivery, Fragment, Message, MessageId, PeerId, Time};
 
-/// What a datagram has in it: most questions are about what most datagrams have not.
+/// Flags of a datagram's content. They let most datagrams skip most checks.
 #[derive(Default)]
 pub(crate) struct ContentFlags {
     pub(crate) control: bool,
@@ -28,23 +28,24 @@ impl ContentFlags {
     }
 }
 
-/// One datagram on its way from one side to the other.
+/// The analysis of one datagram on its way from one side to the other.
 pub(crate) struct DatagramAnalysis<'a, 'b> {
     pub(crate) sender: &'a mut SideState,
     pub(crate) receiver: &'a mut SideState,
     pub(crate) side: Side,
     pub(crate) limits: &'a ObserverLimits,
     pub(crate) reporter: &'a mut FindingReporter<'b>,
-    /// Whether the beginning of the connection was seen.
+    /// `true` if the start of the connection was seen.
     pub(crate) saw_start: bool,
-    /// Whether the receiver looks at it at all.
+    /// `true` if the receiver reads the datagram at all.
     pub(crate) is_read: bool,
-    /// Whether the receiver has said goodbye.
+    /// `true` if the receiver has disconnected.
     pub(crate) receiver_left: bool,
     pub(crate) capture_losses: u64,
 }
 
-/// From a client without an id a host hears only requests and goodbyes.
+/// Returns whether a host reads a datagram. From a client without an id it reads only requests and
+/// disconnects.
 pub(crate) fn is_read_by_host(datagram: &ParsedDatagram<'_>) -> bool {
     datagram.sender() != PeerId::UNASSIGNED
         || matches!(
@@ -68,7 +69,7 @@ impl DatagramAnalysis<'_, '_> {
             self.reporter
                 .report(side, FindingKind::ClosedGate { acks, waited: Duration::from_micros(waited) });
         }
-        // The network makes copies of whole datagrams; only those with reliable messages matter.
+        // The network duplicates whole datagrams. Only duplicates with reliable messages matter here.
         let copy = reliable && self.sender.is_network_duplicate(fingerprint(datagram.as_bytes()), at);
         let mut filled = DatagramFill { at, bytes: datagram.as_bytes().len() - 2, leading_acks: 0 };
         let (mut only_acks, mut first_fresh) = (true, None);
@@ -114,7 +115,7 @@ impl DatagramAnalysis<'_, '_> {
         self.sender.last_datagram = filled;
     }
 
-    /// The sender acknowledges what the receiver has sent.
+    /// Handles an ACK that the sender sends for a message of the receiver.
     fn on_ack(&mut self, id: MessageId, together: &[Message<'_>], copy: bool) {
         let (at, side, limits) = (self.reporter.at, self.side, self.limits);
         if !copy {
@@ -128,7 +129,7 @@ impl DatagramAnalysis<'_, '_> {
             }
         }
         if !self.is_read {
-            // A host that is not stock may have heard it all the same.
+            // A host that is not stock may have read the ACK all the same.
             self.receiver.sent.note_ignored_ack(MessageKey::new(id));
             return;
         }
@@ -158,7 +159,7 @@ impl DatagramAnalysis<'_, '_> {
         self.explain(key, together);
     }
 
-    /// The receiver gets an ACK that clears nothing.
+    /// Notes that the receiver gets an ACK that clears nothing.
     #[inline]
     fn note_redundant_ack(&mut self, id: MessageId) {
         if self.receiver.handled_acks.is_some() {
@@ -167,7 +168,7 @@ impl DatagramAnalysis<'_, '_> {
         }
     }
 
-    /// An ACK for something that was not seen.
+    /// Handles an ACK for a message that was not seen.
     fn on_unknown_ack(&mut self, id: MessageId) {
         self.note_redundant_ack(id);
         if self.receiver.sent.note_wrong_form(id) {
@@ -183,7 +184,7 @@ impl DatagramAnalysis<'_, '_> {
         }
     }
 
-    /// An ACK came for a message that was sent again: does it tell why?
+    /// Tries to find the cause of a retransmission from an ACK of that message.
     fn explain(&mut self, key: MessageKey, together: &[Message<'_>]) {
         if self.receiver.sent.unexplained.is_empty() {
             return;
@@ -206,7 +207,7 @@ impl DatagramAnalysis<'_, '_> {
         }
     }
 
-    /// The sender sends a reliable message. Returns whether for the first time.
+    /// Handles a reliable message from the sender. Returns whether this is its first send.
     fn on_reliable(&mut self, id: MessageId, message: &Message<'_>, copy: bool) -> bool {
         let (at, mark, side, limits) = (self.reporter.at, self.reporter.mark, self.side, self.limits);
         let reporter = &mut *self.reporter;
@@ -249,7 +250,7 @@ impl DatagramAnalysis<'_, '_> {
         true
     }
 
-    /// The sender sends a message again.
+    /// Handles a retransmission by the sender.
     fn on_retransmission(&mut self, key: MessageKey, message: &Message<'_>) {
         let (at, mark, side) = (self.reporter.at, self.reporter.mark, self.side);
         self.sender.counters.retransmissions.add(message.wire_len());
@@ -304,7 +305,8 @@ impl DatagramAnalysis<'_, '_> {
         self.check_stuck(&sent, times);
     }
 
-    /// A retransmission waits to be explained. If too many do, the oldest is told as it looks.
+    /// Adds a retransmission that has no known cause yet. At the limit the oldest one is reported with its
+    /// likely cause.
     fn add_unexplained(&mut self, open: UnexplainedRetransmission) {
         if self.sender.sent.unexplained.len() >= self.limits.messages
             && let Some(oldest) = self.sender.sent.unexplained.pop_front()
@@ -332,7 +334,7 @@ impl DatagramAnalysis<'_, '_> {
         self.reporter.report(self.side, FindingKind::StuckFragments { seq, waiting, age, wrong_form });
     }
 
-    /// A message that leaves now would have left with the datagram before if its ACKs had not taken the room.
+    /// Reports starvation: leading ACKs filled the previous datagram, so a new message had to wait.
     fn check_starvation(&mut self, filled: DatagramFill, first_fresh: Option<usize>) {
         let Some(waiting) = first_fresh else { return };
         let last = self.sender.last_datagram;
@@ -348,15 +350,15 @@ impl DatagramAnalysis<'_, '_> {
     }
 
     fn note_non_stock(&mut self, message: &Message<'_>) {
-        let odd = NonStock::of(message);
-        if !odd.is_empty() && !self.sender.non_stock.contains(odd) {
-            self.sender.non_stock = self.sender.non_stock | odd;
-            self.reporter.report(self.side, FindingKind::NonStock(odd));
+        let flags = NonStock::of(message);
+        if !flags.is_empty() && !self.sender.non_stock.contains(flags) {
+            self.sender.non_stock = self.sender.non_stock | flags;
+            self.reporter.report(self.side, FindingKind::NonStock(flags));
         }
     }
 }
 
-/// Returns a message that was acknowledged and not seen.
+/// Returns the record of a message that was acknowledged but not seen.
 const fn unseen_message(id: MessageId, at: Time) -> SentMessage {
     SentMessage {
         info: unknown_message_info(id),
@@ -373,7 +375,7 @@ const fn unseen_message(id: MessageId, at: Time) -> SentMessage {
     }
 }
 
-/// Returns how many parts a first part announces.
+/// Returns the number of fragments that a first fragment announces.
 const fn fragment_count(message: &Message<'_>) -> u8 {
     match message {
         Message::Data(Data { delivery: Delivery::Fragment(_, Fragment::First { total }), .. }) => total.get(),
@@ -381,14 +383,14 @@ const fn fragment_count(message: &Message<'_>) -> u8 {
     }
 }
 
-/// Enough of a message to know it again.
+/// Returns a value that identifies a message: two different messages hardly ever have the same one.
 fn message_fingerprint(message: &Message<'_>) -> u64 {
     let payload = if let Message::Data(data) = message { data.payload } else { &[] };
     let head = payload.get(..payload.len().min(32)).unwrap_or_default();
     fingerprint(head) ^ (message.wire_len() as u64) << 8 ^ u64::from(message.kind().0) | 1 << 63
 }
 
-/// Equal for equal bytes, and hardly ever for others.
+/// Returns a hash of bytes.
 fn fingerprint(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
     let mut chunks = bytes.chunks_exact(8);
@@ -402,10 +404,10 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// The fingerprint of what was not seen.
+/// The fingerprint of a message that was not seen.
 const UNSEEN_FINGERPRINT: u64 = 0;
-/// A datagram below this size has room for all ACKs that are due.
+/// A datagram below this size has room for all due ACKs.
 const NOT_FULL_BELOW: usize = 400;
-/// A part that is sent this often is stuck.
+/// A fragment that is sent this often is stuck.
 const STUCK_AFTER_SENDS: u32 = 5;
 const MAX_STUCK_MESSAGES: usize = 64;

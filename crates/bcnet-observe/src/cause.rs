@@ -1,4 +1,4 @@
-//! Why a message was sent again: what ACKs and time tell of it.
+//! The cause of a retransmission, found from ACKs and times.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,9 @@ use crate::stock::SECOND;
 use crate::{FindingReporter, Side};
 use bcnet_wire::{Message, Time};
 
-/// Retransmissions that nothing has explained, and nothing will: no ACK came. `missed` is when the capture last missed something of
-/// the side that would have sent it.
+/// Reports the retransmissions for which `is_over` holds: no ACK came that explains them.
+///
+/// `missed` is the last time at which the capture missed something that the receiver sent.
 pub(crate) fn close_unexplained(
     state: &mut SideState,
     side: Side,
@@ -31,7 +32,7 @@ pub(crate) fn close_unexplained(
     }
 }
 
-/// Returns what there is to say of a message of which no ACK was seen.
+/// Returns the cause of a retransmission if no ACK of the message was seen.
 pub(crate) fn cause_without_ack(open: &UnexplainedRetransmission, missed: Option<Time>) -> RetransmitCause {
     match missed {
         Some(missed) if missed >= open.previous_send => RetransmitCause::NotCaptured,
@@ -59,7 +60,7 @@ pub(crate) fn report_cause(
     }
 }
 
-/// Returns why a message was sent again, if the ACK that comes now at `at` is enough to tell.
+/// Returns the cause of a retransmission, if the ACK that arrives at `at` is enough to find it.
 pub(crate) fn find_cause(
     open: &mut UnexplainedRetransmission,
     together: &[Message<'_>],
@@ -69,7 +70,8 @@ pub(crate) fn find_cause(
 ) -> Option<RetransmitCause> {
     let (since, trip) = (at.micros_since(open.at), sender.rtt);
     let for_previous = trip.is_below_min(since) && trip.is_plausible(at.micros_since(open.previous_send));
-    // A stock receiver repeats an ACK sooner than after its usual time only if the message came again meanwhile.
+    // A stock receiver repeats an ACK before its interval is over only if the message arrived again in
+    // between.
     let restarted = open.acks_seen > 0 && at.micros_since(open.last_ack) < ACK_RESTARTED_WITHIN;
     if open.acks_seen == 0 && for_previous || open.acks_seen > 0 && restarted {
         return Some(RetransmitCause::AckLate);
@@ -84,9 +86,11 @@ pub(crate) fn find_cause(
     }
 }
 
-/// Returns whether the receiver had the message before the retransmission, from the order of its ACKs: it keeps them in
-/// the order of arrival and sends them in front of everything else. What was sent between the two copies and is
-/// acknowledged with it tells.
+/// Returns whether the receiver had the message before the retransmission, if its ACKs show it.
+///
+/// A receiver keeps ACKs in the order of arrival and sends them in front of all other messages. So the ACK of
+/// another message, sent between the two copies and acknowledged in the same datagram, shows which copy
+/// arrived.
 fn arrived_before(
     open: &UnexplainedRetransmission,
     together: &[Message<'_>],
@@ -102,15 +106,15 @@ fn arrived_before(
     leading().find_map(|(place, key)| {
         let other = sent.get(key)?;
         let between = other.first_sent > open.previous_send && other.first_sent < open.at && other.sends == 1;
-        // ACKs that had their free sends come last, whatever their order.
-        let free = at.micros_since(other.first_sent) < STANDALONE_ACKS_WITHIN;
-        (between && (free || place < own)).then_some(own < place)
+        // ACKs without standalone sends left come last, in any order.
+        let standalone = at.micros_since(other.first_sent) < STANDALONE_ACKS_WITHIN;
+        (between && (standalone || place < own)).then_some(own < place)
     })
 }
 
-/// After so many ACKs a retransmission is told as it looks.
+/// After this many ACKs the most likely cause is reported.
 const MAX_ACKS_SEEN: u8 = 3;
-/// A little less than the time between two sendings of an ACK.
+/// A little less than the time between two sends of an ACK.
 const ACK_RESTARTED_WITHIN: u64 = SECOND / 2;
-/// A little less than the time in which an ACK has its free sends.
+/// A little less than the time that the standalone sends of an ACK take.
 const STANDALONE_ACKS_WITHIN: u64 = SECOND + SECOND / 4;

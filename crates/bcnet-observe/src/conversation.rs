@@ -1,4 +1,4 @@
-//! What is known of a conversation, for whoever asks.
+//! Read access to the reconstructed state of a conversation.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,24 +10,24 @@ use crate::conversation_state::ConversationState;
 use crate::{AckLifetimes, ConversationId, ObserverLimits, PeerQueues, Side, SideCounters};
 use bcnet_wire::{MessageId, PeerId, Role, Time};
 
-/// A conversation as far as it was seen.
+/// A conversation, as far as it was observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Conversation<'a>(pub(crate) &'a ConversationState);
 
 impl Conversation<'_> {
-    /// Returns its number.
+    /// Returns the number of the conversation.
     #[must_use]
     pub const fn id(&self) -> ConversationId {
         self.0.id
     }
 
-    /// Returns when its first datagram was seen.
+    /// Returns the time of the first observed datagram.
     #[must_use]
     pub const fn started(&self) -> Time {
         self.0.started
     }
 
-    /// Returns when its last datagram was seen.
+    /// Returns the time of the last observed datagram.
     #[must_use]
     pub const fn last_seen(&self) -> Time {
         self.0.last_seen
@@ -43,13 +43,13 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns the id that a side has, if it has sent something or was given one.
+    /// Returns the id of a side, if it has sent something or was given an id.
     #[must_use]
     pub const fn peer(&self, side: Side) -> Option<PeerId> {
         self.0.side_state(side).id
     }
 
-    /// Returns whether a side is the host, if its id or that of the other tells.
+    /// Returns whether a side is the host or the client, if the ids of the sides show it.
     #[must_use]
     pub fn role(&self, side: Side) -> Option<Role> {
         match (self.peer(side), self.peer(side.other())) {
@@ -61,7 +61,8 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns the client and the host, in this order; if that is not known, who was seen to send first.
+    /// Returns the client and the host, in this order. If the roles are not known, the side that sent first
+    /// comes first.
     #[must_use]
     pub fn client_and_host(&self) -> [Side; 2] {
         match self.role(Side::First) {
@@ -70,13 +71,13 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns what a side has sent.
+    /// Returns the counters of the messages that a side has sent.
     #[must_use]
     pub const fn counters(&self, side: Side) -> &SideCounters {
         &self.0.side_state(side).counters
     }
 
-    /// Returns the smoothed time from a message of this side to its ACK, at the place of the observer.
+    /// Returns the smoothed time from a message of this side to its ACK, as measured at the observer.
     #[must_use]
     pub fn rtt(&self, side: Side) -> Option<Duration> {
         self.0.side_state(side).rtt.smoothed()
@@ -88,13 +89,13 @@ impl Conversation<'_> {
         self.0.side_state(side).sent.len()
     }
 
-    /// Returns how many times this side has sent something again and nothing has told why.
+    /// Returns how many retransmissions of this side have no known cause.
     #[must_use]
     pub fn unexplained_retransmissions(&self, side: Side) -> usize {
         self.0.side_state(side).sent.unexplained.len()
     }
 
-    /// Returns whether all is told that may be found about the datagram that was given this mark.
+    /// Returns whether no more findings can follow about the datagram with this mark.
     #[must_use]
     pub fn are_findings_final(&self, mark: u64) -> bool {
         self.0.sides.iter().all(|side| side.are_findings_final(mark))
@@ -106,7 +107,9 @@ impl Conversation<'_> {
         self.0.side_state(side).ack_outbox.len(self.0.last_seen)
     }
 
-    /// Returns whether this side repeats its ACKs, as stock does, once it has shown it. Until then it is taken for stock.
+    /// Returns whether this side repeats its ACKs as the stock engine does, or `None` if unknown.
+    ///
+    /// The observer treats an unknown side as stock.
     #[must_use]
     pub const fn repeats_acks(&self, side: Side) -> Option<bool> {
         match self.0.side_state(side).ack_outbox.policy() {
@@ -116,21 +119,22 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns how often this side sent the ACKs that are not in its outbox any more, and how long they were there.
+    /// Returns the send counts and lifetimes of the ACKs that this side has dropped.
     #[must_use]
     pub const fn dropped_ack_lifetimes(&self, side: Side) -> &AckLifetimes {
         self.0.side_state(side).ack_outbox.lifetimes()
     }
 
-    /// Returns the same of the ACKs that are in the outbox of this side.
+    /// Returns the send counts and lifetimes of the ACKs that are in the outbox of this side.
     #[must_use]
     pub fn pending_ack_lifetimes(&self, side: Side) -> AckLifetimes {
         self.0.side_state(side).ack_outbox.pending_lifetimes(self.0.last_seen)
     }
 
-    /// Returns the parts that this side has certainly queued and not sent: the first part of their message has said how
-    /// many there are, and nothing was sent that was queued behind them. What else waits for its first sending does not
-    /// show on the wire.
+    /// Returns the fragments that this side has certainly queued and not sent.
+    ///
+    /// The first fragment has announced their number, and the side has sent nothing that was queued behind
+    /// them. Other unsent messages are not visible on the wire.
     #[must_use]
     pub fn unsent_fragments(&self, side: Side, now: Time) -> Vec<MessageId> {
         let state = self.0.side_state(side);

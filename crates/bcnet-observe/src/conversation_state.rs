@@ -1,4 +1,4 @@
-//! Two addresses that talk to each other.
+//! The state of one conversation between two addresses.
 
 use core::net::SocketAddrV4;
 use core::time::Duration;
@@ -12,13 +12,13 @@ use crate::stock::{LINGER, PEER_TIMEOUT, SECOND};
 use crate::{ConversationId, FindingReporter, NO_MARK, ObserverLimits, ParsedDatagram, Side};
 use bcnet_wire::{Body, Channel, Data, Delivery, Message, MessageId, PeerId, Seq, Time};
 
-/// The message that ends a conversation.
+/// The end of a conversation.
 #[derive(Debug, Clone, Copy)]
 struct ConversationEnd {
     at: Time,
-    /// Who is not there any more, of its own accord or not.
+    /// The side that is gone, because it left or because it was booted.
     departed: Side,
-    /// Who leaves of its own accord, and with which message.
+    /// The side that left by itself, and the key of its disconnect message.
     leaver: Option<(Side, MessageKey)>,
 }
 
@@ -30,10 +30,10 @@ pub(crate) struct ConversationState {
     pub(crate) started: Time,
     pub(crate) last_seen: Time,
     pub(crate) capture_losses: u64,
-    /// The nonce of the connection, if its beginning was seen.
+    /// The nonce of the connection, if its start was seen.
     nonce: Option<u32>,
     end: Option<ConversationEnd>,
-    /// Whether time alone can tell no more of it.
+    /// `true` if the passing of time can produce no more findings here.
     dormant: bool,
 }
 
@@ -74,7 +74,7 @@ impl ConversationState {
         }
     }
 
-    /// `side` sends a datagram.
+    /// Analyses a datagram that `side` sends.
     pub(crate) fn observe(
         &mut self,
         side: Side,
@@ -126,7 +126,7 @@ impl ConversationState {
         }
     }
 
-    /// Ids that are given, and the beginning of a connection.
+    /// Notes assigned ids and the start of a connection.
     fn note_connection(&mut self, side: Side, datagram: &ParsedDatagram<'_>) {
         for message in datagram.messages() {
             let Message::Control(control) = message else { continue };
@@ -170,8 +170,10 @@ impl ConversationState {
         }
     }
 
-    /// Returns whether a side has dropped its queues: whoever leaves does when its goodbye is acknowledged, the other
-    /// when the time is over in which it may still have to answer.
+    /// Returns whether a side has dropped its queues.
+    ///
+    /// A side that leaves drops them when its disconnect message is acknowledged. The other side drops them
+    /// after the linger time, in which it may still have to answer.
     pub(crate) fn has_dropped_queues(&self, side: Side, state: &SideState, now: Time) -> bool {
         self.end.is_some_and(|ConversationEnd { at, leaver, .. }| {
             let waits = |key| state.sent.get(key).is_some_and(|sent| sent.queued);
@@ -179,7 +181,7 @@ impl ConversationState {
         })
     }
 
-    /// Tells of a side that has not been heard for too long.
+    /// Reports a side that has been silent for too long.
     pub(crate) fn check_idle(&mut self, now: Time, reporter: &mut FindingReporter<'_>) {
         let heard =
             |state: &SideState| state.last_sent.is_some_and(|last| now.micros_since(last) <= IDLE_AFTER);
@@ -214,7 +216,7 @@ impl ConversationState {
         }
     }
 
-    /// Tells what can be told only by the passing of time.
+    /// Reports the findings that follow only from the passing of time.
     pub(crate) fn expire(&mut self, now: Time, reporter: &mut FindingReporter<'_>) {
         if self.dormant {
             return;
@@ -223,7 +225,7 @@ impl ConversationState {
         let losses = self.capture_losses;
         for side in [Side::First, Side::Second] {
             for channel in [Channel::Control, Channel::Game] {
-                // Who has gone silent may have had no chance to send it again.
+                // A side that has gone silent may have had no chance to send the number again.
                 let heard = self.side_state(side).last_sent.unwrap_or(self.started);
                 self.side_state_mut(side).sequence_mut(channel).expire(heard, |seq, at, mark| {
                     let (at, mark) = if mark == NO_MARK { (reporter.at, reporter.mark) } else { (at, mark) };
@@ -246,7 +248,7 @@ impl ConversationState {
         self.dormant
     }
 
-    /// `side` has sent something that the capture did not keep.
+    /// Notes that `side` has sent a datagram that the capture truncated.
     pub(crate) fn note_truncated(&mut self, side: Side, at: Time) {
         self.last_seen = self.last_seen.max(at);
         self.dormant = false;
@@ -256,7 +258,7 @@ impl ConversationState {
             (IdleLevel::Active, Some(at), Some(at));
     }
 
-    /// What a datagram has left open is told as it looks, or later about another.
+    /// Reports the unexplained retransmissions of one datagram; its open sequence gaps get a later mark.
     pub(crate) fn finalize_findings(&mut self, mark: u64, reporter: &mut FindingReporter<'_>) {
         for side in [Side::First, Side::Second] {
             self.close_unexplained(side, |open| open.mark == mark, reporter);
@@ -264,7 +266,7 @@ impl ConversationState {
         }
     }
 
-    /// The end of the capture: what is open stays so.
+    /// Reports all unexplained retransmissions at the end of the capture.
     pub(crate) fn finish(&mut self, reporter: &mut FindingReporter<'_>, limits: &ObserverLimits) {
         for side in [Side::First, Side::Second] {
             if self.side_state(side).handled_acks.is_some() {
@@ -274,7 +276,7 @@ impl ConversationState {
         }
     }
 
-    /// Tells of retransmissions of a side that nothing will explain.
+    /// Reports retransmissions of a side for which no explanation can follow.
     fn close_unexplained(
         &mut self,
         side: Side,
@@ -286,12 +288,12 @@ impl ConversationState {
     }
 }
 
-/// Returns whether a message is what only bcnet sends, behind its connect reply (T-76).
+/// Returns whether a message is a cookie: only bcnet sends one, behind its connect reply (T-76).
 const fn is_cookie_message(message: &Message<'_>) -> bool {
     matches!(message, Message::Data(Data { delivery: Delivery::Reliable(_), payload: [], .. }))
 }
 
-/// Returns a number that never came: the capture has missed it if it has missed other things.
+/// Returns the finding for a number that never came. It is a capture loss if the capture has other losses.
 const fn gap_or_capture_loss(channel: Channel, seq: Seq, losses: u64) -> FindingKind {
     if losses > 0 {
         FindingKind::CaptureLoss(CaptureMiss::Message(MessageId { channel, seq, fragment: None }))
@@ -300,7 +302,7 @@ const fn gap_or_capture_loss(channel: Channel, seq: Seq, losses: u64) -> Finding
     }
 }
 
-/// Four keepalives and a little: a capture that misses one in twenty hardly misses all of them.
+/// Four keepalives and a little more. A capture that misses one datagram in twenty hardly misses all of them.
 const IDLE_AFTER: u64 = 22 * SECOND;
-/// For so long an ACK may still come that explains a retransmission.
+/// An ACK that explains a retransmission may still come for this long.
 const EXPLAIN_WITHIN: u64 = 12 * SECOND;

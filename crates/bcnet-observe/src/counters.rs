@@ -1,15 +1,15 @@
-//! What one side has sent, counted.
+//! Counters of the messages that one side has sent.
 
 use alloc::vec::Vec;
 
 use bcnet_wire::Message;
 
-/// Messages and their bytes.
+/// A number of messages and the sum of their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MessageCounter {
-    /// How many.
+    /// Number of messages.
     pub messages: u64,
-    /// Their bytes, with headers.
+    /// Sum of their bytes, including headers.
     pub bytes: u64,
 }
 
@@ -25,32 +25,32 @@ impl MessageCounter {
     }
 }
 
-/// What one side has sent, as far as it was seen.
+/// Counters of everything that was seen from one side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SideCounters {
-    /// Datagrams, GameSpy text and unreadable ones not among them.
+    /// Datagrams, without GameSpy text and without unreadable ones.
     pub datagrams: u64,
-    /// Their bytes.
+    /// Bytes of these datagrams.
     pub bytes: u64,
-    /// Datagrams that could not be read.
+    /// Datagrams that could not be parsed.
     pub malformed: u64,
     /// All ACKs.
     pub acks: MessageCounter,
-    /// Those that name a part.
+    /// ACKs that name a fragment.
     pub fragment_acks: MessageCounter,
-    /// Those that had nothing left to clear.
+    /// ACKs that cleared nothing because the message was already acknowledged.
     pub stale_acks: MessageCounter,
     /// Keepalives.
     pub keepalives: MessageCounter,
-    /// Connections and names.
+    /// Control messages: connections and names.
     pub control: MessageCounter,
-    /// Game data, parts among it.
+    /// Game data, including fragments.
     pub data: MessageCounter,
-    /// Parts.
+    /// Fragments.
     pub fragments: MessageCounter,
-    /// Reliable messages that were sent again.
+    /// Retransmitted reliable messages.
     pub retransmissions: MessageCounter,
-    /// In the order in which they were first seen: the commonest comes early.
+    /// In the order of first use: frequent opcodes come early, so the search is short.
     opcodes: Vec<(u8, MessageCounter)>,
 }
 
@@ -73,8 +73,9 @@ impl SideCounters {
         }
     }
 
-    /// Game data by the first byte of the payload, without those that were not sent. Parts behind the first are not
-    /// among them: they have no opcode.
+    /// Returns the game data by opcode, the first byte of the payload. Unused opcodes are left out.
+    ///
+    /// Fragments after the first are not counted here, because they have no opcode.
     pub fn opcodes(&self) -> impl Iterator<Item = (u8, MessageCounter)> {
         let mut opcodes = self.opcodes.clone();
         opcodes.sort_unstable_by_key(|(opcode, _)| *opcode);
@@ -134,7 +135,7 @@ impl SideCounters {
     }
 }
 
-/// Returns the game's opcode: the first byte of a whole payload or of a first part.
+/// Returns the game's opcode: the first byte of a whole payload or of a first fragment.
 #[must_use]
 pub fn opcode(message: &Message<'_>) -> Option<u8> {
     let Message::Data(data) = message else { return None };

@@ -1,4 +1,4 @@
-//! What an observer has to tell, each with its place.
+//! The findings of an observer, each with its time and place.
 
 use core::fmt::{self, Write};
 use core::net::SocketAddrV4;
@@ -8,150 +8,153 @@ use crate::text_buffer::TextBuffer;
 use crate::{ConversationId, NonStock, Side};
 use bcnet_wire::{Channel, Kind, MessageId, Seq, Time, WireError};
 
-/// Something worth telling, with when and where it was seen.
+/// A fault or peculiarity, with the time and place at which it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finding {
-    /// When.
+    /// The time of the finding.
     pub at: Time,
     /// The mark that the caller gave to the datagram that shows it, or [`NO_MARK`](crate::NO_MARK).
     pub mark: u64,
-    /// In which conversation.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// Which side did it.
+    /// The side that caused it.
     pub side: Side,
     /// The address of that side.
     pub by: SocketAddrV4,
-    /// The address of the other.
+    /// The address of the other side.
     pub to: SocketAddrV4,
-    /// What.
+    /// The kind of the finding, with details.
     pub kind: FindingKind,
 }
 
-/// A message that a finding is about: its identity and what it carried, as far as that was seen.
+/// The identity of a message that a finding is about, and its content as far as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageInfo {
-    /// Which.
+    /// The id of the message.
     pub id: MessageId,
-    /// Its type, if it was seen.
+    /// The type of the message, if it was seen.
     pub kind: Option<Kind>,
-    /// The first byte of its payload, if it is data and that byte was seen.
+    /// The first byte of the payload, if the message is data and that byte was seen.
     pub opcode: Option<u8>,
 }
 
-/// What was found.
+/// The kinds of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
-    /// An ACK that had nothing left to clear.
+    /// An ACK for a message that was already acknowledged.
     StaleAck {
-        /// What it once acknowledged.
+        /// The message that it acknowledges.
         about: MessageInfo,
-        /// How long ago that was done.
+        /// The time since the message was first acknowledged.
         age: Duration,
-        /// Which sending of the ACK this is.
+        /// The number of this send of the ACK.
         times: u32,
     },
-    /// An ACK that was sent more than once for one arrival; told when the last sending is over.
+    /// An ACK that was sent more than once for one arrival; reported after the last send.
     RepeatedAck {
-        /// What it acknowledges.
+        /// The message that it acknowledges.
         id: MessageId,
-        /// How often it was sent.
+        /// The number of sends.
         times: u32,
     },
-    /// ACKs that had been sent three times were due, and waited until something else left: the gate was closed.
+    /// The gate was closed: due ACKs without standalone sends waited until another message left.
+    ///
+    /// A stock sender sends an ACK three times by itself; after that it leaves only together with another
+    /// message.
     ClosedGate {
-        /// How many.
+        /// Number of ACKs.
         acks: u32,
-        /// How long the one that waited longest.
+        /// The longest wait.
         waited: Duration,
     },
     /// A message was sent again.
     Retransmission {
-        /// Which.
+        /// The message.
         about: MessageInfo,
-        /// Which sending this is; the first repeat is 2.
+        /// The number of this send; the first retransmission is 2.
         times: u32,
-        /// How long after the first.
+        /// The time since the first send.
         after: Duration,
-        /// Why.
+        /// The cause.
         cause: RetransmitCause,
     },
-    /// A message went to a receiver that had acknowledged it.
+    /// A message was sent to a receiver that had already acknowledged it.
     DuplicateDelivery {
-        /// Which.
+        /// The message.
         about: MessageInfo,
     },
-    /// Parts of a split payload are sent again and again.
+    /// Fragments of a payload are sent again and again.
     StuckFragments {
-        /// The number that they share.
+        /// The sequence number that they share.
         seq: Seq,
-        /// How many parts wait for an ACK.
+        /// Number of fragments that wait for an ACK.
         waiting: u32,
-        /// How long after the first sending.
+        /// The time since the first send.
         age: Duration,
-        /// Whether ACKs came that name the whole message instead of the part.
+        /// `true` if ACKs came that name the whole message instead of the fragment.
         wrong_form: bool,
     },
-    /// Game data had to wait for the next datagram because ACKs took its place.
+    /// Game data had to wait for the next datagram because ACKs took its room.
     Starvation {
-        /// The bytes of ACKs in front.
+        /// Bytes of the ACKs in front.
         ack_bytes: u32,
-        /// The bytes that did not fit.
+        /// Bytes of the message that did not fit.
         waiting_bytes: u32,
     },
-    /// A number was left out, and neither it nor an ACK for it was seen.
+    /// A sequence number was skipped, and neither its message nor an ACK for it was seen.
     SequenceGap {
-        /// In which stream.
+        /// The channel.
         channel: Channel,
-        /// The number.
+        /// The sequence number.
         seq: Seq,
     },
-    /// A datagram holds a message of a type that does not exist. A stock receiver reads nothing behind it.
+    /// A datagram holds a message of an unknown type. A stock receiver ignores the rest of the datagram.
     UnknownType(Kind),
-    /// A datagram cannot be read.
+    /// A datagram cannot be parsed.
     Malformed(WireError),
-    /// The sender does what stock senders do not; told once for each oddity.
+    /// The sender does something that stock senders do not do; reported once for each peculiarity.
     NonStock(NonStock),
-    /// The sender acknowledges once instead of nine times.
+    /// The sender sends each ACK once instead of nine times.
     AcksOnce,
-    /// Nothing was heard for longer than keepalives allow.
+    /// A side was silent for longer than keepalives allow.
     Silence {
-        /// How long.
+        /// Duration of the silence.
         lasted: Duration,
     },
-    /// Nothing was heard for so long that a stock peer gives up.
+    /// A side was silent for so long that a stock peer gives up.
     Timeout {
-        /// How long.
+        /// Duration of the silence.
         lasted: Duration,
     },
     /// The capture has missed something. This is no fault of either side.
     CaptureLoss(CaptureMiss),
 }
 
-/// What a capture has missed, and how that shows.
+/// A part of the traffic that a capture has missed, and the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureMiss {
     /// A message: the other side has acknowledged it.
     Message(MessageId),
-    /// An ACK: the sender has stopped repeating.
+    /// An ACK: the sender of the message has stopped its retransmissions.
     Ack(MessageId),
-    /// Everything of this side: the other goes on as if answered.
+    /// All datagrams of this side: the other side continues as if it were answered.
     Side,
 }
 
 /// Why a message was sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetransmitCause {
-    /// It had been received and acknowledged, but no ACK reached the sender.
+    /// The receiver had acknowledged the message, but no ACK reached the sender.
     AckLost,
-    /// An ACK was under way, or waited to be read.
+    /// An ACK was on its way, or the sender had not read it yet.
     AckLate,
     /// No ACK was sent: the message was lost, or the receiver does not answer.
     AckNeverSent,
-    /// The ACK named the whole message for a part, or a part for a whole message.
+    /// The ACK named the whole message for a fragment, or a fragment for a whole message.
     WrongForm,
-    /// The receiver had said goodbye, or was told to go. A stock host goes on for a while: that is no fault.
+    /// The receiver had disconnected or was booted. A stock host continues for a while: this is no fault.
     ReceiverLeft,
-    /// Nothing tells: the capture has missed what the receiver sent meanwhile.
+    /// Not known: the capture has missed datagrams that the receiver sent in the meantime.
     NotCaptured,
 }
 
@@ -193,7 +196,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns the message that it is about, if it was seen.
+    /// Returns the message that the finding is about, if it was seen.
     #[must_use]
     pub const fn message_info(&self) -> Option<MessageInfo> {
         match self {
@@ -215,7 +218,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns the message that it is about, whether it was seen or only its ACK was.
+    /// Returns the message that the finding is about, even if only its ACK was seen.
     #[must_use]
     pub fn message_id(&self) -> Option<MessageId> {
         match self {
@@ -238,7 +241,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns how long it took or lasted and how that time is called, if it is of a kind that takes time.
+    /// Returns the duration of the finding with its name, for kinds that have one.
     #[must_use]
     pub const fn named_duration(&self) -> Option<(&'static str, Duration)> {
         match self {
@@ -258,7 +261,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns which sending it is about, or how many there were, if it is about sendings.
+    /// Returns the number of the send, or the number of sends, for kinds that are about sends.
     #[must_use]
     pub const fn send_count(&self) -> Option<u32> {
         if let Self::StaleAck { times, .. }
@@ -271,7 +274,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns whether the message that it names is that of an ACK which its side has sent.
+    /// Returns whether the finding is about an ACK that its side has sent.
     #[must_use]
     pub const fn is_about_ack(&self) -> bool {
         matches!(
@@ -280,8 +283,10 @@ impl FindingKind {
         )
     }
 
-    /// Returns whether it tells of something wrong between the two sides. What a capture missed is not, nor is a sender
-    /// that acknowledges once, nor what is sent again to a peer that has left.
+    /// Returns whether the finding is a fault between the two sides.
+    ///
+    /// No faults: a capture loss, a sender that sends each ACK once, and retransmissions to a peer that has
+    /// left.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
         !matches!(
@@ -306,7 +311,7 @@ impl fmt::Display for MessageInfo {
 }
 
 impl MessageInfo {
-    /// Adds its number and its opcode.
+    /// Appends the message's sequence number and opcode.
     fn write_to<'a>(&self, text: &'a mut TextBuffer) -> &'a mut TextBuffer {
         text.push_message_id(self.id);
         if let Some(opcode) = self.opcode {
@@ -316,7 +321,7 @@ impl MessageInfo {
     }
 }
 
-/// By far the commonest finding.
+/// Formats a stale ACK without `write!`: this is by far the most frequent finding.
 fn stale_ack_text(about: &MessageInfo, age: Duration, times: u32) -> TextBuffer {
     let mut text = TextBuffer::new();
     text.push_str("stale ACK of ");
@@ -339,7 +344,11 @@ impl fmt::Display for FindingKind {
             Self::RepeatedAck { id, times } => write!(f, "ACK of {id} was sent {times} times"),
             Self::ClosedGate { acks, waited } => {
                 let s = if *acks == 1 { "" } else { "s" };
-                write!(f, "{acks} ACK{s} waited {} s for something to leave with", SecondsWithMillis(*waited))
+                write!(
+                    f,
+                    "{acks} ACK{s} waited {} s for another message to leave with",
+                    SecondsWithMillis(*waited)
+                )
             }
             Self::Retransmission { about, times, after, cause } => {
                 write!(
@@ -349,11 +358,11 @@ impl fmt::Display for FindingKind {
                     SecondsWithMillis(*after)
                 )
             }
-            Self::DuplicateDelivery { about } => write!(f, "{about} was delivered before"),
+            Self::DuplicateDelivery { about } => write!(f, "{about} was delivered again"),
             Self::StuckFragments { seq, waiting, age, wrong_form } => {
                 let age = age.as_secs_f32();
-                write!(f, "{waiting} parts of game {seq} are stuck for {age:.1} s")?;
-                f.write_str(if *wrong_form { ": their ACKs name no part" } else { "" })
+                write!(f, "{waiting} fragments of game {seq} have been stuck for {age:.1} s")?;
+                f.write_str(if *wrong_form { ": the ACKs name no fragment" } else { "" })
             }
             Self::Starvation { ack_bytes, waiting_bytes } => {
                 write!(f, "{waiting_bytes} bytes of game data waited behind {ack_bytes} bytes of ACKs")
@@ -361,8 +370,8 @@ impl fmt::Display for FindingKind {
             Self::SequenceGap { channel, seq } => write!(f, "{channel} {seq} was never sent"),
             Self::UnknownType(kind) => write!(f, "unknown {kind}"),
             Self::Malformed(error) => write!(f, "malformed: {error}"),
-            Self::NonStock(oddities) => write!(f, "not a stock sender: {oddities}"),
-            Self::AcksOnce => f.write_str("acknowledges once: not a stock sender"),
+            Self::NonStock(flags) => write!(f, "not a stock sender: {flags}"),
+            Self::AcksOnce => f.write_str("sends each ACK once: not a stock sender"),
             Self::Silence { lasted } => write!(f, "silent for {:.1} s", lasted.as_secs_f32()),
             Self::Timeout { lasted } => write!(f, "timed out: silent for {:.1} s", lasted.as_secs_f32()),
             Self::CaptureLoss(missed) => write!(f, "not in the capture: {missed}"),
@@ -373,9 +382,9 @@ impl fmt::Display for FindingKind {
 impl fmt::Display for CaptureMiss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Message(id) => write!(f, "{id}, which was acknowledged"),
-            Self::Ack(id) => write!(f, "the ACK of {id}, which is not repeated any more"),
-            Self::Side => f.write_str("everything this side sent"),
+            Self::Message(id) => write!(f, "{id} (the other side has acknowledged it)"),
+            Self::Ack(id) => write!(f, "the ACK of {id} (its sender has stopped retransmitting)"),
+            Self::Side => f.write_str("all datagrams of this side"),
         }
     }
 }
@@ -388,7 +397,7 @@ impl fmt::Display for RetransmitCause {
             Self::AckNeverSent => "no ACK was sent",
             Self::WrongForm => "its ACK has the wrong form",
             Self::ReceiverLeft => "the receiver had left",
-            Self::NotCaptured => "what the receiver sent is not in the capture",
+            Self::NotCaptured => "the capture has missed datagrams of the receiver",
         })
     }
 }
@@ -407,7 +416,7 @@ impl fmt::Display for Ordinal {
     }
 }
 
-/// Seconds with three digits behind the point.
+/// Formats seconds with three digits after the decimal point.
 struct SecondsWithMillis(Duration);
 
 impl fmt::Display for SecondsWithMillis {

@@ -1,4 +1,4 @@
-//! The ACKs that nodes look at, one by one, for who wants to follow them.
+//! A record of each ACK that a node has handled, for callers that follow them one by one.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -6,32 +6,32 @@ use core::fmt;
 use crate::{ConversationId, Observer, Side};
 use bcnet_wire::{Channel, MessageId, Time};
 
-/// An ACK that a node has looked at.
+/// An ACK that a node has handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandledAck {
-    /// When it was seen on its way to the node.
+    /// The time at which the ACK was seen on its way to the node.
     pub at: Time,
     /// The mark of its datagram.
     pub mark: u64,
-    /// In which conversation.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// Who has looked at it.
+    /// The side that handled the ACK.
     pub side: Side,
-    /// What it acknowledges.
+    /// The message that it acknowledges.
     pub id: MessageId,
-    /// What waited for an ACK then, in the order of first sending.
+    /// The messages that waited for an ACK then, in the order of first send.
     pub retransmit_queue: Vec<MessageId>,
 }
 
 impl HandledAck {
-    /// Returns which of those that waited it cleared, if any.
+    /// Returns the position in the retransmit queue of the message that this ACK cleared, if any.
     #[must_use]
     pub fn cleared_position(&self) -> Option<usize> {
         self.retransmit_queue.iter().position(|waiting| *waiting == self.id)
     }
 }
 
-/// In the manner of the hook that was set in the original engine.
+/// Formats the ACK like the log of the hook that was set in the original engine.
 impl fmt::Display for HandledAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MessageId { channel, seq, fragment: part } = self.id;
@@ -62,14 +62,17 @@ const fn below_32(channel: Channel) -> u8 {
 }
 
 impl Observer {
-    /// Keeps from now on what nodes do with ACKs, for [`poll_handled_ack`](Self::poll_handled_ack): this costs a copy of
-    /// a queue for each.
+    /// Starts to record the ACKs that nodes handle, for [`poll_handled_ack`](Self::poll_handled_ack).
+    ///
+    /// This costs a copy of the retransmit queue for each ACK.
     pub const fn track_handled_acks(&mut self) {
         self.tracks_handled_acks = true;
     }
 
-    /// Returns the next ACK that a node of this conversation has looked at, if they are followed. A node shows what it
-    /// has read when it sends something: that is when they are known, in the order of their arrival at each side.
+    /// Returns the next ACK that a node of this conversation has handled, if ACKs are tracked.
+    ///
+    /// A node's reads are known only when it sends something. ACKs come in the order of their arrival at each
+    /// side.
     pub fn poll_handled_ack(&mut self, conversation: ConversationId) -> Option<HandledAck> {
         let state = self.conversations.get_mut(&conversation)?;
         [Side::First, Side::Second].into_iter().find_map(|side| {

@@ -1,14 +1,18 @@
-//! Watching conversations of others: what each side has in its queues, and what goes wrong between them.
+//! Reconstruction of the state of two peers from the datagrams that pass between them.
 //!
-//! An [`Observer`] sees datagrams as they pass a point of the network and reconstructs what the two sides cannot be
-//! asked: their retransmit queues and ACK outboxes, round trips, and why something was sent again. It takes part in
-//! nothing. Its knowledge is that of the place where it looks: next to a node it sees exactly what that node sends and
-//! gets, and its queues are exact; of the far side it sees only what survives the way.
+//! An [`Observer`] watches datagrams at one point of the network. From them it reconstructs the retransmit
+//! queues, the ACK outboxes and the round-trip times of both sides, and the cause of each retransmission. It
+//! sends nothing.
 //!
-//! It assumes that a node counts as the stock engine does until it shows that it does not. A capture may miss
-//! datagrams: what is seen to be missing is told as [`Missed`], never as a fault of the two sides.
+//! The place of the observer limits its knowledge. Next to a node it sees every datagram that the node sends
+//! and receives, so the queues of that node are exact. From the far side it sees only the datagrams that are
+//! not lost on the way.
 //!
-//! Memory is bounded by [`Limits`]; every datagram is looked at once.
+//! The observer assumes that a node behaves like the stock engine until the node's datagrams show otherwise.
+//! A capture may miss datagrams: a visible miss is reported as [`CaptureMiss`], never as a fault of the two
+//! sides.
+//!
+//! Memory is bounded by [`ObserverLimits`]. Each datagram is analysed once.
 #![no_std]
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -49,15 +53,15 @@ pub use non_stock::NonStock;
 pub use parsed::{Content, MessageBuffer, ParsedDatagram};
 pub use reassembly::{ReassembledPayload, Reassembler};
 
-/// How much an observer remembers.
+/// Limits on the memory of an observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObserverLimits {
-    /// Conversations; the one that was silent longest is forgotten first, but for its counts.
+    /// Conversations. When there are more, the observer drops the one that was silent longest and keeps its
+    /// counters.
     pub conversations: usize,
-    /// Reliable messages of each side, acknowledged ones among them, their repeats that wait to be explained, and ACKs that
-    /// each side owes.
+    /// Reliable messages (also acknowledged), unexplained retransmissions and pending ACKs of each side.
     pub messages: usize,
-    /// Findings that wait to be taken.
+    /// Findings that the caller has not polled yet.
     pub findings: usize,
 }
 
@@ -67,16 +71,16 @@ impl Default for ObserverLimits {
     }
 }
 
-/// A conversation that an observer follows. Numbers are not used again.
+/// The number of a conversation. Numbers are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConversationId(pub u32);
 
 /// One of the two sides of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// The one that was seen to send first.
+    /// The side that sent the first observed datagram.
     First,
-    /// The other.
+    /// The other side.
     Second,
 }
 
@@ -91,16 +95,16 @@ impl Side {
     }
 }
 
-/// What a datagram turned out to be, with what was read of it.
+/// The classification of one datagram, with its parsed content.
 #[derive(Debug, Clone, Copy)]
 pub enum Observed<'a> {
-    /// A part of a conversation, sent by this side.
+    /// A datagram of a conversation, sent by this side.
     Datagram(&'a ParsedDatagram<'a>, ConversationId, Side),
     /// GameSpy text.
     GameSpy(&'a [u8]),
-    /// Unreadable, but between addresses that talk to each other.
+    /// Unreadable, but between two addresses that have a conversation.
     Malformed(WireError, ConversationId, Side),
-    /// Unreadable, and nobody knows the addresses: probably something else.
+    /// Unreadable, and the addresses have no conversation: probably not traffic of the game.
     Foreign(WireError),
 }
 
@@ -110,27 +114,27 @@ pub struct Observer {
     limits: ObserverLimits,
     conversations: BTreeMap<ConversationId, ConversationState>,
     by_addresses: BTreeMap<AddressPairKey, ConversationId>,
-    /// Those that time alone may tell something of.
+    /// Conversations that may still produce findings when time passes.
     active: BTreeSet<ConversationId>,
-    /// All, by when each was known to have spoken last.
+    /// All conversations, each with the last known time of its last datagram; the front is evicted first.
     eviction_queue: VecDeque<(Time, ConversationId)>,
-    /// Those that were forgotten.
+    /// Counters of the evicted conversations.
     evicted: AggregateCounters,
     next_id: u32,
-    /// How many messages each side may have remembered: the more conversations there are, the fewer.
+    /// Messages remembered for each side. The more conversations there are, the smaller this number.
     messages_per_side: usize,
     findings: FindingQueue,
-    /// When `advance` looked at all conversations last.
+    /// The time at which `advance` last visited all conversations.
     last_advance: Time,
-    /// Where `advance` and `finish` go on, if there was no room for the findings of all.
+    /// The conversation at which `advance` or `finish` continues after the finding queue was too full.
     advance_cursor: Option<ConversationId>,
     finish_cursor: Option<ConversationId>,
-    /// Whether what is done with each ACK is kept.
+    /// `true` if the observer records every ACK that a node has handled.
     tracks_handled_acks: bool,
 }
 
 impl Observer {
-    /// Returns an observer that has seen nothing.
+    /// Returns an observer without conversations.
     #[must_use]
     pub const fn new(limits: ObserverLimits) -> Self {
         Self {
@@ -150,7 +154,7 @@ impl Observer {
         }
     }
 
-    /// A datagram passes. Findings about it carry `mark`: a packet number, a place in a file.
+    /// Analyses a datagram that passes. Findings about it carry `mark`: a packet number or a place in a file.
     pub fn observe<'a>(
         &mut self,
         mark: u64,
@@ -207,7 +211,7 @@ impl Observer {
         Observed::Malformed(error, id, side)
     }
 
-    /// The capture has a datagram that it did not keep whole: who sent it was not silent.
+    /// Notes a datagram that the capture truncated: its sender was not silent.
     pub fn observe_truncated(&mut self, at: Time, from: SocketAddrV4, to: SocketAddrV4) {
         let id = self.by_addresses.get(&address_pair_key(from, to));
         if let Some(state) = id.and_then(|id| self.conversations.get_mut(id)) {
@@ -235,7 +239,7 @@ impl Observer {
         id
     }
 
-    /// Forgets the conversation that was silent longest. What is open there is told as it stands.
+    /// Evicts the conversation that was silent longest, and reports its unexplained retransmissions.
     fn evict_idle(&mut self, at: Time) {
         while let Some((since, id)) = self.eviction_queue.pop_front() {
             let Some(state) = self.conversations.get_mut(&id) else { continue };
@@ -254,13 +258,13 @@ impl Observer {
         }
     }
 
-    /// Returns what is known of conversations that were forgotten because there were too many: their counts.
+    /// Returns the counters of conversations that were evicted because there were too many.
     #[must_use]
     pub const fn evicted_counters(&self) -> &AggregateCounters {
         &self.evicted
     }
 
-    /// Returns what all conversations have sent, those that were forgotten among them.
+    /// Returns the counters of all conversations, including the evicted ones.
     #[must_use]
     pub fn counters(&self) -> AggregateCounters {
         let mut totals = self.evicted.clone();
@@ -268,18 +272,19 @@ impl Observer {
         totals
     }
 
-    /// Returns the next thing that was found.
+    /// Returns the next finding.
     pub fn poll_finding(&mut self) -> Option<Finding> {
         self.findings.queue.pop_front()
     }
 
-    /// Returns how many findings were lost because more came at once than fit, or nobody took them in time.
+    /// Returns how many findings were dropped because the queue was full.
     #[must_use]
     pub const fn dropped_findings(&self) -> u64 {
         self.findings.dropped
     }
 
-    /// Time passes without a datagram: silence and gaps may have become too long. Datagrams do the same.
+    /// Reports silence and sequence gaps that have lasted too long at `now`. [`observe`](Self::observe) calls
+    /// this, too.
     pub fn advance(&mut self, now: Time) {
         if self.advance_cursor.is_none() {
             if now.since(self.last_advance) < Duration::from_secs(1) {
@@ -290,8 +295,10 @@ impl Observer {
         self.advance_cursor = self.visit_active(self.advance_cursor, now, ConversationState::expire);
     }
 
-    /// Nothing more will come: what waits to be explained is told as it stands. Returns whether all is told; if not, take
-    /// the findings and call it again.
+    /// Reports all unexplained retransmissions at the end of a capture. Returns whether everything is
+    /// reported.
+    ///
+    /// If it returns `false`, poll the findings and call it again.
     #[must_use]
     pub fn finish(&mut self, now: Time) -> bool {
         let limits = self.limits;
@@ -300,7 +307,7 @@ impl Observer {
         self.finish_cursor.is_none()
     }
 
-    /// Does something with every conversation, as far as there is room for its findings. Returns where to go on.
+    /// Visits the active conversations until the finding queue is half full. Returns where to continue.
     fn visit_active(
         &mut self,
         from: Option<ConversationId>,
@@ -323,14 +330,16 @@ impl Observer {
         None
     }
 
-    /// Returns whether all is told that may be found about the datagram that was given this mark.
+    /// Returns whether no more findings can follow about the datagram with this mark.
     #[must_use]
     pub fn are_findings_final(&self, conversation: ConversationId, mark: u64) -> bool {
         self.conversation(conversation).is_none_or(|talk| talk.are_findings_final(mark))
     }
 
-    /// Nobody waits any longer for what may be found about this datagram: why it repeats something is told as it looks now,
-    /// and numbers that it left out are told, if they do not come, at a later datagram.
+    /// Stops waiting for more information about the datagram with this mark.
+    ///
+    /// A retransmission in it is reported with the cause that is most likely now. Sequence numbers that it
+    /// skipped are reported with a later datagram if they do not arrive.
     pub fn finalize_findings(&mut self, conversation: ConversationId, mark: u64, now: Time) {
         if let Some(state) = self.conversations.get_mut(&conversation) {
             let mut reporter = FindingReporter::new(&mut self.findings, state, now, NO_MARK);
@@ -338,26 +347,27 @@ impl Observer {
         }
     }
 
-    /// Returns what is known of a conversation.
+    /// Returns a conversation, if it is known.
     #[must_use]
     pub fn conversation(&self, id: ConversationId) -> Option<Conversation<'_>> {
         self.conversations.get(&id).map(Conversation)
     }
 
-    /// Returns all conversations that are followed, in the order of their beginning.
+    /// Returns the followed conversations in the order of their start.
     pub fn conversations(&self) -> impl Iterator<Item = Conversation<'_>> {
         self.conversations.values().map(Conversation)
     }
 
-    /// Returns the queues of one side as they are at `now`, if the conversation is known. What has reached it by then
-    /// is taken for read.
+    /// Returns the queues of one side at `now`, if the conversation is known.
+    ///
+    /// Everything that has reached that side by then counts as read.
     #[must_use]
     pub fn queues(&self, conversation: ConversationId, side: Side, now: Time) -> Option<PeerQueues> {
         self.conversation(conversation).map(|conversation| conversation.queues(side, now, &self.limits))
     }
 }
 
-/// What waits to be told.
+/// Findings that the caller has not polled yet.
 #[derive(Debug)]
 struct FindingQueue {
     queue: VecDeque<Finding>,
@@ -366,13 +376,13 @@ struct FindingQueue {
 }
 
 impl FindingQueue {
-    /// Returns whether what one more conversation has to tell may not fit.
+    /// Returns whether the findings of one more conversation may not fit.
     fn is_half_full(&self) -> bool {
         self.queue.len() > self.limit / 2
     }
 }
 
-/// Tells findings about one datagram.
+/// Reports findings about one datagram.
 struct FindingReporter<'a> {
     findings: &'a mut FindingQueue,
     conversation: ConversationId,
@@ -390,7 +400,7 @@ impl<'a> FindingReporter<'a> {
         self.report_at(self.at, self.mark, side, kind);
     }
 
-    /// Tells something about an earlier datagram.
+    /// Reports a finding about an earlier datagram.
     fn report_at(&mut self, at: Time, mark: u64, side: Side, kind: FindingKind) {
         if self.findings.queue.len() >= self.findings.limit {
             self.findings.dropped += 1;
@@ -405,7 +415,7 @@ impl<'a> FindingReporter<'a> {
     }
 }
 
-/// Two addresses in either order, as a number: every datagram is looked up by it.
+/// Two addresses in either order, as one number: a fast key, because each datagram needs a lookup.
 type AddressPairKey = u128;
 
 fn address_pair_key(a: SocketAddrV4, b: SocketAddrV4) -> AddressPairKey {
@@ -414,9 +424,9 @@ fn address_pair_key(a: SocketAddrV4, b: SocketAddrV4) -> AddressPairKey {
     a.min(b) << 48 | a.max(b)
 }
 
-/// Reliable messages that all conversations together have remembered on each side, at most.
+/// Limit of remembered reliable messages for each side, over all conversations.
 const MAX_TRACKED_MESSAGES: usize = 1 << 20;
-/// The mark of findings that no datagram shows, only the passing of time.
+/// The mark of findings that follow from the passing of time and not from a datagram.
 pub const NO_MARK: u64 = u64::MAX;
 
 #[cfg(doctest)]

@@ -1,11 +1,11 @@
-//! What a stock sender never does, though a reader can make sense of it.
+//! Peculiarities of datagrams that can be parsed but that a stock sender never produces.
 
 use core::fmt;
 use core::ops::BitOr;
 
 use bcnet_wire::{Ack, Channel, Datagram, Delivery, MAX_DATAGRAM, MAX_MESSAGE, Message, PeerId};
 
-/// A set of oddities. Empty for everything that stock senders make.
+/// A set of peculiarities. It is empty for everything that stock senders produce.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NonStock(u16);
 
@@ -27,7 +27,7 @@ non_stock_flags! {
     LARGE_MESSAGE = 2 "large_message",
     /// Bits 2 to 7 of an ACK's flags are not all zero (T-31).
     ACK_SPARE_BITS = 3 "ack_spare_bits",
-    /// An ACK for a part of a control message (T-31).
+    /// An ACK for a fragment of a control message (T-31).
     ACK_CONTROL_PART = 4 "ack_control_part",
     /// A control message without bit 15 (T-16).
     CONTROL_UNRELIABLE = 5 "control_unreliable",
@@ -35,7 +35,7 @@ non_stock_flags! {
     CONTROL_NOT_URGENT = 6 "control_not_urgent",
     /// A data message with bit 14 (T-12).
     DATA_URGENT = 7 "data_urgent",
-    /// A part without a sequence number (T-21).
+    /// A fragment without a sequence number (T-21).
     UNRELIABLE_PART = 8 "unreliable_part",
     /// Bytes behind the last field of a control message (T-14).
     TAIL = 9 "tail",
@@ -45,7 +45,7 @@ impl NonStock {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Returns what a stock sender would not have done with a message.
+    /// Returns the peculiarities of a message.
     #[must_use]
     #[inline]
     pub fn of(message: &Message<'_>) -> Self {
@@ -64,15 +64,15 @@ impl NonStock {
                     | Self::flag_if(!control.tail.is_empty(), Self::TAIL)
             }
             Message::Data(data) => {
-                let loose = matches!(data.delivery, Delivery::UnreliableFragment(_));
+                let unreliable = matches!(data.delivery, Delivery::UnreliableFragment(_));
                 large()
                     | Self::flag_if(data.urgent, Self::DATA_URGENT)
-                    | Self::flag_if(loose, Self::UNRELIABLE_PART)
+                    | Self::flag_if(unreliable, Self::UNRELIABLE_PART)
             }
         }
     }
 
-    /// Returns what a stock sender would not have done with a datagram as a whole; each message has its own.
+    /// Returns the peculiarities of a datagram as a whole, without those of its messages.
     #[must_use]
     pub fn of_datagram(datagram: &Datagram<'_>) -> Self {
         let sender = datagram.sender();
@@ -81,12 +81,12 @@ impl NonStock {
             | Self::flag_if(datagram.as_bytes().len() > MAX_DATAGRAM, Self::LARGE_DATAGRAM)
     }
 
-    /// `oddity` if `present`, else nothing.
+    /// Returns `flag` if `present`, else the empty set.
     const fn flag_if(present: bool, flag: Self) -> Self {
         if present { flag } else { Self::NONE }
     }
 
-    /// Returns whether there is nothing odd.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -98,7 +98,7 @@ impl NonStock {
         self.0 & other.0 == other.0
     }
 
-    /// The names of what is in the set.
+    /// Returns the names of the peculiarities in the set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::ALL.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
     }

@@ -1,7 +1,8 @@
-//! A datagram with its messages, decoded once for everyone who looks at them.
+//! A datagram with its messages, decoded once for several readers.
 //!
-//! [`Datagram`] decodes each time it is asked, which is least work for an endpoint that asks once and keeps nothing. Who
-//! passes traffic on or shows it looks at the same messages several times, so they are decoded into a [`MessageBuffer`].
+//! [`Datagram`] decodes its messages at each call. That is the least work for an endpoint, which reads each
+//! message once. A proxy or a capture tool reads the same messages several times, so it decodes them into a
+//! [`MessageBuffer`].
 
 use alloc::vec::Vec;
 
@@ -15,19 +16,19 @@ pub struct ParsedDatagram<'a> {
 }
 
 impl<'a> ParsedDatagram<'a> {
-    /// Returns who sent it.
+    /// Returns the sender's id.
     #[must_use]
     pub fn sender(&self) -> PeerId {
         self.datagram.sender()
     }
 
-    /// Returns its messages, in order.
+    /// Returns the messages, in order.
     #[must_use]
     pub const fn messages(&self) -> &'a [Message<'a>] {
         self.messages
     }
 
-    /// Returns its deciphered bytes.
+    /// Returns the deciphered bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.datagram.as_bytes()
@@ -40,19 +41,19 @@ impl<'a> ParsedDatagram<'a> {
     }
 }
 
-/// What the bytes of a UDP datagram are, once they are deciphered.
+/// The content of a UDP datagram after deciphering.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
     /// A datagram of the game.
     Datagram(ParsedDatagram<'a>),
     /// GameSpy text, which is not ciphered (T-05).
     GameSpy(&'a [u8]),
-    /// Neither of them.
+    /// Neither a datagram of the game nor GameSpy text.
     Malformed(WireError),
 }
 
 impl<'a> Content<'a> {
-    /// Returns the datagram of the game, if it is one.
+    /// Returns the datagram of the game, if the content is one.
     #[must_use]
     pub const fn datagram(&self) -> Option<&ParsedDatagram<'a>> {
         match self {
@@ -62,7 +63,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Room for the messages of one datagram, used for one after the other: 255 messages at most, so its size is bounded.
+/// Reusable memory for the messages of one datagram. A datagram has at most 255 messages, so its size is
+/// bounded.
 #[derive(Debug, Default)]
 pub struct MessageBuffer<'a> {
     messages: Vec<Message<'a>>,
@@ -72,14 +74,14 @@ impl<'a> MessageBuffer<'a> {
     /// Checks and decodes a deciphered datagram in one pass.
     ///
     /// # Errors
-    /// As [`Datagram::parse`], which gives the same answer for the same bytes.
+    /// The errors of [`Datagram::parse`]: both functions give the same result for the same bytes.
     pub fn parse(&mut self, bytes: &'a [u8], sent_by: Option<Role>) -> Result<ParsedDatagram<'_>, WireError> {
         self.messages.clear();
         let datagram = Datagram::parse_into(bytes, sent_by, &mut self.messages)?;
         Ok(ParsedDatagram { datagram, messages: &self.messages })
     }
 
-    /// Tells what deciphered bytes are, and decodes a datagram among them.
+    /// Classifies deciphered bytes, and decodes them if they are a datagram.
     pub fn read(&mut self, plain: &'a [u8], sent_by: Option<Role>) -> Content<'_> {
         if plain.first() == Some(&PeerId::GAMESPY.0) {
             return Content::GameSpy(plain);
@@ -87,11 +89,12 @@ impl<'a> MessageBuffer<'a> {
         self.parse(plain, sent_by).map_or_else(Content::Malformed, Content::Datagram)
     }
 
-    /// Gives its memory to a buffer for other bytes.
+    /// Passes the allocation on to a buffer for other bytes.
     #[must_use]
     pub fn reuse<'b>(mut self) -> MessageBuffer<'b> {
         self.messages.clear();
-        // Nothing is left that would borrow; collecting nothing into the same type keeps the memory.
+        // The vector is empty, so nothing is borrowed. Collecting an empty iterator into the same type keeps
+        // the allocation.
         MessageBuffer { messages: self.messages.into_iter().map_while(|_| None).collect() }
     }
 }

@@ -1,4 +1,4 @@
-//! Payloads that travel in parts, put together again (T-20, T-68).
+//! Reassembly of payloads that travel in fragments (T-20, T-68).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -6,25 +6,25 @@ use alloc::vec::Vec;
 use crate::{ConversationId, Side};
 use bcnet_wire::{Body, Control, Data, Delivery, Fragment, Message, Seq};
 
-/// Puts parts together as they pass. It keeps as many as fit its bounds, the latest of them.
+/// Reassembles fragments as they pass. At its memory limits it drops the oldest incomplete payloads.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     incomplete: BTreeMap<PayloadKey, FragmentSet>,
-    /// What is open, in the order of its beginning.
+    /// The keys of the incomplete payloads, oldest first.
     order: VecDeque<PayloadKey>,
-    /// What was put together lately: its repeats are no payloads of their own.
+    /// The keys of recently completed payloads: retransmitted fragments of these are ignored.
     completed: VecDeque<PayloadKey>,
     bytes: usize,
 }
 
-/// A payload that was put together.
+/// A payload that was reassembled from fragments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReassembledPayload {
-    /// The number that its parts share.
+    /// The sequence number that the fragments share.
     pub seq: Seq,
-    /// How many there were.
+    /// The number of fragments.
     pub fragments: u8,
-    /// What they hold together.
+    /// The bytes of the payload.
     pub payload: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl FragmentSet {
         self.fragments.values().map(Vec::len).sum()
     }
 
-    /// Returns whether a part does not fit in with those that are there (T-68).
+    /// Returns whether a fragment contradicts the fragments that are already here (T-68).
     fn contradicts(&self, total: Option<u8>, index: u8) -> bool {
         let highest = self.fragments.last_key_value().map_or(index, |(highest, _)| index.max(*highest));
         self.total.is_some_and(|known| total != Some(known)) || total.is_some_and(|total| highest >= total)
@@ -53,7 +53,7 @@ impl FragmentSet {
 }
 
 impl Reassembler {
-    /// A message passes. Returns what it completes, if it is the last part that was missing.
+    /// Adds a message that passes. Returns the payload that it completes, if it is the last missing fragment.
     #[inline]
     pub fn add(
         &mut self,
@@ -108,7 +108,7 @@ impl Reassembler {
         Some(ReassembledPayload { seq: Seq(key.2), fragments: total?, payload })
     }
 
-    /// A connection begins anew: its numbers do.
+    /// Forgets a conversation: a new connection starts its sequence numbers again.
     fn forget_conversation(&mut self, conversation: ConversationId) {
         self.completed.retain(|(other, ..)| *other != conversation);
         let gone: Vec<PayloadKey> =
@@ -133,10 +133,11 @@ impl Reassembler {
     }
 }
 
-/// Parts that wait for the others, together, and the payloads that they belong to.
+/// Limits of the bytes of all incomplete payloads, and of their number.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_INCOMPLETE: usize = 1024;
-/// A stock sender repeats parts for as long as this many others, and longer; then they may be told again.
+/// A stock sender may repeat fragments for longer than this many other payloads last. Then a payload may be
+/// reported twice.
 const MAX_COMPLETED: usize = 256;
 
 #[cfg(test)]
@@ -144,12 +145,12 @@ mod tests {
     use super::*;
     use crate::MessageBuffer;
 
-    /// Returns what the messages of a datagram complete.
-    fn add(joiner: &mut Reassembler, bytes: &[u8]) -> Vec<ReassembledPayload> {
+    /// Returns the payloads that the messages of a datagram complete.
+    fn add(reassembler: &mut Reassembler, bytes: &[u8]) -> Vec<ReassembledPayload> {
         let mut buffer = MessageBuffer::default();
         let parsed = buffer.parse(bytes, None).expect("well formed");
         let talk = ConversationId(0);
-        parsed.messages().iter().filter_map(|message| joiner.add(talk, Side::First, message)).collect()
+        parsed.messages().iter().filter_map(|message| reassembler.add(talk, Side::First, message)).collect()
     }
 
     /// T-20, T-68
@@ -158,14 +159,14 @@ mod tests {
         let first: &[u8] = &[2, 1, 0x32, 9, 0xA0, 5, 0, 0, 3, 7, 8];
         let second: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 1, 9, 10];
         let third: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 2, 11];
-        let mut joiner = Reassembler::default();
-        assert_eq!(add(&mut joiner, third), []);
-        assert_eq!(add(&mut joiner, first), []);
-        assert_eq!(add(&mut joiner, third), [], "a repeat completes nothing");
+        let mut reassembler = Reassembler::default();
+        assert_eq!(add(&mut reassembler, third), []);
+        assert_eq!(add(&mut reassembler, first), []);
+        assert_eq!(add(&mut reassembler, third), [], "a repeated fragment completes nothing");
         let whole = ReassembledPayload { seq: Seq(5), fragments: 3, payload: [7, 8, 9, 10, 11].into() };
-        assert_eq!(add(&mut joiner, second), [whole]);
-        assert_eq!(add(&mut joiner, second), [], "nor does a repeat of what was joined");
-        assert_eq!((joiner.incomplete.len(), joiner.order.len(), joiner.bytes), (0, 0, 0));
+        assert_eq!(add(&mut reassembler, second), [whole]);
+        assert_eq!(add(&mut reassembler, second), [], "a repeat of a completed payload completes nothing");
+        assert_eq!((reassembler.incomplete.len(), reassembler.order.len(), reassembler.bytes), (0, 0, 0));
     }
 
     /// T-68
@@ -175,26 +176,26 @@ mod tests {
         let other_total: &[u8] = &[2, 1, 0x32, 8, 0xA0, 5, 0, 0, 3, 8];
         let too_high: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 2, 9];
         let second: &[u8] = &[2, 1, 0x32, 7, 0xA0, 5, 0, 1, 10];
-        let mut joiner = Reassembler::default();
+        let mut reassembler = Reassembler::default();
         for part in [first, other_total, too_high] {
-            assert_eq!(add(&mut joiner, part), []);
+            assert_eq!(add(&mut reassembler, part), []);
         }
-        assert_eq!(joiner.bytes, 1);
+        assert_eq!(reassembler.bytes, 1);
         assert_eq!(
-            add(&mut joiner, second),
+            add(&mut reassembler, second),
             [ReassembledPayload { seq: Seq(5), fragments: 2, payload: [7, 10].into() }]
         );
     }
 
     #[test]
     fn reassembler_memory_is_bounded() {
-        let mut joiner = Reassembler::default();
+        let mut reassembler = Reassembler::default();
         for number in 0..20_000_u16 {
             let [low, high] = number.to_le_bytes();
-            add(&mut joiner, &[2, 1, 0x32, 8, 0xA0, low, high, 1, 9, 10]);
+            add(&mut reassembler, &[2, 1, 0x32, 8, 0xA0, low, high, 1, 9, 10]);
         }
         assert_eq!(
-            (joiner.incomplete.len(), joiner.order.len(), joiner.bytes),
+            (reassembler.incomplete.len(), reassembler.order.len(), reassembler.bytes),
             (MAX_INCOMPLETE, MAX_INCOMPLETE, 2 * MAX_INCOMPLETE)
         );
     }

@@ -1,4 +1,4 @@
-//! The reliable messages that one side has sent: those that wait for an ACK, and the latest that do not any more.
+//! The reliable messages that one side has sent: its retransmit queue, and recently acknowledged ones.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -8,7 +8,7 @@ use crate::finding::MessageInfo;
 use crate::stock::{GIVE_UP_AFTER, RetransmitSchedule, SECOND};
 use bcnet_wire::{Channel, Kind, MessageId, Seq, Time};
 
-/// A message id as a number: parts of one message stand together.
+/// A message id as a number. The fragments of one message are adjacent in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MessageKey(u32);
 
@@ -23,7 +23,7 @@ impl MessageKey {
     }
 }
 
-/// A reliable message, from what was seen of it.
+/// A reliable message, as far as it was seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SentMessage {
     pub(crate) info: MessageInfo,
@@ -31,17 +31,17 @@ pub(crate) struct SentMessage {
     pub(crate) last_sent: Time,
     pub(crate) sends: u32,
     pub(crate) schedule: RetransmitSchedule,
-    /// When an ACK for it was first seen.
+    /// The time of the first ACK.
     pub(crate) acked_at: Option<Time>,
-    /// How often one was seen.
+    /// The number of ACKs.
     pub(crate) ack_count: u32,
-    /// Whether an ACK of the other form was seen.
+    /// `true` if an ACK of the other form was seen: for the message instead of a fragment, or the reverse.
     pub(crate) wrong_form: bool,
-    /// Whether its sender still has it in its retransmit queue.
+    /// `true` if its sender still has it in its retransmit queue.
     pub(crate) queued: bool,
-    /// Tells a new message under an old number from a repeat.
+    /// Distinguishes a new message under an old number from a retransmission.
     pub(crate) fingerprint: u64,
-    /// Of a first part: how many parts were sent at least once, and of how many.
+    /// For a first fragment: the number of fragments that were sent at least once, and their total number.
     pub(crate) fragments: (u8, u8),
 }
 
@@ -50,12 +50,12 @@ impl SentMessage {
         self.sends.saturating_sub(1)
     }
 
-    /// Nothing is overdue or given up sooner, whatever is in its way.
+    /// Returns a time before which the message cannot be overdue, however many messages are in front of it.
     const fn earliest_overdue(&self) -> Time {
         self.last_sent.plus(4 * SECOND)
     }
 
-    /// Returns when a stock sender has sent it again at the latest, twice over, if `behind` others were in its way.
+    /// Returns when a stock sender has retransmitted it twice at the latest, behind `behind` others.
     fn overdue_at(&self, behind: usize, tick: u64) -> Time {
         let repeats = self.retransmissions();
         let twice = self.schedule.interval(repeats) + self.schedule.interval(repeats + 1);
@@ -63,30 +63,32 @@ impl SentMessage {
     }
 }
 
-/// A retransmission whose cause is not known yet.
+/// A retransmission without a known cause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnexplainedRetransmission {
     pub(crate) key: MessageKey,
     pub(crate) at: Time,
     pub(crate) mark: u64,
     pub(crate) send_count: u32,
-    /// When the copy before was sent.
+    /// The time of the previous send.
     pub(crate) previous_send: Time,
-    /// How many ACKs came since.
+    /// The number of ACKs since the retransmission.
     pub(crate) acks_seen: u8,
-    /// When the last of them came.
+    /// The time of the last of these ACKs.
     pub(crate) last_ack: Time,
-    /// Whether they show that a copy before had arrived.
+    /// `true` if these ACKs show that an earlier copy had arrived.
     pub(crate) arrived_before: Option<bool>,
 }
 
-/// Messages by their keys, in order. Nearly all come at the end and go at the beginning, and every ACK looks for one: the
-/// keys alone are small enough to stay at hand.
+/// Messages sorted by their keys.
+///
+/// Nearly all are inserted at the end and removed at the front, and each ACK needs a lookup. The keys have a
+/// deque for themselves, which is small enough for the processor's cache.
 #[derive(Debug, Clone)]
 struct SentMessageTable {
     keys: VecDeque<MessageKey>,
     sent: VecDeque<SentMessage>,
-    /// Behind the one that was looked for last: ACKs come in the order of what they acknowledge.
+    /// The position behind the last lookup: ACKs come in the order of the messages that they acknowledge.
     search_hint: usize,
 }
 
@@ -107,7 +109,7 @@ impl SentMessageTable {
         self.sent.range_mut(place(from)..place(to))
     }
 
-    /// Adds what is not there.
+    /// Inserts a message whose key is not in the table.
     fn insert(&mut self, key: MessageKey, sent: SentMessage) {
         let place = self.keys.partition_point(|other| *other < key);
         self.keys.insert(place, key);
@@ -125,13 +127,13 @@ impl SentMessageTable {
 #[derive(Debug, Clone)]
 pub(crate) struct SentMessages {
     messages: SentMessageTable,
-    /// What waits for an ACK, in the order of first sending.
+    /// The messages that wait for an ACK, in the order of first send.
     queue: VecDeque<MessageKey>,
-    /// What does not, in the order of settling: the first is forgotten first.
+    /// The acknowledged messages, in the order in which they left the queue; the front is forgotten first.
     dequeued: VecDeque<MessageKey>,
-    /// Retransmissions that wait to be explained, in the order of sending.
+    /// Retransmissions without a known cause, in the order of sending.
     pub(crate) unexplained: VecDeque<UnexplainedRetransmission>,
-    /// Before this nothing in the queue is overdue.
+    /// No message in the queue is overdue before this time.
     earliest_overdue: Time,
 }
 
@@ -159,7 +161,7 @@ impl SentMessages {
         self.queue.len()
     }
 
-    /// Returns how many parts of a message wait for an ACK.
+    /// Returns how many fragments of a message wait for an ACK.
     pub(crate) fn queued_fragments_of(&self, seq: Seq) -> u32 {
         let of = |sent: &&SentMessage| sent.info.id.fragment.is_some() && sent.info.id.seq == seq;
         u32::try_from(self.queued().filter(of).count()).unwrap_or(u32::MAX)
@@ -169,12 +171,12 @@ impl SentMessages {
         self.queue.iter().filter_map(|key| self.messages.get(*key))
     }
 
-    /// Returns what waits for an ACK, in the order of first sending.
+    /// Returns the messages that wait for an ACK, in the order of first send.
     pub(crate) fn queued_ids(&self) -> impl Iterator<Item = MessageId> {
         self.queued().map(|sent| sent.info.id)
     }
 
-    /// Returns the parts of a message that its first part has announced and that were not sent yet.
+    /// Returns the fragments that the first fragment has announced and that were not sent yet.
     pub(crate) fn unsent_fragments(&self, seq: Seq) -> impl Iterator<Item = MessageId> {
         let first = MessageId { channel: Channel::Game, seq, fragment: Some(0) };
         let (sent, total) = self.get(MessageKey::new(first)).map_or((0, 0), |sent| sent.fragments);
@@ -191,7 +193,7 @@ impl SentMessages {
         })
     }
 
-    /// Notes a message that was not seen before.
+    /// Adds a message that was not seen before.
     pub(crate) fn insert(&mut self, sent: SentMessage, limit: usize) {
         let key = MessageKey::new(sent.info.id);
         self.remove(key);
@@ -216,7 +218,7 @@ impl SentMessages {
         }
     }
 
-    /// Forgets what was acknowledged so long ago that no ACK of it is sent any more.
+    /// Forgets messages that were acknowledged so long ago that no ACK of them can follow.
     fn forget_old(&mut self, now: Time) {
         let is_old = |sent: &SentMessage| {
             now.micros_since(sent.last_sent.max(sent.acked_at.unwrap_or(sent.last_sent))) > REMEMBER_FOR
@@ -229,7 +231,7 @@ impl SentMessages {
         }
     }
 
-    /// Forgets all that does not wait for an ACK, and gives back the memory.
+    /// Forgets all messages that are not in the queue, and frees their memory.
     pub(crate) fn forget_dequeued(&mut self) {
         for key in core::mem::take(&mut self.dequeued) {
             self.forget(key);
@@ -238,7 +240,7 @@ impl SentMessages {
         self.messages.sent.shrink_to_fit();
     }
 
-    /// Forgets a message as if it had never been.
+    /// Removes a message from the table and from both queues.
     fn remove(&mut self, key: MessageKey) {
         if self.messages.get(key).is_some() {
             self.queue.retain(|other| *other != key);
@@ -252,7 +254,7 @@ impl SentMessages {
         self.unexplained.retain(|other| other.key != key);
     }
 
-    /// The sender has read an ACK of it.
+    /// Notes that the sender has read an ACK of the message.
     pub(crate) fn dequeue(&mut self, key: MessageKey) {
         let Some(sent) = self.messages.get_mut(key).filter(|sent| sent.queued) else { return };
         sent.queued = false;
@@ -262,7 +264,7 @@ impl SentMessages {
         self.dequeued.push_back(key);
     }
 
-    /// The sender has it in its queue after all. It has kept its place.
+    /// Puts a message back into the queue, at its old position: its sender has not read an ACK after all.
     pub(crate) fn requeue(&mut self, key: MessageKey) {
         let Some(sent) = self.messages.get_mut(key).filter(|sent| !sent.queued) else { return };
         sent.queued = true;
@@ -275,7 +277,8 @@ impl SentMessages {
         self.queue.insert(place, key);
     }
 
-    /// An ACK names the whole of what was split, or a part of what was not. Returns whether there is such a message.
+    /// Notes an ACK that names a whole message for its fragments, or the reverse. Returns whether such a
+    /// message exists.
     pub(crate) fn note_wrong_form(&mut self, id: MessageId) -> bool {
         let from = MessageKey::for_message(id.channel, id.seq);
         let mut found = false;
@@ -288,21 +291,22 @@ impl SentMessages {
         found
     }
 
-    /// An ACK passed that a stock receiver does not look at.
+    /// Counts an ACK that a stock receiver ignores.
     pub(crate) fn note_ignored_ack(&mut self, key: MessageKey) {
         if let Some(sent) = self.messages.get_mut(key) {
             sent.ack_count = sent.ack_count.saturating_add(1);
         }
     }
 
-    /// Returns what is known of a message whose own copy tells no opcode: its first part does.
+    /// Returns the opcode of a message from its first fragment: a later fragment does not carry it.
     pub(crate) fn opcode(&self, id: MessageId) -> Option<u8> {
         let first = MessageId { fragment: id.fragment.map(|_| 0), ..id };
         self.get(MessageKey::new(first)).and_then(|sent| sent.info.opcode)
     }
 
-    /// Takes out what the sender must have given up or had acknowledged at `at`: `missed` hears of ACKs that were not
-    /// seen.
+    /// Removes messages that the sender must have given up, or whose ACK it must have read, at `at`.
+    ///
+    /// Calls `missed` for each ACK that was not seen.
     pub(crate) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
         if at <= self.earliest_overdue {
             return;
@@ -332,10 +336,10 @@ impl SentMessages {
     }
 }
 
-/// Twice as long as a stock receiver that has nothing to say repeats an ACK beside its keepalives.
+/// Twice the time for which an idle stock receiver repeats an ACK with its keepalives.
 const REMEMBER_FOR: u64 = 60 * SECOND;
 
-/// Returns what nothing is known of but its number.
+/// Returns the info of a message of which only the number is known.
 pub(crate) const fn unknown_message_info(id: MessageId) -> MessageInfo {
     MessageInfo {
         id,

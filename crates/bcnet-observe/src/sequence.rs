@@ -1,4 +1,4 @@
-//! The sequence numbers of one stream: which were left out.
+//! The sequence numbers of one channel, and the numbers that were skipped.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use bcnet_wire::{Seq, Time};
 pub(crate) struct SequenceTracker {
     first: Option<Seq>,
     next: Seq,
-    /// Numbers that were passed over, with the time and the mark of the datagram that did.
+    /// Skipped numbers, each with the time and the mark of the datagram that skipped it.
     missing: Vec<(Seq, Time, u64)>,
 }
 
@@ -29,12 +29,12 @@ impl SequenceTracker {
         self.first.map(|_| Seq(self.next.0.wrapping_sub(1)))
     }
 
-    /// Returns whether the number was used before anything of this stream was seen.
+    /// Returns whether the number is older than the first observed number of this channel.
     pub(crate) fn is_before_first(&self, seq: Seq) -> bool {
         self.first.is_none_or(|first| seq.distance_from(first) < 0)
     }
 
-    /// A message was sent for the first time, or one that was not seen was acknowledged.
+    /// Notes the first send of a message, or the ACK of a message that was not seen.
     pub(crate) fn on_message(&mut self, seq: Seq, at: Time, mark: u64) {
         if self.first.is_none() {
             (self.first, self.next) = (Some(seq), seq.next());
@@ -52,19 +52,19 @@ impl SequenceTracker {
         self.next = seq.next();
     }
 
-    /// Returns whether nothing is to be told of the datagram with this mark.
+    /// Returns whether no finding about the datagram with this mark is pending.
     pub(crate) fn is_final(&self, mark: u64) -> bool {
         self.missing.iter().all(|(_, _, other)| *other != mark)
     }
 
-    /// What is missing since this datagram is to be told of another.
+    /// Detaches the missing numbers from the datagram with this mark: they are reported with a later one.
     pub(crate) fn clear_mark(&mut self, mark: u64) {
         for (_, _, other) in self.missing.iter_mut().filter(|(_, _, other)| *other == mark) {
             *other = NO_MARK;
         }
     }
 
-    /// Numbers that were passed over so long ago that they will not come any more.
+    /// Reports and forgets the numbers that were skipped so long ago that they will not come any more.
     pub(crate) fn expire(&mut self, at: Time, mut report: impl FnMut(Seq, Time, u64)) {
         self.missing.retain(|(seq, since, mark)| {
             let kept = at.micros_since(*since) <= GIVE_UP_ON_GAP_AFTER;
@@ -76,7 +76,7 @@ impl SequenceTracker {
     }
 }
 
-/// More are not told one by one.
+/// Above this number, missing numbers are not reported one by one.
 const MAX_MISSING_NUMBERS: usize = 64;
-/// By then a stock sender has repeated a message that was lost nine times.
+/// By then a stock sender has retransmitted a lost message nine times.
 const GIVE_UP_ON_GAP_AFTER: u64 = 28 * SECOND;

@@ -1,7 +1,7 @@
-//! One side of a conversation: what it has sent, and what it must have read of what was sent to it.
+//! The state of one side: the messages that it has sent, and the arrivals that it must have read.
 //!
-//! A stock node sends first and reads then, once in each of its ticks. So what reached it since its last tick does not
-//! show in what it sends now: such arrivals stay `unread` until its next datagram tells.
+//! A stock node first sends and then reads, once in each tick. So a datagram does not reflect arrivals since
+//! the node's last tick. Such arrivals stay `unread` until the node's next datagram.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,18 +15,18 @@ use crate::stock::SECOND;
 use crate::{NonStock, ObserverLimits, ParsedDatagram};
 use bcnet_wire::{Channel, Message, MessageId, PeerId, Seq, Time};
 
-/// Something that has reached a node.
+/// A message or ACK that has reached a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArrivalKind {
     /// A reliable message.
     Message(MessageId),
     /// An ACK that may clear something.
     Ack(MessageId),
-    /// An ACK that clears nothing; noted only for who follows ACKs.
+    /// An ACK that clears nothing; noted only if handled ACKs are tracked.
     RedundantAck(MessageId),
 }
 
-/// Something that has reached a node and is perhaps not read.
+/// An arrival that the node has perhaps not read yet.
 #[derive(Debug, Clone, Copy)]
 struct UnreadArrival {
     at: Time,
@@ -42,28 +42,28 @@ pub(crate) struct SideState {
     pub(crate) ack_outbox: AckOutbox,
     pub(crate) sequences: [SequenceTracker; 2],
     pub(crate) rtt: DurationEstimator,
-    /// From the arrival of a message to its first ACK.
+    /// The time from the arrival of a message to its first ACK.
     pub(crate) ack_delay: DurationEstimator,
     pub(crate) last_sent: Option<Time>,
-    /// When the capture last had something of it that it did not keep.
+    /// The last time at which the capture truncated a datagram of this side.
     pub(crate) last_not_captured: Option<Time>,
-    /// What was told of its silence.
+    /// The silence that was last reported.
     pub(crate) idle_level: IdleLevel,
-    /// What was told of its oddities.
+    /// The peculiarities that were reported.
     pub(crate) non_stock: NonStock,
-    /// The split messages that were told to be stuck.
+    /// The sequence numbers of messages that were reported as stuck.
     pub(crate) stuck_messages: VecDeque<Seq>,
     pub(crate) last_datagram: DatagramFill,
     unread: VecDeque<UnreadArrival>,
-    /// The ACKs that it has read, if they are followed.
+    /// The ACKs that the node has read, if handled ACKs are tracked.
     pub(crate) handled_acks: Option<VecDeque<ReadAck>>,
-    /// The shortest time between two of its datagrams, which is no shorter than its tick.
+    /// The shortest time between two datagrams of the node, which is an upper bound of its tick.
     tick: u64,
-    /// The latest datagrams with reliable messages, to know copies that the network made.
+    /// The latest datagrams with reliable messages, to recognise copies that the network made.
     recent_datagrams: [(u64, Time); 8],
 }
 
-/// An ACK that a node has read, with what waited for one then.
+/// An ACK that a node has read, with the messages that waited for one then.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadAck {
     pub(crate) at: Time,
@@ -72,7 +72,7 @@ pub(crate) struct ReadAck {
     pub(crate) retransmit_queue: Vec<MessageId>,
 }
 
-/// How a side's silence stands.
+/// The levels of a side's silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IdleLevel {
     Active,
@@ -80,12 +80,12 @@ pub(crate) enum IdleLevel {
     TimedOut,
 }
 
-/// What the last datagram was filled with.
+/// The fill of the last datagram.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DatagramFill {
     pub(crate) at: Time,
     pub(crate) bytes: usize,
-    /// The ACKs in front of everything else.
+    /// Bytes of the ACKs in front of all other messages.
     pub(crate) leading_acks: usize,
 }
 
@@ -112,7 +112,7 @@ impl SideState {
         }
     }
 
-    /// Forgets what belonged to a connection that is over.
+    /// Forgets the state of a connection that has ended.
     pub(crate) fn restart(&mut self) {
         self.sent.clear();
         self.ack_outbox.clear();
@@ -121,12 +121,12 @@ impl SideState {
         self.stuck_messages.clear();
     }
 
-    /// Returns whether nothing waits to be told of it.
+    /// Returns whether no finding about this side is pending.
     pub(crate) fn is_all_reported(&self) -> bool {
         self.sent.unexplained.is_empty() && self.sequences.iter().all(SequenceTracker::is_complete)
     }
 
-    /// Returns whether nothing waits to be told of the datagram with this mark.
+    /// Returns whether no finding about the datagram with this mark is pending.
     pub(crate) fn are_findings_final(&self, mark: u64) -> bool {
         self.is_all_reported()
             || self.sent.unexplained.iter().all(|open| open.mark != mark)
@@ -145,21 +145,22 @@ impl SideState {
         self.tick
     }
 
-    /// An ACK that was seen less than this ago may still be on its way to the node.
+    /// Returns the longest time for which an observed ACK may still be on its way to the node.
     pub(crate) fn max_ack_transit(&self) -> u64 {
-        // The average is no help: it has in it what was answered late because a first answer was lost.
+        // The average does not help: it includes late answers whose first copy was lost.
         self.ack_delay.min().map_or(MAX_TICK, |least| 2 * least) + self.tick
     }
 
-    /// What was seen on its way to the node has not arrived.
+    /// Forgets an arrival that was seen on its way to the node but did not reach it.
     pub(crate) fn forget_unread(&mut self, arrival: ArrivalKind) {
-        let spare =
+        let redundant =
             if let ArrivalKind::Ack(id) = arrival { Some(ArrivalKind::RedundantAck(id)) } else { None };
-        self.unread.retain(|other| other.arrival != arrival && Some(other.arrival) != spare);
+        self.unread.retain(|other| other.arrival != arrival && Some(other.arrival) != redundant);
     }
 
-    /// Something reaches the node at `at`, in the datagram `mark`. `restarted` hears how often an ACK was sent that is
-    /// owed anew.
+    /// Notes an arrival at the node at `at`, in the datagram `mark`.
+    ///
+    /// Calls `restarted` with the number of sends of an ACK that is queued again.
     pub(crate) fn on_arrival(
         &mut self,
         (at, mark): (Time, u64),
@@ -173,7 +174,7 @@ impl SideState {
         }
     }
 
-    /// The node sends `datagram`: it has read what that shows.
+    /// Marks the arrivals as read that `datagram`, sent by the node, shows to be read.
     pub(crate) fn read_before_send(
         &mut self,
         at: Time,
@@ -204,7 +205,7 @@ impl SideState {
         for message in datagram.messages() {
             if let Message::Ack(ack) = message {
                 let Some(place) = self.position(ArrivalKind::Message(ack.id)) else { continue };
-                // An ACK that was not due, or not owed at all, answers the latest arrival.
+                // An ACK that was not due, or was not pending at all, answers the latest arrival.
                 if self.ack_outbox.is_due(ack.id, at) != Some(true) {
                     read = read.max(place + 1);
                 }
@@ -212,14 +213,14 @@ impl SideState {
                 && let Some(place) = self.position(ArrivalKind::Ack(id))
                 && self.unread.get(place).is_some_and(|unread| at.micros_since(unread.at) <= late)
             {
-                // It would not send again what it knows to have arrived.
+                // The node would not retransmit a message if it had read its ACK.
                 unread_from = unread_from.min(place);
             }
         }
         read.min(unread_from)
     }
 
-    /// Returns whether a message has reached the node that it has perhaps not read.
+    /// Returns whether a message has reached the node that it has perhaps not read yet.
     pub(crate) fn has_unread(&self, id: MessageId) -> bool {
         self.position(ArrivalKind::Message(id)).is_some()
     }
@@ -228,7 +229,7 @@ impl SideState {
         self.unread.iter().position(|unread| unread.arrival == arrival)
     }
 
-    /// The tick in which the node has sent something ends: everything is read.
+    /// Ends the tick in which the node has sent something: all arrivals are read.
     pub(crate) fn read_after_send(&mut self, limits: &ObserverLimits, restarted: impl FnMut(MessageId, u32)) {
         self.mark_read(self.unread.len(), limits, restarted);
     }
@@ -266,7 +267,7 @@ impl SideState {
         }
     }
 
-    /// Returns whether the same bytes were sent a moment ago: the network has made a copy.
+    /// Returns whether the same bytes were sent a moment ago: the network has duplicated the datagram.
     pub(crate) fn is_network_duplicate(&mut self, fingerprint: u64, at: Time) -> bool {
         let within = self.rtt.min().map_or(NETWORK_DUPLICATE_WINDOW, |least| least / 2);
         let same = |(other, when): &(u64, Time)| *other == fingerprint && at.micros_since(*when) < within;
@@ -281,7 +282,7 @@ impl SideState {
     }
 }
 
-/// How long something takes: smoothed, with its variation, and at best.
+/// An estimate of a duration: smoothed mean, variation and minimum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DurationEstimator {
     samples: u32,
@@ -310,20 +311,20 @@ impl DurationEstimator {
         (self.samples > 0).then(|| Duration::from_micros(self.smoothed))
     }
 
-    /// Returns whether `time` is less than it ever took, as far as that is known.
+    /// Returns whether `time` is clearly less than the minimum, if there are enough samples.
     pub(crate) const fn is_below_min(&self, time: u64) -> bool {
         self.samples >= MIN_SAMPLES && time < self.min / 4 * 3
     }
 
-    /// Returns whether it may well take so long.
+    /// Returns whether `time` is within the usual variation.
     pub(crate) const fn is_plausible(&self, time: u64) -> bool {
         time < self.smoothed + 8 * self.variation
     }
 }
 
-/// No node is assumed to be slower than this.
+/// No node is assumed to have a longer tick than this.
 const MAX_TICK: u64 = SECOND / 10;
-/// Nobody repeats itself sooner, so the network has.
+/// No sender repeats a datagram sooner than this, so the network has duplicated it.
 const NETWORK_DUPLICATE_WINDOW: u64 = SECOND / 20;
-/// After so many the shortest is known well enough.
+/// After this many samples the minimum is reliable.
 const MIN_SAMPLES: u32 = 8;

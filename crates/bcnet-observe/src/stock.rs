@@ -1,30 +1,30 @@
-//! The times of the stock engine that an observer counts with.
+//! The times and limits of the stock engine that the observer assumes.
 
 use bcnet_wire::{Body, Control, Message};
 
-/// The time from one sending of an ACK to the next.
+/// The time from one send of an ACK to the next.
 pub(crate) const ACK_INTERVAL: u64 = 666_600;
-/// An ACK is forgotten after this many sendings.
+/// A stock sender drops an ACK after this many sends.
 pub(crate) const MAX_ACK_SENDS: u32 = 9;
-/// An ACK that was sent this often leaves only with something else.
+/// After this many sends an ACK leaves only together with another message.
 pub(crate) const STANDALONE_ACK_SENDS: u32 = 3;
-/// A message that is this old is given up without a word.
+/// A stock sender silently drops a message of this age.
 pub(crate) const GIVE_UP_AFTER: u64 = 360 * SECOND;
 /// A peer that is silent for longer is gone.
 pub(crate) const PEER_TIMEOUT: u64 = 45 * SECOND;
-/// A peer that has left is answered for so long.
+/// A stock node answers a peer that has left for this long.
 pub(crate) const LINGER: u64 = 15 * SECOND;
-/// What fits a datagram behind its header.
+/// The room for messages in a datagram, without its header.
 pub(crate) const DATAGRAM_CAPACITY: usize = 510;
-/// A second in the unit of time.
+/// One second in microseconds, the unit of time.
 pub(crate) const SECOND: u64 = 1_000_000;
 
-/// How a stock sender spaces the repeats of a message.
+/// The intervals at which a stock sender retransmits a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetransmitSchedule {
-    /// Every second.
+    /// One second each.
     EverySecond,
-    /// After one second, then two, up to five, and from one again.
+    /// One second, then two, up to five, then from one second again.
     Sawtooth,
 }
 
@@ -38,7 +38,7 @@ impl RetransmitSchedule {
         }
     }
 
-    /// Returns the time from the last sending to the next, after `repeats` repeats.
+    /// Returns the time from the last send to the next, after `repeats` retransmissions.
     pub(crate) const fn interval(self, repeats: u32) -> u64 {
         match self {
             Self::EverySecond => SECOND,

@@ -1,18 +1,18 @@
-//! Short texts, put together in less time than formatting takes: captures have millions of findings.
+//! A text builder that is faster than `write!`: captures have millions of findings.
 
 use core::fmt;
 use core::time::Duration;
 
 use bcnet_wire::MessageId;
 
-/// A text of at most [`Self::CAPACITY`] bytes; what is beyond has no room.
+/// A text of at most [`Self::CAPACITY`] bytes. A piece that does not fit is left out.
 pub(crate) struct TextBuffer {
     bytes: [u8; Self::CAPACITY],
     len: usize,
 }
 
 impl TextBuffer {
-    /// More than the longest takes that is put together here.
+    /// More than the longest text that is built here.
     const CAPACITY: usize = 160;
 
     pub(crate) const fn new() -> Self {
@@ -33,7 +33,7 @@ impl TextBuffer {
         self
     }
 
-    /// In decimal.
+    /// Appends a decimal number.
     pub(crate) fn push_number(&mut self, number: u64) -> &mut Self {
         let (mut digits, mut rest, mut first) = ([0; 20], number, 20);
         for (place, digit) in digits.iter_mut().enumerate().rev() {
@@ -45,13 +45,13 @@ impl TextBuffer {
         self.push_str(digits.get(first..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or_default())
     }
 
-    /// In hex, with two digits.
+    /// Appends a byte as two hexadecimal digits.
     pub(crate) fn push_hex(&mut self, byte: u8) -> &mut Self {
         let digit = |value: u8| if value < 10 { b'0' + value } else { b'A' + value - 10 };
         self.push_str(str::from_utf8(&[digit(byte >> 4), digit(byte & 15)]).unwrap_or_default())
     }
 
-    /// Seconds with three digits behind the point.
+    /// Appends seconds with three digits after the decimal point.
     pub(crate) fn push_seconds(&mut self, duration: Duration) -> &mut Self {
         let rounded = duration.saturating_add(Duration::from_micros(500));
         let millis = rounded.subsec_millis();
@@ -63,7 +63,7 @@ impl TextBuffer {
         self.push_number(millis.into())
     }
 
-    /// As it is shown.
+    /// Appends a message id in the same form as its `Display`.
     pub(crate) fn push_message_id(
         &mut self,
         MessageId { channel, seq, fragment: part }: MessageId,

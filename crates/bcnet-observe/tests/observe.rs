@@ -1,4 +1,4 @@
-//! The observer on traffic written by hand.
+//! The observer, fed with hand-written datagrams.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -8,7 +8,7 @@ use bcnet_observe::{
 };
 use bcnet_wire::{Channel, Kind, Seq, Time};
 
-/// An observer with a host and a client.
+/// An observer that sees the datagrams between one host and one client.
 struct TestObserver {
     observer: Observer,
     mark: u64,
@@ -19,17 +19,19 @@ impl TestObserver {
         Self { observer: Observer::new(ObserverLimits::default()), mark: 0 }
     }
 
-    /// A datagram, plain and as hex; the first byte tells who sends it.
+    /// Observes a deciphered datagram, given as hex. Its first byte, the sender byte, selects the addresses.
     fn observe(&mut self, seconds: f64, hex: &str) {
         self.observe_and(seconds, hex, |_| {});
     }
 
-    /// As [`see`](Self::see), for who wants to know what it turned out to be.
-    fn observe_and<R>(&mut self, seconds: f64, hex: &str, told: impl FnOnce(Observed<'_>) -> R) -> R {
+    /// Observes a datagram like [`observe`](Self::observe), and passes its classification to `check`.
+    fn observe_and<R>(&mut self, seconds: f64, hex: &str, check: impl FnOnce(Observed<'_>) -> R) -> R {
         let bytes = bytes(hex);
         let (from, to) = if bytes[0] == 1 { (HOST, CLIENT) } else { (CLIENT, HOST) };
         self.mark += 1;
-        with_content(&bytes, |content| told(self.observer.observe(self.mark, at(seconds), from, to, content)))
+        with_content(&bytes, |content| {
+            check(self.observer.observe(self.mark, at(seconds), from, to, content))
+        })
     }
 
     fn findings(&mut self) -> Vec<FindingKind> {
@@ -45,7 +47,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hex")).collect()
 }
 
-/// Reads a deciphered datagram of which nobody says who sent it.
+/// Parses a deciphered datagram without a known role of its sender.
 fn with_content<R>(plain: &[u8], use_it: impl FnOnce(&Content<'_>) -> R) -> R {
     use_it(&MessageBuffer::default().read(plain, None))
 }
@@ -57,7 +59,7 @@ fn at(seconds: f64) -> Time {
 const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
-/// T-76: a cookie is a message like any other whose number nobody expects; no fault is made of it, and no queue keeps it.
+/// T-76: a cookie is a message with an unexpected number. It causes no finding and stays in no queue.
 #[test]
 fn cookie_is_not_a_fault() {
     for number in ["00 40", "34 52", "FF 7F", "00 80", "FF BF"] {
@@ -71,7 +73,7 @@ fn cookie_is_not_a_fault() {
             tap.observe(at + 0.02, &format!("02 01 01 {seq:02X} 00 00"));
         }
         assert_eq!(tap.findings(), [], "{number}");
-        // Only bcnet sends one, and it sends each ACK once.
+        // Only bcnet sends cookies, and bcnet sends each ACK once.
         assert_eq!(tap.dump(Side::Second, 0.3), "peer=2 retxQ=0 ackOutQ=0", "{number}");
     }
 }
@@ -100,10 +102,10 @@ fn repeated_ack_is_reported_stale_with_its_message() {
     );
 }
 
-/// The closed gate of the original: after three sends an ACK leaves only with something else.
+/// The closed gate of the stock engine: after three sends an ACK leaves only with another message.
 #[test]
 fn ack_delayed_after_three_sends_is_a_closed_gate() {
-    let told = |idle: f64, fourth: &str, between: &[f64]| {
+    let gate_findings = |idle: f64, fourth: &str, between: &[f64]| {
         let mut tap = TestObserver::new();
         tap.observe(0.0, "02 01 32 07 80 00 00 2A 20");
         for send in 0..3 {
@@ -115,10 +117,13 @@ fn ack_delayed_after_three_sends_is_a_closed_gate() {
         tap.findings().into_iter().filter(closed).map(|what| what.to_string()).collect::<Vec<_>>()
     };
     let with_keepalive = "01 02 02 01 00 00 00";
-    assert_eq!(told(3.0, with_keepalive, &[]), ["1 ACK waited 3.000 s for something to leave with"]);
-    assert!(told(0.1, with_keepalive, &[]).is_empty(), "a frame is no gate");
-    assert!(told(3.0, with_keepalive, &[3.0]).is_empty(), "something left, and the ACK was not with it");
-    assert!(told(3.0, "01 01 02", &[]).is_empty(), "there is no ACK in it");
+    assert_eq!(
+        gate_findings(3.0, with_keepalive, &[]),
+        ["1 ACK waited 3.000 s for another message to leave with"]
+    );
+    assert!(gate_findings(0.1, with_keepalive, &[]).is_empty(), "a wait of one tick is no closed gate");
+    assert!(gate_findings(3.0, with_keepalive, &[3.0]).is_empty(), "a keepalive left without the ACK");
+    assert!(gate_findings(3.0, "01 01 02", &[]).is_empty(), "the datagram has no ACK");
 }
 
 #[test]
@@ -155,7 +160,7 @@ fn acked_but_unseen_message_is_a_capture_loss() {
     let mut tap = TestObserver::new();
     tap.observe(0.0, "02 01 32 06 80 05 00 19");
     tap.observe(0.02, "01 02 01 05 00 00 01 06 00 00");
-    // Before the beginning of the capture there is nothing to miss.
+    // A message from before the start of the capture is no loss.
     tap.observe(0.03, "01 01 01 04 00 00");
     let found = tap.findings();
     assert!(
@@ -197,16 +202,16 @@ fn idle_and_timeout_are_reported_once_unless_disconnected() {
     assert_eq!(tap.findings(), []);
 }
 
-/// A stock host goes on sending to someone who has left. A goodbye that is sent again was lost as anything else.
+/// A stock host continues to send to a peer that has left, which is no fault.
 #[test]
 fn retransmission_to_departed_peer_is_not_a_fault() {
-    let parting = |goodbye: &str, ack: &str| {
+    let parting = |disconnect: &str, ack: &str| {
         let mut tap = TestObserver::new();
         tap.observe(0.0, "02 01 32 07 80 00 00 2A 20");
         tap.observe(0.05, "01 01 32 08 A0 00 00 00 02 19");
         tap.observe(0.1, "01 01 32 06 80 01 00 19");
         tap.observe(0.2, "02 01 01 01 00 00");
-        tap.observe(0.3, goodbye);
+        tap.observe(0.3, disconnect);
         tap.observe(0.35, ack);
         tap.observe(1.0, "02 01 32 07 80 00 00 2A 20");
         for seconds in [1.1, 3.1, 6.1, 10.1] {
@@ -217,10 +222,10 @@ fn retransmission_to_departed_peer_is_not_a_fault() {
     };
     let leave = ("02 01 05 0A C0 02 00 02 0A 00 00 02", "01 01 01 02 00 02");
     let boot = ("01 01 04 07 C0 02 00 04 02", "02 01 01 02 00 02");
-    for (goodbye, ack) in [leave, boot] {
+    for (disconnect, ack) in [leave, boot] {
         let (faults, rest): (Vec<_>, Vec<_>) =
-            parting(goodbye, ack).into_iter().partition(FindingKind::is_fault);
-        // What the one who has left sends again nobody has answered.
+            parting(disconnect, ack).into_iter().partition(FindingKind::is_fault);
+        // The peer that has left retransmits once: nobody answers it.
         let [FindingKind::Retransmission { times: 2, cause: RetransmitCause::AckNeverSent, .. }] = faults[..]
         else {
             panic!("{faults:?}")
@@ -234,14 +239,14 @@ fn retransmission_to_departed_peer_is_not_a_fault() {
             );
         }
     }
-    // Someone else has left.
+    // The disconnect message names another player.
     let names = ["retransmission", "stuck_fragments"];
     let found = parting("02 01 05 0A C0 02 00 05 0A 00 00 02", "01 01 01 02 00 02");
     assert!(found.iter().all(FindingKind::is_fault), "{found:?}");
     assert!(names.iter().all(|name| found.iter().any(|what| what.name() == *name)), "{found:?}");
 }
 
-/// The same player comes back on the same address.
+/// The same player reconnects from the same address.
 #[test]
 fn new_connection_clears_the_disconnect_state() {
     let mut tap = TestObserver::new();
@@ -331,22 +336,22 @@ fn observer_memory_is_bounded_by_its_limits() {
     assert!(std::iter::from_fn(|| observer.poll_finding()).count() <= 5);
 }
 
-/// The clock of the capture stands still, and no ACK comes that would explain anything.
+/// The clock of the capture stands still, and no ACK arrives that would explain a retransmission.
 #[test]
 fn unexplained_retransmissions_are_reported_at_the_limit() {
     let limits = ObserverLimits { conversations: 3, messages: 10, findings: 5 };
     let mut observer = Observer::new(limits);
-    let mut told = 0;
+    let mut reported = 0;
     for mark in 0..1000_u64 {
-        // No two datagrams are equal: this is no copy that the network made.
+        // No two datagrams are equal, so none is a duplicate made by the network.
         let [low, high, ..] = mark.to_le_bytes();
         with_content(&[2, 2, 0x32, 6, 0x80, 0, 0, 0x19, 0x32, 5, 0, low, high], |content| {
             observer.observe(mark, at(1.0), CLIENT, HOST, content);
         });
         while let Some(finding) = observer.poll_finding() {
-            // The oldest first; the first sending is none.
-            told += 1;
-            assert_eq!(finding.mark, told);
+            // Findings come oldest first. The first send is no retransmission.
+            reported += 1;
+            assert_eq!(finding.mark, reported);
             assert!(
                 matches!(
                     finding.kind,
@@ -357,10 +362,13 @@ fn unexplained_retransmissions_are_reported_at_the_limit() {
         }
     }
     let unexplained = |observer: &Observer| {
-        observer.conversations().map(|talk| talk.unexplained_retransmissions(Side::First)).sum()
+        observer
+            .conversations()
+            .map(|conversation| conversation.unexplained_retransmissions(Side::First))
+            .sum()
     };
-    assert_eq!((told, unexplained(&observer), observer.dropped_findings()), (989, 10, 0));
-    // All that is left comes at once, and is more than fits.
+    assert_eq!((reported, unexplained(&observer), observer.dropped_findings()), (989, 10, 0));
+    // `finish` reports all the others at once, which is more than the queue can hold.
     assert!(observer.finish(at(1.0)));
     assert_eq!((unexplained(&observer), observer.dropped_findings()), (0, 5));
     assert_eq!(std::iter::from_fn(|| observer.poll_finding()).count(), 5);
