@@ -63,9 +63,9 @@ fn default_file_has_every_key_with_its_default() {
 #[test]
 fn documentation_matches_the_generated_page() {
     let (_, page, _) = ConfigDirectory::new("page").run_config(&["default", "--markdown"], &[]);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let kept = fs::read_to_string(path).expect("docs/configuration.md");
-    assert_eq!(kept, page, "run `bcnet config default --markdown > docs/configuration.md`");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
+    let kept = fs::read_to_string(path).expect("docs/reference/configuration.md");
+    assert_eq!(kept, page, "run `bcnet config default --markdown > docs/reference/configuration.md`");
 }
 
 #[test]

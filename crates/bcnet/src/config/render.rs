@@ -79,7 +79,7 @@ pub(crate) fn effective_values(loaded: &Loaded) -> String {
     out
 }
 
-/// Returns the text of docs/configuration.md.
+/// Returns the text of docs/reference/configuration.md.
 pub(crate) fn markdown_page() -> String {
     let mut out = String::from(PAGE_HEADER);
     for (name, table) in Settings::default().tables() {
@@ -159,7 +159,7 @@ format = \"discord\"
 events = [\"joined\", \"round_ended\", \"master_lost\"]
 ```
 
-[server.md](server.md#hooks) describes the posts. `bcnet ctl test-hook crew` sends a test post.
+[Send events to Discord or to your program](../how-to/hooks.md) describes the posts. `bcnet ctl test-hook crew` sends a test post.
 ";
 
 const BANS_SECTION: &str = "
