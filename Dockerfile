@@ -1,4 +1,4 @@
-# A dedicated server in a container; docs/container.md tells how to run it. `.ci/container` does the same without a daemon.
+# A dedicated server in a container; docs/how-to/containers.md explains how to run it. `.ci/container` follows it without a daemon.
 
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src

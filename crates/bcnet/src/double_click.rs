@@ -75,9 +75,9 @@ fn welcome_text(open: &ReadyServer, address: Option<Ipv4Addr>) -> String {
     if let Some(page) = &open.page_url {
         let _ = write!(
             text,
-            "\nOpen {page} in a browser on this computer\n\
-             to see the players and to act. To log in there, use the token\n\
-             in the file web-token.\n"
+            "\nIn a browser on this computer you can see the players, and kick or ban:\n\
+             {page}\n\
+             To log in there, use the token in the file web-token.\n"
         );
     }
     text.push_str(
@@ -152,7 +152,7 @@ mod tests {
         let message = |error: anyhow::Error| failure_text(&error.context("control socket bcnet.sock"));
         assert_eq!(message(SocketInUse.into()), ALREADY_RUNNING);
         assert_eq!(message(anyhow::anyhow!("no\nbcnet: room")), "control socket bcnet.sock: no\nroom");
-        let page = include_str!("../../../docs/windows-host.md");
+        let page = include_str!("../../../docs/tutorials/host-on-windows.md");
         assert!(page.contains(ALREADY_RUNNING.split_once('.').expect("two sentences").0));
     }
 }

@@ -177,7 +177,7 @@ fn log_events_are_all_documented() {
     names.extend(Anomaly::ALL.map(|kind| kind.name().into()));
     names.extend(RejectCause::ALL.map(|cause| cause.name().into()));
     assert!(names.len() > 20, "{names:?}");
-    let table = text(&root.join("../../docs/server.md"));
+    let table = text(&root.join("../../docs/reference/log-events.md"));
     let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
