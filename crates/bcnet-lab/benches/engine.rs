@@ -1,7 +1,8 @@
-//! Speed of the whole engine: hosts and clients in memory, without cipher, driven as a game loop drives them.
+//! Benchmark of the whole engine: hosts and clients in memory, without cipher, driven like a game loop.
 //!
-//! In every tick of 60 Hz each end takes what has arrived, serves its timers, reads its events, sends and is flushed,
-//! once. The cost of both ends and of this loop is in the numbers. See [`runner`] for how to use it.
+//! In every tick of 60 Hz, each endpoint receives its datagrams, runs its timers, returns its events, sends,
+//! and is flushed once. The results include the cost of both endpoints and of this loop. See [`runner`] for
+//! usage.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// One host that sends `count` reliable messages of `len` bytes to one client in every tick.
+/// A host that sends `count` reliable messages of `len` bytes to one client in every tick.
 fn pair(name: &'static str, len: usize, count: usize) -> BenchWorkload {
     const MESSAGES: usize = 4096;
     let load = TickLoad { payload: vec![7; len], count, to: FIRST_CLIENT };
@@ -39,7 +40,7 @@ fn pair(name: &'static str, len: usize, count: usize) -> BenchWorkload {
     BenchWorkload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
 }
 
-/// One host that sends 64 KB to one client in every tick.
+/// A host that sends 64 KB to one client in every tick.
 fn bulk(name: &'static str) -> BenchWorkload {
     const TICKS: usize = 16;
     let load = TickLoad { payload: vec![7; 64 << 10], count: 1, to: FIRST_CLIENT };
@@ -47,7 +48,7 @@ fn bulk(name: &'static str) -> BenchWorkload {
     let iteration = move || {
         let world = lazy.get_or_insert_with(|| BenchWorld::connected(1));
         (0..TICKS).for_each(|_| world.tick(&load, &NO_LOAD));
-        // While it is learnt how much the link takes, some have to wait.
+        // Some messages are still waiting: the congestion window starts small.
         world.assert_arrived(10);
     };
     BenchWorkload { name, unit: "KB", units: 64 * TICKS, baseline: name, iteration: Box::new(iteration) }
@@ -61,15 +62,15 @@ fn many_clients(name: &'static str, clients: usize) -> BenchWorkload {
     let iteration = move || {
         let world = lazy.get_or_insert_with(|| BenchWorld::connected(clients));
         (0..MESSAGES / clients).for_each(|_| world.tick(&NO_LOAD, &load));
-        // What the clients have sent last arrives in the next tick.
+        // The last messages of the clients arrive in the next tick.
         world.assert_arrived(clients);
     };
     BenchWorkload { name, unit: "message", units: MESSAGES, baseline: name, iteration: Box::new(iteration) }
 }
 
-/// Clients that say nothing but that they are there, in a loop that looks only at ends that are due.
+/// Clients that send only keepalives, in a loop that services only endpoints with something due.
 fn idle(name: &'static str, clients: usize) -> BenchWorkload {
-    // From one keepalive to the next.
+    // The interval between two keepalives.
     const TICKS: usize = 300;
     let mut lazy = None;
     let iteration = move || {
@@ -79,7 +80,7 @@ fn idle(name: &'static str, clients: usize) -> BenchWorkload {
     BenchWorkload { name, unit: "tick", units: TICKS, baseline: name, iteration: Box::new(iteration) }
 }
 
-/// What each end of a side sends in a tick.
+/// Messages that each endpoint of a group sends in a tick.
 struct TickLoad {
     payload: Vec<u8>,
     count: usize,
@@ -92,7 +93,7 @@ struct BenchWorld {
     now: Time,
 }
 
-/// All hosts or all clients, and what is under way to them.
+/// All hosts or all clients, and the datagrams in flight to them.
 struct EndpointGroup {
     endpoints: Vec<Endpoint>,
     inbound: DatagramQueue,
@@ -102,13 +103,13 @@ struct EndpointGroup {
     payload: Vec<u8>,
 }
 
-/// Datagrams under way, in places that are used again.
+/// Datagrams in flight, in reusable slots.
 struct DatagramQueue {
     slots: Vec<DatagramSlot>,
     used: usize,
 }
 
-/// Copying takes other instructions at other alignments, which must not depend on where the heap begins.
+/// The alignment is fixed: the cost of copying depends on it, and must not depend on the heap address.
 #[derive(Clone)]
 #[repr(align(64))]
 struct DatagramSlot {
@@ -119,7 +120,7 @@ struct DatagramSlot {
 }
 
 impl BenchWorld {
-    /// As many clients, spread over as few hosts as can take them, all of them connected.
+    /// Creates connected clients, spread over as few hosts as possible.
     fn connected(clients: usize) -> Self {
         let config = Config { cipher: false, max_pending_requests: 100, ..Config::default() };
         let hosts = clients.div_ceil(MAX_CLIENTS_PER_HOST);
@@ -136,13 +137,13 @@ impl BenchWorld {
             clients: EndpointGroup::new((0..clients).map(connect).collect()),
             now: Time::ZERO,
         };
-        // Long enough for those that found too many others waiting to ask again.
+        // Enough ticks for the clients that found too many pending requests to ask again.
         (0..150).for_each(|_| world.tick(&NO_LOAD, &NO_LOAD));
         assert!(world.clients.endpoints.iter().all(|client| client.id() != PeerId::UNASSIGNED));
         world
     }
 
-    /// Every end is served.
+    /// Services every endpoint.
     fn tick(&mut self, hosts: &TickLoad, clients: &TickLoad) {
         self.now = self.now + TICK;
         self.hosts.deliver_arrived(self.now);
@@ -155,18 +156,21 @@ impl BenchWorld {
         }
     }
 
-    /// Every end is served to which something has come or that has something due.
+    /// Services the endpoints that have a received datagram or a timer that is due.
     fn tick_due(&mut self) {
         self.now = self.now + TICK;
         self.hosts.serve_due(HOST_NETWORK, &mut self.clients.inbound, self.now);
         self.clients.serve_due(CLIENT_NETWORK, &mut self.hosts.inbound, self.now);
     }
 
-    /// Everything has arrived but the last `late` messages.
+    /// Asserts that all messages have arrived, except at most the last `late` ones.
     fn assert_arrived(&self, late: usize) {
         let sent = self.hosts.sent + self.clients.sent;
         let received = self.hosts.received + self.clients.received;
-        assert!(received <= sent && received + late >= sent, "{received} of {sent} messages have arrived");
+        assert!(
+            received <= sent && received + late >= sent,
+            "{received} of {sent} messages arrived; at most {late} may be missing"
+        );
     }
 }
 
@@ -252,7 +256,7 @@ fn index(address: SocketAddrV4) -> usize {
 const TICK: Duration = Duration::from_micros(16_667);
 const NO_LOAD: TickLoad = TickLoad { payload: Vec::new(), count: 0, to: PeerId::NULL };
 const FIRST_CLIENT: PeerId = PeerId(2);
-/// To one host.
+/// Maximum number of clients of one host.
 const MAX_CLIENTS_PER_HOST: usize = 120;
 const HOST_NETWORK: u8 = 0;
 const CLIENT_NETWORK: u8 = 1;

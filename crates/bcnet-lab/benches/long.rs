@@ -1,4 +1,4 @@
-//! Hours of recorded traffic, to be counted by `.ci/long`: `long HOURS` prints how many messages each hour had.
+//! Simulates hours of battle traffic for `.ci/long`: `long HOURS` prints the number of messages of each hour.
 
 use std::env;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use day::SimulatedBattle;
 mod day;
 
 fn main() -> ExitCode {
-    // Cargo adds --bench to whatever it is given.
+    // Cargo adds --bench to the arguments.
     let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let hours = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => 1,
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     if day.received + 10 < day.sent { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Where callgrind begins to count anew.
+/// Simulates one hour. Callgrind starts a new count at this function.
 #[inline(never)]
 fn one_hour(day: &mut SimulatedBattle) -> u64 {
     let before = day.messages;

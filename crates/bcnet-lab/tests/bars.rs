@@ -1,8 +1,8 @@
-//! How soon messages arrive and what that costs, in virtual time: the numbers that must not get worse.
+//! Upper limits for delay and cost of message delivery, in virtual time. The figures must not get worse.
 //!
-//! One way: 2,000 payloads of 100 bytes, 60 per second, over a link with a round trip of 50 ms, pooled over seeds 1
-//! to 100. Wire bytes are those of both directions, without IP and UDP, and without the keepalives that the silent
-//! side owes every five seconds whether there are messages or not (T-55).
+//! One-way traffic is 2,000 payloads of 100 bytes, 60 per second, over a link with a round-trip time of 50
+//! ms, pooled over seeds 1 to 100. Wire bytes count both directions, without IP and UDP headers. They exclude
+//! the keepalives that a side without messages sends every five seconds (T-55).
 
 use std::collections::HashMap;
 use std::env;
@@ -21,13 +21,13 @@ const TICK_1_MS: Duration = Duration::from_millis(1);
 const TICK_60_HZ: Duration = Duration::from_micros(16_667);
 const MESSAGES: u64 = 2000;
 const PAYLOAD: usize = 100;
-/// One message, of type 2, in a datagram after the sender's id.
+/// Count and message type of a datagram with one keepalive, after the sender byte.
 const KEEPALIVE_ALONE: [u8; 2] = [1, 2];
 
-/// T-60 to T-63: the delay of nearly all messages, and the bytes spent on it, without loss and with much of it.
+/// T-60 to T-63: delay quantiles and bytes on the wire, from no loss to heavy loss.
 #[test]
 fn delay_and_bytes_stay_within_limits_on_lossy_links() {
-    println!("loss  serviced  p50 ms  p99 ms (bar)  max ms   wire (bar)");
+    println!("loss  serviced  p50 ms  p99 ms (limit)  max ms   wire (limit)");
     let bars = [
         (0.00, TICK_1_MS, 30, Some(1.13)),
         (0.05, TICK_1_MS, 85, Some(1.26)),
@@ -55,7 +55,7 @@ fn delay_and_bytes_stay_within_limits_on_lossy_links() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// T-60: ACKs travel with data, so two-way traffic takes hardly more datagrams than messages.
+/// T-60: ACKs share datagrams with data, so two-way traffic needs hardly more datagrams than messages.
 #[test]
 fn two_way_traffic_sends_acks_with_data() {
     for tick in [TICK_1_MS, TICK_60_HZ] {
@@ -65,10 +65,11 @@ fn two_way_traffic_sends_acks_with_data() {
     }
 }
 
-/// T-61, T-62: jitter, reordering and loss in bursts do not make it send much in vain.
+/// T-61, T-62: jitter, reordering and burst loss cause few spurious retransmissions.
 ///
-/// A re-send is spurious if the first copy of the message arrived and the ACK that this caused arrived too. With one
-/// ACK for each receipt (T-60), the nth ACK of a message answers the nth copy that arrived.
+/// A retransmission is spurious if the first copy of the message arrived, and the ACK of that copy arrived
+/// too. An endpoint sends one ACK for each receipt (T-60), so the nth ACK of a message answers the nth copy
+/// that arrived.
 #[test]
 fn jitter_and_bursts_cause_few_spurious_retransmissions() {
     let faults = Faults {
@@ -84,7 +85,7 @@ fn jitter_and_bursts_cause_few_spurious_retransmissions() {
         let spurious = flow.spurious as f64 / flow.messages as f64;
         let resends = flow.retransmissions as f64 / flow.messages as f64;
         println!(
-            "{tick:?}: wire {:.3}, resends {:.2} %, spurious {:.2} %, p99 {:.1} ms",
+            "{tick:?}: wire {:.3}, retransmissions {:.2} %, spurious {:.2} %, p99 {:.1} ms",
             flow.wire_overhead(),
             100.0 * resends,
             100.0 * spurious,
@@ -95,7 +96,7 @@ fn jitter_and_bursts_cause_few_spurious_retransmissions() {
     }
 }
 
-/// T-63, T-67: one large message right after the join, when little is known of the link.
+/// T-63, T-67: sends one large message right after the join, when the congestion window is still small.
 #[test]
 fn large_message_arrives_quickly_after_the_join() {
     for (loss, median, worst) in [(0.0, 235, 235), (0.05, 235, 590), (0.20, 535, 1340)] {
@@ -118,7 +119,7 @@ fn large_message_arrives_quickly_after_the_join() {
     }
 }
 
-/// T-63: on a narrow link the budget finds the rate that fits, before much is dropped.
+/// T-63: on a narrow link the congestion window finds the right rate before many datagrams are dropped.
 #[test]
 fn a_narrow_link_is_filled_but_not_flooded() {
     let narrow = Faults { bandwidth: 1_000_000, queue: 32, ..link() };
@@ -130,17 +131,17 @@ fn a_narrow_link_is_filled_but_not_flooded() {
     }
 }
 
-/// T-56, T-64: heavy loss alone ends no connection. With `BCNET_LONG=1` for 1,000 seeds.
+/// T-56, T-64: heavy loss alone ends no connection. `BCNET_LONG=1` runs 1,000 seeds.
 #[test]
 fn no_connection_is_lost_at_twenty_percent_loss() {
     let seeds = if env::var_os("BCNET_LONG").is_some() { 1000 } else { 50 };
-    // Ends by itself if somebody leaves.
+    // The run panics if a peer leaves.
     let flow =
         FlowMeter::run_seeds(&Faults { loss: 0.2, ..link() }, TICK_60_HZ, TrafficDirections::Both, seeds);
     assert_eq!(flow.messages, 2 * MESSAGES * seeds);
 }
 
-/// T-61: the measured round trip is that of the link, and at most a tick more.
+/// T-61: the measured round-trip time is that of the link, plus at most one tick.
 #[test]
 fn measured_rtt_converges_to_the_link_rtt() {
     let config = Config { cipher: false, tick: TICK_60_HZ, ..Config::default() };
@@ -189,17 +190,17 @@ fn each_seed(seeds: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-/// Whether only the host sends, or both.
+/// Senders of the traffic: the host, or both nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrafficDirections {
     HostOnly,
     Both,
 }
 
-/// A steady stream of messages.
+/// Measurements of a steady stream of messages.
 #[derive(Debug, Default)]
 struct FlowMeter {
-    /// In microseconds.
+    /// Delay of each message in microseconds.
     delays: Vec<u64>,
     bytes: u64,
     datagrams: u64,
@@ -210,19 +211,19 @@ struct FlowMeter {
     segments: HashMap<(usize, MessageId), SegmentHistory>,
 }
 
-/// One message or part on the wire.
+/// Copies and ACKs of one message or fragment on the wire.
 #[derive(Debug, Default)]
 struct SegmentHistory {
-    /// The datagrams that carried it, and whether each arrived.
+    /// Number of each datagram with a copy, and whether the datagram arrived.
     copies: Vec<(u64, bool)>,
-    /// The copies in the order in which they arrived.
+    /// Numbers of the copies in order of arrival.
     arrivals: Vec<u64>,
-    /// The datagrams that carried ACKs for it, and whether each arrived.
+    /// Number of each datagram with an ACK, and whether the datagram arrived.
     acks: Vec<(u64, bool)>,
 }
 
 impl SegmentHistory {
-    /// Whether the first copy and the ACK for it both arrived.
+    /// Returns whether the first copy and its ACK both arrived.
     fn succeeded_at_first_send(&self) -> bool {
         let first = self.copies.first().map(|(number, _)| *number);
         let place = self.arrivals.iter().position(|number| Some(*number) == first);
@@ -273,7 +274,7 @@ impl FlowMeter {
             world.node(node).snapshot(peer, world.now()).is_some_and(|snapshot| snapshot.queued_bytes == 0)
         };
         while flow.delays.len() as u64 != flow.messages || !both.iter().all(|end| rests(&world, *end)) {
-            assert!(world.now() < deadline, "seed {seed} does not come to rest");
+            assert!(world.now() < deadline, "seed {seed} has undelivered messages at the deadline");
             world.run_observed(world.now() + Duration::from_millis(100), &mut flow);
         }
         for segment in flow.segments.values() {
@@ -284,7 +285,7 @@ impl FlowMeter {
         flow
     }
 
-    /// In milliseconds.
+    /// Returns a percentile of the delays in milliseconds.
     fn percentile(&self, share: f64) -> f64 {
         self.delays[((self.delays.len() - 1) as f64 * share) as usize] as f64 / 1000.0
     }
@@ -303,7 +304,7 @@ impl WorldObserver for FlowMeter {
         match event {
             Event::Received { .. } => {
                 let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-                assert_eq!(word(8), self.received[node], "in order");
+                assert_eq!(word(8), self.received[node], "node {node} received payloads out of order");
                 self.received[node] += 1;
                 self.delays.push(now.as_micros() - word(0));
             }
@@ -339,10 +340,10 @@ impl WorldObserver for FlowMeter {
     }
 }
 
-/// The game messages of a datagram, and the ACKs for such.
+/// Returns the ids of the game messages in a datagram, and of the game messages that it acknowledges.
 fn game_ids(from: usize, bytes: &[u8]) -> impl Iterator<Item = (bool, MessageId)> {
     let role = if from == 0 { Role::Host } else { Role::Client };
-    let datagram = Datagram::parse(bytes, Some(role)).expect("an endpoint sends what can be read");
+    let datagram = Datagram::parse(bytes, Some(role)).expect("an endpoint sends valid datagrams");
     let ids = datagram.messages().filter_map(|message| match message {
         Message::Ack(ack) => Some((true, ack.id)),
         other => other.id().map(|id| (false, id)),
@@ -350,10 +351,10 @@ fn game_ids(from: usize, bytes: &[u8]) -> impl Iterator<Item = (bool, MessageId)
     ids.filter(|(_, id)| id.channel == Channel::Game)
 }
 
-/// Messages of 100 KB, one after the other.
+/// Result of sending messages of 100 KB, one after the other.
 struct BulkTransfer {
     took: Duration,
-    /// The share of datagrams from the host that did not arrive.
+    /// Fraction of the host's datagrams that did not arrive.
     lost: f64,
     /// Payload bits delivered per bit that the link could carry.
     goodput: f64,
@@ -368,7 +369,10 @@ impl BulkTransfer {
         let payload = vec![7; 100 << 10];
         while received < messages {
             let now = world.now();
-            assert!(now.since(start) < Duration::from_secs(60), "seed {seed} does not arrive");
+            assert!(
+                now.since(start) < Duration::from_secs(60),
+                "seed {seed} is not delivered within 60 seconds"
+            );
             while sent < messages
                 && world.node_mut(0).send(CLIENT, &payload, DeliveryMode::Reliable, now).is_ok()
             {

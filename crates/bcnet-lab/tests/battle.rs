@@ -1,7 +1,8 @@
-//! What bcnet gains over the original in the recorded battle: the numbers that must not get worse.
+//! Advantages of bcnet over the stock engine in the recorded battle. The figures must not get worse.
 //!
-//! Host serviced every 3 ms, clients at 60 Hz, a round trip of 100 ms; seeds 1 to 20 together. Bytes are those of UDP
-//! payloads, delays are from `send` to delivery, of reliable messages. `-- --nocapture` prints the table.
+//! The host is serviced every 3 ms, the clients at 60 Hz, with a round-trip time of 100 ms; seeds 1 to 20
+//! together. Bytes are those of UDP payloads. Delays run from `send` to delivery of reliable messages. `--
+//! --nocapture` prints the table.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use bcnet_lab::{RunOptions, RunSummary, Scenario};
 
 const SEEDS: u64 = 20;
 
-/// Without loss: a ninth of the ACK bytes, and no more datagrams.
+/// Without loss, bcnet sends a ninth of the ACK bytes and no more datagrams.
 #[test]
 fn acks_cost_an_eighth_of_stock_without_loss() {
     let (stock, bcnet) = run_both_engines("battle");
@@ -22,7 +23,7 @@ fn acks_cost_an_eighth_of_stock_without_loss() {
     assert!(datagrams <= 1.0, "{datagrams}");
 }
 
-/// With 5 % loss: a quarter of the delay of the slowest, for no more bytes.
+/// With 5 % loss, the 99th percentile of the delay is a quarter, and bcnet sends no more bytes.
 #[test]
 fn p99_delay_is_a_quarter_of_stock_with_loss() {
     let (stock, bcnet) = run_both_engines("battle-loss5");
@@ -38,7 +39,7 @@ fn p99_delay_is_a_quarter_of_stock_with_loss() {
     assert!(bytes <= 1.0, "{bytes}");
 }
 
-/// Facing stock peers bcnet keeps four fifths of what it gains among its own kind.
+/// With stock peers, bcnet keeps four fifths of its advantage.
 #[test]
 fn bcnet_keeps_most_of_its_gain_with_stock_peers() {
     let (stock, bcnet) = run_both_engines("battle");
@@ -58,7 +59,7 @@ fn bcnet_keeps_most_of_its_gain_with_stock_peers() {
         let late_kept =
             kept(late(&bcnet_lossy) / late(&stock_lossy), late(&mixed_lossy) / late(&stock_lossy));
         println!(
-            "bcnet {side} facing stock: ACK bytes {:.2} % of stock's, p99 {:.0} of {:.0} ms; gains kept {:.0} % and {:.0} %",
+            "bcnet {side} with stock peers: ACK bytes {:.2} % of stock's, p99 {:.0} of {:.0} ms; gains kept {:.0} % and {:.0} %",
             100.0 * acks(&mixed) / acks(&stock),
             late(&mixed_lossy),
             late(&stock_lossy),
@@ -69,7 +70,7 @@ fn bcnet_keeps_most_of_its_gain_with_stock_peers() {
     }
 }
 
-/// The recorded rates, which the pattern is made of.
+/// The generated traffic has the rates of the recorded battle.
 #[test]
 fn battle_pattern_has_the_recorded_rates() {
     let [run] = &run_seeds("battle", Some(EngineKind::Stock))[..1] else { unreachable!() };
@@ -79,7 +80,7 @@ fn battle_pattern_has_the_recorded_rates() {
     let (up, down) = ((useful(1) + useful(2) + useful(3)) / 3.0, useful(0) / 3.0);
     println!("reliable per second and client: {up:.2} to the host, {down:.2} from it");
     assert!((0.33..0.45).contains(&up) && (1.1..1.5).contains(&down), "{up} {down}");
-    // Recorded: 33.2 messages per second and client both ways, 1.51 in a datagram, ACKs apart.
+    // Recorded: 33.2 messages per second and client in both directions, 1.51 per datagram without ACKs.
     let messages = run.total_counters().payloads as f64 / seconds / 3.0;
     println!("messages per second and client: {messages:.1}");
     assert!((31.0..37.0).contains(&messages), "{messages}");
@@ -91,7 +92,8 @@ fn run_both_engines(name: &str) -> (Vec<RunSummary>, Vec<RunSummary>) {
 
 fn run_seeds(name: &str, engine: Option<EngineKind>) -> Vec<RunSummary> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name).with_extension("toml");
-    let scenario = Scenario::parse(&fs::read_to_string(path).expect("a scenario")).expect("a good one");
+    let scenario = Scenario::parse(&fs::read_to_string(path).expect("the scenario file exists"))
+        .expect("the scenario is valid");
     let seeds = 1..=SEEDS;
     seeds
         .map(|seed| {
@@ -104,7 +106,7 @@ fn sum(runs: &[RunSummary], of: impl Fn(&RunSummary) -> u64) -> f64 {
     runs.iter().map(|run| of(run) as f64).sum()
 }
 
-/// Of the messages of all seeds together, in milliseconds.
+/// Returns the 99th percentile of the delay over all seeds, in milliseconds.
 fn p99(runs: &[RunSummary], node: Option<usize>) -> f64 {
     RunSummary::pooled_delay_quantile(runs, node, 0.99).expect("reliable messages")
 }

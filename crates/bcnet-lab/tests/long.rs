@@ -1,4 +1,4 @@
-//! Runs that are long in messages, in parts, in hours or in peers, and short in real time.
+//! Runs with many messages, fragments, hours or peers, in little real time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn link(loss: f64) -> Faults {
     Faults { loss, delay: Duration::from_millis(25), ..Faults::default() }
 }
 
-/// T-24, T-69: sequence numbers wrap three times, under loss, both ways, and nobody notices.
+/// T-24, T-69: sequence numbers wrap three times in both directions, under loss, and every message arrives.
 #[test]
 fn sequence_number_wrap_loses_no_message() {
     let messages = 200_000_u32;
@@ -58,8 +58,9 @@ fn sequence_number_wrap_loses_no_message() {
     println!("{messages} messages each way in {} virtual seconds", world.now());
 }
 
-/// T-66 to T-68: the largest payloads there are, 255 parts each, at 20 % loss. A peer that can hold no more gets first
-/// what it waits for, so they never come to a standstill.
+/// T-66 to T-68: the largest payloads, 255 fragments each, arrive at 20 % loss.
+///
+/// A peer with a full inbox gets first the messages that it waits for, so delivery never stops.
 #[test]
 fn largest_messages_arrive_intact_under_heavy_loss() {
     let messages = 1000;
@@ -77,7 +78,7 @@ fn largest_messages_arrive_intact_under_heavy_loss() {
             if matches!((node, event), (1, Event::Received { peer: HOST, .. })) {
                 let mut expected = vec![0; 103_529];
                 Rng::new(received).fill(&mut expected);
-                assert!(bytes == expected, "payload {received} differs");
+                assert!(bytes == expected, "payload {received} has changed bytes");
                 received += 1;
             }
         });
@@ -85,7 +86,7 @@ fn largest_messages_arrive_intact_under_heavy_loss() {
     println!("{messages} x 103529 bytes in {} virtual seconds", world.now());
 }
 
-/// What a day of recorded traffic takes does not grow from hour to hour.
+/// Memory does not grow from hour to hour in a day of battle traffic.
 #[test]
 fn memory_is_flat_for_a_day_of_recorded_traffic() {
     let (hours, hour) = (24, 3600);
@@ -98,12 +99,13 @@ fn memory_is_flat_for_a_day_of_recorded_traffic() {
     let SimulatedBattle { sent, received, .. } = day;
     println!("{hours} x {hour} s: heap {sizes:?}, {sent} orders, {} datagrams", day.datagrams());
     assert!(sent > 0 && received + 10 >= sent, "{received} of {sent} orders arrived");
-    let (first, most) = (sizes[0], sizes.iter().copied().max().expect("some hours"));
+    let (first, most) = (sizes[0], sizes.iter().copied().max().expect("the run has at least one hour"));
     assert!(most <= first + first / 4, "the heap grows: {sizes:?}");
 }
 
-/// T-50 to T-57: more players than there are ids come, talk, go, or vanish without a word, for an hour. All that is said
-/// between two that live arrives in order, and in the end the host is as empty as it was.
+/// T-50 to T-57: more players than there are ids join, send, leave or vanish for an hour.
+///
+/// All messages between live peers arrive in order, and in the end the host is empty.
 #[test]
 fn host_handles_124_peers_joining_and_leaving_for_an_hour() {
     let seconds = 3600;
@@ -118,7 +120,7 @@ fn host_handles_124_peers_joining_and_leaving_for_an_hour() {
     let mut rng = Rng::new(6);
     let idle = config().idle_timeout + Duration::from_secs(30);
     for second in 0..seconds {
-        // Two change their mind each second.
+        // Two clients join or leave in each second.
         for _ in 0..2 {
             let number = 1 + rng.index(clients);
             crowd.toggle_client(&mut world, number, &mut rng);
@@ -142,18 +144,18 @@ fn host_handles_124_peers_joining_and_leaving_for_an_hour() {
     let before = heap::in_use();
     world.replace_endpoint(0, Endpoint::host(config()));
     let heap = before - heap::in_use();
-    // The table of peers keeps its places, of which there are at most 256, each with its counters.
+    // The peer table keeps its slots, at most 256, each with its counters.
     assert!(heap < 256 * 576, "an empty host keeps {heap} bytes");
 }
 
-/// Everyone who comes and goes.
+/// Clients that join and leave.
 #[derive(Default)]
 struct ChurningClients {
-    /// How often each node has asked to be let in.
+    /// Number of connection attempts of each node.
     nonces: Vec<u32>,
-    /// Of each peer that the host knows: whose it is, what was said to it, what it said.
+    /// Each peer of the host: its node, and the messages sent to it and received from it.
     hosted: BTreeMap<PeerId, HostedPeer>,
-    /// Of each node: what it said, what it heard.
+    /// Messages sent and received by each node.
     client_counters: BTreeMap<usize, (u64, u64)>,
     received: u64,
     refused: u64,
@@ -180,7 +182,7 @@ impl std::fmt::Display for ChurningClients {
 }
 
 impl ChurningClients {
-    /// Who is in leaves, sometimes without a word; who is out comes back.
+    /// Makes a connected client leave, sometimes without a disconnect, or makes a client join.
     fn toggle_client(&mut self, world: &mut World, number: usize, rng: &mut Rng) {
         let now = world.now();
         self.client_counters.remove(&number);
@@ -190,7 +192,7 @@ impl ChurningClients {
         }
         self.nonces[number] += 1;
         let endpoint = if rng.chance(0.4) {
-            // A client that never says a word.
+            // An endpoint that sends nothing replaces the client.
             Endpoint::host(config())
         } else {
             world.new_client(number, config(), self.nonces[number])
@@ -198,7 +200,7 @@ impl ChurningClients {
         world.replace_endpoint(number, endpoint);
     }
 
-    /// Everyone says something to the host, and the host to everyone.
+    /// Sends a message from every client to the host, and from the host to every client.
     fn send_to_all(&mut self, world: &mut World) {
         let now = world.now();
         for (peer, known) in &mut self.hosted {
@@ -207,27 +209,27 @@ impl ChurningClients {
                 known.sent += 1;
             }
         }
-        for (number, (said, _)) in &mut self.client_counters {
-            let text = numbered_payload(self.nonces[*number], *said);
+        for (number, (sent, _)) in &mut self.client_counters {
+            let text = numbered_payload(self.nonces[*number], *sent);
             if world.node_mut(*number).send(HOST, &text, DeliveryMode::Reliable, now).is_ok() {
-                *said += 1;
+                *sent += 1;
             }
         }
     }
 
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], endpoint: &mut Endpoint, now: Time) {
         match (node, event) {
-            // Who has asked again since then, or left, can be neither let in nor refused.
+            // A client that has asked again or left since then can be neither admitted nor refused.
             (0, Event::Request { from, .. }) => match endpoint.admit(from, now) {
                 Ok(_) => {}
                 Err(_) => self.refused += u64::from(endpoint.refuse(from, BootReason(3), now).is_ok()),
             },
-            // Not when it is let in: whoever had its id before may still have to be told as gone.
+            // Not at admission: the event that the previous owner of the id left may still be pending.
             (0, Event::Joined { peer }) => {
                 if let Some(from) = endpoint.address(peer) {
                     let node = (from.ip().to_bits() - World::address(0).ip().to_bits()) as usize;
                     let old = self.hosted.insert(peer, HostedPeer { node, sent: 0, received: 0 });
-                    assert!(old.is_none(), "{peer} is given to two");
+                    assert!(old.is_none(), "the id {peer} is assigned twice");
                 }
             }
             (0, Event::Left { peer, reason }) => {
@@ -239,15 +241,15 @@ impl ChurningClients {
             }
             (0, Event::Received { peer, .. }) => {
                 let known = self.hosted.get_mut(&peer).expect("a peer that joined");
-                // What a node said before it came again may still be under way from its last life.
-                assert_eq!(bytes[4..], known.received.to_le_bytes(), "from {peer}");
+                // Messages of the node's previous connection may still be in flight.
+                assert_eq!(bytes[4..], known.received.to_le_bytes(), "payload from {peer} out of order");
                 known.received += 1;
                 self.received += 1;
             }
             (_, Event::Joined { .. }) => drop(self.client_counters.insert(node, (0, 0))),
             (_, Event::Received { .. }) => {
                 if let Some((_, heard)) = self.client_counters.get_mut(&node) {
-                    assert_eq!(bytes[4..], heard.to_le_bytes(), "to node {node}");
+                    assert_eq!(bytes[4..], heard.to_le_bytes(), "payload to node {node} out of order");
                     *heard += 1;
                     self.received += 1;
                 }

@@ -1,4 +1,4 @@
-//! What endpoints take from the heap, counted on the thread that drives them.
+//! Heap use of endpoints, counted on the thread that drives them.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -14,8 +14,9 @@ mod heap;
 
 const TICK: Duration = Duration::from_micros(16_667);
 
-/// A host and its clients on a network that takes nothing from the heap once it stands: datagrams arrive a tick later,
-/// or not at all.
+/// A host and its clients on a network that does not allocate once it is set up.
+///
+/// Datagrams arrive one tick later, or are lost.
 struct HeapTestNetwork {
     now: Time,
     rng: Rng,
@@ -38,7 +39,7 @@ struct FixedDatagram {
 impl HeapTestNetwork {
     fn new(clients: usize) -> Self {
         let config = Config { cipher: false, tick: TICK, ..Config::default() };
-        let mut hall = Self {
+        let mut network = Self {
             now: Time::ZERO,
             rng: Rng::new(1),
             loss: 0.0,
@@ -48,24 +49,24 @@ impl HeapTestNetwork {
             payload: Vec::with_capacity(200_000),
             received: 0,
         };
-        hall.nodes.push(Endpoint::host(config.clone()));
+        network.nodes.push(Endpoint::host(config.clone()));
         for client in 1..=clients {
             let (host, own) = (World::address(0), *World::address(client).ip());
-            hall.nodes.push(Endpoint::connect(
+            network.nodes.push(Endpoint::connect(
                 Config { address: own, ..config.clone() },
                 Connect { host, nonce: 1, password: "" },
-                hall.now,
+                network.now,
             ));
-            // Not all at once: the host lets only so many wait.
-            hall.tick();
-            hall.tick();
+            // Clients join one after the other: the host limits the number of pending requests.
+            network.tick();
+            network.tick();
         }
-        hall.run_for(Duration::from_secs(1));
-        assert_eq!(hall.nodes[0].peers().count(), clients);
-        hall
+        network.run_for(Duration::from_secs(1));
+        assert_eq!(network.nodes[0].peers().count(), clients);
+        network
     }
 
-    /// What all endpoints together have on the heap.
+    /// Returns the heap use of all endpoints together.
     fn heap(&self, before: isize) -> isize {
         let own = self.nodes.capacity() * size_of::<Endpoint>()
             + (self.in_flight.capacity() + self.arriving.capacity()) * size_of::<FixedDatagram>()
@@ -110,7 +111,7 @@ impl HeapTestNetwork {
         }
     }
 
-    /// One message to each client and one from each; one in `split` is in parts.
+    /// Sends one message to each client and one from each. One message in `split` is sent in fragments.
     fn exchange(&mut self, round: usize, split: usize) {
         let bytes = [7; 1500];
         for client in 1..self.nodes.len() {
@@ -125,94 +126,96 @@ impl HeapTestNetwork {
     }
 }
 
-/// T-60 to T-70: sending, receiving and acknowledging take nothing from the heap once everything has its size.
+/// T-60 to T-70: sending, receiving and acknowledging allocate nothing once all buffers have their size.
 #[test]
 fn ten_thousand_round_trips_allocate_nothing() {
-    let mut hall = HeapTestNetwork::new(16);
-    // Worse than what comes, so that every buffer has seen its worst.
-    hall.loss = 0.2;
-    (0..1000).for_each(|round| hall.exchange(round, 1 + round % 2));
-    hall.loss = 0.05;
-    (0..100).for_each(|round| hall.exchange(round, 16));
-    let (before, received) = (heap::allocations(), hall.received);
-    (0..700).for_each(|round| hall.exchange(round, 16));
+    let mut network = HeapTestNetwork::new(16);
+    // Heavier loss than in the measurement, so that every buffer reaches its largest size first.
+    network.loss = 0.2;
+    (0..1000).for_each(|round| network.exchange(round, 1 + round % 2));
+    network.loss = 0.05;
+    (0..100).for_each(|round| network.exchange(round, 16));
+    let (before, received) = (heap::allocations(), network.received);
+    (0..700).for_each(|round| network.exchange(round, 16));
     let allocations = heap::allocations() - before;
-    assert!(hall.received - received >= 2 * 10_000, "{} received", hall.received - received);
+    assert!(network.received - received >= 2 * 10_000, "{} received", network.received - received);
     assert_eq!(allocations, 0);
-    // The counter does count.
-    drop(Box::new(hall));
+    // Checks that the counter works.
+    drop(Box::new(network));
     assert_eq!(heap::allocations() - before, 1);
 }
 
-/// A burst leaves nothing behind.
+/// A burst leaves no memory allocated.
 #[test]
 fn memory_returns_below_twice_the_idle_size_after_a_burst() {
     let before = heap::in_use();
-    let mut hall = HeapTestNetwork::new(16);
-    hall.run_for(Duration::from_secs(30));
-    let idle = hall.heap(before);
-    hall.loss = 0.1;
+    let mut network = HeapTestNetwork::new(16);
+    network.run_for(Duration::from_secs(30));
+    let idle = network.heap(before);
+    network.loss = 0.1;
     let bytes = vec![7; 100_000];
     let mut peak = 0;
     for _ in 0..5 {
-        for client in 1..hall.nodes.len() {
-            let id = hall.nodes[client].id();
-            hall.nodes[0].send(id, &bytes, DeliveryMode::Reliable, hall.now).expect("joined");
-            hall.nodes[client].send(PeerId::HOST, &bytes, DeliveryMode::Reliable, hall.now).expect("joined");
+        for client in 1..network.nodes.len() {
+            let id = network.nodes[client].id();
+            network.nodes[0].send(id, &bytes, DeliveryMode::Reliable, network.now).expect("joined");
+            network.nodes[client]
+                .send(PeerId::HOST, &bytes, DeliveryMode::Reliable, network.now)
+                .expect("joined");
         }
-        hall.run_for(Duration::from_millis(200));
-        peak = peak.max(hall.heap(before) - 100_000);
+        network.run_for(Duration::from_millis(200));
+        peak = peak.max(network.heap(before) - 100_000);
     }
     drop(bytes);
-    hall.run_for(Duration::from_secs(30));
-    assert_eq!(hall.received, 5 * 32, "all arrived");
-    hall.loss = 0.0;
-    hall.run_for(Duration::from_secs(10));
-    let after = hall.heap(before);
+    network.run_for(Duration::from_secs(30));
+    assert_eq!(network.received, 5 * 32, "some messages of the burst did not arrive");
+    network.loss = 0.0;
+    network.run_for(Duration::from_secs(10));
+    let after = network.heap(before);
     println!("idle {idle} B, in the burst {peak} B, after it {after} B");
-    assert!(peak > 10 * idle, "the burst was one");
+    assert!(peak > 10 * idle, "the burst used too little memory for this test: {peak} bytes");
     assert!(after < 2 * idle, "{idle} bytes before, {after} after");
 }
 
-/// A peer of which nothing is heard or wanted takes 400 bytes at most, names and counters aside.
+/// An idle peer takes at most 400 bytes, without names and counters.
 #[test]
 fn an_idle_peer_takes_four_hundred_bytes() {
     const PEERS: usize = 120;
-    let mut hall = HeapTestNetwork::new(PEERS);
-    (0..300).for_each(|round| hall.exchange(round, 16));
-    hall.run_for(Duration::from_secs(60));
-    // The host is the only one whose heap is looked at: it goes, and what it frees was its.
+    let mut network = HeapTestNetwork::new(PEERS);
+    (0..300).for_each(|round| network.exchange(round, 16));
+    network.run_for(Duration::from_secs(60));
+    // Measures the heap of the host alone: dropping the host frees its memory.
     let before = heap::in_use();
-    let host = std::mem::replace(&mut hall.nodes[0], Endpoint::host(Config::default()));
+    let host = std::mem::replace(&mut network.nodes[0], Endpoint::host(Config::default()));
     assert_eq!(host.peers().count(), PEERS);
     drop(host);
-    let heap = usize::try_from(before - heap::in_use()).expect("it had something");
+    let heap = usize::try_from(before - heap::in_use()).expect("the host frees memory");
     let each = (heap - PEERS * size_of::<PeerCounters>()) / PEERS;
     println!("{heap} B for {PEERS} peers, {each} B each without counters");
     assert!(each <= 400, "{each} bytes for each peer");
 }
 
-/// T-55: 4,096 peers that have nothing to say cost their keepalives, and no tick looks at anyone else.
+/// T-55: 4,096 idle peers cost only their keepalives: no tick services any other peer.
 #[test]
 fn idle_peers_cost_nothing_but_their_keepalives() {
-    let mut farm = IdleHosts::new(4096, 34);
-    farm.run_for(Duration::from_secs(20));
-    (farm.serviced, farm.needless_services, farm.keepalives) = (0, 0, 0);
-    farm.run_for(Duration::from_secs(20));
+    let mut idle = IdleHosts::new(4096, 34);
+    idle.run_for(Duration::from_secs(20));
+    (idle.serviced, idle.needless_services, idle.keepalives) = (0, 0, 0);
+    idle.run_for(Duration::from_secs(20));
     println!(
-        "touched {}, needlessly {}, keepalives {}",
-        farm.serviced, farm.needless_services, farm.keepalives
+        "serviced {}, needlessly {}, keepalives {}",
+        idle.serviced, idle.needless_services, idle.keepalives
     );
-    assert_eq!(farm.keepalives, 4 * 4096, "one every five seconds");
-    assert_eq!(farm.needless_services, 0, "an endpoint was looked at though no keepalive was due");
+    assert_eq!(idle.keepalives, 4 * 4096, "one every five seconds");
+    assert_eq!(idle.needless_services, 0, "an endpoint was serviced although no keepalive was due");
 }
 
-/// Many hosts behind one loop. Their clients are only what comes from them.
+/// Many hosts in one loop. Their clients exist only as injected datagrams.
 struct IdleHosts {
     now: Time,
     hosts: Vec<Endpoint>,
     deadlines: Deadlines,
-    /// When each client says that it is alive: host, address, id.
+    /// Each client in the order of its keepalives: host, address, id.
     clients: Vec<(usize, SocketAddrV4, PeerId)>,
     serviced: u64,
     needless_services: u64,
@@ -224,7 +227,7 @@ impl IdleHosts {
     fn new(peers: usize, hosts: usize) -> Self {
         let config = Config { cipher: false, ..Config::default() };
         let now = Time::from_micros(1_000_000);
-        let mut farm = Self {
+        let mut idle = Self {
             now,
             hosts: (0..hosts).map(|_| Endpoint::host(config.clone())).collect(),
             deadlines: Deadlines::new(),
@@ -237,11 +240,11 @@ impl IdleHosts {
         for number in 0..peers {
             // Joins are spread over five seconds.
             if number.is_multiple_of(15) {
-                farm.run_for(TICK);
+                idle.run_for(TICK);
             }
-            farm.join(number, number % hosts);
+            idle.join(number, number % hosts);
         }
-        farm
+        idle
     }
 
     fn join(&mut self, number: usize, host: usize) {
@@ -257,7 +260,8 @@ impl IdleHosts {
         let id = self.hosts[host].admit(address, self.now).expect("room");
         let mut buffer = [0; 512];
         let transmit = self.hosts[host].poll_transmit(&mut buffer, self.now).expect("the reply");
-        let datagram = Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("well formed");
+        let datagram =
+            Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("the reply is valid");
         let reply = datagram.messages().filter(|message| !matches!(message, Message::Ack(_)));
         for id_of_reply in reply.filter_map(|message| message.id()).collect::<Vec<_>>() {
             self.deliver_message(host, address, id, &Message::Ack(Ack::new(id_of_reply)));
@@ -273,14 +277,15 @@ impl IdleHosts {
         self.hosts[host].handle_datagram(address, writer.finish().expect("one message"), self.now);
     }
 
-    /// Sends what a host has to send; how many keepalives that is.
+    /// Sends the pending datagrams of a host. Returns the number of keepalives among them.
     fn flush_host(&mut self, host: usize) -> u64 {
         let (mut buffer, mut payload, mut keepalives) = ([0; 512], Vec::new(), 0);
         while let Some(event) = self.hosts[host].poll_event(&mut payload) {
             assert!(!matches!(event, Event::Left { .. }), "{event:?}");
         }
         while let Some(transmit) = self.hosts[host].poll_transmit(&mut buffer, self.now) {
-            let datagram = Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("well formed");
+            let datagram =
+                Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("the datagram is valid");
             keepalives += datagram.messages().filter(|message| *message == Message::Keepalive).count() as u64;
         }
         let key = u32::try_from(host).expect("few");
@@ -293,7 +298,7 @@ impl IdleHosts {
         while self.now < until {
             self.now = self.now + Duration::from_millis(1);
             self.step += 1;
-            // Every client is heard once in five seconds.
+            // Each client sends one keepalive in five seconds.
             let heard = self.step % 5000;
             for index in (heard..self.clients.len()).step_by(5000) {
                 let (host, address, id) = self.clients[index];

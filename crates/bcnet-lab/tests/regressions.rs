@@ -1,4 +1,4 @@
-//! What simulations have found, each as small as it can be told.
+//! Regression tests for faults that simulations found, each reduced to a minimum.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, Time};
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);
 
-/// T-64: nothing waits once the parts of a message are all there, so nobody is given up 360 s later.
+/// T-64: no state is left once all fragments of a message have arrived, so the peer is not removed 360 s
+/// later.
 #[test]
 fn delivered_split_message_does_not_time_out_the_peer() {
     let faults = Faults { delay: Duration::from_millis(25), ..Faults::default() };
@@ -22,7 +23,7 @@ fn delivered_split_message_does_not_time_out_the_peer() {
     assert_no_peer_leaves(&mut world);
 }
 
-/// T-64: the same for messages that were held until an earlier one came.
+/// T-64: the same for messages that waited for an earlier one.
 #[test]
 fn overtaken_message_does_not_time_out_the_peer() {
     let faults = Faults {
@@ -42,7 +43,7 @@ fn overtaken_message_does_not_time_out_the_peer() {
     }
 }
 
-/// Nobody leaves for ten minutes.
+/// Asserts that no peer leaves within ten minutes.
 fn assert_no_peer_leaves(world: &mut World) {
     world.run(world.now() + Duration::from_secs(600), |node, event, _, _, now| {
         if let Event::Left { peer, reason } = event {
@@ -77,8 +78,9 @@ fn data_overtaking_the_connect_reply_is_not_lost() {
     }
 }
 
-/// T-62: a message that one peer never acknowledges, though it acknowledges all others, is repeated ever more seldom,
-/// however many later ones overtake it.
+/// T-62: a message that a peer never acknowledges is retransmitted at growing intervals.
+///
+/// The peer acknowledges all other messages, and any number of later messages overtake it.
 #[test]
 fn unacknowledged_message_is_retransmitted_with_backoff() {
     let (mut host, mut now) = host_with_client(Config { cipher: false, ..Config::default() });
@@ -91,7 +93,7 @@ fn unacknowledged_message_is_retransmitted_with_backoff() {
     assert!((10..60).contains(&sends), "sent {sends} times within a minute");
 }
 
-/// T-62: the pause stays within 5 s, also when the peer has nothing to say.
+/// T-62: the interval stays within 5 s, also when the peer sends nothing.
 #[test]
 fn message_to_a_quiet_peer_is_retransmitted_within_5_seconds() {
     let (mut host, mut now) = host_with_client(Config { cipher: false, ..Config::default() });
@@ -109,12 +111,13 @@ fn message_to_a_quiet_peer_is_retransmitted_within_5_seconds() {
             (sends, last) = (sends + more, now);
         }
     }
-    assert!(longest <= Duration::from_millis(5_200), "a pause of {longest:?}");
+    assert!(longest <= Duration::from_millis(5_200), "the longest interval is {longest:?}");
     assert!((60..100).contains(&sends), "sent {sends} times in 300 s");
 }
 
-/// T-69: a peer takes a message that is half a circle ahead for an old one and acknowledges it, so none is sent that
-/// far ahead of one that is not acknowledged.
+/// T-69: the sender never sends a message half the number range ahead of an unacknowledged one.
+///
+/// A peer would take such a message for an old one and acknowledge it.
 #[test]
 fn sender_stays_within_the_receive_window() {
     let (mut host, now) = host_with_client(Config { cipher: false, ..Config::default() });
@@ -134,11 +137,12 @@ fn sender_stays_within_the_receive_window() {
     assert!(furthest < 0x4000, "sequence number {furthest} was sent before 0 was acknowledged");
 }
 
-/// T-65: a peer that answers parts with plain ACKs gets everything though datagrams are lost and doubled, and the
-/// re-sending ends.
+/// T-65: a peer that answers fragments with plain ACKs gets every message, and retransmission ends.
+///
+/// Datagrams are lost and duplicated.
 #[test]
 fn duplicate_plain_acks_do_not_clear_lost_fragments() {
-    let scenario = Scenario::parse(PLAIN_ACKS).expect("a good one");
+    let scenario = Scenario::parse(PLAIN_ACKS).expect("the scenario is valid");
     for seed in 1..=40 {
         let options =
             RunOptions { engine: Some(EngineKind::Bcnet), seed: Some(seed), ..RunOptions::default() };
@@ -191,7 +195,7 @@ figure = { of = "retx_entries", node = "host", peer = "client", at = 179 }
 is = 0
 "#;
 
-/// A host to which one client was let in.
+/// Returns a host with one admitted client, and the time.
 fn host_with_client(config: Config) -> (Endpoint, Time) {
     let mut host = Endpoint::host(config);
     let now = Time::from_micros(1_000_000);
@@ -205,8 +209,9 @@ fn host_with_client(config: Config) -> (Endpoint, Time) {
     (host, now)
 }
 
-/// Lets the client acknowledge what `is_acknowledged` says, 15 ms later. How often game message 0 was sent, and the
-/// highest number that was.
+/// Makes the client acknowledge the messages that `is_acknowledged` accepts, 15 ms later.
+///
+/// Returns how often game message 0 was sent, and the highest sequence number sent.
 fn transmit_and_acknowledge(
     host: &mut Endpoint,
     now: Time,
@@ -215,13 +220,14 @@ fn transmit_and_acknowledge(
     let (mut ids, mut buffer) = (Vec::new(), [0; 512]);
     host.handle_timeout(now);
     while let Some(transmit) = host.poll_transmit(&mut buffer, now) {
-        let datagram = Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("well formed");
+        let datagram =
+            Datagram::parse(&buffer[..transmit.len], Some(Role::Host)).expect("the datagram is valid");
         ids.extend(
             datagram.messages().filter(|message| !matches!(message, Message::Ack(_))).filter_map(|m| m.id()),
         );
     }
     let game = ids.iter().filter(|id| id.channel == Channel::Game);
-    let told =
+    let result =
         (game.clone().filter(|id| id.seq == Seq(0)).count(), game.map(|id| id.seq.0).max().unwrap_or(0));
     let acknowledged: Vec<_> =
         ids.into_iter().filter(|id| id.channel == Channel::Control || is_acknowledged(*id)).collect();
@@ -230,5 +236,5 @@ fn transmit_and_acknowledge(
         some.iter().for_each(|id| assert!(writer.push(&Message::Ack(Ack::new(*id)))));
         host.handle_datagram(CLIENT, writer.finish().expect("some ACKs"), now + Duration::from_millis(15));
     }
-    told
+    result
 }

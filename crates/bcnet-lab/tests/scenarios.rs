@@ -32,7 +32,10 @@ fn all_expectations_are_met_on_both_engines() {
 /// The same seed gives the same run, byte for byte; another seed gives another run.
 #[test]
 fn a_run_depends_on_its_seed_alone() {
-    let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "battle-loss5").expect("the scenario `battle-loss5` exists");
+    let (_, scenario) = scenarios()
+        .into_iter()
+        .find(|(name, _)| name == "battle-loss5")
+        .expect("the scenario `battle-loss5` exists");
     for engine in [EngineKind::Stock, EngineKind::Bcnet] {
         let run = |seed| {
             let options = RunOptions { engine: Some(engine), seed: Some(seed), ..RunOptions::default() };
@@ -70,7 +73,8 @@ fn predictions_fail_when_a_constant_is_changed() {
 /// The meter counts useful ACKs on the wire as the stock engine counts them itself.
 #[test]
 fn an_ack_is_useful_once() {
-    let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "p17").expect("the scenario `p17` exists");
+    let (_, scenario) =
+        scenarios().into_iter().find(|(name, _)| name == "p17").expect("the scenario `p17` exists");
     let outcome = bcnet_lab::run(&scenario, &RunOptions { trace: true, ..RunOptions::default() });
     let useful = outcome.ack_trace.iter().filter(|(_, handled)| handled.useful).count();
     let empty = outcome.ack_trace.iter().filter(|(_, handled)| handled.waiting.is_empty()).count();

@@ -1,9 +1,9 @@
-//! Scenarios with keys changed, comparisons, and the proxy that stands before a host.
+//! Scenarios with changed keys, comparisons, and the proxy in front of a host.
 
 use bcnet_lab::scenario::{BUILT_IN, BUILT_IN_COMPARISONS, Change, Comparison};
 use bcnet_lab::{RunOptions, RunSummary, Scenario};
 
-/// Every scenario survives being written anew with a key changed, but for the lines of its expectations.
+/// A scenario that is rewritten with a changed key stays the same, except for the lines of its expectations.
 #[test]
 fn changed_scenario_differs_only_in_the_change() {
     for (name, text) in BUILT_IN {
@@ -16,7 +16,8 @@ fn changed_scenario_differs_only_in_the_change() {
     }
 }
 
-/// The defaults of all keys are what the original does; any other value changes the traffic of some scenario.
+/// The default of each variant key is the behaviour of the original. Any other value changes the traffic of a
+/// scenario.
 #[test]
 fn every_variant_key_is_off_by_default_and_has_an_effect() {
     let run = |name: &str, changes: &[(&str, &str)]| {
@@ -38,8 +39,8 @@ fn every_variant_key_is_off_by_default_and_has_an_effect() {
         ("port_map", "any", "messages", "empty-datagram"),
     ] {
         let plain = run(scenario, &[]);
-        assert_eq!(run(scenario, &[(key, default)]), plain, "{key} = {default} is the default");
-        assert_ne!(run(scenario, &[(key, other)]), plain, "{key} = {other} does nothing");
+        assert_eq!(run(scenario, &[(key, default)]), plain, "{key} = {default} is not the default");
+        assert_ne!(run(scenario, &[(key, other)]), plain, "{key} = {other} has no effect");
     }
 }
 
@@ -47,14 +48,14 @@ fn every_variant_key_is_off_by_default_and_has_an_effect() {
 fn invalid_change_is_reported() {
     let text = BUILT_IN.iter().find(|(name, _)| *name == "deadlock").expect("there").1;
     for (key, value, part) in [
-        ("gat", "always", "no key is called `gat`; `gate` is"),
-        ("gate", "alway", "no gate is called `alway`; `always` is"),
-        ("hots.gate", "always", "no node is called `hots`; `host` is"),
-        ("link.lost", "0.1", "no key is called `lost`; `loss` is"),
-        ("link.loss", "2", "2 is not possible here"),
-        ("proxy", "yes", "`proxy` is none, pass or heal"),
-        ("buffer", "9", "128 to 1024 are possible"),
-        ("engine", "bc\"n\\et", "no engine is called"),
+        ("gat", "always", "unknown key `gat`; did you mean `gate`?"),
+        ("gate", "alway", "unknown gate `alway`; did you mean `always`?"),
+        ("hots.gate", "always", "unknown node `hots`; did you mean `host`?"),
+        ("link.lost", "0.1", "unknown key `lost`; did you mean `loss`?"),
+        ("link.loss", "2", "2 is out of range"),
+        ("proxy", "yes", "`proxy` must be none, pass or heal"),
+        ("buffer", "9", "it must be 128 to 1024"),
+        ("engine", "bc\"n\\et", "unknown engine"),
     ] {
         let mistake = Scenario::parse_changed(text, &[Change::new(key, value)]).expect_err(key);
         assert!(mistake.line == 0 && mistake.message.contains(part), "{key}: {mistake}");
@@ -65,18 +66,16 @@ fn invalid_change_is_reported() {
 fn built_in_comparisons_parse_and_have_distinct_variants() {
     for (name, text) in BUILT_IN_COMPARISONS {
         let comparison = Comparison::parse(text).unwrap_or_else(|mistake| panic!("{name}: {mistake}"));
-        assert!(
-            comparison.variants[0].changes.is_empty(),
-            "{name}: all are held against what is not changed"
-        );
+        assert!(comparison.variants[0].changes.is_empty(), "{name}: the first variant must change nothing");
         for pair in comparison.variants.windows(2) {
             assert_ne!(pair[0].changes, pair[1].changes, "{name}: {} and {}", pair[0].name, pair[1].name);
         }
     }
 }
 
-/// In the same place as the host, a proxy that only passes on changes no figure; one that heals takes seven ACKs of nine away,
-/// and eight once it has seen for a while that nothing is lost (T-79).
+/// A proxy at the host's place that only forwards changes no measurement. A healing proxy removes ACKs.
+///
+/// Healing removes seven of nine ACKs, and eight of nine once it has seen no loss for a while (T-79).
 #[test]
 fn proxy_in_a_scenario_forwards_or_heals() {
     let short = [Change::new("duration", "60")];
@@ -84,7 +83,7 @@ fn proxy_in_a_scenario_forwards_or_heals() {
         run_changed("battle", &[Change::new("duration", duration), Change::new("proxy", value)])
     };
     let (plain, pass, heal) = (run_changed("battle", &short), with("pass", "60"), with("heal", "60"));
-    // Before the experiment both hops have the delay, so keepalives come a little later.
+    // Before the experiment both hops have the delay, so keepalives are sent slightly later.
     let figures = |outcome: &RunSummary| {
         let total = outcome.total_counters();
         (total.acks, total.ack_bytes, total.ack_bytes_taken, total.delivered, total.retransmits)
@@ -94,7 +93,10 @@ fn proxy_in_a_scenario_forwards_or_heals() {
     let passed = pass.proxy.as_ref().expect("a proxy").counters;
     assert_eq!(passed.ack_bytes, passed.ack_bytes_taken);
     let healed = heal.proxy.as_ref().expect("a proxy").counters;
-    assert_eq!(healed.ack_bytes_taken, passed.ack_bytes_taken, "what the engines send is the same");
+    assert_eq!(
+        healed.ack_bytes_taken, passed.ack_bytes_taken,
+        "the engines send different ACKs with and without healing"
+    );
     let [before, after] =
         ["180", "240"].map(|duration| with("heal", duration).proxy.expect("a proxy").counters);
     let later = [after.ack_bytes - before.ack_bytes, after.ack_bytes_taken - before.ack_bytes_taken];

@@ -1,5 +1,6 @@
-//! Three clients play in the manner of the recorded battles: state ten times a second, shots, hits, chat; the host
-//! passes on to the others.
+//! Simulates a battle with the rates of recorded battles.
+//!
+//! Three clients send their state ten times a second, shots, hits and chat. The host relays to the others.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ pub(crate) struct SimulatedBattle {
     world: World,
     ids: Vec<PeerId>,
     rng: Rng,
-    /// Orders, which must arrive, that clients sent and that the host got.
+    /// Orders that clients sent, and orders that the host received. Orders are reliable.
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// Payloads of any kind that were handed to an endpoint.
+    /// Payloads of any kind that an endpoint accepted.
     pub(crate) messages: u64,
 }
 
@@ -28,7 +29,7 @@ impl SimulatedBattle {
         Self { world, ids, rng: Rng::new(4), sent: 0, received: 0, messages: 0 }
     }
 
-    /// The next so many seconds.
+    /// Simulates the next `seconds` seconds.
     pub(crate) fn run(&mut self, seconds: u64) {
         let end = self.world.now() + Duration::from_secs(seconds);
         while self.world.now() < end {
@@ -37,12 +38,12 @@ impl SimulatedBattle {
         }
     }
 
-    /// How many datagrams were sent so far.
+    /// Returns the number of datagrams sent so far.
     pub(crate) fn datagrams(&self) -> u64 {
         self.world.total_link_stats().sent
     }
 
-    /// What a client says in a tick: StateUpdate, nearly always, and an order now and then.
+    /// Sends the messages of a client in a tick: nearly always its state, and sometimes an order.
     fn send_client_messages(&mut self, client: usize) {
         // 0.39 reliable messages per second and client, 10.5 ticks per second. Shots come in pairs, hits and chat are rare.
         let order = self.rng.chance(0.037).then(|| [21, 21, 17, 10, 19, 14, 18][self.rng.index(7)]);
@@ -57,7 +58,7 @@ impl SimulatedBattle {
         }
     }
 
-    /// A tick of all ends.
+    /// Runs one tick of all endpoints and relays the messages of clients.
     fn run_tick_and_relay(&mut self) {
         let Self { world, ids, received, messages, .. } = self;
         world.run(world.now() + TICK, |node, event, bytes, endpoint, now| match event {
@@ -77,5 +78,5 @@ impl SimulatedBattle {
 }
 
 const CLIENTS: usize = 3;
-/// A tick of the original host.
+/// Frame interval of the original host.
 const TICK: Duration = Duration::from_millis(95);

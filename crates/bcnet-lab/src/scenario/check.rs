@@ -95,7 +95,10 @@ impl ScenarioChecker<'_> {
         let node = node.get_ref();
         let name = node.name.get_ref();
         if self.names.iter().filter(|other| *other == name).count() > 1 {
-            return Err(self.error(&node.name, format!("two nodes have the name `{name}`; give each node its own name")));
+            return Err(self.error(
+                &node.name,
+                format!("two nodes have the name `{name}`; give each node its own name"),
+            ));
         }
         let roles =
             [("host", NodeRole::Host), ("client", NodeRole::Client), ("nobody", NodeRole::AddressOnly)];
@@ -140,13 +143,18 @@ impl ScenarioChecker<'_> {
 
     fn behavior(&self, node: &file::NodeTable) -> CheckResult<NodeBehavior> {
         let tick = match (&node.tick, &node.hz) {
-            (Some(_), Some(hz)) => return Err(self.error(hz, "a node cannot have both `tick` and `hz`; remove one")),
+            (Some(_), Some(hz)) => {
+                return Err(self.error(hz, "a node cannot have both `tick` and `hz`; remove one"));
+            }
             (Some(tick), None) => self.duration_of(tick)?,
             (None, Some(hz)) => self.period(hz)?,
             (None, None) => Duration::from_millis(3),
         };
         if let Some(place) = node.tick.as_ref().or(node.hz.as_ref()).filter(|_| tick < MIN_TICK) {
-            return Err(self.error(place, "the tick is shorter than 100 microseconds; use `tick` >= 0.0001 or `hz` <= 10000"));
+            return Err(self.error(
+                place,
+                "the tick is shorter than 100 microseconds; use `tick` >= 0.0001 or `hz` <= 10000",
+            ));
         }
         let mut blocks = Vec::new();
         for [at, length] in &node.blocked {
@@ -169,14 +177,24 @@ impl ScenarioChecker<'_> {
         let proxy = match proxies {
             [] => return Ok(None),
             [proxy] => proxy.get_ref(),
-            [_, second, ..] => return Err(self.error(second, "a scenario can have only one [[proxy]] table; remove this one")),
+            [_, second, ..] => {
+                return Err(
+                    self.error(second, "a scenario can have only one [[proxy]] table; remove this one")
+                );
+            }
         };
         let before = self.node_number(&proxy.before)?;
         if nodes.get(before).is_none_or(|node| node.role != NodeRole::Host) {
             return Err(self.error(&proxy.before, "`before` must name the node with role = \"host\""));
         }
         if self.names.contains(proxy.name.get_ref()) {
-            return Err(self.error(&proxy.name, format!("the proxy has the same name as a node: `{}`; rename one of them", proxy.name.get_ref())));
+            return Err(self.error(
+                &proxy.name,
+                format!(
+                    "the proxy has the same name as a node: `{}`; rename one of them",
+                    proxy.name.get_ref()
+                ),
+            ));
         }
         Ok(Some(ProxySetup { name: proxy.name.get_ref().clone(), before, heal: proxy.heal }))
     }
@@ -265,7 +283,10 @@ impl ScenarioChecker<'_> {
 
     fn target(&self, send: &file::SendTable) -> CheckResult<SendTarget> {
         match (&send.to, &send.to_address) {
-            (Some(_), Some(address)) => Err(self.error(address, "a [[send]] table cannot have both `to` and `to_address`; remove one")),
+            (Some(_), Some(address)) => {
+                Err(self
+                    .error(address, "a [[send]] table cannot have both `to` and `to_address`; remove one"))
+            }
             (Some(to), None) => Ok(SendTarget::Peer(self.peer_ref(to)?)),
             (None, Some(address)) => Ok(SendTarget::Address(self.node_number(address)?)),
             (None, None) => Ok(SendTarget::AllPeers),
@@ -280,7 +301,10 @@ impl ScenarioChecker<'_> {
             (false, false, true) => SendMode::Standard(DeliveryMode::Unreliable),
             (true, false, false) => SendMode::NotAggregated,
             _ => {
-                return Err(self.error(place, "`urgent = true` and `aggregate = false` need a reliable payload, and exclude each other"));
+                return Err(self.error(
+                    place,
+                    "`urgent = true` and `aggregate = false` need a reliable payload, and exclude each other",
+                ));
             }
         };
         let backoff = self.optional_choice("backoff", send.backoff.as_ref(), &BACKOFF_MODES)?;
@@ -320,7 +344,10 @@ impl ScenarioChecker<'_> {
         for message in &inject.messages {
             datagram.extend(self.hex(message)?);
             if datagram.len() > MAX_DATAGRAM {
-                return Err(self.error(message, format!("the datagram is too long: its messages must fit in {MAX_DATAGRAM} bytes")));
+                return Err(self.error(
+                    message,
+                    format!("the datagram is too long: its messages must fit in {MAX_DATAGRAM} bytes"),
+                ));
             }
         }
         let (into, from) = (self.node_number(&inject.into)?, self.node_number(&inject.from)?);
@@ -357,9 +384,10 @@ impl ScenarioChecker<'_> {
                 ExpectedValue::AllNear(values.clone(), within)
             }
             (None, None, None) | (Some(_), ..) => {
-                return Err(
-                    self.error(place, "an [[expect]] table needs either `is`, or `at_least` or `at_most` or both")
-                );
+                return Err(self.error(
+                    place,
+                    "an [[expect]] table needs either `is`, or `at_least` or `at_most` or both",
+                ));
             }
             (None, min, max) => {
                 ExpectedValue::Between(min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY))
@@ -411,7 +439,10 @@ impl ScenarioChecker<'_> {
             part: measurement.part,
         };
         if metric.reads_dump() && (measurement.at.is_none() || measurement.node.is_none()) {
-            let what = format!("the figure `{}` is read at one time on one node: add `at` and `node`", metric.name());
+            let what = format!(
+                "the figure `{}` is read at one time on one node: add `at` and `node`",
+                metric.name()
+            );
             return Err(self.error(place, what));
         }
         Ok(measurement)

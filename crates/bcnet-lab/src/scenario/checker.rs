@@ -100,7 +100,9 @@ impl<'a> ScenarioChecker<'a> {
         let until_time = until.map_or(Ok(end), |until| self.time(until))?;
         let every = match (rate, until) {
             (None, None) => None,
-            (None, Some(until)) => return Err(self.error(until, "`until` needs a `rate`: add `rate` or remove `until`")),
+            (None, Some(until)) => {
+                return Err(self.error(until, "`until` needs a `rate`: add `rate` or remove `until`"));
+            }
             (Some(rate), _) => Some((self.period(rate)?, until_time)),
         };
         Ok((self.time(at)?, every))
@@ -127,7 +129,10 @@ impl<'a> ScenarioChecker<'a> {
     pub(super) fn duration_of(&self, seconds: &Spanned<f64>) -> CheckResult<Duration> {
         let value = *seconds.get_ref();
         if !(0.0..=MAX_DURATION.as_secs_f64()).contains(&value) {
-            let what = format!("{value} is out of range: a duration must be 0 to {} seconds", MAX_DURATION.as_secs());
+            let what = format!(
+                "{value} is out of range: a duration must be 0 to {} seconds",
+                MAX_DURATION.as_secs()
+            );
             return Err(self.error(seconds, what));
         }
         Ok(Duration::from_nanos((value * 1e9).round() as u64))
@@ -154,8 +159,10 @@ impl<'a> ScenarioChecker<'a> {
         if range.contains(&value) {
             return Ok(value);
         }
-        let what =
-            format!("{value} is out of range: the value must be at least {} and less than {}", range.start, range.end);
+        let what = format!(
+            "{value} is out of range: the value must be at least {} and less than {}",
+            range.start, range.end
+        );
         Err(self.error(number, what))
     }
 
@@ -171,7 +178,10 @@ impl<'a> ScenarioChecker<'a> {
         match bytes.filter(|_| rest.is_empty()) {
             Some(bytes) if bytes.len() <= MAX_PAYLOAD => Ok(bytes),
             Some(_) => Err(self.error(text, format!("the payload is longer than {MAX_PAYLOAD} bytes"))),
-            None => Err(self.error(text, "this text is not hex; write two hex digits per byte, such as \"2A 20\"")),
+            None => {
+                Err(self
+                    .error(text, "this text is not hex; write two hex digits per byte, such as \"2A 20\""))
+            }
         }
     }
 

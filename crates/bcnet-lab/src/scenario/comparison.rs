@@ -59,7 +59,10 @@ impl Comparison {
             let known = BUILT_IN.iter().find(|(known, _)| known == name.get_ref());
             let (_, scenario) = known.ok_or_else(|| ScenarioError {
                 line: line_number(text, &name.span()),
-                message: format!("unknown built-in scenario `{}`; `bcnet lab list` shows all", name.get_ref()),
+                message: format!(
+                    "unknown built-in scenario `{}`; `bcnet lab list` shows all",
+                    name.get_ref()
+                ),
             })?;
             scenarios.push((name.get_ref().clone(), *scenario));
         }

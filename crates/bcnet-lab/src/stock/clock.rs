@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-/// Turns time into what the frame clock shows, and back.
+/// Converts between virtual time and the reading of the frame clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameClock {
-    /// Microseconds.
+    /// Step of the clock, in microseconds.
     granularity: u64,
 }
 
@@ -16,13 +16,13 @@ impl FrameClock {
         Self { granularity: u64::try_from(granularity.as_micros()).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// Returns what the clock shows.
+    /// Returns the reading of the clock, in seconds.
     pub(super) fn reading_at(&self, now: Time) -> f32 {
         let micros = now.as_micros() / self.granularity * self.granularity;
         (micros as f64 / 1e6) as f32
     }
 
-    /// Returns the first time at which the clock shows more than `seconds`.
+    /// Returns the first time at which the reading exceeds `seconds`.
     pub(super) fn first_time_after(&self, seconds: f32) -> Time {
         let mut low = micros(seconds.next_down()).saturating_sub(self.granularity);
         let mut high =
@@ -40,11 +40,13 @@ impl FrameClock {
 }
 
 fn micros(seconds: f32) -> u64 {
-    // Saturates: what is negative is the start.
+    // The conversion saturates: a negative reading becomes 0, the start.
     (f64::from(seconds) * 1e6) as u64
 }
 
-/// Returns a time a little before `start + wait`, for tests of the form `now - start > wait`, which round differently.
+/// Returns a reading a little before `start + wait`.
+///
+/// The model tests `now - start > wait`, which rounds differently from `start + wait`.
 pub(super) fn shortly_before(start: f32, wait: f32) -> f32 {
     let end = start + wait;
     end - end.abs() * 5e-7

@@ -1,4 +1,6 @@
-//! Who is let in, what is said about others, and when a peer is gone.
+//! Admission, names, departures and timeouts of the stock engine.
+//!
+//! A host admits or refuses clients, assigns ids, and relays names and disconnects.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -11,21 +13,24 @@ use super::peer::PeerEntry;
 use super::{StockEngine, StockState};
 
 impl StockEngine {
-    /// Tells the host the own name, UTF-16LE. A host tells itself, and passes it on as it would any other.
+    /// Sends the engine's name, UTF-16LE, to the host. A host sends it to itself and relays it like any other
+    /// name.
     pub fn identify(&mut self, name: &[u8], now: Time) {
         self.now = self.clock.reading_at(now);
         let payload = identity_payload(self.id, self.own_address, name);
         self.queue_for_peer(PeerId::HOST, StockMessage::new(Kind::IDENTITY, payload)).ok();
     }
 
-    /// Says goodbye to the host and waits, for the linger time at most, until that is acknowledged. A host says it to
-    /// itself, and passes it on.
+    /// Sends a disconnect to the host and waits for its ACK, at most for the linger time.
+    ///
+    /// A host sends the disconnect to itself and relays it.
     pub fn leave(&mut self, now: Time) {
         self.now = self.clock.reading_at(now);
         self.start_leaving(LeaveReason::Local);
     }
 
-    /// To a host: tells everyone that a peer is thrown out, and deletes it. `false` if there is no such peer.
+    /// Tells every peer that `peer` is kicked, and deletes it. Returns `false` for an unknown peer. Host
+    /// only.
     pub fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
         self.now = self.clock.reading_at(now);
         let live = |place: &usize| self.peers.get(*place).is_some_and(PeerEntry::is_live);
@@ -37,7 +42,7 @@ impl StockEngine {
         true
     }
 
-    /// What comes first in a frame: the request to be let in, or keepalives.
+    /// Queues the connect request or keepalives. This is the first step of a frame.
     pub(super) fn queue_connect_or_keepalives(&mut self) {
         match self.state {
             StockState::Connecting => {
@@ -72,7 +77,7 @@ impl StockEngine {
         }
     }
 
-    /// What comes last in a frame: a peer that was silent for too long is gone, and a leaver is done or not.
+    /// Deletes silent peers and continues a departure. This is the last step of a frame.
     pub(super) fn check_timeouts(&mut self) {
         if let Some(wait) = self.params.silence {
             match self.role {
@@ -83,7 +88,7 @@ impl StockEngine {
                 Role::Host => self.remove_timed_out_peers(wait),
             }
         }
-        // Who starts to leave has one more frame at least, in which the last ACKs go out.
+        // A node that starts to leave has at least one more frame, in which it sends the last ACKs.
         self.finish_leaving();
         if let Some(reason) = self.leave_reason.take() {
             self.start_leaving(reason);
@@ -127,7 +132,7 @@ impl StockEngine {
         }
     }
 
-    /// Drops everything once the goodbye is acknowledged, or after the linger time.
+    /// Closes the engine once the disconnect is acknowledged, or after the linger time.
     fn finish_leaving(&mut self) {
         let Some(since) = self.leaving_since else { return };
         let waits = self.peers.iter().any(|peer| peer.is_live() && peer.has_pending(Kind::DISCONNECT));
@@ -139,9 +144,9 @@ impl StockEngine {
         }
     }
 
-    /// Flags a peer as gone. It is served until the linger time is over.
+    /// Marks a peer as deleted. The engine still serves the peer for the linger time.
     fn mark_deleted(&mut self, id: PeerId, reason: LeaveReason) {
-        // That ends the session, which is told when it is left.
+        // Deleting this entry ends the session. The engine reports that when it closes.
         let ends = id == self.id || (self.role == Role::Client && id == PeerId::HOST);
         let Some(peer) = self.peers.find(id).and_then(|place| self.peers.get_mut(place)) else { return };
         if peer.is_live() {
@@ -152,7 +157,7 @@ impl StockEngine {
         }
     }
 
-    /// A request to a host, a reply to a client: only the role tells.
+    /// Handles a connect message: a request at a host, a reply at a client. Only the role tells them apart.
     pub(super) fn on_connect(&mut self, place: usize, message: &StockMessage) {
         if self.role == Role::Client {
             self.state = StockState::Connected;
@@ -169,7 +174,7 @@ impl StockEngine {
         }
     }
 
-    /// Leaves it to the session who is let in.
+    /// Admits or refuses the request, or asks the session to decide.
     fn report_connect_request(&mut self, place: usize, message: &StockMessage) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         peer.awaits_admission = true;
@@ -201,7 +206,7 @@ impl StockEngine {
         id
     }
 
-    /// Returns why a request is turned down, if it is.
+    /// Returns the reason to refuse a request, or `None` to admit it.
     fn refusal_reason(&self, message: &StockMessage) -> Option<BootReason> {
         if self.params.banned.contains(&message.address_at(0)) {
             return Some(BootReason::BANNED);
@@ -211,7 +216,7 @@ impl StockEngine {
         (!right).then_some(BootReason::WRONG_PASSWORD)
     }
 
-    /// Returns the next free id, upward from the last one; none at all if all are taken.
+    /// Returns the next free id after the last one assigned, or `UNASSIGNED` if all are in use.
     fn assign_id(&mut self) -> PeerId {
         for _ in ASSIGNABLE_IDS {
             let id = PeerId(self.next_id);
@@ -227,7 +232,7 @@ impl StockEngine {
         PeerId::UNASSIGNED
     }
 
-    /// A peer's name. A host passes it on to everyone but itself, the one who told it included.
+    /// Handles the name of a peer. A host relays it to all peers except itself; the sender gets it, too.
     pub(super) fn on_identity(&mut self, message: &StockMessage) {
         let (subject, address) = (PeerId(message.byte_at(0)), message.address_at(1));
         let place = self.peers.find(subject).unwrap_or_else(|| self.create_peer(subject, address));
@@ -263,7 +268,7 @@ impl StockEngine {
         self.relay(message);
     }
 
-    /// A host passes a message on to every live peer but its own entry.
+    /// Relays a message to every live peer except the host's own entry. Host only.
     fn relay(&mut self, message: &StockMessage) {
         if self.role == Role::Client {
             return;
@@ -295,7 +300,7 @@ fn boot_message(reason: BootReason, target: PeerId) -> StockMessage {
     StockMessage::new(Kind::BOOT, vec![reason.0.cast_unsigned(), target.0])
 }
 
-/// The ids that a host assigns, one of them reserved.
+/// Range of the ids that a host assigns. One of them is reserved.
 const ASSIGNABLE_IDS: std::ops::RangeInclusive<u8> = 2..=126;
-/// A request with less than this is taken for one without a password.
+/// Shortest request with a password. A shorter request counts as one without a password.
 const MIN_REQUEST_WITH_PASSWORD: usize = 5;

@@ -1,55 +1,57 @@
-//! What the engine did, in numbers.
+//! Counters of the stock engine.
 
 use std::time::Duration;
 
-/// Counts since the start.
+/// Counters since the start of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StockCounters {
-    /// Datagrams sent, and their bytes; those to itself included.
+    /// Datagrams sent, including those that the engine sends to itself.
     pub datagrams: u64,
-    /// See [`datagrams`](Self::datagrams).
+    /// Bytes of the datagrams sent.
     pub bytes: u64,
-    /// Datagrams taken from the socket.
+    /// Datagrams read from the socket.
     pub received: u64,
-    /// ACKs sent, and their bytes.
+    /// ACKs sent.
     pub acks_sent: u64,
-    /// See [`acks_sent`](Self::acks_sent).
+    /// Bytes of the ACKs sent.
     pub ack_bytes: u64,
-    /// ACKs that arrived and cleared a message.
+    /// Received ACKs that removed a message from the retransmission queue.
     pub acks_useful: u64,
-    /// ACKs that arrived and cleared nothing.
+    /// Received ACKs that removed no message.
     pub acks_useless: u64,
-    /// Of those, the ones that found nothing waiting at all.
+    /// Received ACKs that arrived while no message was unacknowledged; a subset of `acks_useless`.
     pub acks_on_empty: u64,
     /// Messages sent for the first time.
     pub first_sends: u64,
-    /// Messages sent again.
+    /// Retransmissions.
     pub retransmits: u64,
     /// Keepalives queued.
     pub keepalives: u64,
-    /// Entries that something was compared with: in the outbox for each reliable message that arrives, in the retransmit
-    /// queue for each ACK, in the queue of reliable game messages for each part.
+    /// List entries compared.
+    ///
+    /// A reliable message that arrives is compared with the ACKs in the outbox. An ACK is compared with the
+    /// retransmission queue. A fragment is compared with the queue of reliable game messages.
     pub comparisons: u64,
-    /// Reliable messages that arrived and were outside the window: nearly always old.
+    /// Reliable messages that arrived outside the receive window. Nearly all of them are old.
     pub duplicates: u64,
-    /// Messages that were thrown away because nobody has the id of their sender, or because they became old in a queue.
+    /// Messages dropped because no peer has their sender id, or because their turn had passed in a queue.
     pub dropped: u64,
     /// Game payloads delivered.
     pub delivered: u64,
-    /// Reliable messages that were given up for their age.
+    /// Reliable messages dropped because of their age.
     pub given_up: u64,
-    /// Receive phases that an unknown type ended.
+    /// Receive phases that a message of an unknown type ended.
     pub aborted: u64,
-    /// ACK entries that had their last send.
+    /// ACK entries removed after their last send.
     pub acks_expired: u64,
-    /// ACK entries that were started again by a repeated message.
+    /// ACK entries that a duplicate message started again.
     pub acks_restarted: u64,
-    /// The longest that an ACK entry stayed until its last send.
+    /// Longest lifetime of an ACK entry up to its last send.
     pub longest_ack: Duration,
-    /// The most ACKs that were in one peer's outbox.
+    /// The most ACKs in the outbox of one peer.
     pub peak_acks: usize,
-    /// The most messages that waited for an ACK of one peer.
+    /// The most unacknowledged messages for one peer.
     pub peak_retx: usize,
-    /// The most messages that one peer had not been sent yet.
+    /// The most unsent messages for one peer.
     pub peak_first: usize,
 }

@@ -1,4 +1,4 @@
-//! What has arrived is obeyed (low channel) and delivered (high channel).
+//! Dispatches the messages of the control channel and delivers those of the game channel.
 
 use bcnet_transport::Event;
 use bcnet_transport::wire::{Channel, Kind};
@@ -9,7 +9,8 @@ use super::message::StockMessage;
 use super::peer::channel_index;
 
 impl StockEngine {
-    /// Low channel: all unreliable messages first, then whatever reliable one is next for its sender.
+    /// Dispatches the control channel: all unreliable messages, then each reliable message that is next in
+    /// sequence.
     pub(super) fn dispatch_control(&mut self) {
         loop {
             if let Some(message) = self.incoming.unreliable[channel_index(Channel::Control)].pop_front() {
@@ -38,7 +39,9 @@ impl StockEngine {
         }
     }
 
-    /// Clears the first message that waits for this ACK, and none if only one of the two is about a part.
+    /// Removes the first unacknowledged message that matches the ACK.
+    ///
+    /// A plain ACK never matches a fragment, and an ACK of a fragment never matches a whole message.
     fn on_ack(&mut self, place: usize, ack: &StockMessage) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         let (id, waiting) = (ack.id(), peer.retx.len());
@@ -66,22 +69,22 @@ impl StockEngine {
         }
     }
 
-    /// High channel: an urgent unreliable message at the head first, else what arrived earlier.
+    /// Delivers the game channel: urgent unreliable messages at the head of their queue, then the others.
     pub(super) fn deliver_game(&mut self) {
         loop {
-            let high = channel_index(Channel::Game);
-            let head = self.incoming.unreliable[high].front().map(|head| (head.urgent, head.arrived_at));
+            let game = channel_index(Channel::Game);
+            let head = self.incoming.unreliable[game].front().map(|head| (head.urgent, head.arrived_at));
             let candidate = match head {
                 Some((true, _)) => None,
                 _ => self.next_deliverable(Channel::Game),
             };
-            let arrival = candidate.and_then(|at| self.incoming.reliable[high].get(at)).map(|m| m.arrived_at);
+            let arrival = candidate.and_then(|at| self.incoming.reliable[game].get(at)).map(|m| m.arrived_at);
             let message = match (head, candidate, arrival) {
                 (Some((_, unreliable)), Some(at), Some(reliable)) if reliable < unreliable => {
                     self.take_reliable(Channel::Game, at)
                 }
                 (None, Some(at), _) => self.take_reliable(Channel::Game, at),
-                _ => self.incoming.unreliable[high].pop_front(),
+                _ => self.incoming.unreliable[game].pop_front(),
             };
             let Some(message) = message else { return };
             self.counters.delivered += 1;
@@ -90,19 +93,21 @@ impl StockEngine {
         }
     }
 
-    /// Returns where the reliable message is whose turn it is. On the way there, what is old or nobody's is thrown
-    /// away; a part whose turn it is stops the search for everyone.
+    /// Returns the position of the next deliverable reliable message.
+    ///
+    /// The search drops old messages and messages from unknown senders. A fragment that is next in sequence
+    /// stops the search for every sender.
     fn next_deliverable(&mut self, channel: Channel) -> Option<usize> {
-        let lane = channel_index(channel);
+        let index = channel_index(channel);
         let mut at = 0;
         loop {
-            let message = self.incoming.reliable[lane].get(at)?;
+            let message = self.incoming.reliable[index].get(at)?;
             let peer = self.peers.sender_of(message).and_then(|place| self.peers.get(place));
-            let ahead = peer.map(|peer| i32::from(message.seq) - i32::from(peer.expected_seq[lane]));
+            let ahead = peer.map(|peer| i32::from(message.seq) - i32::from(peer.expected_seq[index]));
             match ahead {
                 Some(0) => return message.fragment.is_none().then_some(at),
                 None | Some(-0x3FFF..0) => {
-                    self.incoming.reliable[lane].remove(at);
+                    self.incoming.reliable[index].remove(at);
                     self.counters.dropped += 1;
                 }
                 Some(_) => at += 1,
@@ -110,12 +115,12 @@ impl StockEngine {
         }
     }
 
-    /// Takes out a message whose turn it is; the next one's turn comes.
+    /// Removes a message that is next in sequence, and advances the expected number.
     fn take_reliable(&mut self, channel: Channel, at: usize) -> Option<StockMessage> {
-        let lane = channel_index(channel);
-        let message = self.incoming.reliable[lane].remove(at)?;
+        let index = channel_index(channel);
+        let message = self.incoming.reliable[index].remove(at)?;
         if let Some(peer) = self.peers.sender_of(&message).and_then(|place| self.peers.get_mut(place)) {
-            peer.expected_seq[lane] = message.seq.wrapping_add(1);
+            peer.expected_seq[index] = message.seq.wrapping_add(1);
         }
         Some(message)
     }

@@ -1,4 +1,4 @@
-//! The queues of a peer and the ACKs that are dispatched, in the format of the recorded dumps.
+//! Dumps of a peer's queues and of handled ACKs, in the format of the recorded dumps.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,119 +11,120 @@ use super::message::StockMessage;
 use super::params::BackoffMode;
 use super::peer::PeerEntry;
 
-/// The queues of one peer.
+/// A dump of the queues of one peer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeerQueueDump {
-    /// The time of the last frame.
+    /// Time of the dump.
     pub at: Time,
-    /// Whose queues.
+    /// The peer that the queues belong to.
     pub peer: PeerId,
-    /// What waits for an ACK, oldest first.
+    /// Unacknowledged messages, oldest first.
     pub retx: Vec<RetxEntry>,
-    /// The ACKs in the outbox, oldest first.
+    /// ACKs in the outbox, oldest first.
     pub acks: Vec<AckEntry>,
-    /// What was never sent, the next first. An engine that only counts it tells none of it.
+    /// Unsent messages, the next first. Empty for an engine that only counts them.
     pub first: Vec<UnsentEntry>,
-    /// How many messages were never sent.
+    /// Number of unsent messages.
     pub first_count: usize,
 }
 
-/// A message that was never sent.
+/// An unsent message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnsentEntry {
-    /// Its number; 0 if it is not reliable.
+    /// Sequence number; 0 for an unreliable message.
     pub seq: u16,
-    /// Its channel.
+    /// Channel of the message.
     pub channel: Channel,
-    /// Its index if it is a part.
+    /// Fragment number, for a fragment.
     pub part: Option<u8>,
-    /// How it is sent.
+    /// Send flags of the message.
     pub handling: SendFlags,
-    /// Seconds since it was queued.
+    /// Seconds since the message was queued.
     pub age: f32,
 }
 
-/// How a message is sent, as the original keeps it beside the message.
+/// Send flags that the original keeps with each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendFlags {
-    /// Whether it is repeated until it is acknowledged.
+    /// `true` if the message is retransmitted until it is acknowledged.
     pub reliable: bool,
-    /// Whether it went to the head of the queue.
+    /// `true` if the message was queued at the head.
     pub urgent: bool,
-    /// If not, at most one such message is put into a datagram.
+    /// `true` if several such messages may share a datagram. Otherwise a datagram has at most one.
     pub aggregate: bool,
-    /// How its waits grow.
+    /// Backoff mode.
     pub mode: BackoffMode,
 }
 
-/// A message that waits for its ACK.
+/// An unacknowledged message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetxEntry {
-    /// Its number.
+    /// Sequence number.
     pub seq: u16,
-    /// Its channel.
+    /// Channel of the message.
     pub channel: Channel,
-    /// Its index if it is a part.
+    /// Fragment number, for a fragment.
     pub part: Option<u8>,
-    /// How often it was sent again; 0 is sent once.
+    /// Number of retransmissions; 0 after the first send.
     pub retx: u32,
     /// Seconds from the last send to the next.
     pub interval: f32,
-    /// Seconds since its first send.
+    /// Seconds since the first send.
     pub age: f32,
-    /// How it is sent, if the engine is the original.
+    /// Send flags, if the engine is the stock engine.
     pub handling: Option<SendFlags>,
 }
 
 /// An ACK in the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckEntry {
-    /// The number it acknowledges.
+    /// Sequence number that is acknowledged.
     pub seq: u16,
-    /// The channel of what it acknowledges.
+    /// Channel of the acknowledged message.
     pub channel: Channel,
-    /// The index if it acknowledges a part.
+    /// Fragment number, if the ACK is for a fragment.
     pub part: Option<u8>,
-    /// How often it was sent.
+    /// Number of sends.
     pub retx: u32,
 }
 
-/// An ACK that was dispatched.
+/// An ACK that an engine handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AckTraceEntry {
-    /// The time of the frame.
+    /// Time of the frame.
     pub at: Time,
-    /// From whom.
+    /// Sender of the ACK.
     pub peer: PeerId,
-    /// What it acknowledges.
+    /// Id of the acknowledged message.
     pub id: MessageId,
-    /// What waited for an ACK of that peer.
+    /// Unacknowledged messages for that peer when the ACK arrived.
     pub waiting: Vec<MessageId>,
-    /// Whether it cleared one of them.
+    /// `true` if the ACK removed one of them.
     pub useful: bool,
 }
 
-/// How much waits for a peer.
+/// Queue lengths for one peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueLengths {
     /// ACKs in the outbox.
     pub acks: usize,
-    /// Messages that wait for their ACK.
+    /// Unacknowledged messages.
     pub retx: usize,
-    /// Messages that were never sent.
+    /// Unsent messages.
     pub first: usize,
 }
 
 impl StockEngine {
-    /// Returns how much waits for a peer, if there is one with this id: what its [`dump`](Self::dump) shows, without
-    /// the copies.
+    /// Returns the queue lengths for a peer, or `None` for an unknown id.
+    ///
+    /// The lengths are those of [`dump`](Self::dump), without copying the entries.
     #[must_use]
     pub fn queue_lengths(&self, peer: PeerId) -> Option<QueueLengths> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
         Some(QueueLengths { acks: entry.acks.len(), retx: entry.retx.len(), first: entry.unsent.len() })
     }
 
-    /// Returns the queues of a peer, if there is one with this id.
+    /// Returns the queues of a peer, or `None` for an unknown id.
     #[must_use]
     pub fn dump(&self, peer: PeerId) -> Option<PeerQueueDump> {
         let entry = self.peers.get(self.peers.find(peer)?)?;
@@ -131,13 +132,13 @@ impl StockEngine {
         self.dump_entry(entry, at)
     }
 
-    /// Returns the queues of a peer as they are at `at`, which is not before the last frame.
+    /// Returns the queues of a peer with ages at `at`, which must not be before the last frame.
     #[must_use]
     pub fn dump_at(&self, peer: PeerId, at: Time) -> Option<PeerQueueDump> {
         self.dump_entry(self.peers.get(self.peers.find(peer)?)?, at)
     }
 
-    /// Returns the ids of all entries that have one and for which something is queued, and of all peers that are there.
+    /// Returns the ids of all live peers, and of deleted entries with queued messages.
     #[must_use]
     pub fn peers_with_queues(&self) -> Vec<PeerId> {
         let queued =
@@ -147,17 +148,17 @@ impl StockEngine {
         known.filter(|peer| there(peer) || queued(peer)).map(|peer| peer.id).collect()
     }
 
-    /// Returns how long the ACK entry was there that stayed longest, or is there.
+    /// Returns the longest lifetime of an ACK entry, including entries still in an outbox.
     #[must_use]
     pub fn longest_ack(&self, now: Time) -> Duration {
         let now = self.clock.reading_at(now);
-        let since = self.peers.iter().flat_map(|peer| &peer.acks).map(|owed| owed.queued_at);
+        let since = self.peers.iter().flat_map(|peer| &peer.acks).map(|ack| ack.queued_at);
         let oldest =
             since.min_by(f32::total_cmp).and_then(|since| Duration::try_from_secs_f32(now - since).ok());
         oldest.unwrap_or_default().max(self.counters.longest_ack)
     }
 
-    /// Forgets how long those stayed that are not there any more.
+    /// Resets the longest lifetime of removed ACK entries.
     pub(crate) const fn reset_longest_ack(&mut self) {
         self.counters.longest_ack = Duration::ZERO;
     }
@@ -173,11 +174,11 @@ impl StockEngine {
             age: now - message.timer.first_send,
             handling: Some(SendFlags::from_message(message)),
         });
-        let acks = entry.acks.iter().map(|owed| AckEntry {
-            seq: owed.id.seq.0,
-            channel: owed.id.channel,
-            part: owed.id.fragment,
-            retx: owed.timer.count,
+        let acks = entry.acks.iter().map(|ack| AckEntry {
+            seq: ack.id.seq.0,
+            channel: ack.id.channel,
+            part: ack.id.fragment,
+            retx: ack.timer.count,
         });
         let first = entry.unsent.iter().map(|message| UnsentEntry {
             seq: message.seq,
@@ -205,7 +206,7 @@ impl SendFlags {
 }
 
 impl PeerQueueDump {
-    /// Returns what the ACK entries took in the original, in bytes.
+    /// Returns the memory that the ACK entries took in the original, in bytes.
     #[must_use]
     pub const fn ack_memory(&self) -> usize {
         self.acks.len() * ACK_ENTRY_BYTES
@@ -215,9 +216,9 @@ impl PeerQueueDump {
 impl fmt::Display for PeerQueueDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, retx, acks, .. } = self;
-        let (stamp, waiting, owed) = (DumpTime(self.at), retx.len(), acks.len());
-        write!(f, "{stamp} peer={} retxQ={waiting} ackOutQ={owed}", peer.0)?;
-        // The recorded dumps do not have it.
+        let (stamp, waiting, pending) = (DumpTime(self.at), retx.len(), acks.len());
+        write!(f, "{stamp} peer={} retxQ={waiting} ackOutQ={pending}", peer.0)?;
+        // The recorded dumps have no such field.
         if self.first_count > 0 {
             write!(f, " firstQ={}", self.first_count)?;
         }
@@ -261,7 +262,7 @@ impl fmt::Display for AckTraceEntry {
     }
 }
 
-/// A time as the dumps show it.
+/// A time in the format of the dumps.
 struct DumpTime(Time);
 
 impl fmt::Display for DumpTime {
@@ -271,7 +272,7 @@ impl fmt::Display for DumpTime {
     }
 }
 
-/// A sequence number and the index of a part.
+/// A sequence number, with the fragment number for a fragment.
 struct DumpSequence(u16, Option<u8>);
 
 impl fmt::Display for DumpSequence {
@@ -290,5 +291,5 @@ const fn below_32(channel: Channel) -> u8 {
     }
 }
 
-/// An ACK object of 68 bytes and its list node of 8.
+/// Memory of an ACK: an object of 68 bytes and a list node of 8.
 pub const ACK_ENTRY_BYTES: usize = 68 + 8;

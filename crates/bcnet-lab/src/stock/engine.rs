@@ -1,4 +1,4 @@
-//! The model as the engine of a session.
+//! The [`Engine`] interface of the stock model.
 
 use std::net::SocketAddrV4;
 use std::ops::Range;
@@ -27,7 +27,7 @@ impl Engine for StockEngine {
         self.next_due()
     }
 
-    /// It sends when its frame comes, whatever it is.
+    /// Returns the time of the next frame: urgent messages are sent only in a frame, too.
     fn next_urgent_timeout(&self) -> Option<Time> {
         self.next_due()
     }
@@ -63,7 +63,7 @@ impl Engine for StockEngine {
     fn admit(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
         let place = self.find_request(from).ok_or(AdmitError::NoRequest(from))?;
         self.now = self.clock.reading_at(now);
-        // Without a free id it answers all the same, with none.
+        // Without a free id the original still answers, with the id `UNASSIGNED`.
         Some(self.admit_peer(place)).filter(|id| *id != PeerId::UNASSIGNED).ok_or(AdmitError::Full(from))
     }
 
@@ -90,7 +90,7 @@ impl Engine for StockEngine {
         self.masks_addresses = mask;
     }
 
-    /// The original asks for no proof, and counts its ids up.
+    /// Does nothing: the original verifies no address and assigns ids in ascending order.
     fn set_admission(&mut self, _: ProofPolicy, _: IdPolicy, _: bool) {}
 
     fn address(&self, peer: PeerId) -> Option<SocketAddrV4> {
@@ -107,7 +107,7 @@ impl Engine for StockEngine {
         Some(oldest.unwrap_or(next)..next)
     }
 
-    /// The original measures none.
+    /// Returns `None`: the original measures no round-trip time.
     fn rtt(&self, _: PeerId) -> Option<Duration> {
         None
     }
@@ -121,7 +121,7 @@ impl Engine for StockEngine {
             age: to_duration(clock - message.timer.first_send),
             interval: to_duration(message.timer.interval),
         });
-        // What waits for an earlier message waits in a queue that all peers share.
+        // Messages out of order are in a queue that all peers share, so none is counted here.
         let receiving = |channel| InboxSnapshot {
             channel,
             expected: Seq(entry.expected_seq[channel_index(channel)]),
@@ -132,7 +132,7 @@ impl Engine for StockEngine {
         let in_flight = entry.retx.iter().map(|message| message.len()).sum();
         Some(Snapshot {
             peer,
-            pending_acks: entry.acks.iter().map(|owed| owed.id).collect(),
+            pending_acks: entry.acks.iter().map(|ack| ack.id).collect(),
             unacknowledged: unacknowledged.collect(),
             unsent: entry.unsent.len(),
             queued_bytes: queue_size(entry).1,
@@ -146,12 +146,12 @@ impl Engine for StockEngine {
         })
     }
 
-    /// The original counts nothing.
+    /// Returns `None`: the original has no counters.
     fn counters(&self, _: PeerId) -> Option<PeerCounters> {
         None
     }
 
-    /// The original counts nothing.
+    /// Returns zeros: the original has no counters.
     fn rejected(&self) -> RejectCounters {
         RejectCounters::default()
     }
@@ -162,7 +162,7 @@ impl StockEngine {
         self.peers.get(self.peers.find(peer)?)
     }
 
-    /// Returns the entry of whoever waits at this address to be let in.
+    /// Returns the entry of the client at this address that waits for admission.
     fn find_request(&self, from: SocketAddrV4) -> Option<usize> {
         let asks = |peer: &PeerEntry| {
             peer.awaits_admission
@@ -174,13 +174,13 @@ impl StockEngine {
     }
 }
 
-/// Returns how many messages wait for a peer, and their bytes.
+/// Returns the number of messages queued for a peer, and their bytes.
 fn queue_size(peer: &PeerEntry) -> (usize, usize) {
     let waiting = || peer.unsent.iter().chain(&peer.retx);
     (waiting().count(), waiting().map(|message| message.len()).sum())
 }
 
-/// Returns a difference of two times of the model's clock.
+/// Converts a difference of two clock readings. A negative difference becomes zero.
 fn to_duration(length: f32) -> Duration {
     Duration::try_from_secs_f32(length).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Messages that have arrived and wait to be dispatched, and the joining of parts.
+//! Queues of received messages before dispatch, and reassembly of fragments.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::counters::StockCounters;
 use super::message::{Crash, StockMessage};
 use super::peer::channel_index;
 
-/// The four queues, by channel. All peers share them.
+/// Queues of unreliable and reliable messages, for each channel. All peers share them.
 #[derive(Debug, Default)]
 pub(super) struct IncomingQueues {
     pub(super) unreliable: [VecDeque<StockMessage>; 2],
@@ -16,7 +16,10 @@ pub(super) struct IncomingQueues {
 }
 
 impl IncomingQueues {
-    /// An urgent message goes behind the urgent ones at the head; if there are none, behind the head.
+    /// Queues an unreliable message.
+    ///
+    /// An urgent message is inserted after the urgent messages at the head. If the head is not urgent, it is
+    /// inserted directly after the head.
     pub(super) fn push_unreliable(&mut self, channel: Channel, message: StockMessage) {
         let queue = &mut self.unreliable[channel_index(channel)];
         let place = if message.urgent {
@@ -28,8 +31,9 @@ impl IncomingQueues {
         queue.insert(place, message);
     }
 
-    /// Joins a part with those that wait and have the same number, whoever sent them. Gives back the whole message if
-    /// there are enough, or the part, to be queued.
+    /// Combines a fragment with the queued fragments that have the same sequence number, from any sender.
+    ///
+    /// Returns the whole message if there are enough fragments. Otherwise returns the fragment, to be queued.
     pub(super) fn reassemble(
         &mut self,
         mut part: StockMessage,

@@ -1,4 +1,6 @@
-//! One message: how it lies in a datagram, how it is read without any suspicion, and its retransmit timer.
+//! One message of the stock engine: its wire format, its parser, and its retransmission timer.
+//!
+//! The parser checks only what the original checks.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -11,30 +13,30 @@ use super::params::Backoff;
 #[derive(Debug, Clone)]
 pub(super) struct StockMessage {
     pub(super) kind: Kind,
-    /// What follows the header; nothing in an ACK or a keepalive.
+    /// Bytes after the header. Empty for an ACK or a keepalive.
     pub(super) payload: Vec<u8>,
     pub(super) seq: u16,
-    /// The index of a part.
+    /// Fragment number, for a fragment.
     pub(super) fragment: Option<u8>,
-    /// How many parts there are; only in part 0.
+    /// Number of fragments. Only fragment 0 has it.
     pub(super) fragment_count: u8,
     pub(super) reliable: bool,
     pub(super) urgent: bool,
-    /// Whether it may share a datagram with others that may not.
+    /// `false` if a datagram may have only one such message.
     pub(super) aggregate: bool,
-    /// In an ACK: the channel of what is acknowledged.
+    /// Channel of the acknowledged message, for an ACK.
     pub(super) acked_channel: Channel,
     pub(super) timer: RetransmitTimer,
-    /// When it was queued to be sent.
+    /// Time when the message was queued for sending.
     pub(super) queued_at: f32,
-    /// Set on arrival.
+    /// Id of the sender, set on arrival.
     pub(super) sender: PeerId,
     pub(super) source: Ipv4Addr,
     pub(super) arrived_at: f32,
 }
 
 impl StockMessage {
-    /// Makes a message with the defaults of the original: reliable and urgent if it is of the low channel.
+    /// Creates a message with the defaults of the original: control messages are reliable and urgent.
     pub(super) fn new(kind: Kind, payload: Vec<u8>) -> Self {
         let control = kind.channel() == Channel::Control && kind != Kind::KEEPALIVE && kind != Kind::ACK;
         Self {
@@ -55,13 +57,13 @@ impl StockMessage {
         }
     }
 
-    /// Returns what its ACK names, or what it, an ACK, acknowledges.
+    /// Returns the id that an ACK for this message has. For an ACK: the id that it acknowledges.
     pub(super) fn id(&self) -> MessageId {
         let channel = if self.kind == Kind::ACK { self.acked_channel } else { self.kind.channel() };
         MessageId { channel, seq: Seq(self.seq), fragment: self.fragment }
     }
 
-    /// Returns its size as the original computes it from the object, by which it also moves on after reading one.
+    /// Returns the size that the original computes from the object. The parser advances by this size.
     pub(super) fn len(&self) -> usize {
         match self.kind {
             Kind::KEEPALIVE => 1,
@@ -70,7 +72,7 @@ impl StockMessage {
         }
     }
 
-    /// Returns the size of the header of a message with a length.
+    /// Returns the header size of a message that has a length field.
     pub(super) fn header_len(&self) -> usize {
         let sequence = if self.reliable { 2 } else { 0 };
         let part = match self.fragment {
@@ -93,7 +95,7 @@ impl StockMessage {
     fn write_with_length(&self, out: &mut Vec<u8>) {
         let part = self.fragment.filter(|_| self.kind == Kind::DATA);
         let mask = if self.kind == Kind::DATA { DATA_SIZE_MASK } else { CONTROL_SIZE_MASK };
-        // Sizes are below 8192 because larger messages are split.
+        // Sizes are below 8192, because larger messages are split into fragments.
         let mut word = u16::try_from(self.len()).unwrap_or(u16::MAX) & mask;
         for (set, bit) in
             [(self.reliable, RELIABLE_FLAG), (self.urgent, URGENT_FLAG), (part.is_some(), FRAGMENT_FLAG)]
@@ -113,8 +115,10 @@ impl StockMessage {
         out.extend(&self.payload);
     }
 
-    /// Reads the message at `at`. Nothing is checked that the original does not check; what lies behind the end of the
-    /// datagram is unknown memory, taken as zeros here.
+    /// Parses the message at `at`.
+    ///
+    /// The parser checks only what the original checks. The original reads unknown memory after the end of a
+    /// datagram; the model reads zeros.
     pub(super) fn parse(datagram: &[u8], at: usize) -> Result<Self, ParseFailure> {
         let kind = Kind(byte_or_zero(datagram, at));
         let mut message = Self::new(kind, Vec::new());
@@ -153,7 +157,7 @@ impl StockMessage {
         self.copy_payload(datagram, at, flags & DATA_SIZE_MASK, self.header_len())
     }
 
-    /// The sequence number is read whether the message says that it has one or not.
+    /// Parses a control message. It reads a sequence number even if the flags say that there is none.
     fn parse_control(&mut self, datagram: &[u8], at: usize) -> Result<(), ParseFailure> {
         let flags = u16_or_zero(datagram, at + 1);
         (self.reliable, self.urgent) = (flags & RELIABLE_FLAG != 0, flags & URGENT_FLAG != 0);
@@ -184,12 +188,12 @@ impl StockMessage {
         Ok(())
     }
 
-    /// Returns a byte of the payload; zero behind its end.
+    /// Returns a byte of the payload, or zero after its end.
     pub(super) fn byte_at(&self, at: usize) -> u8 {
         byte_or_zero(&self.payload, at)
     }
 
-    /// Returns an address in the payload.
+    /// Returns the address at `at` in the payload.
     pub(super) fn address_at(&self, at: usize) -> Ipv4Addr {
         Ipv4Addr::from([0, 1, 2, 3].map(|i| self.byte_at(at + i)))
     }
@@ -203,7 +207,7 @@ impl StockMessage {
     }
 }
 
-/// Returns the size of an ACK.
+/// Returns the wire size of an ACK.
 pub(super) fn ack_len(part: Option<u8>) -> usize {
     4 + usize::from(part.is_some())
 }
@@ -224,11 +228,11 @@ fn u16_or_zero(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([byte_or_zero(bytes, at), byte_or_zero(bytes, at + 1)])
 }
 
-/// When a message is sent again.
+/// Timer for the next send of a message or an ACK.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetransmitTimer {
     pub(super) backoff: Backoff,
-    /// How often it was sent again; for an ACK, how often it was sent.
+    /// Number of retransmissions; for an ACK, number of sends.
     pub(super) count: u32,
     pub(super) interval: f32,
     pub(super) last_send: f32,
@@ -240,24 +244,25 @@ impl RetransmitTimer {
         Self { backoff, count: 0, interval: backoff.first, last_send: 0.0, first_send: 0.0 }
     }
 
-    /// Strictly later: in the frame that started the timer nothing is due.
+    /// Returns whether the wait is over. The comparison is strict: nothing is due in the frame that started
+    /// the timer.
     pub(super) fn is_due(&self, now: f32) -> bool {
         self.last_send + self.interval < now
     }
 
-    /// The wait begins anew, and nothing else.
+    /// Starts the current wait again and keeps the count and the interval.
     pub(super) const fn refresh(&mut self, now: f32) {
         self.last_send = now;
     }
 
-    /// From the beginning.
+    /// Resets the timer to its initial state.
     pub(super) const fn restart(&mut self, now: f32) {
         self.count = 0;
         self.interval = self.backoff.first;
         (self.first_send, self.last_send) = (now, now);
     }
 
-    /// Once more.
+    /// Counts one more send and starts the next wait.
     pub(super) fn on_resend(&mut self, now: f32) {
         self.last_send = now;
         self.count += 1;
@@ -265,33 +270,33 @@ impl RetransmitTimer {
     }
 }
 
-/// Why a message could not be read.
+/// Reason why a message could not be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseFailure {
-    /// There is no such type.
+    /// The message type is unknown.
     UnknownType(Kind),
-    /// Reading it ends the program.
+    /// The original program would crash.
     Crash(Crash),
 }
 
-/// What would have ended the original program.
+/// Cause of a crash of the original program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// A message that says to be smaller than its header: four gigabytes are copied.
+    /// The size field is smaller than the header: the original copies four gigabytes.
     Undersized {
-        /// Its type.
+        /// Message type.
         kind: Kind,
-        /// What it says.
+        /// Value of the size field.
         size: u16,
     },
-    /// Enough parts are there to be put together, but not this one: a null pointer is followed.
+    /// The fragment count is reached, but this fragment is missing: the original follows a null pointer.
     MissingFragment {
-        /// The number of the message.
+        /// Sequence number of the message.
         seq: Seq,
-        /// The part.
+        /// Number of the missing fragment.
         index: u8,
     },
-    /// More waits than the model is ready to hold; the original would go on until memory ends.
+    /// The queues exceed the limit of the model. The original would go on until memory is exhausted.
     OutOfMemory,
 }
 
@@ -299,10 +304,14 @@ impl fmt::Display for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undersized { kind, size } => {
-                write!(f, "a {kind} message of {size} bytes is smaller than its header")
+                write!(f, "the size field of a {kind} message says {size} bytes, less than its header")
             }
             Self::MissingFragment { seq, index } => {
-                write!(f, "the parts of game message {} are joined without part {index}", seq.0)
+                write!(
+                    f,
+                    "the fragments of game message {} were joined, but fragment {index} is missing",
+                    seq.0
+                )
             }
             Self::OutOfMemory => f.write_str("out of memory"),
         }
@@ -314,5 +323,5 @@ const URGENT_FLAG: u16 = 0x4000;
 const FRAGMENT_FLAG: u16 = 0x2000;
 const DATA_SIZE_MASK: u16 = 0x1FFF;
 const CONTROL_SIZE_MASK: u16 = 0x3FFF;
-/// Type, word and sequence number.
+/// Type, flags with size, and sequence number.
 const CONTROL_HEADER_BYTES: usize = 5;

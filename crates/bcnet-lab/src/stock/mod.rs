@@ -1,59 +1,61 @@
-//! The original engine of 2002 as a model, faults included.
+//! A model of the original engine of 2002, including its faults.
 //!
-//! [`Stock`] is a host or a client. It does what the original does, in the original's order and in 32-bit floats, so
-//! that its queue dumps can be held against recorded ones. It is linear where the original is linear, and counts what
-//! that costs ([`Tally`]). It knows nothing of what it is used for: every number that can be turned is in [`Params`].
+//! [`StockEngine`] is a host or a client. It performs the original's steps in the original's order and in
+//! 32-bit floats, so that its queue dumps can be compared with recorded dumps. It searches linearly where the
+//! original does, and counts the comparisons ([`StockCounters`]). It does not know what it is used for: every
+//! tunable number is in [`Params`].
 //!
-//! A frame ([`Stock::service`]) is, in this order: the request to be let in or keepalives, the send pass, the receive
-//! phase, dispatch of the low channel, delivery of the high channel, timeouts. Sending comes before receiving, so an
-//! ACK leaves one frame after its message arrived, and an answer to an event in the frame after that.
+//! A frame ([`StockEngine::run_frame`]) has these steps, in this order: connect request or keepalives, send
+//! pass, receive phase, dispatch of the control channel, delivery of the game channel, timeouts. Sending
+//! comes before receiving. An ACK is therefore sent one frame after its message arrived, and the answer to an
+//! event one frame later still.
 //!
 //! # Quirks
 //!
-//! Each has a test in `tests/stock`. The letter is how sure the rule is: H is seen in the program and in captured
-//! bytes, M has one good source, L is a guess.
+//! Each quirk has a test in `tests/stock`. The letter is the confidence: H is seen in the program and in
+//! captured bytes, M has one good source, L is a guess.
 //!
 //! | name | rule | |
 //! |---|---|---|
 //! | one datagram | a peer gets at most one datagram per frame, of at most 512 bytes and 255 messages | H |
-//! | rotation | peers are served from behind the last one served on: the second entry of the table first, the first one last | H |
-//! | deaf socket | a peer whose socket cannot send is passed over and does not count as served | M |
-//! | repeated ACKs | an ACK is sent three times by itself, 0.6666 s apart, and stays in the outbox | H |
-//! | gate | six more sends only happen with other traffic, or to a deleted peer; with the ninth it is forgotten | H |
-//! | ACK restart | a repeated message starts its ACK again from zero; it is found by a linear search | H |
-//! | ACK first | a reliable message is acknowledged before anyone looks whether it is of use | H |
-//! | strict clock | a timer is due only when the clock shows more; in its own frame an ACK is not | H |
-//! | blocked clock | the clock is read once per frame; what is sent after a long pause in a frame is due in the next | M |
+//! | rotation | a pass starts after the peer that was served last: with all sockets writable, the second table entry is first and the first is last | H |
+//! | deaf socket | a peer whose socket cannot send is skipped and does not count as served | M |
+//! | repeated ACKs | an ACK is sent three times without other traffic, 0.6666 s apart, and stays in the outbox | H |
+//! | gate | six more sends need other traffic or a deleted peer; after the ninth send the ACK is removed | H |
+//! | ACK restart | a duplicate message restarts its ACK from zero; a linear search finds the ACK | H |
+//! | ACK first | a reliable message is acknowledged before the engine checks whether it can use it | H |
+//! | strict clock | a timer is due only when the clock shows more than its time; an ACK is not due in its own frame | H |
+//! | blocked clock | the clock is read once per frame; a message sent after a long pause in a frame is due again in the next | M |
 //! | one retransmit | the first message that is due ends the search, even if it does not fit | H |
 //! | sawtooth | waits of 1, 2, 3, 4, 5 s, then 1 s again; mode 0 keeps the wait, mode 2 doubles without a limit | H |
-//! | idle step | a goodbye's step of 0.5 s is never used: it is repeated every 1.0 s | H |
-//! | age limit | after 360 s a message is given up in silence, when a pass walks over it while it is not due | H |
-//! | head insertion | urgent messages go to the head, so they leave in reverse order, parts too | H |
-//! | aggregate flag | of messages without it, one goes into a datagram; the others wait while the walk goes on | H |
+//! | idle step | the step of 0.5 s of a disconnect is never used: it is retransmitted every 1.0 s | H |
+//! | age limit | a message older than 360 s is dropped without a report, when a pass skips it because it is not due | H |
+//! | head insertion | urgent messages are queued at the head, so they are sent in reverse order, fragments too | H |
+//! | aggregate flag | a datagram has at most one message without this flag; the others wait while the search goes on | H |
 //! | forced reliable | an unreliable message that must be split is sent reliably with number 0: it is lost | M |
-//! | 256 parts | index and total are cut to eight bits; a total of 0 is complete with part 0 | H |
-//! | pending limit | 32768 waiting messages are one too many; no number is used | H |
-//! | raw window | numbers are compared by plain difference, not around the circle | H |
-//! | wrap leftover | a queued duplicate of number 65535 stays until the numbers come around | H |
-//! | sender-blind parts | parts of different senders with the same number are joined | H |
-//! | hold-back | an incomplete message whose turn it is stops delivery for everyone behind it | H |
-//! | missing part | enough parts with a gap among them end the program | H |
-//! | urgent arrival | an urgent unreliable message goes behind the head if that is not urgent | H |
-//! | unreliable first | of what arrived at the same time the unreliable is delivered first | H |
-//! | mixed ACK | an ACK of a part never clears a whole message, nor the other way round | H |
-//! | unknown id | a datagram with an unknown id makes a peer; where it comes from is not compared | H |
-//! | nonce | a request with another nonce and the same own address replaces the peer; otherwise it is one more | H |
+//! | 256 fragments | fragment number and total are truncated to eight bits; a total of 0 is complete with fragment 0 | H |
+//! | pending limit | a message is refused if 32768 messages would be pending; no number is used | H |
+//! | raw window | sequence numbers are compared by plain difference, without wrap-around | H |
+//! | wrap leftover | a queued duplicate of number 65535 stays until the numbers wrap around | H |
+//! | sender-blind fragments | fragments of different senders with the same number are joined | H |
+//! | hold-back | an incomplete message that is next in sequence blocks delivery for everyone behind it | H |
+//! | missing fragment | enough fragments with a gap among them crash the program | H |
+//! | urgent arrival | an urgent unreliable message is queued after the head if the head is not urgent | H |
+//! | unreliable first | of messages that arrive together, unreliable ones are delivered first | H |
+//! | mixed ACK | an ACK of a fragment never clears a whole message, and a plain ACK never clears a fragment | H |
+//! | unknown id | a datagram with an unknown id creates a peer; its source address is not compared | H |
+//! | nonce | a request with another nonce and the same own address replaces the peer; otherwise it adds one | H |
 //! | ports by address | one port per IPv4 address: two players behind one address share it | H |
 //! | own entry | a host that sends to itself has an entry for itself, without keepalives or timeout | M |
 //! | linger | a deleted peer is served for 15 s, with the gate open | M |
 //! | unknown type | it ends the receive phase: the rest of the datagram is lost, the other datagrams wait | H |
-//! | recomputed size | reading goes on behind the size computed from the message, not behind the one it tells | H |
-//! | missing flag | a low message without the reliable bit is read with a number and passed over without it | L |
-//! | undersized | a message that says to be smaller than its header ends the program | H |
-//! | over-read | behind the end of a datagram the reader finds whatever is there: zeros here | L |
+//! | recomputed size | the parser advances by the size computed from the message, not by the size field | H |
+//! | missing flag | a control message without the reliable bit is read with a number and skipped without it | L |
+//! | undersized | a message with a size field smaller than its header crashes the program | H |
+//! | over-read | the parser reads unknown memory after the end of a datagram: zeros in the model | L |
 //!
-//! Where the original would end, the model stops and tells why ([`Stock::crash`]). It also stops when more waits than
-//! any honest use could cause: the original has no such limits.
+//! Where the original would crash, the model stops and reports the cause ([`StockEngine::crash`]). It also
+//! stops when its queues exceed limits that normal use never reaches: the original has no such limits.
 
 mod clock;
 mod connection;
@@ -89,7 +91,7 @@ pub use params::{
 use peer::PeerTable;
 pub use send::{SendOptions, StockSendError};
 
-/// One end of a session as the original runs it.
+/// One end of a session, run by the model of the original engine.
 #[derive(Debug)]
 pub struct StockEngine {
     params: Params,
@@ -97,36 +99,36 @@ pub struct StockEngine {
     role: Role,
     state: StockState,
     id: PeerId,
-    /// The own address and the host's.
+    /// Address of this node, and address of the host.
     own_address: Ipv4Addr,
     host_address: Ipv4Addr,
     ports: BTreeMap<Ipv4Addr, u16>,
     peers: PeerTable,
-    /// The request to be let in, until it is queued.
+    /// Payload of the connect request, until it is queued.
     connect_request: Option<Vec<u8>>,
-    /// Addresses are not passed on. The original has no such switch; it is off unless a session asks for it.
+    /// `true` if addresses are not relayed. The original has no such switch: the default is `false`.
     masks_addresses: bool,
-    /// What the clock shows: in a frame, what it showed when the frame began.
+    /// Clock reading in seconds. During a frame: the reading at its start.
     now: f32,
-    /// When the host was heard, and when something was queued for it.
+    /// Time when a message from the host last arrived, and when one was last queued for the host.
     host_last_received: f32,
     host_last_queued: f32,
-    /// Datagrams that have arrived, deciphered.
+    /// Datagrams in the socket buffer, deciphered.
     socket_buffer: VecDeque<(SocketAddrV4, Vec<u8>)>,
     incoming: IncomingQueues,
     outgoing_datagrams: VecDeque<(SocketAddrV4, Vec<u8>)>,
     events: VecDeque<(Event, Vec<u8>)>,
     ack_trace: VecDeque<AckTraceEntry>,
     last_frame: Option<Time>,
-    /// The end of the last frame changed something that the next one has to look at.
+    /// `true` if the end of the last frame made work for the next frame.
     must_run_next_frame: bool,
     leave_reason: Option<LeaveReason>,
     leaving_since: Option<f32>,
-    /// Where the search for a free id goes on.
+    /// Id at which the search for a free id continues.
     next_id: u8,
-    /// The entry that the last send pass served last.
+    /// Position of the entry that was served last.
     last_served: usize,
-    /// Peers to whom the socket cannot send now; `None` is all.
+    /// Peers that the socket cannot send to; `None` stands for all peers.
     unwritable: BTreeSet<Option<PeerId>>,
     crash: Option<Crash>,
     counters: StockCounters,
@@ -134,14 +136,14 @@ pub struct StockEngine {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StockState {
-    /// Or hosting.
+    /// Connected to a host, or hosting.
     Connected,
     Connecting,
     Closed,
 }
 
 impl StockEngine {
-    /// Makes a host.
+    /// Creates a host.
     #[must_use]
     pub fn host(params: Params) -> Self {
         let address = params.address;
@@ -149,7 +151,7 @@ impl StockEngine {
         Self::new(params, Role::Host, PeerId::HOST, address, host)
     }
 
-    /// Makes a client that asks `host` to be let in. `password` is UTF-16LE.
+    /// Creates a client that connects to `host`. `password` is UTF-16LE.
     #[must_use]
     pub fn connect(
         params: Params,
@@ -170,7 +172,7 @@ impl StockEngine {
         stock
     }
 
-    /// Makes one that has left: it takes everything and says nothing.
+    /// Creates an engine that has left: it ignores all datagrams and sends none.
     pub(crate) fn closed() -> Self {
         Self { state: StockState::Closed, ..Self::host(Params::default()) }
     }
@@ -208,39 +210,42 @@ impl StockEngine {
         }
     }
 
-    /// Returns the own id: [`PeerId::HOST`] for a host, [`PeerId::UNASSIGNED`] for a client that was not let in yet.
+    /// Returns the engine's own id.
+    ///
+    /// It is [`PeerId::HOST`] for a host, and [`PeerId::UNASSIGNED`] for a client before its admission.
     #[must_use]
     pub const fn id(&self) -> PeerId {
         self.id
     }
 
-    /// Returns all others that are there and have an id.
+    /// Returns the ids of all live peers.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerId> {
         let others = self.peers.iter().filter(|peer| peer.is_live() && peer.id != self.id);
         others.map(|peer| peer.id).filter(|id| *id != PeerId::UNASSIGNED).collect()
     }
 
-    /// Returns what it did so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn stock_counters(&self) -> StockCounters {
         self.counters
     }
 
-    /// Returns what would have ended the original program. Nothing happens any more then.
+    /// Returns the cause of a crash of the original program. The engine does nothing after a crash.
     #[must_use]
     pub const fn crash(&self) -> Option<Crash> {
         self.crash
     }
 
-    /// Returns whether it has left, by itself or because the session is over.
+    /// Returns whether the engine has left, by itself or because the session ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == StockState::Closed
     }
 
-    /// Puts a datagram into the socket, where it stays until a frame takes it. GameSpy text is told at once. What a
-    /// socket cannot hold is lost.
+    /// Puts a datagram into the socket buffer, where the next frame reads it.
+    ///
+    /// A GameSpy query is reported at once. If the buffer is full, the datagram is lost.
     pub fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &[u8], _now: Time) {
         if bytes.first() == Some(&PeerId::GAMESPY.0) {
             self.push_event(Event::Query { from }, bytes);
@@ -253,8 +258,9 @@ impl StockEngine {
         self.push_to_socket(from, bytes);
     }
 
-    /// Lets one message, plain, arrive from a peer as if that peer had sent it in a datagram of its own. One that is not
-    /// known yet has an address of a network for documentation.
+    /// Simulates a datagram from a peer with one message, in plaintext.
+    ///
+    /// An unknown peer gets an address from a network reserved for documentation.
     pub fn inject(&mut self, peer: PeerId, message: &[u8], _now: Time) {
         let known = self.peers.find(peer).and_then(|place| self.peers.get(place));
         let address = match known {
@@ -275,7 +281,8 @@ impl StockEngine {
         }
     }
 
-    /// One frame, at whose beginning the clock shows `now`. A frame that is held up after that is given the old time.
+    /// Runs one frame with the clock reading `now`. A frame that is delayed after reading the clock gets the
+    /// old time.
     pub fn run_frame(&mut self, now: Time) {
         if self.crash.is_some() || self.state == StockState::Closed {
             return;
@@ -295,24 +302,24 @@ impl StockEngine {
         }
     }
 
-    /// Takes the next datagram to send.
+    /// Returns the next datagram to send.
     ///
     /// # Panics
-    /// If it does not fit `buffer`.
+    /// Panics if the datagram does not fit in `buffer`.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let (to, bytes) = self.outgoing_datagrams.pop_front()?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
         Some(Transmit { to, len: bytes.len() })
     }
 
-    /// Takes the next thing that happened; its bytes, if it has any, are put into `payload`.
+    /// Returns the next event, and writes its bytes to `payload`.
     pub fn poll_event(&mut self, payload: &mut Vec<u8>) -> Option<Event> {
         let (event, bytes) = self.events.pop_front()?;
         *payload = bytes;
         Some(event)
     }
 
-    /// Takes the next ACK that was dispatched, if [`trace`](Params::trace) is on.
+    /// Returns the next handled ACK, if [`trace_acks`](Params::trace_acks) is on.
     pub fn poll_ack_trace(&mut self) -> Option<AckTraceEntry> {
         self.ack_trace.pop_front()
     }
@@ -322,7 +329,7 @@ impl StockEngine {
     }
 }
 
-/// Where a game listens if nothing else is known.
+/// Default UDP port of the game.
 const DEFAULT_PORT: u16 = 22101;
-/// More datagrams than arrive between two frames in honest use.
+/// Size of the socket buffer. Normal use has fewer datagrams between two frames.
 const MAX_SOCKET_DATAGRAMS: usize = 1 << 16;

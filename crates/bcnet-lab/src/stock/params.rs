@@ -1,58 +1,63 @@
-//! Everything about the engine that can be turned.
+//! All tunable parameters of the stock engine.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// All tunables. The defaults are the original's. When frames come, and how long they take, is up to whoever runs them.
+/// Parameters of the stock engine. The defaults are those of the original.
+///
+/// The driver of the engine decides when frames run and how long they take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
-    /// The frame clock moves in steps of this; zero is as fine as a 32-bit float of seconds.
+    /// Step of the frame clock. Zero means the precision of a 32-bit float in seconds.
     pub granularity: Duration,
-    /// The size of a datagram: 512, or 1024 as in the base class. Never below 128.
+    /// Maximum size of a datagram: 512, or 1024 as in the base class. At least 128.
     pub buffer: usize,
-    /// How often an ACK is sent whatever else is sent.
+    /// Number of sends of an ACK that the gate does not block.
     pub free_acks: u32,
-    /// The send after which an ACK is forgotten.
+    /// Number of sends after which an ACK is removed.
     pub last_ack: u32,
     /// Seconds between two sends of an ACK.
     pub ack_step: f32,
-    /// When the second ACK pass runs.
+    /// Condition for the second ACK pass.
     pub gate: AckGate,
-    /// Seconds without anything queued for a peer after which a keepalive is; `None` is never.
+    /// Seconds without queued messages for a peer until a keepalive is queued; `None` means never.
     pub keepalive: Option<f32>,
-    /// Seconds of silence after which a peer is gone; `None` is never.
+    /// Seconds of silence after which a peer is deleted; `None` means never.
     pub silence: Option<f32>,
-    /// Seconds that a deleted peer is still served, and the longest a leaver waits.
+    /// Seconds for which a deleted peer is still served, and the longest wait of a node that leaves.
     pub linger: f32,
-    /// Seconds after which a reliable message is given up; none is kept at all if it is zero.
+    /// Seconds after which a reliable message is dropped. With zero, no message is kept for retransmission.
     pub age_limit: f32,
-    /// Seconds after which a game message is sent again for the first time, unless its sender chooses otherwise.
+    /// Seconds to the first retransmission of a game message, unless its sender chooses otherwise.
     pub first_wait: f32,
-    /// What a repeated message does to the ACK that is owed for it.
+    /// Effect of a duplicate message on its pending ACK.
     pub dedup: AckDedup,
-    /// Where in a datagram the ACKs go that may be sent alone.
+    /// Position in a datagram of ACKs that may be sent alone.
     pub ack_place: AckPosition,
-    /// How many messages are sent again in one pass.
+    /// Number of messages that are retransmitted in one pass.
     pub resend: RetransmitsPerFrame,
-    /// How a goodbye that a host passes on is repeated. Whether the original takes that from the message or from the call
-    /// that makes a goodbye is not known.
+    /// Backoff of a disconnect that a host relays.
+    ///
+    /// It is unknown whether the original takes it from the message or from the call that creates a
+    /// disconnect.
     pub relayed_goodbye: BackoffMode,
-    /// Whether one that is leaving still sends keepalives.
+    /// `true` if a node that leaves still sends keepalives.
     pub leaving_keepalives: bool,
-    /// Which datagrams tell the port of an address.
+    /// Datagrams from which the engine learns the port of an address.
     pub port_map: PortLearning,
-    /// Whether datagrams are enciphered.
+    /// `true` if datagrams are enciphered.
     pub cipher: bool,
-    /// Whether dispatched ACKs are noted for [`poll_trace`](super::Stock::poll_trace).
+    /// `true` if handled ACKs are recorded for [`poll_ack_trace`](super::StockEngine::poll_ack_trace).
     pub trace_acks: bool,
-    /// A host's own address.
+    /// Own address of a host.
     pub address: Ipv4Addr,
-    /// Whether a host asks its session who is let in, by [`Event::Request`](bcnet_transport::Event::Request). The original
-    /// decides by itself, with what follows.
+    /// `true` if the session decides about admission, by [`Event::Request`](bcnet_transport::Event::Request).
+    ///
+    /// The original decides by itself, with `password` and `banned`.
     pub session_decides_admission: bool,
-    /// What a host asks for, UTF-16LE.
+    /// Password that a host requires, UTF-16LE.
     pub password: Option<Vec<u8>>,
-    /// Addresses that a host does not let in.
+    /// Addresses that a host refuses.
     pub banned: Vec<Ipv4Addr>,
 }
 
@@ -87,21 +92,21 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Returns the size of a datagram that is really used.
+    /// Returns the effective maximum size of a datagram.
     pub(super) fn datagram_limit(&self) -> usize {
         self.buffer.max(MIN_BUFFER)
     }
 
-    /// Returns the largest message that is not split.
+    /// Returns the size of the largest message that is not split.
     pub(super) fn message_limit(&self) -> usize {
         self.datagram_limit() - SPLIT_MARGIN
     }
 }
 
-/// When ACKs that had their free sends are sent again.
+/// Condition for sending ACKs again after their free sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckGate {
-    /// With anything else that is sent, or to a peer that is being deleted: the original.
+    /// If the datagram has another message, or the peer is deleted. The original does this.
     #[default]
     Traffic,
     /// Always.
@@ -110,54 +115,54 @@ pub enum AckGate {
     Never,
 }
 
-/// What a repeated message does to the ACK that is in the outbox for it.
+/// Effect of a duplicate message on its ACK in the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckDedup {
-    /// It begins anew, with all its sends: the original.
+    /// The ACK starts again with all its sends. The original does this.
     #[default]
     Restart,
-    /// Only its timer begins anew; how often it was sent stays.
+    /// Only the timer starts again; the send count stays.
     Refresh,
 }
 
-/// Where in a datagram the ACKs go that may be sent alone.
+/// Position in a datagram of ACKs that may be sent alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckPosition {
-    /// Before everything else: the original.
+    /// Before all other messages. The original does this.
     #[default]
     First,
-    /// Behind the messages.
+    /// After the other messages.
     Last,
 }
 
-/// How many messages are sent again to a peer in one pass.
+/// Number of messages that are retransmitted to a peer in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RetransmitsPerFrame {
-    /// The first that is due: the original.
+    /// The first message that is due. The original does this.
     #[default]
     One,
-    /// All that are due and fit.
+    /// All messages that are due and fit.
     All,
 }
 
-/// Which datagrams tell the port of the address that they come from.
+/// Datagrams from which the engine learns the port of their source address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortLearning {
-    /// Any, before its messages are counted.
+    /// Any datagram, even without messages.
     #[default]
     AnyDatagram,
-    /// Only one that has a message.
+    /// Only a datagram with a message.
     WithMessages,
 }
 
-/// How the wait before the next retransmission grows. Seconds in 32-bit floats, as the original has them.
+/// Growth of the wait between retransmissions, in seconds as 32-bit floats like the original.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// The rule.
+    /// The backoff mode.
     pub mode: BackoffMode,
     /// The first wait.
     pub first: f32,
-    /// What the rule adds.
+    /// Increment of the wait.
     pub step: f32,
 }
 
@@ -168,7 +173,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait after one more send.
+    /// Returns the wait after the next send.
     pub(super) fn next_wait(&self, wait: f32) -> f32 {
         match self.mode {
             BackoffMode::Fixed if wait == 0.0 => self.step,
@@ -181,19 +186,19 @@ impl Backoff {
     }
 }
 
-/// The three backoff modes, by their numbers 0, 1 and 2.
+/// The three backoff modes, numbered 0, 1 and 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackoffMode {
-    /// 0: the same wait; one of zero becomes the step.
+    /// 0: the wait stays the same. A wait of zero becomes the step.
     Fixed,
-    /// 1: a step more each time; above 5 s it falls back to the step.
+    /// 1: each wait is longer by one step. A wait above 5 s becomes the step again.
     Linear,
     /// 2: the excess over the first wait doubles, without a limit.
     Exponential,
 }
 
 impl BackoffMode {
-    /// Returns the original's number for it.
+    /// Returns the original's number of the mode.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -204,9 +209,9 @@ impl BackoffMode {
     }
 }
 
-/// The smallest buffer that a split message fits.
+/// Smallest buffer in which a fragment fits.
 const MIN_BUFFER: usize = 128;
-/// How much smaller than a datagram a message must be.
+/// Difference between the datagram size and the largest message that is not split.
 const SPLIT_MARGIN: usize = 100;
-/// Where linear backoff falls back.
+/// Longest wait of linear backoff, in seconds. A longer wait becomes the step again.
 const LINEAR_BACKOFF_LIMIT: f32 = 5.0;

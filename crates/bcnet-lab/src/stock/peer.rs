@@ -1,4 +1,4 @@
-//! A peer entry and the sorted table of them.
+//! The peer entries of the stock engine, in a sorted table.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -12,29 +12,29 @@ use super::message::{RetransmitTimer, StockMessage};
 pub(super) struct StockPendingAck {
     pub(super) id: MessageId,
     pub(super) timer: RetransmitTimer,
-    /// Since when it is there.
+    /// Time when the ACK was queued.
     pub(super) queued_at: f32,
 }
 
-/// What is known of and queued for one peer.
+/// State and queues of one peer.
 #[derive(Debug)]
 pub(super) struct PeerEntry {
     pub(super) id: PeerId,
-    /// Where its datagrams go; the port is looked up.
+    /// Destination address. The port is looked up for each datagram.
     pub(super) address: Ipv4Addr,
-    /// Its address as it sees itself.
+    /// The peer's own address, as the peer reports it.
     pub(super) claimed_address: Ipv4Addr,
     pub(super) nonce: u32,
-    /// It waits for the session to let it in.
+    /// `true` while the session decides about the peer's admission.
     pub(super) awaits_admission: bool,
-    /// UTF-16LE.
+    /// Name of the peer, UTF-16LE.
     pub(super) name: Vec<u8>,
-    /// The numbers that are next to be sent and to be received, by channel.
+    /// Next sequence number to send, and next one to receive, for each channel.
     pub(super) next_seq: [u16; 2],
     pub(super) expected_seq: [u16; 2],
     pub(super) last_received: f32,
     pub(super) last_queued: f32,
-    /// When it was deleted; it lingers from then on.
+    /// Time when the peer was deleted. It lingers from then on.
     pub(super) deleted_at: Option<f32>,
     pub(super) unsent: VecDeque<StockMessage>,
     pub(super) retx: Vec<StockMessage>,
@@ -65,13 +65,13 @@ impl PeerEntry {
         self.deleted_at.is_none()
     }
 
-    /// Returns whether a message of this kind was not sent or not acknowledged yet.
+    /// Returns whether a message of this kind is unsent or unacknowledged.
     pub(super) fn has_pending(&self, kind: Kind) -> bool {
         self.unsent.iter().chain(&self.retx).any(|message| message.kind == kind)
     }
 }
 
-/// Returns which of a pair of counters a channel uses.
+/// Returns the index of a channel in arrays with one entry for each channel.
 pub(super) const fn channel_index(channel: Channel) -> usize {
     match channel {
         Channel::Control => 0,
@@ -79,7 +79,7 @@ pub(super) const fn channel_index(channel: Channel) -> usize {
     }
 }
 
-/// All entries, sorted by id as signed bytes; entries without an id come first.
+/// All entries, sorted by id as a signed byte. Entries without an id come first.
 #[derive(Debug, Default)]
 pub(super) struct PeerTable(Vec<PeerEntry>);
 
@@ -89,12 +89,12 @@ impl PeerTable {
         self.0.get(place).filter(|peer| peer.id == id).map(|_| place)
     }
 
-    /// Returns the first entry with this address, whoever sends from there.
+    /// Returns the position of the first entry with this address.
     pub(super) fn find_address(&self, address: Ipv4Addr) -> Option<usize> {
         self.0.iter().position(|peer| peer.address == address)
     }
 
-    /// Returns the sender of a message: by id; if it has none, by address, those without an id first.
+    /// Returns the sender of a message, by id. Without an id: by address, entries without an id first.
     pub(super) fn sender_of(&self, message: &StockMessage) -> Option<usize> {
         if message.sender != PeerId::UNASSIGNED {
             return self.find(message.sender);
@@ -113,7 +113,7 @@ impl PeerTable {
         (place < self.0.len()).then(|| self.0.remove(place))
     }
 
-    /// Gives an entry another id and tells its new place.
+    /// Changes the id of an entry and returns its new position.
     pub(super) fn set_id(&mut self, place: usize, id: PeerId) -> usize {
         let mut peer = self.0.remove(place);
         peer.id = id;
@@ -144,7 +144,7 @@ impl PeerTable {
         self.0.clear();
     }
 
-    /// Returns the places of all entries for which something holds.
+    /// Returns the positions of all entries that match a condition.
     pub(super) fn positions(&self, holds: impl Fn(&PeerEntry) -> bool) -> Vec<usize> {
         self.0.iter().enumerate().filter(|(_, peer)| holds(peer)).map(|(place, _)| place).collect()
     }
@@ -154,5 +154,5 @@ const fn sort_key(id: PeerId) -> i8 {
     id.0.cast_signed()
 }
 
-/// The name of who has not told one.
+/// Name of a peer that has not sent its name.
 const UNKNOWN_NAME: &str = "Unknown";

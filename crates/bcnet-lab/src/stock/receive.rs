@@ -1,4 +1,4 @@
-//! The receive phase: datagrams become queued messages, and every reliable one is owed an ACK.
+//! The receive phase: parses datagrams, queues their messages, and queues an ACK for each reliable message.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -12,7 +12,7 @@ use super::params::{AckDedup, Backoff, BackoffMode, PortLearning};
 use super::peer::{PeerEntry, StockPendingAck, channel_index};
 
 impl StockEngine {
-    /// Empties the socket, or as much of it as comes before an unknown type.
+    /// Reads all datagrams from the socket, up to a message of an unknown type.
     pub(super) fn receive(&mut self) {
         while let Some((from, bytes)) = self.socket_buffer.pop_front() {
             self.counters.received += 1;
@@ -49,7 +49,8 @@ impl StockEngine {
         Ok(())
     }
 
-    /// Returns the peer that a datagram is from, told by its first message. `None` if that is none of a stranger's.
+    /// Returns the sender of a datagram, from its first message. Returns `None` if the message is not from a
+    /// peer.
     fn resolve_sender(&mut self, message: &StockMessage) -> Option<usize> {
         let place = match message.sender {
             PeerId::UNASSIGNED => match message.kind {
@@ -68,7 +69,7 @@ impl StockEngine {
         Some(place)
     }
 
-    /// Returns who asks to be let in: known by address and nonce, or new.
+    /// Returns the entry of a connecting client: an existing one with its address and nonce, or a new one.
     fn resolve_connecting_sender(&mut self, message: &StockMessage) -> usize {
         let own_view = message.address_at(0);
         let nonce = u32::from_le_bytes([4, 5, 6, 7].map(|at| message.byte_at(at)));
@@ -104,17 +105,17 @@ impl StockEngine {
         self.peers.insert(PeerEntry::new(id, address, self.now))
     }
 
-    /// Finds the ACK for a message in the outbox and starts it or its timer again, or appends it.
+    /// Queues the ACK for a message. If the outbox has that ACK, restarts the ACK or its timer instead.
     fn queue_ack(&mut self, place: usize, message: &StockMessage) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         let id = message.id();
         peer.last_queued = self.now;
-        for owed in &mut peer.acks {
+        for ack in &mut peer.acks {
             self.counters.comparisons += 1;
-            if owed.id == id {
+            if ack.id == id {
                 match self.params.dedup {
-                    AckDedup::Restart => owed.timer.restart(self.now),
-                    AckDedup::Refresh => owed.timer.refresh(self.now),
+                    AckDedup::Restart => ack.timer.restart(self.now),
+                    AckDedup::Refresh => ack.timer.refresh(self.now),
                 }
                 self.counters.acks_restarted += 1;
                 return;
@@ -130,7 +131,7 @@ impl StockEngine {
         self.counters.peak_acks = self.counters.peak_acks.max(peer.acks.len());
     }
 
-    /// Puts a message into one of the four queues, which all peers share, unless it is outside its window.
+    /// Queues a message for dispatch, unless it is outside the receive window. All peers share the queues.
     fn enqueue_received(&mut self, place: usize, message: StockMessage) -> Result<(), ParseFailure> {
         let channel = message.kind.channel();
         if !message.reliable {
@@ -161,16 +162,16 @@ impl StockEngine {
     }
 }
 
-/// Returns whether a number is acceptable: the difference of two numbers, not their distance around the circle.
+/// Returns whether a number is in the window. Compares the plain difference, without wrap-around.
 fn in_window(seq: u16, expected: u16) -> bool {
     let ahead = i32::from(seq) - i32::from(expected);
     (0..WINDOW_SIZE).contains(&ahead) || ahead < -WINDOW_SIZE
 }
 
 const WINDOW_SIZE: i32 = 0x4000;
-/// More entries than honest use makes; the original has no limit.
+/// Limit of peer entries, which normal use never reaches. The original has no limit.
 const MAX_PEERS: usize = 4096;
-/// More messages than honest use makes; the original has no limit.
+/// Limit of queued messages, which normal use never reaches. The original has no limit.
 const MAX_QUEUED_MESSAGES: usize = 1 << 15;
-/// More ACKs than honest use owes one peer; the original has no limit.
+/// Limit of pending ACKs for one peer, which normal use never reaches. The original has no limit.
 const MAX_PENDING_ACKS: usize = 1 << 17;

@@ -1,4 +1,4 @@
-//! When the next frame could do anything, so that the empty ones before it need not be run.
+//! Computes when the next frame can have an effect, so that frames without effect are skipped.
 
 use bcnet_transport::Time;
 use bcnet_transport::wire::Role;
@@ -9,14 +9,15 @@ use super::peer::PeerEntry;
 use super::{StockEngine, StockState};
 
 impl StockEngine {
-    /// Returns whether no frame will do anything until something arrives or is queued.
+    /// Returns whether no frame has an effect until a datagram arrives or a message is queued.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.next_due().is_none()
     }
 
-    /// Returns the earliest time at which a frame could do anything, always after the last frame. Frames before it
-    /// change nothing and can be left out. It may be a little early, never late.
+    /// Returns the earliest time at which a frame can have an effect, always after the last frame.
+    ///
+    /// Earlier frames change nothing and can be skipped. The time may be slightly early, never late.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         if self.crash.is_some() || self.state == StockState::Closed {
@@ -32,7 +33,7 @@ impl StockEngine {
         Some(self.clock.first_time_after(moment).max(earliest))
     }
 
-    /// Returns whether the very next frame has something to do.
+    /// Returns whether the very next frame has an effect.
     fn is_due_now(&self) -> bool {
         let waiting = self.peers.iter().any(|peer| !peer.unsent.is_empty());
         waiting
@@ -50,7 +51,7 @@ impl StockEngine {
         [keepalive, silence, leaving].into_iter().flatten().map(|(start, wait)| shortly_before(start, wait))
     }
 
-    /// The clock must show more than this before a frame has something to do for a peer.
+    /// Returns the deadline of a peer: a frame has an effect once the clock shows more than this.
     fn next_deadline_for(&self, peer: &PeerEntry) -> Option<f32> {
         let params = &self.params;
         let open = match params.gate {
@@ -58,8 +59,8 @@ impl StockEngine {
             AckGate::Always => true,
             AckGate::Never => false,
         };
-        let sendable = peer.acks.iter().filter(|owed| open || owed.timer.count < params.free_acks);
-        let acks = sendable.map(|owed| owed.timer.last_send + owed.timer.interval);
+        let sendable = peer.acks.iter().filter(|ack| open || ack.timer.count < params.free_acks);
+        let acks = sendable.map(|ack| ack.timer.last_send + ack.timer.interval);
         let retx = peer.retx.iter().map(|message| {
             let timer = &message.timer;
             (timer.last_send + timer.interval).min(shortly_before(timer.first_send, params.age_limit))

@@ -1,4 +1,4 @@
-//! Messages are numbered, split and queued.
+//! Queues messages for sending: assigns sequence numbers and splits large messages into fragments.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -11,18 +11,18 @@ use super::params::Backoff;
 use super::peer::{PeerEntry, channel_index};
 use super::{StockEngine, StockState};
 
-/// Everything about a message that its sender can choose.
+/// Send options of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SendOptions {
-    /// Its type, and with it the channel.
+    /// Message type, which also determines the channel.
     pub kind: Kind,
-    /// Whether it is repeated until it is acknowledged.
+    /// `true` if the message is retransmitted until it is acknowledged.
     pub reliable: bool,
-    /// Whether it goes to the head of the queue.
+    /// `true` if the message is queued at the head.
     pub urgent: bool,
-    /// If not, at most one such message is put into a datagram.
+    /// `true` if several such messages may share a datagram. Otherwise a datagram has at most one.
     pub aggregate: bool,
-    /// When it is repeated.
+    /// Waits between retransmissions.
     pub backoff: Backoff,
 }
 
@@ -38,14 +38,14 @@ impl From<DeliveryMode> for SendOptions {
     }
 }
 
-/// Why a message was not queued.
+/// Reason why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StockSendError {
-    /// Neither connected nor connecting.
+    /// The engine is neither connected nor connecting.
     NotConnected,
     /// No peer has this id.
     UnknownPeer(PeerId),
-    /// 32768 messages wait already, or would.
+    /// 32768 messages are pending, or would be.
     TooManyPending,
 }
 
@@ -65,8 +65,10 @@ impl fmt::Display for StockSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotConnected => f.write_str("not connected: connect first"),
-            Self::UnknownPeer(peer) => write!(f, "{peer} is not known: send after its Joined event"),
-            Self::TooManyPending => f.write_str("too many messages wait to be sent: send later"),
+            Self::UnknownPeer(peer) => {
+                write!(f, "{peer} is unknown: send after the Joined event of that peer")
+            }
+            Self::TooManyPending => f.write_str("too many messages are pending: send later"),
         }
     }
 }
@@ -77,7 +79,7 @@ impl StockEngine {
     /// Queues a game payload for a peer, or for all ([`PeerId::NULL`]).
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was queued then.
+    /// Returns a [`StockSendError`] if nothing was queued.
     pub fn send(
         &mut self,
         to: PeerId,
@@ -88,7 +90,7 @@ impl StockEngine {
         self.send_with_options(to, payload, self.send_options(mode), now)
     }
 
-    /// Returns what this engine chooses for a game message.
+    /// Returns the send options of a game message.
     pub(crate) fn send_options(&self, mode: DeliveryMode) -> SendOptions {
         let backoff = Backoff { first: self.params.first_wait, ..Backoff::default() };
         SendOptions { backoff, ..mode.into() }
@@ -97,7 +99,7 @@ impl StockEngine {
     /// Queues a message for the first peer with an address (the original's target −1).
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was queued then.
+    /// Returns a [`StockSendError`] if nothing was queued.
     pub fn send_to_address(
         &mut self,
         to: Ipv4Addr,
@@ -116,7 +118,7 @@ impl StockEngine {
     /// Queues any message for a peer, or for all ([`PeerId::NULL`]).
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was queued then.
+    /// Returns a [`StockSendError`] if nothing was queued.
     pub fn send_with_options(
         &mut self,
         to: PeerId,
@@ -128,7 +130,7 @@ impl StockEngine {
         self.queue_for_peer(to, build_message(payload, options))
     }
 
-    /// Queues a message for whoever has an id, or for all.
+    /// Queues a message for the peer with this id, or for all peers.
     pub(super) fn queue_for_peer(&mut self, to: PeerId, message: StockMessage) -> Result<(), StockSendError> {
         if self.state == StockState::Closed {
             return Err(StockSendError::NotConnected);
@@ -144,25 +146,26 @@ impl StockEngine {
         }
         let place = match self.peers.find(to) {
             Some(place) => place,
-            // The host's entry comes into being when it is needed: a host's own one too.
+            // The entry for the host is created on first use, also at the host itself.
             None if to == PeerId::HOST => self.peers.insert(PeerEntry::new(to, self.host_address, self.now)),
             None => return Err(StockSendError::UnknownPeer(to)),
         };
         self.queue_for_entry(place, message)
     }
 
-    /// Numbers a message, splits it if it is too large, and queues it.
+    /// Assigns a sequence number, splits a message that is too large, and queues it.
     ///
-    /// The number is read before splitting makes an unreliable message reliable, so such parts all have number 0.
+    /// The number is read before splitting makes an unreliable message reliable, so all such fragments have
+    /// number 0.
     pub(super) fn queue_for_entry(
         &mut self,
         place: usize,
         mut message: StockMessage,
     ) -> Result<(), StockSendError> {
         let Some(peer) = self.peers.get_mut(place) else { return Ok(()) };
-        let lane = channel_index(message.kind.channel());
+        let index = channel_index(message.kind.channel());
         let numbered = message.reliable;
-        message.seq = if numbered { peer.next_seq[lane] } else { 0 };
+        message.seq = if numbered { peer.next_seq[index] } else { 0 };
         message.queued_at = self.now;
         let urgent = message.urgent;
         let parts = split(message, self.params.message_limit());
@@ -177,7 +180,7 @@ impl StockEngine {
             }
         }
         if numbered {
-            peer.next_seq[lane] = peer.next_seq[lane].wrapping_add(1);
+            peer.next_seq[index] = peer.next_seq[index].wrapping_add(1);
         }
         peer.last_queued = self.now;
         self.counters.peak_first = self.counters.peak_first.max(peer.unsent.len());
@@ -185,7 +188,7 @@ impl StockEngine {
     }
 }
 
-/// Makes the message that its sender asks for.
+/// Creates a message from a payload and its send options.
 fn build_message(payload: &[u8], options: SendOptions) -> StockMessage {
     let mut message = StockMessage::new(options.kind, payload.to_vec());
     message.reliable = options.reliable;
@@ -195,7 +198,8 @@ fn build_message(payload: &[u8], options: SendOptions) -> StockMessage {
     message
 }
 
-/// Cuts a message into parts if its size is above `limit`. Index and total are cut to eight bits.
+/// Splits a message larger than `limit` into fragments. Fragment number and total are truncated to eight
+/// bits.
 fn split(mut message: StockMessage, limit: usize) -> Vec<StockMessage> {
     if message.len() <= limit {
         return vec![message];
@@ -206,7 +210,8 @@ fn split(mut message: StockMessage, limit: usize) -> Vec<StockMessage> {
     while !rest.is_empty() {
         let mut part = message.clone();
         part.fragment = Some(parts.len() as u8);
-        // Room is reckoned with the true index: the 257th part is not taken for a first one.
+        // The header size depends on the true index: the 257th fragment has no total, although its number is
+        // 0 again.
         let header =
             StockMessage { fragment: Some(u8::from(!parts.is_empty())), ..message.clone() }.header_len();
         let (head, tail) = rest.split_at(rest.len().min(limit - header));
@@ -221,5 +226,5 @@ fn split(mut message: StockMessage, limit: usize) -> Vec<StockMessage> {
     parts
 }
 
-/// As many messages as may wait for one peer, and one more.
+/// Number of pending messages for one peer at which a send is refused.
 const MAX_PENDING: usize = 0x8000;

@@ -1,4 +1,4 @@
-//! The send pass: what goes into the one datagram that a peer gets per frame.
+//! The send pass: fills the one datagram that each peer gets per frame.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::peer::PeerEntry;
 use super::{DEFAULT_PORT, StockEngine};
 
 impl StockEngine {
-    /// Fills and sends one datagram per peer, then forgets those that have lingered.
+    /// Fills and sends one datagram per peer, then removes peers that have lingered.
     ///
-    /// A pass starts behind the entry that was served last. One whose socket cannot send is passed over. While all can, every
-    /// pass starts at the second entry and ends with the first.
+    /// A pass starts after the entry that was served last. It skips peers whose socket cannot send. While all
+    /// sockets can send, every pass starts at the second entry and ends with the first.
     pub(super) fn send_pass(&mut self) {
         let (count, last) = (self.peers.len(), self.last_served);
         for turn in 1..=count {
@@ -30,7 +30,7 @@ impl StockEngine {
         self.peers.retain(|peer| peer.deleted_at.is_none_or(|deleted| now - deleted <= linger));
     }
 
-    /// Lets the socket toward a peer, or all sockets, send or not.
+    /// Makes the socket toward one peer, or all sockets, writable or not.
     pub fn set_writable(&mut self, peer: Option<PeerId>, writable: bool) {
         if writable {
             self.unwritable.remove(&peer);
@@ -59,7 +59,7 @@ impl StockEngine {
         self.counters.bytes += bytes.len() as u64;
         let port = self.ports.get(&address).copied().unwrap_or(DEFAULT_PORT);
         let to = SocketAddrV4::new(address, port);
-        // The own entry: the system gives back what is sent to the own address.
+        // The engine's own entry: the operating system loops the datagram back.
         if id == self.id && address == self.own_address {
             self.socket_buffer.push_back((to, bytes));
             return;
@@ -71,7 +71,7 @@ impl StockEngine {
     }
 }
 
-/// One datagram in the making.
+/// A datagram under construction.
 struct DatagramBuilder<'a> {
     params: &'a Params,
     counters: &'a mut StockCounters,
@@ -104,14 +104,16 @@ impl<'a> DatagramBuilder<'a> {
         }
     }
 
-    /// The first ACK pass: those that may be sent alone. They stay.
+    /// Adds the ACKs that may be sent alone: the first ACK pass. They stay in the outbox.
     fn put_free_acks(&mut self, peer: &mut PeerEntry) {
         let free = self.params.free_acks;
         self.put_acks(peer, |count| count < free);
     }
 
-    /// The first that is due ends the walk, whether it fits or not, unless all are to be sent. Only those that are passed over
-    /// are tested for age.
+    /// Adds retransmissions.
+    ///
+    /// The first message that is due ends the search, even if it does not fit, unless all are to be sent.
+    /// Only messages that the search skips are checked for age.
     fn put_retransmission(&mut self, peer: &mut PeerEntry) {
         let mut place = 0;
         while let Some(message) = peer.retx.get_mut(place).filter(|_| !self.is_full()) {
@@ -137,7 +139,7 @@ impl<'a> DatagramBuilder<'a> {
         }
     }
 
-    /// The first that does not fit ends the walk.
+    /// Adds unsent messages. The first one that does not fit ends the search.
     fn put_first_sends(&mut self, peer: &mut PeerEntry) {
         let (mut place, mut alone) = (0, false);
         while let Some(message) = peer.unsent.get(place).filter(|_| !self.is_full()) {
@@ -161,27 +163,28 @@ impl<'a> DatagramBuilder<'a> {
         }
     }
 
-    /// The second ACK pass: those that had their free sends. They leave with the last one.
+    /// Adds the ACKs that have used their free sends: the second ACK pass. The last send removes an ACK.
     fn put_gated_acks(&mut self, peer: &mut PeerEntry) {
         let free = self.params.free_acks;
         self.put_acks(peer, |count| count >= free);
     }
 
-    /// Sends the ACKs that are due and were sent so often. The first that does not fit ends the walk.
+    /// Adds the ACKs that are due and whose send count is wanted. The first that does not fit ends the
+    /// search.
     fn put_acks(&mut self, peer: &mut PeerEntry, wanted: impl Fn(u32) -> bool) {
         let mut place = 0;
-        while let Some(owed) = peer.acks.get_mut(place).filter(|_| !self.is_full()) {
-            if !wanted(owed.timer.count) || !owed.timer.is_due(self.now) {
+        while let Some(ack) = peer.acks.get_mut(place).filter(|_| !self.is_full()) {
+            if !wanted(ack.timer.count) || !ack.timer.is_due(self.now) {
                 place += 1;
                 continue;
             }
-            if !self.fits(ack_len(owed.id.fragment)) {
+            if !self.fits(ack_len(ack.id.fragment)) {
                 return;
             }
-            self.put_ack(owed.id);
-            owed.timer.on_resend(self.now);
-            if owed.timer.count >= self.params.last_ack {
-                let lived = Duration::try_from_secs_f32(self.now - owed.queued_at).unwrap_or_default();
+            self.put_ack(ack.id);
+            ack.timer.on_resend(self.now);
+            if ack.timer.count >= self.params.last_ack {
+                let lived = Duration::try_from_secs_f32(self.now - ack.queued_at).unwrap_or_default();
                 peer.acks.remove(place);
                 self.counters.acks_expired += 1;
                 self.counters.longest_ack = self.counters.longest_ack.max(lived);
@@ -207,5 +210,5 @@ impl<'a> DatagramBuilder<'a> {
     }
 }
 
-/// The count is one byte.
+/// Maximum number of messages in a datagram: the count is one byte.
 const MAX_MESSAGES: usize = 255;

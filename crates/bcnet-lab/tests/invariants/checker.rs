@@ -1,4 +1,4 @@
-//! Sees every datagram and every event of a run, and objects to what must not be.
+//! Observes every datagram and event of a run and panics if an invariant is violated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::AddAssign;
@@ -13,7 +13,7 @@ use bcnet_transport::{Config, DeliveryMode, Endpoint, Engine, Event, LeaveReason
 
 use crate::plan::{PlannedAction, PlannedOperation};
 
-/// How often everything of interest was seen.
+/// Counters of the observed events.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedCounters {
     pub(crate) reliable: u64,
@@ -21,18 +21,19 @@ pub(crate) struct ObservedCounters {
     pub(crate) unreliable: u64,
     pub(crate) split: u64,
     pub(crate) large: u64,
-    /// Messages and parts that were sent again, and those of them before their timeout.
+    /// Messages and fragments retransmitted, and those of them that were retransmitted before their timeout.
     pub(crate) retransmissions: u64,
     pub(crate) early_retransmissions: u64,
-    /// Messages beyond the window.
+    /// Messages beyond the receive window.
     pub(crate) beyond_window: u64,
-    /// Changed datagrams that reached an endpoint without making sense, and those that UDP kept back.
+    /// Corrupted datagrams that reached an endpoint and did not parse, and those that the UDP checksum
+    /// dropped.
     pub(crate) unparsable: u64,
     pub(crate) dropped_by_checksum: u64,
     pub(crate) rejected: u64,
     /// Unreliable payloads that arrived.
     pub(crate) arrived: u64,
-    /// Conversations that the network ended: of 45 s, nothing that was sent arrived.
+    /// Connections that the network ended: nothing arrived for 45 s.
     pub(crate) timed_out: u64,
 }
 
@@ -54,25 +55,25 @@ impl AddAssign for ObservedCounters {
     }
 }
 
-/// One direction of one conversation.
+/// One direction between two nodes.
 #[derive(Default)]
 struct DirectionRecord {
-    /// The lengths of the reliable payloads, in the order in which they were sent.
+    /// Lengths of the reliable payloads, in the order of sending.
     reliable: Vec<usize>,
     delivered: usize,
-    /// How often each unreliable payload was put on the wire, came from it, and was delivered.
+    /// Counts of each unreliable payload: sends, arrivals, deliveries.
     unreliable: Vec<[u32; 3]>,
-    /// How often each reliable message or part was sent, and when last.
+    /// Number of sends of each reliable message or fragment, and the time of the last send.
     sent: HashMap<MessageId, (u32, Time)>,
-    /// How often each arrived, and how often it was acknowledged.
+    /// Number of arrivals of each message, and number of its ACKs.
     arrived: HashMap<MessageId, u32>,
     acknowledged: HashMap<MessageId, u32>,
-    /// What is acknowledged though it is not kept.
+    /// Messages that are acknowledged although they are dropped.
     beyond_window: HashSet<MessageId>,
-    /// When something arrived last, and how many datagrams have been sent since then, none of which arrived.
+    /// Time of the last arrival, and the number of datagrams sent since then. None of them has arrived.
     last_arrival: Time,
     sent_since_arrival: u32,
-    /// The network let nothing through for so long that the conversation is over.
+    /// `true` if the network dropped everything for so long that the connection is over.
     ended: bool,
 }
 
@@ -86,30 +87,25 @@ pub(crate) struct InvariantChecker {
 }
 
 impl InvariantChecker {
-    pub(crate) fn new(seed: u64, world: &World, tick: Duration, merciless: bool) -> Self {
+    pub(crate) fn new(seed: u64, world: &World, tick: Duration, delivers_corrupted: bool) -> Self {
         let clients = world.node(0).peers().count();
         let ids = (0..=clients).map(|node| world.node(node).id()).collect();
-        let lanes = (1..=clients).flat_map(|client| [(0, client), (client, 0)]);
-        let lanes = lanes
-            .map(|lane| (lane, DirectionRecord { last_arrival: world.now(), ..DirectionRecord::default() }))
+        let directions = (1..=clients).flat_map(|client| [(0, client), (client, 0)]);
+        let directions = directions
+            .map(|direction| {
+                (direction, DirectionRecord { last_arrival: world.now(), ..DirectionRecord::default() })
+            })
             .collect();
-        Self {
-            seed,
-            tick,
-            delivers_corrupted: merciless,
-            ids,
-            directions: lanes,
-            observed: ObservedCounters::default(),
-        }
+        Self { seed, tick, delivers_corrupted, ids, directions, observed: ObservedCounters::default() }
     }
 
     pub(crate) fn perform(&mut self, world: &mut World, action: &PlannedAction) {
-        let PlannedAction { from, to, operation: ref deed, .. } = *action;
-        let lane = self.directions.get_mut(&(from, to)).expect("a client and the host");
-        match *deed {
+        let PlannedAction { from, to, ref operation, .. } = *action;
+        let direction = self.directions.get_mut(&(from, to)).expect("one of the nodes is the host");
+        match *operation {
             PlannedOperation::FarAhead(ahead) => {
-                let seq = Seq(u16::try_from(lane.reliable.len()).expect("few").wrapping_add(ahead));
-                lane.beyond_window.insert(MessageId { channel: Channel::Game, seq, fragment: None });
+                let seq = Seq(u16::try_from(direction.reliable.len()).expect("few").wrapping_add(ahead));
+                direction.beyond_window.insert(MessageId { channel: Channel::Game, seq, fragment: None });
                 let mut buffer = [0; 64];
                 let mut writer = Writer::new(&mut buffer, self.ids[from]);
                 let data = Data { delivery: Delivery::Reliable(seq), urgent: false, payload: b"far" };
@@ -118,23 +114,24 @@ impl InvariantChecker {
                 self.observed.beyond_window += 1;
             }
             PlannedOperation::Send { len, mode } => {
-                if lane.ended {
+                if direction.ended {
                     return;
                 }
-                let loose = mode == DeliveryMode::Unreliable && (9..=409).contains(&len);
-                // One that is too short to bear its number is sent reliably; one that is too long becomes so (T-67).
-                let mode = if !loose && len < 9 { make_reliable(mode) } else { mode };
-                let number = if loose { lane.unreliable.len() } else { lane.reliable.len() };
-                let bytes = payload(self.seed, (from, to), number, len, loose);
+                let unreliable = mode == DeliveryMode::Unreliable && (9..=409).contains(&len);
+                // A payload too short for its number is sent reliably. A payload too long for one message
+                // becomes reliable (T-67).
+                let mode = if !unreliable && len < 9 { make_reliable(mode) } else { mode };
+                let number = if unreliable { direction.unreliable.len() } else { direction.reliable.len() };
+                let bytes = payload(self.seed, (from, to), number, len, unreliable);
                 let now = world.now();
                 if let Err(error) = world.node_mut(from).send(self.ids[to], &bytes, mode, now) {
                     return assert!(self.delivers_corrupted, "{from} to {to}: {error}");
                 }
-                if loose {
-                    lane.unreliable.push([0; 3]);
+                if unreliable {
+                    direction.unreliable.push([0; 3]);
                     self.observed.unreliable += 1;
                 } else {
-                    lane.reliable.push(len);
+                    direction.reliable.push(len);
                     self.observed.reliable += 1;
                     self.observed.urgent += u64::from(mode == DeliveryMode::Urgent);
                     self.observed.split += u64::from(len > 407);
@@ -144,22 +141,28 @@ impl InvariantChecker {
         }
     }
 
-    /// Whether everything was delivered, and nothing waits anywhere.
+    /// Returns whether every payload was delivered and all queues are empty.
     pub(crate) fn is_done(&self, world: &World) -> bool {
-        self.directions.values().all(|lane| lane.ended || lane.delivered == lane.reliable.len())
+        self.directions
+            .values()
+            .all(|direction| direction.ended || direction.delivered == direction.reliable.len())
             && self.snapshots(world).all(|snapshot| is_idle(&snapshot))
     }
 
     pub(crate) fn describe(&self, world: &World) -> String {
-        let lanes = self.directions.iter().map(|((from, to), lane)| {
-            format!("{from} to {to}: {} of {} delivered\n", lane.delivered, lane.reliable.len())
+        let directions = self.directions.iter().map(|((from, to), direction)| {
+            format!("{from} to {to}: {} of {} delivered\n", direction.delivered, direction.reliable.len())
         });
         let queues = self.snapshots(world).filter(|snapshot| !is_idle(snapshot));
         let queues = queues.map(|snapshot| format!("{snapshot:?}\n"));
-        format!("seed {} does not come to rest:\n{}", self.seed, lanes.chain(queues).collect::<String>())
+        format!(
+            "seed {} has undelivered messages:\n{}",
+            self.seed,
+            directions.chain(queues).collect::<String>()
+        )
     }
 
-    /// What one peer may have waiting is limited, whatever it says.
+    /// Asserts that the queues for each peer stay within their limits.
     pub(crate) fn check_limits(&self, world: &World, config: &Config) {
         for snapshot in self.snapshots(world) {
             assert!(snapshot.queued_bytes <= config.max_queued_bytes, "{snapshot:?}");
@@ -172,16 +175,16 @@ impl InvariantChecker {
         }
     }
 
-    /// How often everything was seen in a run that has come to rest.
+    /// Returns the counters of a run that is done.
     pub(crate) fn into_observed(self) -> ObservedCounters {
-        for ((from, to), lane) in
-            self.directions.iter().filter(|(_, lane)| !lane.ended && !self.delivers_corrupted)
+        for ((from, to), direction) in
+            self.directions.iter().filter(|(_, direction)| !direction.ended && !self.delivers_corrupted)
         {
-            for id in &lane.beyond_window {
-                let (arrived, acknowledged) = (lane.arrived.get(id), lane.acknowledged.get(id));
+            for id in &direction.beyond_window {
+                let (arrived, acknowledged) = (direction.arrived.get(id), direction.acknowledged.get(id));
                 assert_eq!(
                     arrived, acknowledged,
-                    "{from} to {to}: {id} is beyond the window; it came, and was acknowledged"
+                    "{from} to {to}: {id} is beyond the window: its counts of arrivals and ACKs differ"
                 );
             }
         }
@@ -189,27 +192,27 @@ impl InvariantChecker {
     }
 
     fn snapshots(&self, world: &World) -> impl Iterator<Item = Snapshot> {
-        let on = self.directions.iter().filter(|(_, lane)| !lane.ended).map(|(ends, _)| ends);
+        let on = self.directions.iter().filter(|(_, direction)| !direction.ended).map(|(ends, _)| ends);
         on.filter_map(|(from, to)| world.node(*from).snapshot(self.ids[*to], world.now()))
     }
 
     fn node(&self, id: PeerId) -> usize {
-        self.ids.iter().position(|known| *known == id).expect("a peer that joined")
+        self.ids.iter().position(|known| *known == id).expect("the peer has joined")
     }
 
     fn on_payload(&mut self, from: usize, to: usize, bytes: &[u8]) {
         let seed = self.seed;
-        let lane = self.directions.get_mut(&(from, to)).expect("a client and the host");
+        let direction = self.directions.get_mut(&(from, to)).expect("one of the nodes is the host");
         if let [first, number @ ..] = bytes
             && first & 1 == 0
         {
-            let number: [u8; 8] = number[..8].try_into().expect("a number");
+            let number: [u8; 8] = number[..8].try_into().expect("the payload has a number");
             let number = usize::try_from(u64::from_le_bytes(number)).expect("small");
             assert!(
                 bytes == payload(seed, (from, to), number, bytes.len(), true),
-                "an unreliable payload differs"
+                "an unreliable payload has changed bytes"
             );
-            let [_, arrived, delivered] = &mut lane.unreliable[number];
+            let [_, arrived, delivered] = &mut direction.unreliable[number];
             *delivered += 1;
             assert!(
                 delivered <= arrived,
@@ -218,31 +221,31 @@ impl InvariantChecker {
             self.observed.arrived += 1;
             return;
         }
-        let number = lane.delivered;
-        let len = lane.reliable.get(number).copied();
-        let len = len.unwrap_or_else(|| panic!("{from} to {to}: a payload after the last, {number}"));
+        let number = direction.delivered;
+        let len = direction.reliable.get(number).copied();
+        let len = len.unwrap_or_else(|| panic!("{from} to {to}: payload {number} was never sent"));
         let same = len == bytes.len() && bytes == payload(seed, (from, to), number, len, false);
         assert!(same, "{from} to {to}: payload {number} of {len} bytes is lost, or out of order");
-        lane.delivered += 1;
+        direction.delivered += 1;
     }
 
-    /// T-56: the only reason to leave is that nothing was heard for 45 s, though the other end did not keep silent.
+    /// T-56: the only reason for a node to leave is 45 s of silence, although the other node was sending.
     fn on_left(&mut self, who: usize, from: usize, reason: LeaveReason, now: Time) {
-        let Some(lane) = self.directions.get(&(who, from)) else {
-            let known = self.directions.get(&(0, who)).is_some_and(|lane| lane.ended);
-            return assert!(known, "at {now} node {from} hears that {who} left: {reason}");
+        let Some(direction) = self.directions.get(&(who, from)) else {
+            let known = self.directions.get(&(0, who)).is_some_and(|direction| direction.ended);
+            return assert!(known, "at {now} node {from} reports that unknown node {who} left: {reason}");
         };
-        if !lane.ended {
-            let silent = now.since(lane.last_arrival);
+        if !direction.ended {
+            let silent = now.since(direction.last_arrival);
             assert_eq!(reason, LeaveReason::Silent, "at {now} {who} left node {from}");
             assert!(
                 silent >= Duration::from_secs(45),
                 "at {now} {who} left node {from}: silent for {silent:?} only"
             );
             assert!(
-                lane.sent_since_arrival >= 8,
+                direction.sent_since_arrival >= 8,
                 "{who} has sent only {} datagrams to {from} in {silent:?}",
-                lane.sent_since_arrival
+                direction.sent_since_arrival
             );
             self.observed.timed_out += 1;
         }
@@ -252,19 +255,19 @@ impl InvariantChecker {
     }
 
     fn on_ack_sent(&mut self, from: usize, to: usize, id: MessageId) {
-        let lane = self.directions.get_mut(&(to, from)).expect("a client and the host");
-        let acknowledged = lane.acknowledged.entry(id).or_default();
+        let direction = self.directions.get_mut(&(to, from)).expect("one of the nodes is the host");
+        let acknowledged = direction.acknowledged.entry(id).or_default();
         *acknowledged += 1;
-        let arrived = lane.arrived.get(&id).copied().unwrap_or(0);
+        let arrived = direction.arrived.get(&id).copied().unwrap_or(0);
         assert!(
             *acknowledged <= arrived,
-            "node {from} acknowledges {id} {acknowledged} times, it came {arrived} times"
+            "node {from} acknowledges {id} {acknowledged} times, but it arrived {arrived} times"
         );
     }
 
     fn on_message_sent(&mut self, from: usize, to: usize, id: MessageId, sender: &Endpoint, now: Time) {
-        let lane = self.directions.get_mut(&(from, to)).expect("a client and the host");
-        let (sends, last) = lane.sent.entry(id).or_insert((0, now));
+        let direction = self.directions.get_mut(&(from, to)).expect("one of the nodes is the host");
+        let (sends, last) = direction.sent.entry(id).or_insert((0, now));
         *sends += 1;
         if *sends > 1 {
             self.observed.retransmissions += 1;
@@ -301,7 +304,7 @@ impl WorldObserver for InvariantChecker {
                 (Message::Data(data), None) => {
                     let sends = &mut self.unreliable_counters(from, to, data.payload)[0];
                     *sends += 1;
-                    assert_eq!(*sends, 1, "an unreliable message is sent again");
+                    assert_eq!(*sends, 1, "an unreliable message was retransmitted");
                 }
                 _ => {}
             }
@@ -313,14 +316,15 @@ impl WorldObserver for InvariantChecker {
         if self.delivers_corrupted {
             return;
         }
-        let lane = self.directions.entry((from, to)).or_default();
-        (lane.last_arrival, lane.sent_since_arrival) = (now, 0);
+        let direction = self.directions.entry((from, to)).or_default();
+        (direction.last_arrival, direction.sent_since_arrival) = (now, 0);
         for message in parse(from, bytes).messages() {
             match (message, message.id()) {
                 (Message::Ack(_), _) => {}
                 (_, Some(id)) => {
-                    let lane = self.directions.get_mut(&(from, to)).expect("a client and the host");
-                    *lane.arrived.entry(id).or_default() += 1;
+                    let direction =
+                        self.directions.get_mut(&(from, to)).expect("one of the nodes is the host");
+                    *direction.arrived.entry(id).or_default() += 1;
                 }
                 (Message::Data(data), None) => self.unreliable_counters(from, to, data.payload)[1] += 1,
                 _ => {}
@@ -339,15 +343,15 @@ impl WorldObserver for InvariantChecker {
 
 impl InvariantChecker {
     fn unreliable_counters(&mut self, from: usize, to: usize, payload: &[u8]) -> &mut [u32; 3] {
-        let number: [u8; 8] = payload[1..9].try_into().expect("a number");
-        let lane = self.directions.get_mut(&(from, to)).expect("a client and the host");
-        &mut lane.unreliable[usize::try_from(u64::from_le_bytes(number)).expect("small")]
+        let number: [u8; 8] = payload[1..9].try_into().expect("the payload has a number");
+        let direction = self.directions.get_mut(&(from, to)).expect("one of the nodes is the host");
+        &mut direction.unreliable[usize::try_from(u64::from_le_bytes(number)).expect("small")]
     }
 }
 
 fn parse(from: usize, bytes: &[u8]) -> Datagram<'_> {
     let role = if from == 0 { Role::Host } else { Role::Client };
-    Datagram::parse(bytes, Some(role)).expect("an endpoint sends what can be read")
+    Datagram::parse(bytes, Some(role)).expect("an endpoint sends valid datagrams")
 }
 
 fn is_idle(snapshot: &Snapshot) -> bool {
@@ -372,16 +376,17 @@ fn make_reliable(mode: DeliveryMode) -> DeliveryMode {
     if mode == DeliveryMode::Unreliable { DeliveryMode::Reliable } else { mode }
 }
 
-/// The bytes of a payload, which follow from its number. The first bit tells the unreliable ones, which also bear
-/// their number.
-fn payload(seed: u64, (from, to): (usize, usize), number: usize, len: usize, loose: bool) -> Vec<u8> {
+/// Returns the bytes of a payload, derived from its number.
+///
+/// The first bit marks unreliable payloads, which also have their number.
+fn payload(seed: u64, (from, to): (usize, usize), number: usize, len: usize, unreliable: bool) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    let lane = (from as u64) << 8 | (to as u64) << 16 | u64::from(loose);
-    Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane ^ (number as u64) << 32).fill(&mut bytes);
+    let direction = (from as u64) << 8 | (to as u64) << 16 | u64::from(unreliable);
+    Rng::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ direction ^ (number as u64) << 32).fill(&mut bytes);
     if let Some(first) = bytes.first_mut() {
-        *first = *first & !1 | u8::from(!loose);
+        *first = *first & !1 | u8::from(!unreliable);
     }
-    if loose {
+    if unreliable {
         bytes[1..9].copy_from_slice(&(number as u64).to_le_bytes());
     }
     bytes

@@ -1,9 +1,11 @@
-//! What must hold on every network, however bad: 4,000 seeds, each with its own faults and its own traffic.
+//! Invariants that hold on every network: 4,000 seeds, each with its own faults and traffic.
 //!
-//! The protocol has no checksum; it relies on that of UDP. A changed datagram that still parses is therefore dropped
-//! here, as UDP would, and one that does not parse reaches the endpoint, which must not care. One seed in sixteen is
-//! without that mercy: changed datagrams arrive whatever they have become. What was said is then not what was heard,
-//! so only safety is checked there: no panic, no datagram too large, no queue beyond its limit, the same trace again.
+//! The protocol has no checksum; it relies on that of UDP. The network therefore drops a corrupted datagram
+//! that still parses, as UDP would. A corrupted datagram that does not parse reaches the endpoint, which must
+//! ignore it.
+//!
+//! In one seed of sixteen all corrupted datagrams arrive. Payloads may then differ, so only safety is
+//! checked: no panic, no datagram too large, no queue beyond its limit, and the same run from the same seed.
 
 mod checker;
 mod plan;
@@ -22,8 +24,10 @@ use bcnet_transport::{Config, Engine, PeerCounters};
 use checker::{InvariantChecker, ObservedCounters};
 use plan::{RunPlan, micros};
 
-/// T-60, T-62, T-66 to T-70: every reliable payload arrives once and in order, no ACK is for what did not arrive,
-/// queues are empty at rest, and the same seed gives the same run, with the engine's short ways and without.
+/// T-60, T-62, T-66 to T-70: every reliable payload arrives once and in order.
+///
+/// No ACK is sent for a message that did not arrive, and all queues are empty at the end. The same seed gives
+/// the same run, with the engine's fast path and without.
 #[test]
 fn invariants_hold_on_thousands_of_bad_networks() {
     if let Some(seed) = env_number("BCNET_SEED") {
@@ -54,13 +58,13 @@ fn invariants_hold_on_thousands_of_bad_networks() {
     failed.sort_unstable();
     println!("{seeds} seeds: {total:#?}");
     for seed in failed.iter().take(10) {
-        println!("again: BCNET_SEED={seed} cargo test -p bcnet-lab --test invariants");
+        println!("to repeat: BCNET_SEED={seed} cargo test -p bcnet-lab --test invariants");
     }
     assert!(failed.is_empty(), "{} of {seeds} seeds fail: {failed:?}", failed.len());
     total.assert_all_faults_occurred();
 }
 
-/// What one run, or many, came to.
+/// Result of one run, or the sum of many.
 #[derive(Debug, Default)]
 struct InvariantSummary {
     links: LinkStats,
@@ -70,7 +74,7 @@ struct InvariantSummary {
     partitions: u64,
     delivers_corrupted: u64,
     fingerprint: u64,
-    /// What the engines have counted, in one run.
+    /// Counters of the engines, for one run.
     counters: Vec<PeerCounters>,
 }
 
@@ -82,7 +86,7 @@ impl AddAssign for InvariantSummary {
         self.narrow += other.narrow;
         self.partitions += other.partitions;
         self.delivers_corrupted += other.delivers_corrupted;
-        // In any order, the same sum.
+        // Addition is commutative: the order of the runs does not matter.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
 }
@@ -116,43 +120,35 @@ impl InvariantSummary {
         } = self.observed;
         let traffic = [reliable, urgent, unreliable, split, large, resends, far, unparsable, caught];
         assert!(faults.iter().chain(&network).chain(&traffic).all(|count| *count > 0), "{self:#?}");
-        // The draws are such that the network hardly ever ends a conversation.
+        // The faults are drawn so that the network rarely ends a connection.
         assert!(self.observed.timed_out <= 1 + self.partitions / 100, "{self:#?}");
-        // T-62: much of what is lost is found by the ACKs of what was sent later, before its timeout.
-        assert!(
-            fast * 5 >= resends,
-            "only {fast} of {resends} messages were sent again before their timeout"
-        );
+        // T-62: the ACKs of later messages reveal many losses before the timeout.
+        assert!(fast * 5 >= resends, "only {fast} of {resends} retransmissions were before their timeout");
     }
 }
 
-/// One seed with the engine's short ways and without them. Every datagram must be the same, and be sent at the same time.
+/// Runs one seed with the fast path and without it. Both must send the same datagrams at the same times.
 fn run_fast_and_general_path(seed: u64) -> InvariantSummary {
     let outcome = run(seed, true);
     let general = run(seed, false);
     assert_eq!(
         outcome.fingerprint, general.fingerprint,
-        "seed {seed}: a short way does something else than the general way"
+        "seed {seed}: the fast path differs from the general path"
     );
-    assert_eq!(outcome.counters, general.counters, "seed {seed}: a short way counts something else");
-    assert_eq!(outcome.observed, general.observed, "seed {seed}: something else is delivered on a short way");
+    assert_eq!(outcome.counters, general.counters, "seed {seed}: the counters of the fast path differ");
+    assert_eq!(outcome.observed, general.observed, "seed {seed}: the deliveries on the fast path differ");
     if seed.is_multiple_of(8) {
         assert_eq!(outcome.fingerprint, run(seed, true).fingerprint, "seed {seed} gives two different runs");
     }
     outcome
 }
 
-/// One seed from the join until all is at rest.
-fn run(seed: u64, short_ways: bool) -> InvariantSummary {
+/// Runs one seed from the join until all messages are delivered.
+fn run(seed: u64, fast_path: bool) -> InvariantSummary {
     let plan = RunPlan::draw(seed);
     let (tick, hold_bytes) = (plan.tick, plan.buffer_bytes);
-    let config = Config {
-        cipher: false,
-        tick,
-        max_out_of_order_bytes: hold_bytes,
-        fast_path: short_ways,
-        ..Config::default()
-    };
+    let config =
+        Config { cipher: false, tick, max_out_of_order_bytes: hold_bytes, fast_path, ..Config::default() };
     let mut world = World::session(plan.faults_during_join(), seed, &config, plan.tick, plan.clients);
     let start = world.now();
     for (from, to, faults) in plan.links(start) {
@@ -188,5 +184,5 @@ fn run(seed: u64, short_ways: bool) -> InvariantSummary {
 
 fn env_number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not {text:?}")))
 }

@@ -1,4 +1,4 @@
-//! What a seed stands for: how many clients, which network, which traffic.
+//! The random plan of a seed: number of clients, network faults, traffic.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use bcnet_transport::{DeliveryMode, Time};
 pub(crate) struct RunPlan {
     pub(crate) clients: usize,
     pub(crate) tick: Duration,
-    /// Changed datagrams arrive even if they can be taken for real ones.
+    /// `true` if corrupted datagrams arrive even if they still parse.
     pub(crate) delivers_corrupted: bool,
-    /// How much is held for one peer while something is missing.
+    /// Maximum number of bytes in the inbox of one peer.
     pub(crate) buffer_bytes: usize,
-    /// To each client and from it.
+    /// Faults of the links to each client and from it.
     faults: Vec<[Faults; 2]>,
-    /// When each client is cut off, and for how long.
+    /// Start and length of the partition of each client.
     cuts: Vec<Option<(Duration, Duration)>>,
     pub(crate) actions: Vec<PlannedAction>,
 }
 
-/// Something that a node does.
+/// An action of a node.
 pub(crate) struct PlannedAction {
     pub(crate) after: Duration,
     pub(crate) from: usize,
@@ -33,7 +33,7 @@ pub(crate) enum PlannedOperation {
         len: usize,
         mode: DeliveryMode,
     },
-    /// A message arrives that is this far ahead of anything that was ever sent.
+    /// Injects a message that is this far ahead of anything ever sent.
     FarAhead(u16),
 }
 
@@ -42,17 +42,18 @@ impl RunPlan {
         let mut rng = Rng::new(seed);
         let clients = 1 + rng.index(4);
         let tick = [0, 0, 1_000, 16_667, 95_000][rng.index(5)];
-        let merciless = seed % 16 == 15;
-        // With the greater, nothing but the window keeps out what is too far ahead (T-69).
+        let delivers_corrupted = seed % 16 == 15;
+        // With the larger limit, only the window keeps out messages that are too far ahead (T-69).
         let hold = [256 << 10, 2 << 20][rng.index(2)];
         let span = 200 << rng.below(6);
         let mut faults = Vec::new();
         let mut cuts = Vec::new();
         for _ in 0..clients {
-            let there = draw_faults(&mut rng, merciless);
-            // Both ways alike, or not.
-            let back = if rng.chance(0.5) { there.clone() } else { draw_faults(&mut rng, merciless) };
-            faults.push([there, back]);
+            let forward = draw_faults(&mut rng, delivers_corrupted);
+            // Both directions have the same faults, or not.
+            let backward =
+                if rng.chance(0.5) { forward.clone() } else { draw_faults(&mut rng, delivers_corrupted) };
+            faults.push([forward, backward]);
             let cut = (millis(rng.below(span)), millis(rng.between(50, 20_000)));
             cuts.push(rng.chance(0.2).then_some(cut));
         }
@@ -79,7 +80,7 @@ impl RunPlan {
         Self {
             clients,
             tick: Duration::from_micros(tick),
-            delivers_corrupted: merciless,
+            delivers_corrupted,
             buffer_bytes: hold,
             faults,
             cuts,
@@ -87,18 +88,18 @@ impl RunPlan {
         }
     }
 
-    /// The network while everyone joins.
+    /// Returns the faults of the network while the clients join.
     pub(crate) fn faults_during_join(&self) -> Faults {
         Faults { delay: self.faults[0][0].delay, ..Faults::default() }
     }
 
-    /// The faults of every link from now on, with the times at which it is cut.
+    /// Returns the faults of every link from now on, with its partitions.
     pub(crate) fn links(&self, now: Time) -> impl Iterator<Item = (usize, usize, Faults)> {
-        self.faults.iter().zip(&self.cuts).enumerate().flat_map(move |(index, ([there, back], cut))| {
+        self.faults.iter().zip(&self.cuts).enumerate().flat_map(move |(index, ([forward, backward], cut))| {
             let partitions: Vec<_> =
                 cut.iter().map(|(after, long)| (now + *after, now + *after + *long)).collect();
             let cut = |faults: &Faults| Faults { partitions: partitions.clone(), ..faults.clone() };
-            [(0, index + 1, cut(there)), (index + 1, 0, cut(back))]
+            [(0, index + 1, cut(forward)), (index + 1, 0, cut(backward))]
         })
     }
 
@@ -106,17 +107,18 @@ impl RunPlan {
         self.cuts.iter().flatten().count() as u64
     }
 
-    /// How many links are as `what` asks.
+    /// Returns the number of links that match a condition.
     pub(crate) fn count(&self, what: impl Fn(&Faults) -> bool) -> u64 {
         self.faults.as_flattened().iter().filter(|faults| what(faults)).count() as u64
     }
 }
 
-/// Each fault is there or not, and if it is, between a little and as much as a network that can be played on has.
-fn draw_faults(rng: &mut Rng, merciless: bool) -> Faults {
+/// Draws the faults of a link. Each fault is absent, or at most as strong as on a network that is still
+/// playable.
+fn draw_faults(rng: &mut Rng, delivers_corrupted: bool) -> Faults {
     let mut share = |most: f64| if rng.chance(0.5) { most * rng.fraction() } else { 0.0 };
     let (loss, duplicate, reorder) = (share(0.3), share(0.1), share(0.1));
-    let corrupt = if merciless { 0.02 } else { share(0.05) };
+    let corrupt = if delivers_corrupted { 0.02 } else { share(0.05) };
     let delay = millis(rng.between(1, 150));
     let narrow = rng.chance(0.25);
     Faults {
@@ -136,7 +138,7 @@ fn draw_faults(rng: &mut Rng, merciless: bool) -> Faults {
 
 fn draw_operation(rng: &mut Rng) -> PlannedOperation {
     if rng.chance(0.01) {
-        // T-69: beyond the window, yet not behind it.
+        // T-69: beyond the window, but not so far that it counts as old.
         return PlannedOperation::FarAhead(u16::try_from(rng.between(0x4000, 0x7000)).expect("16 bits"));
     }
     let most = [100, 100, 100, 100, 100, 420, 420, 5_000][rng.index(8)];
@@ -154,5 +156,5 @@ pub(crate) const fn millis(count: u64) -> Duration {
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).expect("half a million years")
+    u64::try_from(duration.as_micros()).expect("the duration is below half a million years")
 }

@@ -1,4 +1,4 @@
-//! A host and a client, each the original's model or bcnet's engine, and whoever watches them.
+//! A host and a client on virtual links, each with the stock model or the bcnet engine, and an observer.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -9,17 +9,17 @@ use bcnet_observe::PeerQueues;
 use bcnet_transport::wire::{MessageId, PeerId};
 use bcnet_transport::{Config, Connect, DeliveryMode, Endpoint, Engine as _, Event, Time, cipher};
 
-/// One end.
+/// One of the two engines.
 pub(crate) enum EitherEngine {
     Stock(Box<StockEngine>),
     Bcnet(Box<Endpoint>),
 }
 
-/// Which engine an end is.
+/// Choice of the engine of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineChoice {
     Stock,
-    /// Stock but for ACKs of parts that name the whole message.
+    /// The stock model, but its ACKs of fragments name the whole message.
     PlainAcks,
     Bcnet,
 }
@@ -65,7 +65,7 @@ impl EitherEngine {
         }
     }
 
-    /// The queues as the engine itself has them.
+    /// Returns the engine's own queues.
     pub(crate) fn queues(&self, peer: PeerId, now: Time) -> Option<PeerQueues> {
         match self {
             Self::Stock(stock) => stock.dump(peer).map(|dump| crate::queues_from_dump(&dump)),
@@ -73,8 +73,10 @@ impl EitherEngine {
         }
     }
 
-    /// The ACKs that the engine has looked at since it was asked last, with what waited for one then; nothing of an engine
-    /// that does not tell.
+    /// Returns the ACKs that the engine has handled since the last call, each with the unacknowledged
+    /// messages.
+    ///
+    /// Returns nothing for an engine that does not trace ACKs.
     pub(crate) fn handled_acks(&mut self) -> Vec<(MessageId, Vec<MessageId>)> {
         match self {
             Self::Stock(stock) => std::iter::from_fn(|| stock.poll_ack_trace())
@@ -84,7 +86,7 @@ impl EitherEngine {
         }
     }
 
-    /// One turn: takes what arrived, and gives what is to be sent.
+    /// Services the engine: passes the received datagrams to it and returns the datagrams to send.
     fn service(&mut self, inbox: Vec<(SocketAddrV4, Vec<u8>)>, now: Time) -> Vec<Vec<u8>> {
         let (mut buffer, mut payload, mut out) = ([0; 2048], Vec::new(), Vec::new());
         match self {
@@ -118,28 +120,28 @@ impl EitherEngine {
     }
 }
 
-/// Sees everything that happens.
+/// Observer of everything that happens between the two nodes.
 pub(crate) trait PairObserver {
-    /// A node sends its datagram with this number; `arrives` tells when, if not never.
+    /// Called when a node sends a datagram. `arrives` is `None` if the datagram is lost.
     fn on_sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>);
-    /// A datagram reaches a node's socket.
+    /// Called when a datagram reaches the socket of a node.
     fn on_arrived(&mut self, node: usize, number: u64, now: Time, bytes: &[u8]);
-    /// A node had a turn, with or without something to send.
+    /// Called after a node was serviced. `sent` is `true` if it sent a datagram.
     fn on_serviced(&mut self, node: usize, engine: &mut EitherEngine, sent: bool, now: Time);
 }
 
-/// Host and client on two links, with traffic drawn from a seed.
+/// A host and a client on two links, with traffic drawn from a seed.
 pub(crate) struct HostClientPair {
     nodes: [EitherEngine; 2],
     behavior: [NodeBehavior; 2],
-    /// When each node has its next turn, and how long its ticks are.
+    /// Next service of each node, and its tick in microseconds.
     tick_schedule: [(u64, u64); 2],
     links: [Link; 2],
     inboxes: [Vec<(SocketAddrV4, Vec<u8>)>; 2],
     in_flight: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     sent: u64,
     rng: Rng,
-    /// Messages per second, reliable and not, of each node.
+    /// Reliable and unreliable messages per second of each node.
     message_rates: [(f64, f64); 2],
 }
 
@@ -165,27 +167,27 @@ impl HostClientPair {
         }
     }
 
-    pub(crate) fn run(&mut self, until: Time, watcher: &mut impl PairObserver) {
+    pub(crate) fn run(&mut self, until: Time, observer: &mut impl PairObserver) {
         loop {
             let turn = if self.tick_schedule[0].0 <= self.tick_schedule[1].0 { 0 } else { 1 };
             let now = Time::from_micros(self.tick_schedule[turn].0);
             if now > until {
                 return;
             }
-            self.deliver(now, watcher);
+            self.deliver(now, observer);
             self.queue_traffic(turn, now);
             let inbox = std::mem::take(&mut self.inboxes[turn]);
             let mut out = self.nodes[turn].service(inbox, now);
             for bytes in &mut out {
                 self.apply_behavior(turn, bytes);
-                self.send_datagram(turn, now, bytes, watcher);
+                self.send_datagram(turn, now, bytes, observer);
             }
-            watcher.on_serviced(turn, &mut self.nodes[turn], !out.is_empty(), now);
+            observer.on_serviced(turn, &mut self.nodes[turn], !out.is_empty(), now);
             self.tick_schedule[turn].0 += self.tick_schedule[turn].1;
         }
     }
 
-    /// Changes a datagram as the node's behavior wants it.
+    /// Rewrites a datagram according to the behaviour of the node.
     fn apply_behavior(&self, node: usize, bytes: &mut Vec<u8>) {
         cipher::decrypt(bytes);
         let len = self.behavior[node].rewrite_outgoing(bytes);
@@ -193,25 +195,25 @@ impl HostClientPair {
         cipher::encrypt(bytes);
     }
 
-    fn deliver(&mut self, now: Time, watcher: &mut impl PairObserver) {
+    fn deliver(&mut self, now: Time, observer: &mut impl PairObserver) {
         while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((at, number), (to, bytes)) = entry.remove_entry();
-            watcher.on_arrived(to, number, at, &bytes);
+            observer.on_arrived(to, number, at, &bytes);
             self.inboxes[to].push((ADDRESSES[1 - to], bytes));
         }
     }
 
-    fn send_datagram(&mut self, from: usize, now: Time, bytes: &[u8], watcher: &mut impl PairObserver) {
-        // These links make no copies.
+    fn send_datagram(&mut self, from: usize, now: Time, bytes: &[u8], observer: &mut impl PairObserver) {
+        // These links duplicate nothing.
         let [arrival, _] = self.links[from].transmit(bytes.len(), now);
-        watcher.on_sent(from, self.sent, now, bytes, arrival.map(|arrival| arrival.at));
+        observer.on_sent(from, self.sent, now, bytes, arrival.map(|arrival| arrival.at));
         if let Some(arrival) = arrival {
             self.in_flight.insert((arrival.at, self.sent), (1 - from, bytes.to_vec()));
         }
         self.sent += 1;
     }
 
-    /// Queues what a player or a server might say between two ticks.
+    /// Queues random traffic of a player or a server for one tick.
     fn queue_traffic(&mut self, node: usize, now: Time) {
         if !self.nodes[node].is_connected() {
             return;
@@ -232,7 +234,7 @@ impl HostClientPair {
     }
 }
 
-/// Whom each node talks to.
+/// The peer of each node.
 pub(crate) const PEERS: [PeerId; 2] = [PeerId(2), PeerId::HOST];
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 22101);
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 22101);

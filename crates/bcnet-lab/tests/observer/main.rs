@@ -1,4 +1,4 @@
-//! The observer against what the nodes themselves know.
+//! Compares the observer with the state of the nodes themselves.
 
 mod host_client_pair;
 
@@ -16,48 +16,51 @@ use bcnet_transport::{Time, cipher};
 
 use host_client_pair::{ADDRESSES, EitherEngine, EngineChoice, HostClientPair, PEERS, PairObserver};
 
-/// Everything is seen: the queues are exact, nothing is missed, causes are right. One datagram in twenty is not seen: that
-/// is told, and nothing is told that did not happen.
+/// The observer's queues and causes match the stock nodes.
+///
+/// A complete capture gives exact queues and right causes. If one datagram in twenty is missing, the observer
+/// reports the loss, and reports nothing that did not happen.
 #[test]
 fn observer_matches_stock_nodes() {
     let (mut compared, mut causes) = ((0, 0), CauseMatrix::default());
     let (mut losses, mut blamed, mut handled) = (0, 0, [0, 0]);
     for seed in seeds() {
-        let mut taps = run([EngineChoice::Stock; 2], seed, &CompareMode::Exactly);
-        for finding in &taps.complete.findings() {
+        let mut check = run([EngineChoice::Stock; 2], seed, &CompareMode::Exactly);
+        for finding in &check.complete.findings() {
             let missed = matches!(finding.kind, FindingKind::CaptureLoss(_));
             assert!(
                 !missed && !is_unexpected(finding),
-                "seed {seed}: nothing of the kind happened: {finding:?}"
+                "seed {seed}: the observer reported something that did not happen: {finding:?}"
             );
         }
-        causes.add(&taps.complete, &taps.truth);
-        let told = taps.partial.findings();
-        losses += u64::from(told.iter().any(|finding| matches!(finding.kind, FindingKind::CaptureLoss(_))));
+        causes.add(&check.complete, &check.truth);
+        let findings = check.partial.findings();
+        losses +=
+            u64::from(findings.iter().any(|finding| matches!(finding.kind, FindingKind::CaptureLoss(_))));
         blamed += 1;
-        for finding in told {
+        for finding in findings {
             assert!(
                 !is_unexpected(&finding),
-                "seed {seed}: the capture is incomplete, not the game: {finding:?}"
+                "seed {seed}: the finding blames the game, but the capture is incomplete: {finding:?}"
             );
-            taps.truth.assert_happened(&finding, seed);
+            check.truth.assert_happened(&finding, seed);
         }
-        compared.0 += taps.compared.0;
-        compared.1 += taps.compared.1;
-        let alike = taps.count_matching_acks();
+        compared.0 += check.compared.0;
+        compared.1 += check.compared.1;
+        let alike = check.count_matching_acks();
         handled = [handled[0] + alike[0], handled[1] + alike[1]];
     }
     println!("{} dumps with {} entries were equal", compared.0, compared.1);
-    assert!(compared.0 > 0 && compared.1 > 0, "nothing was compared");
-    println!("of {} ACKs that were handled the queue was seen as it was for {}", handled[0], handled[1]);
+    assert!(compared.0 > 0 && compared.1 > 0, "no dump was compared");
+    println!("of {} ACKs handled, the observer had the exact queue for {}", handled[0], handled[1]);
     assert!(handled[0] > 10_000 && handled[1] * 100 >= handled[0] * 99, "{handled:?}");
     println!("causes: {causes:?}");
-    println!("incomplete captures that were told to be: {losses} of {blamed}");
+    println!("gaps reported as capture loss: {losses} of {blamed}");
     assert!(causes.accuracy() >= 0.95, "{causes:?}");
-    assert!(losses * 100 >= blamed * 99, "only {losses} of {blamed} incomplete captures were noticed");
+    assert!(losses * 100 >= blamed * 99, "only {losses} of {blamed} gaps were reported as capture loss");
 }
 
-/// The other engine does not repeat its ACKs, and sends again sooner.
+/// The observer matches a bcnet node, which does not repeat ACKs and retransmits sooner, with a stock node.
 #[test]
 fn observer_matches_bcnet_and_stock_nodes() {
     let (mut compared, mut phantoms) = ((0, 0), (0, 0));
@@ -65,51 +68,51 @@ fn observer_matches_bcnet_and_stock_nodes() {
     for seed in seeds() {
         let engines =
             [[EngineChoice::Bcnet, EngineChoice::Stock], [EngineChoice::Stock, EngineChoice::Bcnet]];
-        let mut taps = run(engines[usize::from(seed % 2 == 0)], seed, &CompareMode::Messages);
-        for finding in &taps.complete.findings() {
+        let mut check = run(engines[usize::from(seed % 2 == 0)], seed, &CompareMode::Messages);
+        for finding in &check.complete.findings() {
             let missed = matches!(finding.kind, FindingKind::CaptureLoss(_));
             assert!(
                 !missed && !is_unexpected(finding),
-                "seed {seed}: nothing of the kind happened: {finding:?}"
+                "seed {seed}: the observer reported something that did not happen: {finding:?}"
             );
         }
-        causes.add(&taps.complete, &taps.truth);
-        for finding in taps.partial.findings() {
+        causes.add(&check.complete, &check.truth);
+        for finding in check.partial.findings() {
             assert!(
                 !is_unexpected(&finding),
-                "seed {seed}: the capture is incomplete, not the game: {finding:?}"
+                "seed {seed}: the finding blames the game, but the capture is incomplete: {finding:?}"
             );
-            taps.truth.assert_happened(&finding, seed);
+            check.truth.assert_happened(&finding, seed);
         }
-        compared.0 += taps.compared.0;
-        compared.1 += taps.compared.1;
-        phantoms.0 += taps.phantom_acks.0;
-        phantoms.1 += taps.phantom_acks.1;
+        compared.0 += check.compared.0;
+        compared.1 += check.compared.1;
+        phantoms.0 += check.phantom_acks.0;
+        phantoms.1 += check.phantom_acks.1;
     }
     println!("{} dumps with {} entries were equal", compared.0, compared.1);
-    assert!(compared.0 > 0 && compared.1 > 0, "nothing was compared");
-    println!("{} ACKs that were not there in {} dumps of bcnet nodes", phantoms.1, phantoms.0);
-    // Until the first of them would have been repeated nothing tells.
+    assert!(compared.0 > 0 && compared.1 > 0, "no dump was compared");
+    println!("{} phantom ACKs in {} dumps of bcnet nodes", phantoms.1, phantoms.0);
+    // A missing repetition is visible only when the first ACK would have been repeated.
     assert!(phantoms.0 > 0 && phantoms.1 * 8 < phantoms.0, "{phantoms:?}");
     println!("causes: {causes:?}");
-    // With fewer ACKs to tell by, about two causes of three are told right.
+    // bcnet sends fewer ACKs: about two causes of three are right.
     assert!(causes.accuracy() >= 0.6, "{causes:?}");
 }
 
 #[test]
 fn fragments_acked_as_a_whole_are_reported_as_stuck() {
-    let told: Vec<Finding> = (0..8)
+    let findings: Vec<Finding> = (0..8)
         .flat_map(|seed| {
             run([EngineChoice::PlainAcks, EngineChoice::Stock], seed, &CompareMode::Nothing)
                 .complete
                 .findings()
         })
         .collect();
-    let stuck = told
+    let stuck = findings
         .iter()
         .filter(|finding| matches!(finding.kind, FindingKind::StuckFragments { wrong_form: true, .. }));
     assert!(stuck.count() > 0);
-    let causes = told.iter().filter_map(|finding| match finding.kind {
+    let causes = findings.iter().filter_map(|finding| match finding.kind {
         FindingKind::Retransmission { about, cause, .. } if about.id.fragment.is_some() => Some(cause),
         _ => None,
     });
@@ -124,7 +127,7 @@ fn run(engines: [EngineChoice; 2], seed: u64, compare: &CompareMode) -> Observer
     watch
 }
 
-/// What does not happen between healthy engines on a lossy network.
+/// Returns whether a finding never occurs between healthy engines on a lossy network.
 fn is_unexpected(finding: &Finding) -> bool {
     matches!(
         finding.kind,
@@ -138,7 +141,7 @@ fn is_unexpected(finding: &Finding) -> bool {
     )
 }
 
-/// In the same order and with the same counts as an engine's own.
+/// Converts a dump to queues with the same order and counts.
 pub fn queues_from_dump(dump: &PeerQueueDump) -> PeerQueues {
     let id = |seq, channel, part| MessageId { seq: Seq(seq), channel, fragment: part };
     let retransmit = dump.retx.iter().map(|entry| QueuedMessage {
@@ -153,14 +156,14 @@ pub fn queues_from_dump(dump: &PeerQueueDump) -> PeerQueues {
     PeerQueues { peer: dump.peer, retransmit: retransmit.collect(), acks: acks.collect() }
 }
 
-/// What is compared at each dump.
+/// Extent of the comparison at each dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CompareMode {
-    /// Nothing.
+    /// No comparison.
     Nothing,
-    /// Everything that a dump shows.
+    /// All fields of a dump.
     Exactly,
-    /// Which messages wait, and how often they were sent.
+    /// The unacknowledged messages, and their numbers of sends.
     Messages,
 }
 
@@ -168,9 +171,9 @@ enum CompareMode {
 struct ObserverPair {
     observers: [Observer; 2],
     findings: [Vec<Finding>; 2],
-    /// The ACKs that the node next to each was seen to look at, with what waited then.
+    /// ACKs that each node handled according to its observer, with the unacknowledged messages.
     handled: [Vec<(MessageId, Vec<MessageId>)>; 2],
-    /// How much they miss, and their chance to.
+    /// Probability that an observer misses a datagram.
     miss_probability: f64,
     rng: Rng,
 }
@@ -206,7 +209,7 @@ impl ObserverPair {
         }
     }
 
-    /// What was found at both taps.
+    /// Returns the findings of both observers.
     fn findings(&mut self) -> Vec<Finding> {
         for node in [0, 1] {
             assert!(self.observers[node].finish(RUN_LENGTH));
@@ -216,24 +219,24 @@ impl ObserverPair {
         self.findings.concat()
     }
 
-    /// The side that a node is.
+    /// Returns the side of a node in the conversation.
     fn side(&self, node: usize) -> Option<Side> {
         let conversation = self.observers[node].conversation(ConversationId(0))?;
         [Side::First, Side::Second].into_iter().find(|side| conversation.address(*side) == ADDRESSES[node])
     }
 }
 
-/// Taps that see all, taps that do not, and the truth.
+/// Observers that see all datagrams, observers that miss some, and the ground truth.
 struct ObserverCheck {
     seed: u64,
     complete: ObserverPair,
     partial: ObserverPair,
     compare: CompareMode,
-    /// Dumps that were equal, and the entries in them.
+    /// Number of equal dumps, and of the entries in them.
     compared: (u64, u64),
-    /// The ACKs that each node has looked at, by its own account.
+    /// ACKs that each node handled according to its own trace.
     handled: [Vec<(MessageId, Vec<MessageId>)>; 2],
-    /// How many dumps of a bcnet node were looked at, and the ACKs that it was seen to have and had not.
+    /// Number of dumps of bcnet nodes, and of the ACKs that only the observer had.
     phantom_acks: (u64, u64),
     truth: GroundTruth,
 }
@@ -254,7 +257,7 @@ impl ObserverCheck {
 }
 
 impl ObserverCheck {
-    /// A bcnet node has no ACK that it has sent, from its first datagram on.
+    /// Counts phantom ACKs: a bcnet node removes an ACK from its outbox once it is sent.
     fn count_phantom_acks(&mut self, node: usize, engine: &EitherEngine, now: Time) {
         let (EitherEngine::Bcnet(_), Some(side)) = (engine, self.complete.side(node)) else { return };
         let Some(own) = engine.queues(PEERS[node], now) else { return };
@@ -264,8 +267,10 @@ impl ObserverCheck {
         self.phantom_acks.1 += (seen.acks.len() - seen.acks.iter().filter(is_there).count()) as u64;
     }
 
-    /// Returns how many ACKs were seen to be looked at, as they were, and of how many it was seen what waited then: an ACK that
-    /// comes less than a tick before the node sends something new may have been read before or after.
+    /// Returns the number of handled ACKs that match, and of those with the same unacknowledged messages.
+    ///
+    /// They may differ if an ACK arrives less than a tick before the node sends something new: the node may
+    /// have read it before or after.
     fn count_matching_acks(&self) -> [usize; 2] {
         let nodes = self.handled.iter().zip(&self.complete.handled).enumerate();
         nodes
@@ -274,8 +279,13 @@ impl ObserverCheck {
                     let cleared = |(id, waiting): &(MessageId, Vec<MessageId>)| (*id, waiting.contains(id));
                     assert_eq!(cleared(own), cleared(seen), "seed {} node {node} ACK {place}", self.seed);
                 }
-                // What came last may have been read and not shown.
-                assert!(own.len().abs_diff(seen.len()) < 64, "{} and {}", own.len(), seen.len());
+                // The node may have read the last ACKs without a visible effect.
+                assert!(
+                    own.len().abs_diff(seen.len()) < 64,
+                    "the node handled {} ACKs, the observer saw {}",
+                    own.len(),
+                    seen.len()
+                );
                 [own.len().min(seen.len()), own.iter().zip(seen).filter(|(own, seen)| own == seen).count()]
             })
             .fold([0, 0], |sum, node| [sum[0] + node[0], sum[1] + node[1]])
@@ -324,13 +334,13 @@ impl PairObserver for ObserverCheck {
     }
 }
 
-/// How often each cause was told, by what it really was.
+/// Number of cases for each pair of real and reported cause.
 #[derive(Debug, Default)]
 struct CauseMatrix(BTreeMap<(RetransmitCause, RetransmitCause), u64>);
 
 impl CauseMatrix {
-    fn add(&mut self, taps: &ObserverPair, truth: &GroundTruth) {
-        for finding in taps.findings.iter().flatten() {
+    fn add(&mut self, check: &ObserverPair, truth: &GroundTruth) {
+        for finding in check.findings.iter().flatten() {
             if let FindingKind::Retransmission { about, cause, .. } = finding.kind {
                 let really = truth.causes[&(finding.mark, truth_key(about.id))];
                 *self.0.entry((really, cause)).or_default() += 1;
@@ -339,28 +349,29 @@ impl CauseMatrix {
     }
 
     fn accuracy(&self) -> f64 {
-        let right: u64 = self.0.iter().filter(|((really, told), _)| really == told).map(|(_, n)| n).sum();
+        let right: u64 =
+            self.0.iter().filter(|((really, findings), _)| really == findings).map(|(_, n)| n).sum();
         right as f64 / self.0.values().sum::<u64>() as f64
     }
 }
 
-/// What really happened to reliable messages and their ACKs.
+/// The real history of reliable messages and their ACKs.
 #[derive(Default)]
 struct GroundTruth {
-    /// How often each message of each node was sent.
+    /// Number of sends of each message of each node.
     sends: BTreeMap<(usize, TruthKey), u32>,
-    /// When ACKs of a node's message were sent, and when they arrived if they did.
+    /// Send and arrival times of the ACKs of each message of a node.
     acks: BTreeMap<(usize, TruthKey), Vec<SentAndArrived>>,
-    /// When each node read its socket last.
+    /// Time when each node last read its socket.
     last_read: [Time; 2],
-    /// Why a message was sent again in the datagram with this number.
+    /// Cause of each retransmission, by datagram number.
     causes: BTreeMap<(u64, TruthKey), RetransmitCause>,
-    /// The datagrams with an ACK that was sent before.
+    /// Repeated ACKs, by datagram number.
     repeated_acks: BTreeSet<(u64, TruthKey)>,
 }
 
 type TruthKey = (u8, u16, Option<u8>);
-/// When something was sent, and when it arrived if it did.
+/// Send time, and arrival time if it arrived.
 type SentAndArrived = (Time, Option<Time>);
 
 fn truth_key(id: MessageId) -> TruthKey {
@@ -371,10 +382,10 @@ impl GroundTruth {
     fn on_sent(&mut self, node: usize, number: u64, now: Time, bytes: &[u8], arrives: Option<Time>) {
         let mut plain = bytes.to_vec();
         cipher::decrypt(&mut plain);
-        let datagram = Datagram::parse(&plain, None).expect("an engine sent it");
+        let datagram = Datagram::parse(&plain, None).expect("an engine sends valid datagrams");
         for message in datagram.messages() {
             if let Message::Ack(ack) = message {
-                // A host does not hear ACKs of a client that has no id yet.
+                // A host ignores ACKs of a client that has no id yet.
                 if datagram.sender() == PeerId::UNASSIGNED {
                     continue;
                 }
@@ -394,7 +405,7 @@ impl GroundTruth {
         }
     }
 
-    /// A message is sent again: no ACK of it was read.
+    /// Returns the cause of a retransmission: the reason why the node has read no ACK of the message.
     fn cause(&self, node: usize, key: TruthKey) -> RetransmitCause {
         let acks = self.acks.get(&(node, key)).map_or(&[][..], Vec::as_slice);
         let unread = |(_, arrives): &SentAndArrived| arrives.is_some_and(|at| at > self.last_read[node]);
@@ -411,7 +422,7 @@ impl GroundTruth {
         self.last_read[node] = now;
     }
 
-    /// What was told by taps that miss something is true all the same.
+    /// Asserts that a finding of an incomplete capture really happened.
     fn assert_happened(&self, finding: &Finding, seed: u64) {
         let happened = match finding.kind {
             FindingKind::Retransmission { about, .. } | FindingKind::DuplicateDelivery { about } => {
@@ -422,7 +433,7 @@ impl GroundTruth {
             }
             _ => true,
         };
-        assert!(happened, "seed {seed}: it did not happen: {finding:?}");
+        assert!(happened, "seed {seed}: the observer reported something that did not happen: {finding:?}");
     }
 }
 
@@ -430,7 +441,7 @@ fn lossy(loss: f64) -> Faults {
     Faults { loss, delay: Duration::from_millis(45), jitter: Duration::from_millis(20), ..Faults::default() }
 }
 
-/// `BCNET_SEED` runs one, `BCNET_SEEDS` so many.
+/// Returns the seeds to run: `BCNET_SEED` is one seed, `BCNET_SEEDS` the number of seeds.
 fn seeds() -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("BCNET_SEED") {
@@ -439,7 +450,7 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// By then an observer knows that a host hears more than a stock host would.
+/// Start of the comparison. By then an observer knows that the host is not a stock host.
 const COMPARE_AFTER: Time = Time::from_micros(10_000_000);
-/// How long each run is.
+/// Length of each run.
 const RUN_LENGTH: Time = Time::from_micros(40_000_000);

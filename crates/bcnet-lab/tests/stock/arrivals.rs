@@ -1,4 +1,4 @@
-//! The quirks of what arrives, by name: order, parts, peers, malformed messages.
+//! Quirks of received messages, by name: order, fragments, peers, malformed messages.
 
 use bcnet_lab::stock::{AckGate, Crash, Params, StockEngine};
 use bcnet_transport::wire::{Kind, PeerId, Seq};
@@ -34,7 +34,7 @@ fn queued_duplicate_of_seq_65535_is_delivered_a_cycle_later() {
     assert_eq!(bench.payloads().last(), Some(&b"two".to_vec()));
 }
 
-/// Quirk: sender-blind parts.
+/// Quirk: sender-blind fragments.
 #[test]
 fn fragments_of_two_senders_are_reassembled() {
     let mut bench = host_with_peers(&[PEER, OTHER_PEER]);
@@ -68,7 +68,7 @@ fn earlier_arrival_is_delivered_first_then_unreliable() {
     assert_eq!(bench.payloads(), [&b"early"[..], b"now", b"incomplete"]);
 }
 
-/// The base class has a buffer of 1024 bytes, and with it a limit of 924 for one message.
+/// The base class has a buffer of 1024 bytes, so the limit for one message is 924.
 #[test]
 fn a_larger_buffer_holds_larger_messages() {
     for (payload, sizes) in [(919, vec![926]), (920, vec![2 + 924 + 6 + 3])] {
@@ -80,7 +80,7 @@ fn a_larger_buffer_holds_larger_messages() {
     }
 }
 
-/// Quirk: missing part.
+/// Quirk: missing fragment.
 #[test]
 fn fragments_with_a_gap_crash_the_engine() {
     let mut bench = host_with_peers(&[PEER]);
@@ -138,14 +138,14 @@ fn unknown_id_creates_a_peer_from_any_address() {
     assert_eq!(bench.stock.peers(), [PeerId(9)]);
 }
 
-/// Lets requests, each with an own address and a nonce, come from one address.
-fn host_after_requests(asked: &[(u8, u32)]) -> StockHarness {
+/// Returns a host that received requests from one address, each with an own address and a nonce.
+fn host_after_requests(requests: &[(u8, u32)]) -> StockHarness {
     let mut bench = StockHarness::host(without_timers());
-    for (turn, (own, nonce)) in asked.iter().enumerate() {
+    for (turn, (own, nonce)) in requests.iter().enumerate() {
         let bytes = datagram(0xFF, &[request(*own, *nonce)]);
         bench.run_before(turn as f64, |stock, now| stock.handle_datagram(address(2), &bytes, now));
     }
-    bench.run(asked.len() as f64);
+    bench.run(requests.len() as f64);
     bench
 }
 
@@ -215,7 +215,7 @@ fn control_message_without_reliable_flag_skips_two_bytes_less() {
     let bytes = datagram(2, &[odd, vec![], vec![], unreliable(b"x")]);
     bench.stock.handle_datagram(address(2), &bytes, at(10.0));
     bench.run(10.1);
-    // Its last two bytes were read as two keepalives.
+    // The parser read the last two bytes of the message as two keepalives.
     assert_eq!(bench.payloads(), [b"x"]);
     assert!(
         bench.events.iter().any(|(event, name)| matches!(event, Event::Identity { .. }) && name == b"A\0")
@@ -246,7 +246,7 @@ fn reads_past_the_datagram_return_zeros() {
     let mut bench = host_with_peers(&[PEER]);
     bench.inject_at(10.1, &[0x32, 8, 0, b'x']).run(10.2);
     assert_eq!(bench.payloads(), [b"x\0\0\0\0"]);
-    // A message that is not there at all is of type 0 and size 0.
+    // A missing message parses as type 0 with size 0.
     bench.stock.handle_datagram(address(2), &[2, 2, 0x02], at(10.3));
     bench.run(10.4);
     assert_eq!(bench.stock.crash(), Some(Crash::Undersized { kind: Kind(0), size: 0 }));

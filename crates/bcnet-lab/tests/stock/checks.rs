@@ -1,4 +1,4 @@
-//! The predictions that changed constants must break: as checks that tell what is wrong.
+//! Predictions that a changed constant must break, as functions that return an error instead of panicking.
 
 use bcnet_lab::stock::{Params, PeerQueueDump, StockEngine};
 use bcnet_transport::wire::{Channel, PeerId};
@@ -14,14 +14,14 @@ fn expect_equal<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, expected: T
     if seen == expected { Ok(()) } else { Err(format!("{what}: expected {expected:?}, seen {seen:?}")) }
 }
 
-/// The host's outbox during a join.
+/// P1: the outbox of the host during a join.
 pub(crate) fn p1_host_outbox_during_join(params: Params) -> PredictionResult {
     let mut bench = StockHarness::host(params);
     let connect = [&[0xFF, 1][..], &request(2, 0xA5F)].concat();
     bench.run_before(0.0, |stock, now| stock.handle_datagram(address(2), &connect, now));
-    // The host's own three game messages and its reply are acknowledged soon.
+    // The client soon acknowledges the host's reply and its three game messages.
     bench.run_before(0.004, |stock, now| {
-        stock.send(PEER, &[0x20, 0], DeliveryMode::Reliable, now).expect("joined")
+        stock.send(PEER, &[0x20, 0], DeliveryMode::Reliable, now).expect("the client has joined")
     });
     bench.inject_at(0.009, &identity(1, 2));
     bench.inject_at(0.012, &ack(0, 2)).inject_at(0.012, &ack(0, 0)).inject_at(0.017, &game(0, &[0x21, 0]));
@@ -56,13 +56,14 @@ pub(crate) fn p1_host_outbox_during_join(params: Params) -> PredictionResult {
     if bench.ack_send_counts(PEER).len() > 1 { Err("more than one entry at 8.5".to_owned()) } else { Ok(()) }
 }
 
-/// A dump without its time.
+/// Returns the text of a dump without its time.
 fn dump_without_time(dump: PeerQueueDump) -> String {
     dump.to_string().split_once(' ').map(|(_, rest)| rest.to_owned()).unwrap_or_default()
 }
 
-/// What was recorded of a running game when a client joined and 2.7 s later: without the times, and with every `frag=0`
-/// that the record of the first leaves out.
+/// Recorded dumps of a running game, when a client joined and 2.7 s later.
+///
+/// The times are removed, and the `frag=0` that the first record leaves out are added.
 const RECORDED_AT_JOIN: &str = "peer=2 retxQ=1 ackOutQ=4
   retx[0] seq=0x0002 frag=0 rel=1 retx=0 intv=1.00
   ack[0] seq=0x0000 frag=0 below32=1 retx=1
@@ -81,7 +82,7 @@ const RECORDED_AFTER_JOIN: &str = "peer=2 retxQ=0 ackOutQ=10
   ack[8] seq=0x0004 frag=0 below32=0 retx=3
   ack[9] seq=0x0005 frag=0 below32=0 retx=2";
 
-/// Ten unreliable messages per second from `start`, and all frames up to `end`.
+/// Queues ten unreliable messages per second from `start` and runs all frames up to `end`.
 pub(crate) fn send_ten_per_second(bench: &mut StockHarness, start: f64, end: f64) {
     for step in 0.. {
         let time = start + f64::from(step) * 0.1;
@@ -96,7 +97,7 @@ pub(crate) fn send_ten_per_second(bench: &mut StockHarness, start: f64, end: f64
     bench.run(end);
 }
 
-/// The client's outbox during the same join.
+/// P2: the outbox of the client during the same join.
 pub(crate) fn p2_client_outbox_during_join(params: Params) -> PredictionResult {
     let own = *address(2).ip();
     let client = StockEngine::connect(without_cipher(params), address(1), own, 0xA5F, &[], Time::ZERO);
@@ -145,7 +146,7 @@ fn send_to_host_ten_per_second(bench: &mut StockHarness, start: f64, before: f64
     }
 }
 
-/// One ACK with the gate always open. Quirk: gate.
+/// P3: one ACK with the gate always open. Quirk: gate.
 pub(crate) fn p3_acks_with_open_gate(params: Params) -> PredictionResult {
     let mut bench =
         StockHarness::new(StockEngine::host(without_cipher(Params { silence: None, ..params })), 60);
@@ -159,13 +160,18 @@ pub(crate) fn p3_acks_with_open_gate(params: Params) -> PredictionResult {
             sends.push((frame * 1000 + 30) / 60);
         }
         before = sent;
-        bench.stock.send(PEER, b"traffic", DeliveryMode::Unreliable, at(frame as f64 / 60.0)).expect("known");
+        bench
+            .stock
+            .send(PEER, b"traffic", DeliveryMode::Unreliable, at(frame as f64 / 60.0))
+            .expect("the peer is known");
     }
     expect_equal("sends in ms", sends, vec![17, 683, 1350, 2017, 2683, 3350, 4017, 4683, 5350])?;
     expect_equal("outbox", bench.ack_send_counts(PEER), vec![])
 }
 
-/// Quirk: repeated ACKs. One ACK without any traffic: three sends, then nothing, until something is sent again.
+/// P7: one ACK without other traffic has three sends, then none until a message is sent.
+///
+/// Quirk: repeated ACKs.
 pub(crate) fn p7_acks_without_traffic(params: Params) -> PredictionResult {
     let mut bench = StockHarness::host(Params { keepalive: None, silence: None, ..params });
     bench.inject_at(0.0, &game(0, b"x")).run(1000.0);
@@ -185,7 +191,7 @@ pub(crate) fn p7_acks_without_traffic(params: Params) -> PredictionResult {
     expect_equal("outbox after six datagrams", bench.ack_send_counts(PEER), vec![])
 }
 
-/// All of it holds for the original.
+/// All predictions hold with the constants of the original.
 #[test]
 fn predictions_hold_for_stock() {
     for (name, check) in CHECKS {
@@ -195,7 +201,7 @@ fn predictions_hold_for_stock() {
 }
 
 pub(crate) type NamedPrediction = (&'static str, fn(Params) -> PredictionResult);
-/// The checks by the numbers of the predictions.
+/// The checks, by the number of the prediction.
 pub(crate) const CHECKS: [NamedPrediction; 4] = [
     ("P1", p1_host_outbox_during_join),
     ("P2", p2_client_outbox_during_join),

@@ -1,4 +1,4 @@
-//! Joining, names, leaving, silence: both roles.
+//! Joining, names, leaving and timeouts, for host and client.
 
 use std::net::Ipv4Addr;
 
@@ -11,17 +11,18 @@ use super::harness::{
     without_cipher, without_timers,
 };
 
-/// What a node heard but for names.
+/// Returns the events of a node, without those about names.
 fn events_without_names(bench: &StockHarness) -> Vec<Event> {
-    let told = bench.events.iter().map(|(event, _)| *event);
-    told.filter(|event| !matches!(event, Event::Identity { .. })).collect()
+    let events = bench.events.iter().map(|(event, _)| *event);
+    events.filter(|event| !matches!(event, Event::Identity { .. })).collect()
 }
 
 fn left_event(peer: PeerId, reason: LeaveReason) -> Event {
     Event::Left { peer, reason }
 }
 
-/// The two sides of a join, byte for byte as captured. With a clock that has not moved the reply leaves alone.
+/// Both sides of a join match the capture byte for byte. While the clock does not move, the reply is sent
+/// alone.
 #[test]
 fn join_bytes_match_the_capture() {
     let own = Ipv4Addr::new(10, 10, 10, 239);
@@ -29,9 +30,9 @@ fn join_bytes_match_the_capture() {
         StockEngine::connect(without_cipher(Params::default()), address(1), own, 0xA5F, &[], Time::ZERO);
     let mut buffer = [0; 512];
     client.run_frame(Time::ZERO);
-    let asked = client.poll_transmit(&mut buffer).expect("a request");
+    let transmit = client.poll_transmit(&mut buffer).expect("a request");
     let request = [0xFF, 1, 3, 15, 0xC0, 0, 0, 10, 10, 10, 0xEF, 0x5F, 0x0A, 0, 0, 0, 0];
-    assert_eq!((asked.to, &buffer[..asked.len]), (address(1), &request[..]));
+    assert_eq!((transmit.to, &buffer[..transmit.len]), (address(1), &request[..]));
 
     let mut host = StockEngine::host(Params { granularity: millis(15), ..Params::default() });
     let mut ciphered = request;
@@ -55,7 +56,7 @@ fn names_are_sent_to_new_clients_and_back_to_the_sender() {
     let ask = |last: u8| datagram(0xFF, &[request(last, 7)]);
     bench.run_before(0.0, |stock, now| stock.handle_datagram(address(2), &ask(2), now));
     bench.inject_at(0.1, &identity(1, 2)).run(0.2);
-    // The one who told it hears it too.
+    // The sender of the name receives it, too.
     let body = [2, 10, 0, 0, 2, 0x41, 0, 0, 0];
     assert_eq!(bench.sent.iter().filter(|(_, bytes)| bytes.ends_with(&control(0, 1, &body))).count(), 1);
     bench.sent.clear();
@@ -86,7 +87,7 @@ fn wrong_password_and_ban_are_answered_with_a_boot() {
     assert_eq!(asking(&[], banned), (booted(BootReason::BANNED), vec![]));
 }
 
-/// Those without an id are told apart by their address.
+/// Clients without an id are distinguished by their address.
 #[test]
 fn refused_client_does_not_block_another_client() {
     let mut bench = StockHarness::host(Params { password: Some(vec![0x53, 0]), ..without_timers() });
@@ -151,7 +152,7 @@ fn boot_closes_the_client() {
     pair.run(1.2);
     let booted = LeaveReason::Booted(BootReason::KICKED);
     assert_eq!(events_without_names(&pair.client)[1..], [left_event(PeerId::HOST, booted)]);
-    // As captured: low number 2, kicked, peer 2.
+    // As captured: sequence number 2 of the control channel, reason kicked, peer 2.
     let boot = [0x04, 0x07, 0xC0, 2, 0, 4, 2];
     assert!(pair.host.sent.iter().any(|(_, bytes)| bytes.windows(7).any(|seven| seven == boot)));
 }
@@ -168,7 +169,7 @@ fn idle_timeout_closes_both_sides() {
     assert_eq!(events_without_names(&pair.client)[1..], [left_event(PeerId::HOST, LeaveReason::Silent)]);
 }
 
-/// What is owed postpones the keepalives of a host, not those of a client.
+/// Pending ACKs postpone the keepalives of a host, but not those of a client.
 #[test]
 fn acks_postpone_only_a_hosts_keepalives() {
     let mut pair = StockPair::joined(Params::default(), 250);

@@ -1,5 +1,7 @@
-//! The model of the original engine: the predictions that follow from its rules, every quirk by name, a second model of
-//! its queues, and frames that may be left out.
+//! Tests of the stock model.
+//!
+//! They cover the predictions that follow from its rules, every quirk by name, an independent reference model
+//! of its queues, and the skipping of frames without effect.
 
 mod arrivals;
 mod checks;

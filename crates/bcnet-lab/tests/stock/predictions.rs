@@ -1,4 +1,5 @@
-//! What follows from the rules, row by row. P1, P2, P3 and P7 are in [`checks`](super::checks).
+//! Predictions that follow from the rules of the stock engine. P1, P2, P3 and P7 are in
+//! [`checks`](super::checks).
 
 use bcnet_lab::stock::{ACK_ENTRY_BYTES, AckGate, Params, QueueLengths, StockEngine};
 use bcnet_transport::wire::PeerId;
@@ -10,7 +11,7 @@ use super::harness::{
     without_timers,
 };
 
-/// Which checks fail with changed constants: all of those that the change can reach.
+/// Each changed constant breaks exactly the checks that depend on it.
 #[test]
 fn changed_constants_break_the_predictions() {
     let stock = Params::default;
@@ -31,7 +32,7 @@ fn changed_constants_break_the_predictions() {
     }
 }
 
-/// A client that is connected and whose outbox is empty, at 10 s.
+/// Returns a connected client with an empty outbox, at 10 s.
 fn settled_client() -> StockHarness {
     let own = *address(2).ip();
     let client =
@@ -62,16 +63,16 @@ fn p4_disconnect_precedes_the_acks_it_releases() {
     assert_eq!(bench.ack_send_counts(PeerId::HOST), [4, 4]);
 }
 
-/// A host that told itself its name and one game message before anyone came.
+/// A host sends itself its name and one game message before a client joins.
 #[test]
 fn p7_acks_in_the_own_entry_stay_stuck() {
     let mut bench = StockHarness::host(Params::default());
     bench.run_before(0.0, |stock, now| {
         stock.identify(&[0x41, 0], now);
-        stock.send(PeerId::HOST, b"x", DeliveryMode::Reliable, now).expect("made when needed");
+        stock.send(PeerId::HOST, b"x", DeliveryMode::Reliable, now).expect("the host creates its own entry");
     });
     bench.run(0.01);
-    let mut dump = bench.stock.dump(PeerId::HOST).expect("own entry");
+    let mut dump = bench.stock.dump(PeerId::HOST).expect("the host has an entry for itself");
     dump.at = at(29.975);
     let recorded = "[29.975] peer=1 retxQ=0 ackOutQ=2\n  ack[0] seq=0x0000 frag=0 below32=1 retx=1\n  \
                     ack[1] seq=0x0000 frag=0 below32=0 retx=1";
@@ -123,7 +124,7 @@ fn p10_38_acks_leave_358_bytes() {
     }
 }
 
-/// A host that sends 832 bytes in three parts, the first beside an ACK.
+/// Returns a host that sends 832 bytes in three fragments, the first together with an ACK.
 fn send_three_fragments(params: Params) -> StockHarness {
     let mut bench = StockHarness::host(params);
     bench.inject_at(0.002, &game(0, b"x")).run(0.003);
@@ -199,16 +200,18 @@ fn p14_the_window_is_a_plain_difference() {
     }
 }
 
-/// T-76: every number that may be a cookie is acknowledged by the original, which expects 0, and dropped: nothing of it waits
-/// anywhere, and what comes next is delivered as if it had not been.
+/// T-76: the original, which expects 0, acknowledges every number that may be a cookie, and drops the
+/// message.
+///
+/// No queue keeps anything of it, and the next message is delivered normally.
 #[test]
 fn p14_a_cookie_is_acknowledged_and_leaves_no_trace() {
     for first in (0x4000..0xC000_u32).step_by(0x100) {
         let mut bench = StockHarness::new(StockEngine::host(without_cipher(without_timers())), 60);
         for seq in first..first + 4 {
-            let seq = u16::try_from(seq).expect("a number");
-            assert!(!is_accepted(&mut bench, seq), "{seq:#X} is kept");
-            let acks = bench.stock.dump(PEER).expect("a peer").acks;
+            let seq = u16::try_from(seq).expect("the number has 16 bits");
+            assert!(!is_accepted(&mut bench, seq), "{seq:#X} is queued");
+            let acks = bench.stock.dump(PEER).expect("the peer exists").acks;
             assert!(acks.iter().any(|ack| ack.seq == seq), "{seq:#X} is not acknowledged");
         }
         bench.stock.inject(PEER, &game(0, b"first"), at(0.0));
@@ -219,8 +222,10 @@ fn p14_a_cookie_is_acknowledged_and_leaves_no_trace() {
     }
 }
 
-/// T-76: as in `mixing`, the original collects parts by number alone. Cookies between the parts of messages, one with the
-/// number of a part that comes at the same time too, are joined with nothing, and every queue is empty in the end.
+/// T-76: cookies between the fragments of messages are joined with no fragment, and all queues end empty.
+///
+/// As in `mixing`, the original collects fragments by number alone. One cookie has the number of a fragment
+/// that arrives at the same time.
 #[test]
 fn mixing_cookies_with_fragments_leaves_no_trace() {
     for number in (0x4000..0xC000_u16).step_by(0x1000) {
@@ -240,12 +245,12 @@ fn mixing_cookies_with_fragments_leaves_no_trace() {
         }
         send_ten_per_second(&mut bench, 10.1, 30.0);
         assert_eq!(bench.payloads(), [b"one whole".to_vec(), b"this too".to_vec()], "{number:#X}");
-        let lengths = bench.stock.queue_lengths(PeerId::HOST).expect("the host");
+        let lengths = bench.stock.queue_lengths(PeerId::HOST).expect("the client has an entry for the host");
         assert_eq!((lengths.acks, lengths.retx, lengths.first), (0, 0, 0), "{number:#X}");
     }
 }
 
-/// Delivers all numbers below `expected`, slowly enough for the ACKs to be forgotten.
+/// Delivers all numbers below `expected`, slowly enough that every ACK has its last send.
 pub(crate) fn deliver_up_to(bench: &mut StockHarness, expected: u16) {
     for seq in 0..expected {
         bench.stock.inject(PEER, &game(seq, b"x"), at(0.0));
@@ -297,7 +302,7 @@ fn p17_one_ack_in_nine_is_useful() {
     assert_eq!((after.acks_useful - before.acks_useful, after.acks_useless - before.acks_useless), (5, 40));
 }
 
-/// The recorded dumps of a join, in their own words.
+/// The dumps of a join have the recorded format.
 #[test]
 fn dumps_are_in_the_recorded_format() {
     let mut bench = StockHarness::host(without_timers());

@@ -1,5 +1,6 @@
-//! Every quirk that the engine's documentation names, by that name. Some are among the predictions, those of what
-//! arrives in a file of their own.
+//! Tests of the quirks that the documentation of `stock` lists, by name.
+//!
+//! Some quirks are tested in `predictions` and `checks`; quirks of received messages are in `arrivals`.
 
 use bcnet_lab::stock::{Backoff, BackoffMode, Params, SendOptions, StockSendError};
 use bcnet_transport::DeliveryMode;
@@ -11,7 +12,7 @@ use super::harness::{
 
 pub(crate) const OTHER_PEER: PeerId = PeerId(3);
 
-/// No row of the table is without a test that cites it.
+/// Every row of the table has a test that cites it.
 #[test]
 fn every_quirk_is_tested() {
     let table = include_str!("../../src/stock/mod.rs");
@@ -30,7 +31,7 @@ fn every_quirk_is_tested() {
     }
 }
 
-/// A host that knows some peers, with nothing left to send, at 10 s.
+/// Returns a host that knows some peers and has nothing left to send, at 10 s.
 pub(crate) fn host_with_peers(peers: &[PeerId]) -> StockHarness {
     let mut bench = StockHarness::host(without_timers());
     for peer in peers {
@@ -44,7 +45,7 @@ pub(crate) fn send(bench: &mut StockHarness, payload: &[u8], quality: DeliveryMo
     bench.stock.send(PEER, payload, quality, at(10.0)).expect("known");
 }
 
-/// The bytes of each datagram without its header.
+/// Returns the bytes of each datagram without its header.
 pub(crate) fn datagram_bodies(bench: &StockHarness) -> Vec<&[u8]> {
     bench.sent.iter().map(|(_, bytes)| &bytes[2..]).collect()
 }
@@ -63,7 +64,7 @@ fn three_hundred_keepalives_leave_in_two_frames() {
     assert_eq!(bench.send_times_ms(), [10_002, 10_005]);
 }
 
-/// Has something said to everyone. Returns the last byte of the address of each peer that it leaves for, in order.
+/// Sends a message to all peers. Returns the last byte of each destination address, in order.
 fn broadcast_order(bench: &mut StockHarness, time: f64) -> Vec<u8> {
     bench.stock.send(PeerId::NULL, b"all", DeliveryMode::Unreliable, at(time)).expect("broadcast");
     bench.stock.run_frame(at(time + 0.002));
@@ -89,7 +90,7 @@ fn unwritable_peer_is_skipped_and_served_first_next_pass() {
     assert_eq!(
         broadcast_order(&mut bench, 11.0),
         [2, 3, 4],
-        "the pass begins behind the last that was served"
+        "the pass must start after the entry that was served last"
     );
     assert_eq!(bench.stock.queue_lengths(PEER).map(|waiting| waiting.first), Some(0));
     bench.stock.set_writable(None, false);
@@ -109,7 +110,7 @@ fn duplicate_message_restarts_its_ack() {
     bench.inject_at(5.001, &game(9, b"x")).run(5.003);
     assert_eq!((bench.ack_send_counts(PEER)[9], bench.stock.stock_counters().comparisons), (0, 55));
     bench.run(10.0);
-    // Its three new sends have let the other nine out three times.
+    // The three new sends of this ACK opened the gate three times for the other nine.
     assert_eq!(bench.ack_send_counts(PEER), [[6; 9].as_slice(), &[3]].concat());
     assert_eq!(bench.stock.stock_counters().acks_sent - before.acks_sent, 9 * 3 + 3);
 }
@@ -142,7 +143,7 @@ fn message_sent_with_a_stale_clock_is_retransmitted_at_once() {
     });
     bench.run_blocked_frame(1.2).run(13.0);
     assert_eq!(bench.send_times_ms(), [11_301, 11_304]);
-    // Without the pause it would have waited for a second.
+    // Without the pause, the retransmission would come a second later.
     let mut bench = host_with_peers(&[PEER]);
     bench.run_before(10.1, |stock, now| {
         stock.send(PEER, b"hash", DeliveryMode::Reliable, now).expect("known")
@@ -173,7 +174,7 @@ fn due_message_that_does_not_fit_blocks_later_ones() {
     }
     bench.run(11.005);
     let counts: Vec<u8> = bench.sent.iter().map(|(_, bytes)| bytes[1]).collect();
-    // Both; then 30 ACKs beside which 405 bytes have no room.
+    // The first datagram has both messages. The second has 30 ACKs, which leave no space for 405 bytes.
     assert_eq!(counts, [2, 30]);
     bench.run(11.012);
     assert_eq!(datagram_bodies(&bench)[2..], [game(0, &[7; 400]), game(1, b"small")]);
@@ -223,7 +224,7 @@ fn message_is_dropped_silently_after_six_minutes() {
     bench.run(370.01);
     assert_eq!(bench.stock.dump(PEER).expect("known").retx.len(), 0);
     assert_eq!((bench.stock.stock_counters().given_up, bench.events.len()), (1, 0));
-    // Without any age limit nothing is kept at all.
+    // With an age limit of zero, no message is kept for retransmission.
     let mut bench = StockHarness::host(Params { age_limit: 0.0, ..without_timers() });
     bench.inject_at(0.0, &[0x02]).run(10.0);
     send(&mut bench, b"x", DeliveryMode::Reliable);
@@ -282,7 +283,7 @@ fn a_large_unreliable_message_is_lost() {
     assert_eq!(pair.client.stock.stock_counters().duplicates, 2);
 }
 
-/// Quirk: 256 parts.
+/// Quirk: 256 fragments.
 #[test]
 fn first_of_256_fragments_is_delivered_as_the_whole() {
     for (len, delivered) in [(405 + 254 * 406, 405 + 254 * 406), (405 + 255 * 406, 405)] {
@@ -318,7 +319,7 @@ fn own_entry_of_a_host_has_no_keepalives_or_timeout() {
     bench.run_before(0.0, |stock, now| stock.identify(&[0x41, 0], now)).run(100.0);
     assert_eq!((bench.stock.stock_counters().keepalives, bench.ack_send_counts(PeerId::HOST)), (0, vec![3]));
     assert!(bench.sent.is_empty() && bench.stock.peers().is_empty());
-    // A newcomer is told about it as about anyone.
+    // A client that joins is told about the host's own entry as about any peer.
     let connect = datagram(0xFF, &[request(2, 7)]);
     bench.run_before(100.1, |stock, now| stock.handle_datagram(address(2), &connect, now)).run(100.11);
     let about_host = control(0x00, 1, &[1, 127, 0, 0, 1, 0x41, 0, 0, 0]);

@@ -1,9 +1,10 @@
-//! A second model of the three queues of one peer, written from the rules alone. It shares no code with the engine.
+//! An independent model of the three queues of one peer, written from the rules alone. It shares no code with
+//! the engine.
 
-/// Low channel or not, number, part.
+/// Control channel or not, sequence number, fragment number.
 pub(crate) type ModelKey = (bool, u16, Option<u8>);
 
-/// A message of one's own.
+/// A message to send.
 #[derive(Clone, Debug)]
 struct ModelMessage {
     key: ModelKey,
@@ -16,7 +17,7 @@ struct ModelMessage {
     first_sent: f32,
 }
 
-/// How the wait grows.
+/// Growth of the wait between retransmissions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum WaitGrowth {
     Fixed,
@@ -26,15 +27,15 @@ pub(crate) enum WaitGrowth {
 
 #[derive(Debug, Default)]
 pub(crate) struct ReferenceModel {
-    /// Never sent; the front leaves first.
+    /// Unsent messages; the first is sent first.
     unsent: Vec<ModelMessage>,
     unacknowledged: Vec<ModelMessage>,
-    /// Which, how often sent, and the clock that must be passed before the next send.
+    /// Each pending ACK: message, number of sends, and the clock reading after which it is sent again.
     pending_acks: Vec<(ModelKey, u32, f32)>,
-    /// What arrives in the next frame: a reliable message, or an ACK.
+    /// Messages that arrive in the next frame. `true` marks an ACK.
     arriving: Vec<(ModelKey, bool)>,
     numbers: [u16; 2],
-    /// Whether the peer is on its way out.
+    /// `true` if the peer is deleted and lingers.
     pub(crate) deleted: bool,
 }
 
@@ -57,7 +58,8 @@ impl ReferenceModel {
         let mut sizes = vec![whole];
         let split = whole > 412;
         if split {
-            // 405 bytes behind a header of 7, then 406 behind 6.
+            // The first fragment has 405 bytes after a header of 7, each further one 406 bytes after a header
+            // of 6.
             sizes = vec![412];
             let mut left = len - 405;
             while left > 0 {
@@ -83,7 +85,7 @@ impl ReferenceModel {
         }
     }
 
-    /// One frame: send, then receive.
+    /// Runs one frame: sends, then receives.
     pub(crate) fn frame(&mut self, now: f32) {
         let (mut room, mut messages) = (510_usize, 0_u32);
         self.send_acks(now, 0..3, &mut room, &mut messages);
@@ -102,7 +104,7 @@ impl ReferenceModel {
         if messages > 0 || self.deleted {
             self.send_acks(now, 3..9, &mut room, &mut messages);
         }
-        self.pending_acks.retain(|owed| owed.1 < 9);
+        self.pending_acks.retain(|ack| ack.1 < 9);
         self.receive(now);
     }
 
@@ -152,20 +154,20 @@ impl ReferenceModel {
                 if let Some(place) = self.unacknowledged.iter().position(|own| own.key == key) {
                     self.unacknowledged.remove(place);
                 }
-            } else if let Some(owed) = self.pending_acks.iter_mut().find(|owed| owed.0 == key) {
-                (owed.1, owed.2) = (0, now);
+            } else if let Some(ack) = self.pending_acks.iter_mut().find(|ack| ack.0 == key) {
+                (ack.1, ack.2) = (0, now);
             } else {
                 self.pending_acks.push((key, 0, now));
             }
         }
     }
 
-    /// What a dump shows: ACKs with their counts; messages with their counts and waits.
+    /// Returns the contents of a dump: ACKs with their counts; messages with their counts and waits.
     pub(crate) fn dump(&self) -> DumpContents {
         let acks = self.pending_acks.iter().map(|(key, count, _)| (*key, *count)).collect();
         (acks, self.unacknowledged.iter().map(|own| (own.key, own.retransmits, own.wait)).collect())
     }
 }
 
-/// ACKs and waiting messages.
+/// ACKs, and unacknowledged messages.
 pub(crate) type DumpContents = (Vec<(ModelKey, u32)>, Vec<(ModelKey, u32, f32)>);

@@ -1,4 +1,4 @@
-//! Whatever arrives, the model does not panic: it goes on, or it has crashed and tells why.
+//! Robustness: no input makes the model panic. It continues, or it reports the crash of the original.
 
 use bcnet_lab::Rng;
 use bcnet_lab::stock::Params;
@@ -9,7 +9,7 @@ use super::harness::{
     without_timers,
 };
 
-/// Honest datagrams, cut, flipped and mixed, to hosts in all states.
+/// Sends valid datagrams, truncated, with flipped bits, or mixed, to hosts in all states.
 #[test]
 fn hostile_bytes_do_not_panic() {
     let (mut crashed, mut alive) = (0, 0);
@@ -61,7 +61,7 @@ fn hostile_datagram(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A client in the hands of a hostile host.
+/// Sends hostile datagrams from the host to a client.
 #[test]
 fn a_client_survives_a_hostile_host() {
     for seed in 0..500 {
@@ -79,7 +79,7 @@ fn a_client_survives_a_hostile_host() {
     }
 }
 
-/// Partial sets that never complete are not held without limit.
+/// Incomplete sets of fragments take bounded memory.
 #[test]
 fn memory_is_bounded() {
     let mut bench = StockHarness::host(without_timers());

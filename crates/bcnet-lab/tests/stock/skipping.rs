@@ -1,4 +1,4 @@
-//! Frames before the next due time change nothing: leaving them out gives the same traffic, to the byte.
+//! Frames before the next due time have no effect: skipping them gives the same traffic, byte for byte.
 
 use bcnet_lab::Rng;
 use bcnet_lab::stock::{Params, StockCounters, StockEngine};
@@ -7,7 +7,7 @@ use bcnet_transport::{DeliveryMode, Event, Time};
 
 use super::harness::{PEER, address, control, datagram, millis, request, without_cipher, without_timers};
 
-/// All that can be seen from outside.
+/// Everything that is visible from outside.
 #[derive(Debug, PartialEq)]
 struct RunRecord {
     sent: Vec<(Time, usize, Vec<u8>)>,
@@ -28,8 +28,9 @@ fn skipping_empty_frames_changes_nothing() {
     assert!(left_out.1 * 10 < left_out.0, "{} of {} frames were run", left_out.1, left_out.0);
 }
 
-/// A host and a client with loss, delay, chatter, long silences and now and then a leaver; what was seen and how many
-/// frames were run.
+/// Runs a host and a client with loss, delay, bursts of traffic, long silences and departures.
+///
+/// Returns the record and the number of frames that were run.
 fn run(seed: u64, skip: bool) -> (RunRecord, u64) {
     let mut rng = Rng::new(seed);
     let params = Params {
@@ -38,7 +39,7 @@ fn run(seed: u64, skip: bool) -> (RunRecord, u64) {
         granularity: millis([0, 0, 1, 10][rng.index(4)]),
         ..Params::default()
     };
-    // Late on the clock a frame is less than what a float can tell apart.
+    // At large clock readings a frame is shorter than the precision of a 32-bit float.
     let start = [0, 0, 3_000_000_000, 80_000_000_000][rng.index(4)];
     let end = start + 150_000_000;
     let ticks = [3_000, 16_667];
@@ -54,7 +55,7 @@ fn run(seed: u64, skip: bool) -> (RunRecord, u64) {
     while clock < end {
         let now = Time::from_micros(clock);
         while plan.last().is_some_and(|(at, ..)| *at <= clock) {
-            let (_, node, act) = plan.pop().expect("there is one");
+            let (_, node, act) = plan.pop().expect("the plan has another action");
             perform(&mut nodes[node], node, act, now);
         }
         flying.retain(|(at, to, bytes)| {
@@ -80,7 +81,7 @@ fn run(seed: u64, skip: bool) -> (RunRecord, u64) {
         clock = ticks.iter().map(tick).min().expect("two");
     }
     record.counters = nodes.each_ref().map(StockEngine::stock_counters);
-    // At the same time, whichever frame was the last: ages count from it.
+    // Dumps at a fixed time: ages would otherwise depend on the last frame.
     let dump = |stock: &StockEngine, peer| {
         let dump = stock.dump_at(peer, Time::from_micros(end));
         dump.map(|dump| format!("{:?} {:?}", dump.acks, dump.retx))
@@ -96,7 +97,7 @@ enum NodeAction {
     Leave,
 }
 
-/// What the nodes do, the last first.
+/// Draws the actions of the nodes, the last one first.
 fn draw_actions(rng: &mut Rng, start: u64, end: u64) -> Vec<(u64, usize, NodeAction)> {
     let mut plan = vec![(start + 2_000_000, 1, NodeAction::Name)];
     for _ in 0..rng.between(0, 40) {
@@ -138,7 +139,7 @@ fn collect(
     }
 }
 
-/// Runs only the frames that are due, up to `end` seconds; tells when the last one was.
+/// Runs only the frames that are due, up to `end` seconds. Returns the time of the last one.
 fn run_due(stock: &mut StockEngine, end: u64) -> Time {
     let mut last = Time::ZERO;
     while let Some(due) = stock.next_due().filter(|due| due.as_micros() < end * 1_000_000) {
@@ -149,7 +150,7 @@ fn run_due(stock: &mut StockEngine, end: u64) -> Time {
     last
 }
 
-/// It is given up between two of its retransmissions, and then nothing is left to do.
+/// A message is dropped for its age between two retransmissions. Then nothing is left to do.
 #[test]
 fn frame_that_drops_an_expired_message_is_due() {
     let mut stock = StockEngine::host(without_timers());
@@ -161,14 +162,14 @@ fn frame_that_drops_an_expired_message_is_due() {
     assert!((360_000_000..360_010_000).contains(&last.as_micros()), "{last}");
 }
 
-/// What a stranger left in the queue is thrown away in the frame after the stranger, not whenever something else is due.
+/// Messages of a deleted peer are dropped in the frame after its timeout, not when something else is due.
 #[test]
 fn the_frame_after_a_timeout_is_due() {
     let locked =
         Params { password: Some(vec![0x53, 0]), silence: Some(45.0), ..without_cipher(without_timers()) };
     let mut stock = StockEngine::host(locked);
-    let asked = datagram(0xFF, &[request(2, 7), control(0x05, 5, &[2, 10, 0, 0, 2])]);
-    stock.handle_datagram(address(2), &asked, Time::ZERO);
+    let request_datagram = datagram(0xFF, &[request(2, 7), control(0x05, 5, &[2, 10, 0, 0, 2])]);
+    stock.handle_datagram(address(2), &request_datagram, Time::ZERO);
     let last = run_due(&mut stock, 100);
     assert_eq!((stock.stock_counters().dropped, stock.is_idle()), (1, true));
     assert!((45_000_000..45_010_000).contains(&last.as_micros()), "{last}");

@@ -1,4 +1,4 @@
-//! Random timelines, through the engine and through the second model: the same dumps.
+//! Runs random timelines through the engine and through the reference model, and compares the dumps.
 
 use bcnet_lab::Rng;
 use bcnet_lab::stock::{Backoff, BackoffMode, SendOptions, StockEngine};
@@ -8,7 +8,7 @@ use bcnet_transport::wire::{BootReason, Channel, Kind};
 use super::harness::{PEER, ack, control, game, part, without_cipher, without_timers};
 use super::reference_model::{DumpContents, ModelKey, ReferenceModel, WaitGrowth};
 
-/// What happens at some time.
+/// An event of a timeline.
 #[derive(Debug, Clone, Copy)]
 enum TimelineEvent {
     Message(ModelKey),
@@ -34,15 +34,15 @@ fn both_models_give_the_same_dumps() {
         }
         assert_eq!(engine.len(), model.len());
     }
-    // The timelines do fill the queues.
+    // Checks that the timelines fill the queues.
     assert!(dumps >= 8_000 && acks > 4 * dumps && waiting > dumps, "{dumps} {acks} {waiting}");
 }
 
-/// A join that is never twice the same, then a fight, sometimes until messages are given up.
+/// Draws a random join and a battle, sometimes long enough that messages reach the age limit.
 fn draw_timeline(rng: &mut Rng) -> Vec<(u64, TimelineEvent)> {
     let long = rng.chance(0.1);
     let end = if long { 400_000_000 } else { rng.between(6_000_000, 20_000_000) };
-    // The entry must be there before anything is queued for it.
+    // The entry must exist before a message is queued for it.
     let mut acts = vec![(0, TimelineEvent::Message((true, 0, None)))];
     let (mut sent, mut number) = (0, 0);
     for _ in 0..rng.between(5, 60) {
@@ -77,7 +77,7 @@ fn draw_timeline(rng: &mut Rng) -> Vec<(u64, TimelineEvent)> {
     acts
 }
 
-/// Some ACKs come soon, some late, some never, some are plain where they should not be.
+/// Adds ACKs: some early, some late, some missing, and some plain ACKs for fragments.
 fn add_acks(
     rng: &mut Rng,
     acts: &mut Vec<(u64, TimelineEvent)>,
@@ -95,7 +95,7 @@ fn add_acks(
     }
 }
 
-/// Calls `act` for everything in turn and `frame` for the frames between.
+/// Calls `act` for each event in order, and `frame` for the frames between them.
 fn replay_timeline<T>(
     timeline: &[(u64, TimelineEvent)],
     tick: u64,
@@ -105,7 +105,7 @@ fn replay_timeline<T>(
 ) {
     let mut next = 0;
     for (at, what) in timeline {
-        // A dump sees the frame of its own time, everything else comes before it.
+        // A dump comes after the frame of its own time, every other event before it.
         while next < *at || (next == *at && matches!(what, TimelineEvent::Dump)) {
             frame(state, next);
             next += tick;
@@ -166,12 +166,12 @@ fn dump_contents(stock: &StockEngine) -> DumpContents {
 fn dumps_of_model(timeline: &[(u64, TimelineEvent)], tick: u64) -> Vec<(u64, DumpContents)> {
     let mut dumps = Vec::new();
     let mut model = ReferenceModel::default();
-    // A disconnect of someone else is passed on, to the peer that told it too.
-    let mut told = false;
+    // The host relays a disconnect to all peers, also to its sender.
+    let mut relayed = false;
     let frame = |model: &mut ReferenceModel, at: u64| {
         model.frame((at as f64 / 1e6) as f32);
-        if !told {
-            told = true;
+        if !relayed {
+            relayed = true;
             model.queue(true, 5, true, true, WaitGrowth::Sawtooth);
         }
     };
