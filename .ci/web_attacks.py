@@ -79,7 +79,7 @@ def others(scene):
             page.check("a foreign page cannot send a form to this page", "sent by another page" in page.text(), page.text())
         browser.console()
         page.visit("/")
-        page.does("the page itself can send the form", "said", "say", text="the last word")
+        page.does("the page itself can send the form", "sent to", "say", text="the last word")
         alice.hears("the last word")
         page.check("no foreign request had an effect", not alice.has_heard("owned"))
 

@@ -95,11 +95,11 @@ impl Bans {
     /// Adds a ban, or replaces the ban of the same network. Returns `false` if the list is full.
     #[must_use]
     pub(crate) fn add(&mut self, ban: Ban) -> bool {
-        let room = self.0.len() < MAX_BANS || self.0.contains_key(&ban.address);
-        if room {
+        let has_capacity = self.0.len() < MAX_BANS || self.0.contains_key(&ban.address);
+        if has_capacity {
             self.0.insert(ban.address, ban);
         }
-        room
+        has_capacity
     }
 
     /// Removes a ban. Returns `None` if exactly this network is not banned.

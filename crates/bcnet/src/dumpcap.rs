@@ -31,12 +31,12 @@ impl DumpcapProcess {
         let arguments = ["-q", "-i", interface, "-f", filter.unwrap_or("udp"), "-w", "-"];
         let mut child = spawn(&arguments)?;
         let (out, errors) = child.stdout.take().zip(child.stderr.take()).context("dumpcap has no pipes")?;
-        let said = thread::Builder::new().name("dumpcap".into()).spawn(move || {
+        let reader = thread::Builder::new().name("dumpcap".into()).spawn(move || {
             let mut text = Vec::new();
             let _ = errors.take(MAX_STDERR).read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         })?;
-        Ok((Self { child, stderr: said }, out))
+        Ok((Self { child, stderr: reader }, out))
     }
 
     /// Ends the process, if it still runs. Returns its error message, if it failed.
@@ -45,11 +45,11 @@ impl DumpcapProcess {
             let _ = self.child.kill();
         }
         let status = self.child.wait();
-        let said = self.stderr.join().unwrap_or_default();
+        let text = self.stderr.join().unwrap_or_default();
         if is_wanted || status.is_ok_and(|status| status.success()) {
             return None;
         }
-        Some(error_message(&said))
+        Some(error_message(&text))
     }
 }
 

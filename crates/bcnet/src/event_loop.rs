@@ -36,7 +36,7 @@ pub(crate) struct EventLoop<S> {
     clock: Clock,
     commands: Receiver<Command<S>>,
     sender: CommandSender<S>,
-    /// Whether commands are left from the last turn.
+    /// `true` if commands are left from the last turn.
     has_commands: bool,
     /// The time of the last turn.
     last_turn: Time,

@@ -119,9 +119,9 @@ fn print_configuration() {
     );
     match dumpcap::interfaces() {
         Ok(interfaces) => {
-            for (place, dumpcap::Interface { name, display_name: title }) in interfaces.iter().enumerate() {
+            for (index, dumpcap::Interface { name, display_name: title }) in interfaces.iter().enumerate() {
                 let title = title.as_deref().unwrap_or(name);
-                println!("value {{arg=0}}{{value={name}}}{{display={title}}}{{default={}}}", place == 0);
+                println!("value {{arg=0}}{{value={name}}}{{display={title}}}{{default={}}}", index == 0);
             }
         }
         // Wireshark shows this message when the user opens the options.

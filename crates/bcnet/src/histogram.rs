@@ -18,11 +18,11 @@ pub(crate) struct Histogram<const BITS: u32> {
 impl<const BITS: u32> Histogram<BITS> {
     /// Adds `count` measurements of `time`.
     pub(crate) fn add(&mut self, time: Duration, count: u64) {
-        let place = bucket_index(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), BITS);
-        if self.buckets.len() <= place {
-            self.buckets.resize(place + 1, 0);
+        let index = bucket_index(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), BITS);
+        if self.buckets.len() <= index {
+            self.buckets.resize(index + 1, 0);
         }
-        self.buckets[place] += count;
+        self.buckets[index] += count;
         self.count += count;
         self.max = self.max.max(time);
         self.sum += time.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
@@ -50,8 +50,8 @@ impl<const BITS: u32> Histogram<BITS> {
             *count -= before;
         }
         let longest = since.buckets.iter().rposition(|count| *count > 0);
-        since.max = longest.map_or(Duration::ZERO, |place| {
-            Duration::from_micros(bucket_upper_bound(place, BITS)).min(self.max)
+        since.max = longest.map_or(Duration::ZERO, |index| {
+            Duration::from_micros(bucket_upper_bound(index, BITS)).min(self.max)
         });
         since.count -= earlier.count;
         since.sum = since.sum.saturating_sub(earlier.sum);
@@ -80,11 +80,11 @@ impl<const BITS: u32> Histogram<BITS> {
     /// Returns how many durations were at most `most`, exact to the width of a bucket.
     pub(crate) fn count_up_to(&self, most: Duration) -> u64 {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
-        let is_within = |place: &usize| bucket_upper_bound(*place, BITS) <= most;
+        let is_within = |index: &usize| bucket_upper_bound(*index, BITS) <= most;
         self.buckets
             .iter()
             .enumerate()
-            .take_while(|(place, _)| is_within(place))
+            .take_while(|(index, _)| is_within(index))
             .map(|(_, count)| count)
             .sum()
     }
@@ -95,12 +95,12 @@ impl<const BITS: u32> Histogram<BITS> {
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
-        let place = self.buckets.iter().position(|count| {
+        let index = self.buckets.iter().position(|count| {
             seen += count;
             seen >= wanted
         });
-        place.map_or(Duration::ZERO, |place| {
-            Duration::from_micros(bucket_upper_bound(place, BITS)).min(self.max)
+        index.map_or(Duration::ZERO, |index| {
+            Duration::from_micros(bucket_upper_bound(index, BITS)).min(self.max)
         })
     }
 
@@ -126,10 +126,10 @@ const fn bucket_index(micros: u64, bits: u32) -> usize {
 }
 
 /// Returns the largest number of a bucket.
-const fn bucket_upper_bound(place: usize, bits: u32) -> u64 {
-    let place = place as u64;
-    let shift = (place >> bits).saturating_sub(1);
-    let lead = place - (shift << bits);
+const fn bucket_upper_bound(index: usize, bits: u32) -> u64 {
+    let index = index as u64;
+    let shift = (index >> bits).saturating_sub(1);
+    let lead = index - (shift << bits);
     (lead << shift) + ((1 << shift) - 1)
 }
 
@@ -144,10 +144,10 @@ mod tests {
         for bits in [3, 5] {
             let mut last = 0;
             for &micros in &numbers {
-                let place = bucket_index(micros, bits);
-                assert!(place >= last, "{micros}");
-                last = place;
-                let upper = bucket_upper_bound(place, bits);
+                let index = bucket_index(micros, bits);
+                assert!(index >= last, "{micros}");
+                last = index;
+                let upper = bucket_upper_bound(index, bits);
                 assert!(
                     upper >= micros && upper - micros <= micros >> bits,
                     "{micros} is in a bucket up to {upper}"

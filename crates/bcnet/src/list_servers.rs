@@ -9,7 +9,7 @@ use crate::lookup::{self, LookupError};
 /// The result of resolving the names of all list servers.
 pub(crate) struct ResolvedListServers {
     addresses: BTreeSet<SocketAddrV4>,
-    /// Whether every name could be resolved.
+    /// `true` if every name could be resolved.
     is_complete: bool,
     /// The hosts without an address.
     pub(crate) unknown: Vec<String>,

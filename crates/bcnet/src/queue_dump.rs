@@ -35,8 +35,8 @@ impl<'a> QueueDump<'a> {
 
     /// Appends the dump as text. `wall` is the time since 1970.
     pub(crate) fn write(&self, out: &mut String, wall: Duration) {
-        let Self { conversation: talk, side, queues, unsent } = self;
-        let _ = writeln!(out, "# {} to {}", talk.address(*side), talk.address(side.other()));
+        let Self { conversation, side, queues, unsent } = self;
+        let _ = writeln!(out, "# {} to {}", conversation.address(*side), conversation.address(side.other()));
         if self.has_uncertain_acks() {
             out.push_str(
                 "# unknown yet whether this side repeats its ACKs: those already sent may be gone\n",
@@ -49,9 +49,10 @@ impl<'a> QueueDump<'a> {
         if !entries.is_empty() {
             let _ = writeln!(out, "{entries}");
         }
-        for (place, MessageId { seq, fragment: part, .. }) in unsent.iter().enumerate() {
-            let part = part.unwrap_or(0);
-            let _ = writeln!(out, "  first[{place}] seq=0x{:04X} frag=1 idx={part} below32=0 rel=1", seq.0);
+        for (index, MessageId { seq, fragment, .. }) in unsent.iter().enumerate() {
+            let fragment = fragment.unwrap_or(0);
+            let _ =
+                writeln!(out, "  first[{index}] seq=0x{:04X} frag=1 idx={fragment} below32=0 rel=1", seq.0);
         }
     }
 
@@ -63,7 +64,7 @@ impl<'a> QueueDump<'a> {
 
     /// Returns the dump as JSON, with its time in microseconds.
     pub(crate) fn json(&self, micros: u64) -> Value {
-        let Self { conversation: talk, side, queues, unsent } = self;
+        let Self { conversation, side, queues, unsent } = self;
         let retransmit = queues.retransmit.iter().map(|message| {
             let mut entry = message_id_json(&message.id);
             entry["retx"] = message.retransmissions.into();
@@ -77,18 +78,20 @@ impl<'a> QueueDump<'a> {
         });
         json!({
             "time": micros as f64 / 1e6,
-            "of": talk.address(*side).to_string(),
-            "to": talk.address(side.other()).to_string(),
+            "of": conversation.address(*side).to_string(),
+            "to": conversation.address(side.other()).to_string(),
             "peer": queues.peer.0,
             "retransmit": retransmit.collect::<Vec<_>>(),
             "acks": acks.collect::<Vec<_>>(),
             "first_at_least": unsent.iter().map(message_id_json).collect::<Vec<_>>(),
-            "repeats_acks": talk.repeats_acks(*side),
+            "repeats_acks": conversation.repeats_acks(*side),
         })
     }
 }
 
-/// Formats the line of a handled ACK and the entries that waited then, with `remark` after the first line.
+/// Formats a handled ACK and the entries that waited then.
+///
+/// `remark` is at the end of the first line.
 pub(crate) fn handled_ack_line(handled: &HandledAck, wall: Duration, remark: &str) -> String {
     let text = handled.to_string();
     let (head, entries) = text.split_once('\n').unwrap_or((&text, ""));

@@ -1,7 +1,7 @@
 //! The local address that each remote address has used.
 //!
 //! A machine with several addresses must answer from the address that received the request: a client drops
-//! answers from any other. Players have an entry of their own that no other sender can evict. Other senders
+//! answers from any other. Each player has a separate entry that no other sender can evict. Other senders
 //! share a small table, in which a newer one may replace an older one. An entry there lasts long enough for
 //! an answer.
 

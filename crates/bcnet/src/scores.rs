@@ -169,13 +169,13 @@ fn round_result(
     let mut players: Vec<PlayerResult> = Vec::new();
     let played_long_enough = |one: &&Participant| !one.name.is_empty() && one.played >= shortest;
     for Participant { name, score, played } in summary.players.iter().filter(played_long_enough) {
-        let place = players.iter().position(|known| known.name == *name);
-        let place = place.unwrap_or_else(|| {
+        let index = players.iter().position(|known| known.name == *name);
+        let index = index.unwrap_or_else(|| {
             players.push(PlayerResult { name: name.clone(), ..PlayerResult::default() });
             players.len() - 1
         });
         // Several players may have the same name; their results are added.
-        if let Some(known) = players.get_mut(place) {
+        if let Some(known) = players.get_mut(index) {
             known.seconds += seconds(*played);
             known.points += i64::from(score.points);
             known.kills += i64::from(score.kills);

@@ -177,20 +177,20 @@ pub(crate) fn current_user_sid() -> io::Result<String> {
     // SAFETY: the handle is open and has no other owner.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
     // Space for the longest SID after the pointer to it. Words of `usize` give the required alignment.
-    let mut room = [0_usize; 32];
+    let mut buffer = [0_usize; 32];
     let mut len = 0;
     // SAFETY: the pointers are to variables of this function, with their size.
     check(unsafe {
         GetTokenInformation(
             token.as_raw_handle(),
             TokenUser,
-            room.as_mut_ptr().cast(),
-            size_of_val(&room) as u32,
+            buffer.as_mut_ptr().cast(),
+            size_of_val(&buffer) as u32,
             &raw mut len,
         )
     })?;
     // SAFETY: the system has written a `TOKEN_USER` there, and the buffer is aligned.
-    let user: &TOKEN_USER = unsafe { &*room.as_ptr().cast() };
+    let user: &TOKEN_USER = unsafe { &*buffer.as_ptr().cast() };
     sid_to_string(user.User.Sid)
 }
 

@@ -251,24 +251,24 @@ mod linux {
         }
 
         /// Lets the candidate forward datagrams for one round. Returns how many arrived.
-        fn measure_round(&self, battle: &[Vec<u8>], room: &mut Burst) -> u64 {
-            let (mut place, mut on_the_way, mut all) = (0, 0, 0);
+        fn measure_round(&self, battle: &[Vec<u8>], burst: &mut Burst) -> u64 {
+            let (mut position, mut in_flight, mut all) = (0, 0, 0);
             let (started, mut heard) = (now(), now());
             while started.elapsed() < ROUND_TIME {
-                if on_the_way <= MAX_IN_FLIGHT - BURST {
-                    let end = (place + BURST).min(battle.len());
-                    send_all(&self.client, &battle[place..end]);
+                if in_flight <= MAX_IN_FLIGHT - BURST {
+                    let end = (position + BURST).min(battle.len());
+                    send_all(&self.client, &battle[position..end]);
                     // The client does not read them: only the candidate must handle them.
-                    self.server.send_to(&server_acks(place..end), self.client_seen_at).expect("sent");
-                    on_the_way += end - place;
-                    place = if end == battle.len() { 0 } else { end };
+                    self.server.send_to(&server_acks(position..end), self.client_seen_at).expect("sent");
+                    in_flight += end - position;
+                    position = if end == battle.len() { 0 } else { end };
                 }
-                let arrived = room.receive(&self.server);
-                (on_the_way, all) = (on_the_way.saturating_sub(arrived), all + arrived as u64);
+                let arrived = burst.receive(&self.server);
+                (in_flight, all) = (in_flight.saturating_sub(arrived), all + arrived as u64);
                 if arrived > 0 {
                     heard = now();
                 } else if heard.elapsed() > LOST_AFTER {
-                    on_the_way = 0;
+                    in_flight = 0;
                 }
             }
             all
@@ -289,14 +289,14 @@ mod linux {
 
     fn throughputs() -> Vec<Throughput> {
         let (battle, mut bytes) = (battle_traffic(), vec![[0; 2048]; BURST]);
-        let mut room = Burst::new();
-        room.set_all_buffers(&mut bytes);
+        let mut burst = Burst::new();
+        burst.set_all_buffers(&mut bytes);
         let lines: Vec<MeasuredPath> = (0..candidate_count()).map(MeasuredPath::start).collect();
         let mut rates = vec![Vec::new(); lines.len()];
         for _ in 0..ROUNDS {
             for (line, rates) in lines.iter().zip(&mut rates) {
                 let (started, cpu) = (now(), line.candidate.cpu_seconds());
-                let arrived = line.measure_round(&battle, &mut room) as f64;
+                let arrived = line.measure_round(&battle, &mut burst) as f64;
                 rates.push([
                     arrived / (line.candidate.cpu_seconds() - cpu),
                     arrived / started.elapsed().as_secs_f64(),
@@ -341,11 +341,11 @@ mod linux {
             })
             .collect();
         let position = data(Delivery::Unreliable, &[0x1C; 27]);
-        let talk = encrypted(PeerId(2), &[position; 4]);
+        let positions = encrypted(PeerId(2), &[position; 4]);
         let mut trips = vec![Vec::new(); clients.len()];
         for _ in 0..PINGS {
             for (client, trips) in clients.iter().zip(&mut trips) {
-                trips.push(ping(client, &talk));
+                trips.push(ping(client, &positions));
             }
         }
         stop.store(true, Ordering::Relaxed);

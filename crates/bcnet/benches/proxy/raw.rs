@@ -26,9 +26,9 @@ impl Burst {
     }
 
     /// Sets the buffers of all headers.
-    pub(super) fn set_all_buffers(&mut self, room: &mut [[u8; 2048]]) {
-        for (i, room) in room.iter_mut().enumerate() {
-            self.set_buffer(i, room.as_mut_ptr(), room.len());
+    pub(super) fn set_all_buffers(&mut self, buffers: &mut [[u8; 2048]]) {
+        for (i, buffer) in buffers.iter_mut().enumerate() {
+            self.set_buffer(i, buffer.as_mut_ptr(), buffer.len());
         }
     }
 
@@ -48,8 +48,8 @@ impl Burst {
     }
 
     /// Sends the received datagrams of one socket through another. Returns their number.
-    fn forward(&mut self, from: &UdpSocket, to: &UdpSocket, room: &mut [[u8; 2048]]) -> usize {
-        self.set_all_buffers(room);
+    fn forward(&mut self, from: &UdpSocket, to: &UdpSocket, buffers: &mut [[u8; 2048]]) -> usize {
+        self.set_all_buffers(buffers);
         let got = self.receive(from);
         for i in 0..got {
             self.iovecs[i].iov_len = self.headers[i].msg_len as usize;
@@ -85,12 +85,12 @@ pub(super) fn raw_loop(upstream: SocketAddrV4) -> ! {
     let readable =
         |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut wait = [readable(&client_side), readable(&server_side)];
-    let (mut burst, mut room) = (Burst::new(), vec![[0_u8; 2048]; BURST]);
+    let (mut burst, mut buffers) = (Burst::new(), vec![[0_u8; 2048]; BURST]);
     loop {
         // SAFETY: the structures outlive the call, and there are two.
         unsafe { libc::poll(wait.as_mut_ptr(), 2, -1) };
-        while burst.forward(&client_side, &server_side, &mut room) == BURST {}
-        while burst.forward(&server_side, &client_side, &mut room) == BURST {}
+        while burst.forward(&client_side, &server_side, &mut buffers) == BURST {}
+        while burst.forward(&server_side, &client_side, &mut buffers) == BURST {}
     }
 }
 

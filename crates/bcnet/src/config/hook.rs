@@ -23,8 +23,8 @@ table! {
         /// Address to post to. Everyone who knows the address can post there, so bcnet shows only its
         /// host.
         url: HookUrl = HookUrl::default(),
-        /// Events to post: a player has joined; a player has left; a round has ended, with the scores;
-        /// the session is full; a list server no longer answers.
+        /// Events to post. They are: a player has joined, a player has left, a round has ended (with the
+        /// scores), the session is full, a list server no longer answers.
         events: Vec<HookEvent> = HookEvent::ALL.to_vec(),
         /// Format of a post: one JSON object per event, or a Discord message.
         format: HookFormat = HookFormat::Json,

@@ -36,8 +36,7 @@ pub(crate) struct ConfigFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Any other key, for example `log.level=debug`, `session.player_limit=4` (all sessions) or
-    /// `session.2.port=22150`
+    /// Any other key: `log.level=debug`, `session.player_limit=4` (all sessions), `session.2.port=22150`
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
@@ -203,8 +202,9 @@ fn suggest_variable(name: &str, names: &[(String, String)]) -> Option<String> {
 /// Prefix of every variable of this program.
 const PREFIX: &str = "BCNET_";
 
-/// Variables that set no key: the path of the file, the version for builds, and settings of this
-/// project's tests.
+/// Variables that set no key.
+///
+/// These are the path of the file, the version for builds, and settings of this project's tests.
 const NON_KEY_VARIABLES: [&str; 5] =
     ["BCNET_CONFIG", "BCNET_VERSION", "BCNET_SEED", "BCNET_SEEDS", "BCNET_LONG"];
 

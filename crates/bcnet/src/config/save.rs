@@ -264,7 +264,8 @@ name = \"Two\"
         let started = file.load();
         let welcome = [("session.1.welcome", "Ahoy")];
         let variable = vec![("BCNET_WELCOME".into(), "Hi".into())];
-        let error = file.save_with(&started, &welcome, variable).expect_err("the variable overrides the file");
+        let error =
+            file.save_with(&started, &welcome, variable).expect_err("the variable overrides the file");
         assert!(error.starts_with("BCNET_WELCOME overrides "), "{error}");
         assert_eq!(file.text(), FILE);
         // The file is invalid because the operator is editing it.

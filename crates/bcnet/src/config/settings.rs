@@ -1,7 +1,7 @@
 //! Every setting with its type, its default and its description.
 //!
 //! The doc comments of the keys are the documentation for hosts: `bcnet config default` and
-//! docs/configuration.md are generated from them.
+//! docs/reference/configuration.md are generated from them.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -129,9 +129,9 @@ table! {
         /// List servers that publish the sessions on the internet. Add the list servers that your players
         /// use. With an empty list the server sends nothing to anyone unasked.
         masters: Vec<ListServerAddress> = Vec::new(),
-        /// Address of an HTTP endpoint with Prometheus metrics at `/metrics` and health checks at `/livez`
-        /// and `/readyz`. `"none"` turns it off. It has no login: use an address of the machine itself, or
-        /// of a network that you control.
+        /// Address of an HTTP endpoint for monitoring. It has Prometheus metrics at `/metrics` and health
+        /// checks at `/livez` and `/readyz`. `"none"` turns it off. It has no login: use an address of the
+        /// machine itself, or of a network that you control.
         metrics: Option<SocketAddrV4> = None,
         /// Number of threads that run sessions. Each session belongs to one thread. `"auto"` is one thread
         /// per CPU core. Set a lower number to leave cores to other programs. There are never more threads
@@ -189,8 +189,8 @@ table! {
         /// the metrics of players; all else needs the token. On any other address everything needs the
         /// token, and either `certificate` and `key` or `behind_proxy`.
         bind: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8101),
-        /// Shows the best players of `[scores]` at `/standings` to everyone who reaches the page, without
-        /// the token.
+        /// Shows the best players of `[scores]` at `/standings`. Everyone who reaches the page can see
+        /// them, without the token.
         standings: bool = false,
         /// File with the TLS certificate and its chain (PEM), for https. It needs `key` too. `"none"`
         /// serves unencrypted http.
@@ -232,12 +232,12 @@ table! {
 table! {
     /// Use in a fleet of servers that an orchestrator manages.
     Fleet {
-        /// Reports to Agones, which runs game servers on Kubernetes, through its sidecar at port 9358 or
+        /// Reports to Agones, which runs game servers on Kubernetes. Agones' sidecar is at port 9358 or
         /// `AGONES_SDK_HTTP_PORT`. The reports are: ready, allocated when the first player joins, healthy,
         /// and the number of players. The other keys of this table have no effect without it.
         agones: bool = false,
-        /// State that the server reports after the last player has left: `"ready"` for new players,
-        /// `"shutdown"` to be replaced, or still `"allocated"`.
+        /// State that the server reports after the last player has left. `"ready"` accepts new players,
+        /// `"shutdown"` lets Agones replace the server, `"allocated"` changes nothing.
         when_empty: WhenEmpty = WhenEmpty::Ready,
         /// Time without players before that report.
         empty_after: Duration = Duration::from_secs(30),
@@ -282,8 +282,8 @@ table! {
         /// Assignment of peer ids. `"random"`: any free id. `"sequential"`: ascending, as the stock server
         /// does, which makes forged datagrams easier.
         ids: IdSetting = IdSetting::Random,
-        /// Game mode: everyone against everyone (`"DM"`), two teams (`"TDM"`), Federation against the
-        /// others (`"FactionDM"`), or the mission script of a mod.
+        /// Game mode. `"DM"`: everyone against everyone. `"TDM"`: two teams. `"FactionDM"`: Federation
+        /// against the others. Any other value is the mission script of a mod.
         mission: MissionSetting = MissionSetting::Stock(StockMission::Deathmatch),
         /// Star system of the first round.
         system: System = System::default(),
@@ -329,7 +329,7 @@ table! {
         /// Relays ships, torpedoes and events that the stock game does not have. Turn it on only if all
         /// players have the mod: a client without it may crash.
         allow_mods: bool = false,
-        /// Hides the IP addresses that clients report in their messages: the server relays names and
+        /// Hides the IP addresses that clients report in their messages. The server relays names and
         /// disconnect notices with 0.0.0.0 instead. Untested with stock clients.
         mask_addresses: bool = false,
         /// Lists a player named `Dedicated Server`, as the stock server does. Some server browsers then

@@ -215,7 +215,9 @@ fn hash(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Returns whether only an administrator can run programs as this user: system, administrators, services.
+/// Returns whether only an administrator can run programs as this user.
+///
+/// These users are the system, administrators and services.
 fn is_system_account(owner: &str) -> bool {
     ["S-1-5-18", "S-1-5-19", "S-1-5-20", "S-1-5-32-544"].contains(&owner) || owner.starts_with("S-1-5-80-")
 }

@@ -23,7 +23,7 @@ Examples:
   bcnet ctl status --json | jq .sessions")]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: ConnectArgs,
+    connect: ConnectArgs,
 
     /// Only this session, by name or port; not for requests about the whole server
     #[arg(long, value_name = "SESSION", global = true)]
@@ -69,9 +69,9 @@ impl ConnectArgs {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
-    let places = args.place.socket_paths()?;
-    let (path, stream) = connect(&places)?;
-    let (session, by) = (args.session.clone(), args.place.by());
+    let paths = args.connect.socket_paths()?;
+    let (path, stream) = connect(&paths)?;
+    let (session, by) = (args.session.clone(), args.connect.by());
     let envelope = Envelope { session, by, request: args.request.clone() };
     let mut answers = BufReader::new(&stream);
     match send_request(path, &stream, &mut answers, &envelope)? {
@@ -129,8 +129,8 @@ fn absolute_path(path: &Path) -> PathBuf {
 }
 
 /// Requests the status of the first server that answers at one of these paths.
-pub(crate) fn query_status(places: &[PathBuf]) -> anyhow::Result<Value> {
-    let (path, stream) = connect(places)?;
+pub(crate) fn query_status(paths: &[PathBuf]) -> anyhow::Result<Value> {
+    let (path, stream) = connect(paths)?;
     let envelope = Envelope { session: None, by: None, request: Request::Status };
     match send_request(path, &stream, &mut BufReader::new(&stream), &envelope)? {
         ControlResponse::Ok(value) => Ok(value),
@@ -149,15 +149,15 @@ fn current_user() -> Option<String> {
 fn configured_sockets(config: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let loaded = config::load_control(&ConfigFlags { config, ..ConfigFlags::default() }, std::env::vars_os())
         .context("the configuration does not tell which socket to use; name one with --socket")?;
-    let places = control::socket_paths(&loaded.settings);
-    ensure!(!places.is_empty(), "`server.control` is \"none\", so the server has no control socket");
-    Ok(places)
+    let paths = control::socket_paths(&loaded.settings);
+    ensure!(!paths.is_empty(), "`server.control` is \"none\", so the server has no control socket");
+    Ok(paths)
 }
 
 /// Connects to the first server that this user may control.
-pub(crate) fn connect(places: &[PathBuf]) -> anyhow::Result<(&Path, ControlStream)> {
+pub(crate) fn connect(paths: &[PathBuf]) -> anyhow::Result<(&Path, ControlStream)> {
     let (mut forbidden, mut missing) = (None, None);
-    for path in places.iter().filter(|path| control::is_trusted(path)) {
+    for path in paths.iter().filter(|path| control::is_trusted(path)) {
         match ControlStream::connect(path) {
             Ok(stream) => return Ok((path, stream)),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -207,12 +207,12 @@ pub(crate) fn read_error(path: &Path, error: io::Error) -> anyhow::Error {
 }
 
 fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
-    let place = path.display();
+    let shown = path.display();
     let hint = match error.kind() {
-        ErrorKind::PermissionDenied => format!("{place}: {}", control::ACCESS_HINT),
+        ErrorKind::PermissionDenied => format!("{shown}: {}", control::ACCESS_HINT),
         _ => {
             format!(
-                "no server listens at {place}; start one with `bcnet serve`, or name its socket with --socket"
+                "no server listens at {shown}; start one with `bcnet serve`, or name its socket with --socket"
             )
         }
     };

@@ -188,7 +188,7 @@ pub(super) fn check_files(settings: &Settings, report: &mut DoctorReport) {
     ];
     for (name, path, most) in places {
         let Some(path) = path else { continue };
-        let place = path.display();
+        let shown = path.display();
         // The server creates the directories of these two files.
         let is_made = matches!(name, "log" | "capture");
         let directory = file::parent_directory(path);
@@ -197,11 +197,11 @@ pub(super) fn check_files(settings: &Settings, report: &mut DoctorReport) {
         match file::check_replaceable(&there.join(path.file_name().unwrap_or_default())) {
             Err(error) => report.bad(
                 name,
-                format!("{place}: cannot be written ({error}); let the server's user write to the directory, or set another path"),
+                format!("{shown}: cannot be written ({error}); let the server's user write to the directory, or set another path"),
             ),
             Ok(()) => {
                 let (state, text) = judge_free_space(file::free_bytes(there), most);
-                report.add(name, (state, format!("{place}: {text}")));
+                report.add(name, (state, format!("{shown}: {text}")));
             }
         }
     }
@@ -235,8 +235,8 @@ pub(super) fn check_limits(sessions: usize, report: &mut DoctorReport) {
             .add("open files", judge_open_files(open.parse().unwrap_or(usize::MAX), sessions + OTHER_FILES));
     }
     let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), Io::BEST);
-    if let Some(room) = socket.ok().and_then(|socket| socket.receive_buffer_bytes()) {
-        report.add("buffers", judge_socket_buffer(room));
+    if let Some(bytes) = socket.ok().and_then(|socket| socket.receive_buffer_bytes()) {
+        report.add("buffers", judge_socket_buffer(bytes));
     }
 }
 

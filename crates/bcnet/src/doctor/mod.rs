@@ -1,4 +1,4 @@
-//! `bcnet doctor`: checks everything that can keep players from joining, and names a remedy for each problem.
+//! `bcnet doctor`: finds problems that keep players from joining, and names a remedy for each.
 //!
 //! [`machine`] checks the computer, [`server`] checks the configuration and the server. The command changes
 //! nothing. It sends datagrams only to this machine, to the list servers of the configuration, and to servers

@@ -31,8 +31,8 @@ pub(super) fn load_configuration(flags: &ConfigFlags, report: &mut DoctorReport)
             return None;
         }
     };
-    let place = loaded.file.as_ref().map_or_else(|| "no file".into(), |file| file.display().to_string());
-    report.ok("configuration", format!("{place}: {}", pluralize(loaded.settings.sessions.len(), "session")));
+    let source = loaded.file.as_ref().map_or_else(|| "no file".into(), |file| file.display().to_string());
+    report.ok("configuration", format!("{source}: {}", pluralize(loaded.settings.sessions.len(), "session")));
     for name in &loaded.ignored_variables {
         report.warn("configuration", format!("{name}: bcnet has no such setting; the variable is ignored"));
     }

@@ -18,7 +18,7 @@ use crate::random::random_u64;
 pub(super) struct ListServer {
     pub(super) list: ServerList,
     socket: Socket,
-    /// Whether datagrams have arrived at the socket.
+    /// `true` if datagrams have arrived at the socket.
     is_readable: bool,
     inbound: Batch,
     outbound: Batch,
@@ -110,8 +110,8 @@ impl ListServer {
         if self.outbound.is_nearly_full() {
             self.send();
         }
-        self.outbound.push(|room| {
-            room.get_mut(..text.len())?.copy_from_slice(&text);
+        self.outbound.push(|buffer| {
+            buffer.get_mut(..text.len())?.copy_from_slice(&text);
             Some(DatagramInfo { owner: 0, remote: to, local, len: text.len(), truncated: false })
         });
     }

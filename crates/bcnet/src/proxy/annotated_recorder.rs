@@ -73,8 +73,8 @@ impl AnnotatedRecorder {
             add_comment(&mut self.unattached_comment, &format!("{}: {}", finding.by, finding.kind));
             return;
         }
-        let place = self.pending.binary_search_by_key(&finding.mark, |held| held.mark);
-        if let Some(held) = place.ok().and_then(|place| self.pending.get_mut(place)) {
+        let index = self.pending.binary_search_by_key(&finding.mark, |held| held.mark);
+        if let Some(held) = index.ok().and_then(|index| self.pending.get_mut(index)) {
             add_comment(&mut held.comment, &finding.kind.to_string());
         }
     }

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long)]
     heal: bool,
 
-    /// Forward everything up to 2048 bytes unchanged and report findings; this is the default without --heal
+    /// Forward everything up to 2048 bytes unchanged and report findings; the default without --heal
     #[arg(long, conflicts_with = "heal")]
     observe: bool,
 
@@ -92,18 +92,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     bans: Option<PathBuf>,
 
-    /// The maximum number of datagrams per second from a player, and of new players from an address; 0: no
-    /// limit
+    /// Limit per second for datagrams of a player, and for new players of an address; 0: no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate: u32,
 
-    /// The maximum number of browser queries per second, from all networks together; above it, the proxy
-    /// forwards only queries that are repeated within five seconds
+    /// Limit per second for browser queries of all networks; above it, only those repeated in 5 s pass
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     query_rate: u32,
 
-    /// A trusted network, in addition to 127.0.0.0/8: of the limits per address only that of 16 players
-    /// applies; may be repeated
+    /// A network with no limit per address but that of 16 players, like 127.0.0.0/8; may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
     trusted: Vec<Network>,
 

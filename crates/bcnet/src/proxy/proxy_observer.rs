@@ -100,8 +100,8 @@ impl ProxyObserver {
 
     /// Logs the effect of an ACK, as a hook in the stock engine would.
     fn log_ack(&self, handled: &HandledAck) {
-        let Some(talk) = self.observer.conversation(handled.conversation) else { return };
-        let (by, from) = (talk.address(handled.side), talk.address(handled.side.other()));
+        let Some(conversation) = self.observer.conversation(handled.conversation) else { return };
+        let (by, from) = (conversation.address(handled.side), conversation.address(handled.side.other()));
         let text = handled.to_string();
         let mut lines = text.lines();
         let head = lines.next().unwrap_or_default();
@@ -166,9 +166,9 @@ impl ProxyObserver {
     /// Prints the queues of both sides of every conversation. `wall` is the time since 1970.
     pub(super) fn dump_queues(&mut self, now: Time, wall: Duration) {
         let mut out = String::new();
-        for talk in self.observer.conversations() {
+        for conversation in self.observer.conversations() {
             for side in [Side::First, Side::Second] {
-                if let Some(dump) = QueueDump::take(&self.observer, talk, side, now) {
+                if let Some(dump) = QueueDump::take(&self.observer, conversation, side, now) {
                     dump.write(&mut out, wall);
                 }
             }
@@ -214,11 +214,11 @@ mod tests {
         let mut observer = Observer::new(LIMITS);
         let mut expected = BTreeMap::<u64, Vec<String>>::new();
         for (number, (meta, bytes)) in (1..).zip(&datagrams) {
-            let way = (World::address(meta.from), World::address(meta.to));
+            let route = (World::address(meta.from), World::address(meta.to));
             let mut messages = MessageBuffer::default();
             let content = messages.read(bytes, None);
-            watch.observe(way, (bytes, &content), meta.now, Duration::from_micros(meta.now.as_micros()));
-            observer.observe(number, meta.now, way.0, way.1, &content);
+            watch.observe(route, (bytes, &content), meta.now, Duration::from_micros(meta.now.as_micros()));
+            observer.observe(number, meta.now, route.0, route.1, &content);
             while let Some(finding) = observer.poll_finding() {
                 assert_ne!(finding.mark, NO_MARK);
                 if finding.kind.is_fault() {

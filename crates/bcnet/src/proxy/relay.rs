@@ -37,7 +37,7 @@ pub(super) struct RelaySetup {
     pub(super) config: ProxyConfig,
     /// The interval between dumps of the queues.
     pub(super) dump_interval: Option<Duration>,
-    /// Whether to log the effect of each ACK.
+    /// `true` to log the effect of each ACK.
     pub(super) log_handled_acks: bool,
     pub(super) advertise: u16,
     pub(super) recorder: Option<Recorder>,
@@ -177,11 +177,11 @@ impl Relay {
         if source.is_none() && self.answer_list_server(head.remote, inbound.wire, now) {
             return;
         }
-        let way = match source {
+        let route = match source {
             Some(source) => self.proxy.client_address(source).map(|client| (self.upstream, client)),
             None => Some((head.remote, self.upstream)),
         };
-        let Some((from, to)) = way else { return };
+        let Some((from, to)) = route else { return };
         let output = match source {
             Some(source) => {
                 self.upstream_timeout.on_received();

@@ -25,7 +25,7 @@ pub(super) struct ProxySockets {
     /// Sockets with received datagrams, served in turn.
     readable: VecDeque<u32>,
     outbound: Batch,
-    /// Whether each queued datagram must still be enciphered.
+    /// `true` for each queued datagram that must still be enciphered.
     needs_encryption: Vec<bool>,
     /// The local address that each client uses, if the machine may have several.
     reply_addresses: Option<ReplyAddresses>,
@@ -104,8 +104,8 @@ impl ProxySockets {
             DatagramTarget::Server(source) => (source + 1, upstream, None),
         };
         let (is_plain, bytes) = (matches!(bytes, OutboundBytes::Plaintext(_)), bytes.as_slice());
-        let pushed = self.outbound.push(|room| {
-            room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let pushed = self.outbound.push(|buffer| {
+            buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
             Some(DatagramInfo { owner, remote, local, len: bytes.len(), truncated: false })
         });
         if pushed {

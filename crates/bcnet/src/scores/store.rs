@@ -415,7 +415,9 @@ fn insert_round(transaction: &Transaction<'_>, round: &RoundResult) -> rusqlite:
     Ok(())
 }
 
-/// Returns whether an error may disappear by itself: the disk is full, or another program locks the file.
+/// Returns whether an error may disappear by itself.
+///
+/// The disk is full, or another program locks the file.
 pub(crate) fn is_temporary(error: &anyhow::Error) -> bool {
     let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
     let temporary = [

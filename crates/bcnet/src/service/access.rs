@@ -15,7 +15,7 @@ pub(super) struct SecurityDescriptor<'a> {
 /// The rights that the list grants to one trustee.
 #[derive(Debug, PartialEq, Eq)]
 struct AccessEntry<'a> {
-    /// Whether the entry applies only to new files in the directory, not to the directory itself.
+    /// `true` if the entry applies only to new files in the directory, not to the directory itself.
     is_inherit_only: bool,
     rights: u32,
     trustee: &'a str,
@@ -113,7 +113,9 @@ impl<'a> SecurityDescriptor<'a> {
     }
 }
 
-/// Returns whether only an administrator can act as this user: system, administrators, Windows installer.
+/// Returns whether only an administrator can act as this user.
+///
+/// These users are the system, administrators and the Windows installer.
 pub(super) fn is_administrative(user: &str) -> bool {
     let is_one = |ends: &[&str]| user.starts_with("S-1-5-21-") && ends.iter().any(|end| user.ends_with(end));
     ["SY", "BA", "LA", "DA", "EA", SYSTEM, ADMINISTRATORS, TRUSTED_INSTALLER].contains(&user)

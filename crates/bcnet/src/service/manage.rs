@@ -204,7 +204,9 @@ fn wait_while(service: &Service, pending: ServiceState) -> Result<ServiceState> 
     Ok(pending)
 }
 
-/// Returns the default configuration, and creates it in a directory for administrators if it does not exist.
+/// Returns the default configuration, and creates it if it does not exist.
+///
+/// Its directory is for administrators only.
 fn create_default_config() -> Result<PathBuf> {
     let base = env::var_os("ProgramData")
         .context("the variable ProgramData is not set; name the configuration with --config")?;

@@ -68,7 +68,7 @@ pub(super) fn check_config(config: &Path) -> Result<()> {
         PathRole::Own => {
             format!("remove that right: {}", writer.remedy(&path.display().to_string(), path.is_dir()))
         }
-        // Other programs may need the rights of this directory as they are.
+        // Other programs may need the current rights of this directory.
         PathRole::Ancestor => format!("move {}", config_advice()),
     })
 }
@@ -83,8 +83,8 @@ fn check_path(
 ) -> Result<()> {
     // The target of a link is what must be safe.
     let real = canonical_path(file)?;
-    let places: Vec<_> = real.ancestors().zip(0..).collect();
-    for (path, depth) in places.into_iter().rev() {
+    let ancestors: Vec<_> = real.ancestors().zip(0..).collect();
+    for (path, depth) in ancestors.into_iter().rev() {
         let role = if depth < 2 { PathRole::Own } else { PathRole::Ancestor };
         let shown = path.display();
         let text = win32::descriptor_text(path)

@@ -12,7 +12,7 @@ type SignalHandler = Box<dyn FnMut(Signal, i32) + Send>;
 
 static HANDLER: Mutex<Option<SignalHandler>> = Mutex::new(None);
 static IGNORES_CONSOLE: AtomicBool = AtomicBool::new(false);
-/// Whether the handler has received a stop.
+/// `true` if the handler has received a stop.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Calls `handle` for stop requests. Windows has no other signals. A later handler replaces an earlier one.
@@ -76,18 +76,18 @@ mod tests {
     fn only_explicit_requests_repeat_and_last_handler_wins() {
         let (sender, first) = channel();
         listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is received")).expect("listens");
-        let heard = |ending| {
+        let received = |ending| {
             stop_once(ending);
             first.try_iter().count()
         };
-        let told = [
+        let requests = [
             ShutdownRequest::Imminent,
             ShutdownRequest::Imminent,
             ShutdownRequest::Requested,
             ShutdownRequest::Imminent,
             ShutdownRequest::Requested,
         ];
-        assert_eq!(told.map(heard), [1, 0, 1, 0, 1]);
+        assert_eq!(requests.map(received), [1, 0, 1, 0, 1]);
         let (sender, second) = channel();
         listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is received")).expect("listens");
         assert_eq!(heard(ShutdownRequest::Imminent), 0);

@@ -129,11 +129,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
 fn configured_file(config: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let loaded = config::load(&ConfigFlags { config, ..ConfigFlags::default() }, env::vars_os())
         .context("the configuration does not tell where the scores are; name the file with --file")?;
-    let place = loaded.file.as_deref().map(|file| path::absolute(file).unwrap_or_else(|_| file.to_owned()));
-    let place = place.map_or_else(|| "no configuration was found".into(), |file| file.display().to_string());
+    let source = loaded.file.as_deref().map(|file| path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    let source =
+        source.map_or_else(|| "no configuration was found".into(), |file| file.display().to_string());
     loaded.settings.scores.file.ok_or_else(|| {
         anyhow!(
-            "{place}: no `scores.file`, so the server stores no scores; set it, or name a file with --file"
+            "{source}: no `scores.file`, so the server stores no scores; set it, or name a file with --file"
         )
     })
 }

@@ -42,9 +42,9 @@ impl ControlConnection {
         self,
         session: Option<String>,
         requests: Receiver<ServerRequest>,
-        tell: SyncSender<TopEvent>,
+        events: SyncSender<TopEvent>,
     ) -> anyhow::Result<()> {
-        spawn_thread("asking", tell, move |tell| {
+        spawn_thread("asking", events, move |events| {
             let answers = BufReader::new(&self.stream);
             let mut asker = Poller {
                 path: &self.path,
@@ -55,13 +55,13 @@ impl ControlConnection {
                 is_all_sessions: true,
                 last_sample_time: None,
             };
-            asker.run(&requests, tell)
+            asker.run(&requests, events)
         })
     }
 
     /// Starts a thread that receives the log.
-    pub(super) fn spawn_log_follower(self, tell: SyncSender<TopEvent>) -> anyhow::Result<()> {
-        spawn_thread("following", tell, move |tell| {
+    pub(super) fn spawn_log_follower(self, events: SyncSender<TopEvent>) -> anyhow::Result<()> {
+        spawn_thread("following", events, move |events| {
             let mut answers = BufReader::new(&self.stream);
             let request = Request::Events { count: INITIAL_LOG_LINES, follow: true };
             let envelope = Envelope { session: None, by: None, request };
@@ -71,7 +71,7 @@ impl ControlConnection {
                 bail!("{}: the server refuses to send its log", self.path.display());
             };
             let former = former.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
-            if tell.send(TopEvent::LogEvents(former)).is_err() {
+            if events.send(TopEvent::LogEvents(former)).is_err() {
                 return Ok(());
             }
             let mut line = String::new();
@@ -82,7 +82,7 @@ impl ControlConnection {
                 }
                 // The server sends empty lines to keep the connection alive.
                 if let Ok(event) = serde_json::from_str(&line)
-                    && tell.send(TopEvent::LogEvents(vec![event])).is_err()
+                    && events.send(TopEvent::LogEvents(vec![event])).is_err()
                 {
                     return Ok(());
                 }
@@ -94,16 +94,16 @@ impl ControlConnection {
 /// Starts a thread that reports its end, also after an error.
 fn spawn_thread(
     name: &str,
-    tell: SyncSender<TopEvent>,
+    events: SyncSender<TopEvent>,
     run: impl FnOnce(&SyncSender<TopEvent>) -> anyhow::Result<()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let talk = move || {
-        let end_notice = NotifyOnDrop(tell);
+    let body = move || {
+        let end_notice = NotifyOnDrop(events);
         if let Err(error) = run(&end_notice.0) {
             drop(end_notice.0.send(TopEvent::ConnectionLost(format!("{error:#}"))));
         }
     };
-    thread::Builder::new().name(name.into()).spawn(talk)?;
+    thread::Builder::new().name(name.into()).spawn(body)?;
     Ok(())
 }
 
@@ -125,30 +125,34 @@ struct Poller<'a> {
     initial_session: Option<String>,
     /// The port of the shown session.
     port: Option<u16>,
-    /// Whether to request the last hour of all sessions instead of the shown one.
+    /// `true` to request the last hour of all sessions instead of the shown one.
     is_all_sessions: bool,
     /// The time of the last sample.
     last_sample_time: Option<u64>,
 }
 
 impl Poller<'_> {
-    fn run(&mut self, requests: &Receiver<ServerRequest>, tell: &SyncSender<TopEvent>) -> anyhow::Result<()> {
+    fn run(
+        &mut self,
+        requests: &Receiver<ServerRequest>,
+        events: &SyncSender<TopEvent>,
+    ) -> anyhow::Result<()> {
         let clock = Clock::start();
         loop {
             let started = clock.now();
-            if tell.send(TopEvent::Snapshot(Box::new(self.fetch_snapshot()?))).is_err() {
+            if events.send(TopEvent::Snapshot(Box::new(self.fetch_snapshot()?))).is_err() {
                 return Ok(());
             }
             // The pause grows with the time that a request took, so polling uses a small share of the
             // server's time, whatever the number of sessions.
             let pause = (clock.now().since(started) * PAUSE_FACTOR).max(MIN_POLL_INTERVAL);
             let first = match requests.recv_timeout(pause) {
-                Ok(wish) => wish,
+                Ok(request) => request,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            for wish in std::iter::once(first).chain(requests.try_iter()) {
-                match wish {
+            for request in std::iter::once(first).chain(requests.try_iter()) {
+                match request {
                     ServerRequest::Select { port, is_all_sessions: is_whole } => {
                         if is_whole != self.is_all_sessions || (!is_whole && Some(port) != self.port) {
                             self.last_sample_time = None;
@@ -156,7 +160,7 @@ impl Poller<'_> {
                         (self.port, self.is_all_sessions) = (Some(port), is_whole);
                     }
                     ServerRequest::Execute(envelope) => {
-                        if tell.send(TopEvent::RequestDone(self.execute(&envelope)?)).is_err() {
+                        if events.send(TopEvent::RequestDone(self.execute(&envelope)?)).is_err() {
                             return Ok(());
                         }
                     }

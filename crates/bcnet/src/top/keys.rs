@@ -282,9 +282,9 @@ const fn text_dialog(purpose: Purpose) -> Dialog {
 }
 
 /// Returns the item of `all` that is `by` places after the selected one.
-fn shift_selection<T: Copy + PartialEq>(all: &[T], picked: Option<T>, by: isize) -> Option<T> {
+fn shift_selection<T: Copy + PartialEq>(all: &[T], selected: Option<T>, by: isize) -> Option<T> {
     let last = all.len().checked_sub(1)?;
-    let at = all.iter().position(|one| Some(*one) == picked);
+    let at = all.iter().position(|one| Some(*one) == selected);
     all.get(at.map_or(0, |at| at.saturating_add_signed(by).min(last))).copied()
 }
 

@@ -9,7 +9,7 @@ pub(super) struct LogLine {
     /// The time of day, in UTC.
     pub(super) time: String,
     pub(super) text: String,
-    /// Whether the line is a warning or an error.
+    /// `true` if the line is a warning or an error.
     pub(super) is_bad: bool,
 }
 

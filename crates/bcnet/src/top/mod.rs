@@ -45,7 +45,7 @@ Examples:
   ssh -t games.example bcnet top --socket /run/bcnet/bcnet.sock")]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: ctl::ConnectArgs,
+    connect: ctl::ConnectArgs,
 
     /// The session to show first, by name or port
     #[arg(long, value_name = "SESSION")]
@@ -72,19 +72,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
         "`bcnet top` needs a terminal; programs get the same data from `bcnet ctl status --json`, `bcnet ctl players --json` and \
          `bcnet ctl samples --json`"
     );
-    let places = args.place.socket_paths()?;
-    let (tell, news) = mpsc::sync_channel(EVENT_QUEUE_CAPACITY);
-    let (wish, wishes) = mpsc::channel();
-    let by = args.place.by();
-    let [asking, following] = [ControlConnection::open(&places)?, ControlConnection::open(&places)?];
-    asking.spawn_poller(args.session.clone(), wishes, tell.clone())?;
-    following.spawn_log_follower(tell.clone())?;
-    let stopped = tell.clone();
+    let paths = args.connect.socket_paths()?;
+    let (sender, events) = mpsc::sync_channel(EVENT_QUEUE_CAPACITY);
+    let (requests, request_receiver) = mpsc::channel();
+    let by = args.connect.by();
+    let [poller, log_follower] = [ControlConnection::open(&paths)?, ControlConnection::open(&paths)?];
+    poller.spawn_poller(args.session.clone(), request_receiver, sender.clone())?;
+    log_follower.spawn_log_follower(sender.clone())?;
+    let stopped = sender.clone();
     // A full queue is ignored: the screen is already busy or has ended.
     signals::listen(vec![(Signal::Stop, Box::new(move || drop(stopped.try_send(TopEvent::Stop))))])?;
     let mut terminal = open_terminal()?;
-    let end =
-        spawn_key_reader(tell).map_err(Into::into).and_then(|()| run_screen(&mut terminal, by, &news, &wish));
+    let end = spawn_key_reader(sender)
+        .map_err(Into::into)
+        .and_then(|()| run_screen(&mut terminal, by, &events, &requests));
     disable_bracketed_paste();
     ratatui::restore();
     match end? {

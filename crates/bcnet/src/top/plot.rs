@@ -121,8 +121,8 @@ impl Widget for PlotWidget<'_> {
 
 /// Sets a dot, counted from the upper left corner.
 fn set_dot(buffer: &mut Buffer, area: Rect, x: usize, y: usize, style: Style) {
-    let place = |at: usize, start: u16| start.saturating_add(u16::try_from(at).unwrap_or(u16::MAX));
-    let Some(cell) = buffer.cell_mut((place(x / 2, area.x), place(y / 4, area.y))) else { return };
+    let position = |at: usize, start: u16| start.saturating_add(u16::try_from(at).unwrap_or(u16::MAX));
+    let Some(cell) = buffer.cell_mut((position(x / 2, area.x), position(y / 4, area.y))) else { return };
     let set = cell.symbol().chars().next().filter(|letter| (BRAILLE_BLANK..=BRAILLE_FULL).contains(letter));
     let dots = set.map_or(0, |letter| letter as u32 - BRAILLE_BLANK as u32) | BRAILLE_DOTS[y % 4][x % 2];
     cell.set_char(char::from_u32(BRAILLE_BLANK as u32 + dots).unwrap_or(BRAILLE_FULL)).set_style(style);

@@ -14,7 +14,7 @@ pub(super) struct TopSnapshot {
     pub(super) interval: u64,
     /// New samples since the last snapshot, or all samples.
     pub(super) samples: Vec<ServerSample>,
-    /// Whether these are all samples.
+    /// `true` if these are all samples.
     pub(super) has_all_samples: bool,
 }
 

@@ -66,22 +66,22 @@ pub(super) struct ScreenState {
     pub(super) selected_peer: Option<u8>,
     pub(super) order: PlayerOrder,
     pub(super) is_reversed: bool,
-    /// Whether the sessions with the most players come first.
+    /// `true` if the sessions with the most players come first.
     pub(super) are_sessions_by_players: bool,
-    /// Whether the queues of the selected player are shown instead of plots and log.
+    /// `true` if the queues of the selected player are shown instead of plots and log.
     pub(super) shows_queues: bool,
-    /// Whether the plots show all sessions.
+    /// `true` if the plots show all sessions.
     pub(super) is_all_sessions: bool,
     /// The first shown plot, if not all fit.
     pub(super) first_plot: usize,
     /// The number of lines of the log, or of the queues, that are scrolled past.
     pub(super) scroll_offset: usize,
     pub(super) dialog: Option<Dialog>,
-    /// Whether the terminal is too small to show anything.
+    /// `true` if the terminal is too small to show anything.
     pub(super) is_too_small: bool,
     /// The result of the last request.
     pub(super) notice: Option<Result<String, String>>,
-    /// Whether the server has answered.
+    /// `true` if the server has answered.
     pub(super) has_snapshot: bool,
 }
 

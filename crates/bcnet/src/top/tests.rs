@@ -95,7 +95,7 @@ fn draw(state: &mut ScreenState, columns: u16, rows: u16, theme: &Theme) -> Buff
 }
 
 fn press_keys(state: &mut ScreenState, keys: &str) -> Option<ServerRequest> {
-    let mut wish = None;
+    let mut request = None;
     for key in keys.chars() {
         let code = match key {
             '\n' => KeyCode::Enter,
@@ -104,11 +104,11 @@ fn press_keys(state: &mut ScreenState, keys: &str) -> Option<ServerRequest> {
             'V' => KeyCode::Down,
             key => KeyCode::Char(key),
         };
-        if let LoopAction::Send(asked) = state.handle_key(KeyEvent::new(code, KeyModifiers::NONE)) {
-            wish = Some(asked);
+        if let LoopAction::Send(sent) = state.handle_key(KeyEvent::new(code, KeyModifiers::NONE)) {
+            request = Some(sent);
         }
     }
-    wish
+    request
 }
 
 fn find_line<'a>(lines: &'a [String], part: &str) -> &'a str {

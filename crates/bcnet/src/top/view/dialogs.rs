@@ -48,16 +48,16 @@ fn draw_text_input(frame: &mut Frame<'_>, area: Rect, state: &ScreenState, purpo
 /// Draws lines in a box. Returns the area of the lines.
 fn draw_box(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, hint: &str) -> Rect {
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
-    let place = Rect {
+    let box_area = Rect {
         x: area.x + (area.width - box_width(area)) / 2,
         y: area.y + (area.height - height) / 2,
         width: box_width(area),
         height,
     };
     let block = Block::bordered().title(title.to_owned()).title_bottom(hint.to_owned());
-    let inside = block.inner(place);
-    frame.render_widget(Clear, place);
-    frame.render_widget(block, place);
+    let inside = block.inner(box_area);
+    frame.render_widget(Clear, box_area);
+    frame.render_widget(block, box_area);
     frame.render_widget(Paragraph::new(lines.into_iter().map(Line::raw).collect::<Vec<_>>()), inside);
     inside
 }

@@ -153,8 +153,8 @@ pub(super) fn draw_sessions(frame: &mut Frame<'_>, area: Rect, state: &ScreenSta
     let sessions = &state.status.sessions;
     let order = if state.are_sessions_by_players { ", most players first" } else { "" };
     let title = format!("sessions: {}{order}", sessions.len());
-    let picked = sessions.iter().position(|session| Some(session.port) == state.selected_port);
-    let sheet = ScreenTable { columns: &SESSION_COLUMNS, rows: sessions, selected: picked, sorted: None };
+    let selected = sessions.iter().position(|session| Some(session.port) == state.selected_port);
+    let sheet = ScreenTable { columns: &SESSION_COLUMNS, rows: sessions, selected, sorted: None };
     sheet.draw(frame, area, titled_block(title, state.panel == Panel::Sessions), theme);
 }
 
@@ -170,9 +170,9 @@ pub(super) fn draw_players(frame: &mut Frame<'_>, area: Rect, state: &ScreenStat
         0 => format!("no players{scope}"),
         count => format!("{}{scope}", pluralize(count, "player")),
     };
-    let picked = state.players.iter().position(|player| Some(player.peer) == state.selected_peer);
+    let selected = state.players.iter().position(|player| Some(player.peer) == state.selected_peer);
     let sorted = Some((state.order, state.is_reversed));
-    let sheet = ScreenTable { columns: &PLAYER_COLUMNS, rows: &state.players, selected: picked, sorted };
+    let sheet = ScreenTable { columns: &PLAYER_COLUMNS, rows: &state.players, selected, sorted };
     sheet.draw(frame, area, titled_block(title, state.panel == Panel::Players), theme);
 }
 
