@@ -129,7 +129,7 @@ fn capture_failure_is_reported() {
     let run = command.args(["inspect", "-i", "eth0"]).env("PATH", directory.join("none")).output();
     let run = ProcessOutput::from(run.expect("bcnet runs"));
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("dumpcap is not there; it comes with Wireshark"), "{}", run.stderr);
+    assert!(run.stderr.contains("dumpcap is not installed; install Wireshark"), "{}", run.stderr);
 }
 
 #[test]
