@@ -1,8 +1,8 @@
-//! What `bcnet ctl` and a running server say to each other: requests, answers, and answers as people read them. No I/O.
+//! The protocol of a server's control socket: requests, responses, and their text form. No I/O.
 //!
-//! A line is one JSON object. [`Envelope::parse`] reads a request whole or says in one short line what is wrong with it;
-//! [`show`] prints an answer so that nothing in it takes over a terminal. [`did_you_mean`] finds what a mistyped name was
-//! meant to be, here and wherever else people type names.
+//! Each line on the socket is one JSON object. [`Envelope::parse`] parses a complete request, or returns a
+//! one-line error. [`render_answer`] formats a response as text without control characters, so that it cannot
+//! control a terminal. [`did_you_mean`] suggests a name for a mistyped one.
 
 mod render;
 mod request;

@@ -1,9 +1,9 @@
-//! Answers for people.
+//! Text form of responses, for people.
 
 use bcnet_wire::is_printable;
 use serde_json::Value;
 
-/// Returns an answer as text, whole lines. What it is follows from what is in it.
+/// Formats a response as text that ends with a newline. The keys of the response decide the format.
 #[must_use]
 pub fn render_answer(answer: &Value) -> String {
     let list = |key: &str| answer.get(key).and_then(Value::as_array).map(Vec::as_slice);
@@ -17,7 +17,7 @@ pub fn render_answer(answer: &Value) -> String {
         let unknown: String = unknown
             .iter()
             .filter_map(Value::as_str)
-            .map(|name| format!("nobody knows the list server {}\n", sanitize_for_terminal(name)))
+            .map(|name| format!("cannot resolve the list server {}\n", sanitize_for_terminal(name)))
             .collect();
         let hooks = render_hooks(list("hooks").unwrap_or_default());
         let (waiting, scores) = (render_coalescing(sessions), render_scores(&answer["scores"]));
@@ -27,7 +27,7 @@ pub fn render_answer(answer: &Value) -> String {
         return events.iter().map(|event| sanitize_for_terminal(&event.to_string()) + "\n").collect();
     }
     if let Some(queues) = list("queues") {
-        return if queues.is_empty() { "nobody is here\n".into() } else { render_queue_dumps(queues) };
+        return if queues.is_empty() { "no players\n".into() } else { render_queue_dumps(queues) };
     }
     let lists: Vec<_> = LISTS.iter().filter_map(|kind| Some((kind, list(kind.key)?))).collect();
     match lists.as_slice() {
@@ -42,14 +42,14 @@ pub fn render_answer(answer: &Value) -> String {
     }
 }
 
-/// Returns where in the configuration a change is kept, if it is.
+/// Returns the places in the configuration file to which a change was saved, if any.
 fn render_saved_places(answer: &Value) -> String {
     let places = answer.get("kept").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let places: Vec<String> = places.iter().filter_map(Value::as_str).map(sanitize_for_terminal).collect();
-    if places.is_empty() { String::new() } else { format!("kept in {}\n", places.join("; ")) }
+    if places.is_empty() { String::new() } else { format!("saved in {}\n", places.join("; ")) }
 }
 
-/// Returns what was done and, if who asked may have meant another server, where.
+/// Returns the text of what was done. It names the server if the user may have meant another one.
 fn render_done(answer: &Value) -> String {
     match answer.get("server") {
         None => cell(answer, "done"),
@@ -60,29 +60,29 @@ fn render_done(answer: &Value) -> String {
     }
 }
 
-/// A list that answers may have.
+/// A list that a response may contain.
 struct AnswerList {
     key: &'static str,
     columns: ColumnSpecs,
-    /// What to say if it is empty.
+    /// The text for an empty list.
     when_empty: &'static str,
 }
 
 const LISTS: [AnswerList; 7] = [
-    AnswerList { key: "players", columns: PLAYERS, when_empty: "nobody is here" },
-    AnswerList { key: "left", columns: DEPARTED, when_empty: "nobody has left" },
+    AnswerList { key: "players", columns: PLAYERS, when_empty: "no players" },
+    AnswerList { key: "left", columns: DEPARTED, when_empty: "no player has left" },
     AnswerList { key: "bans", columns: BANS, when_empty: "no bans" },
-    AnswerList { key: "whitelist", columns: WHITELIST, when_empty: "everyone may join" },
+    AnswerList { key: "whitelist", columns: WHITELIST, when_empty: "no whitelist: every address may join" },
     AnswerList { key: "settings", columns: SETTINGS, when_empty: "no such setting" },
-    AnswerList { key: "history", columns: HISTORY, when_empty: "nothing was done" },
+    AnswerList { key: "history", columns: HISTORY, when_empty: "no changes" },
     AnswerList {
         key: "samples",
         columns: SAMPLES,
-        when_empty: "nothing yet: the first come after some seconds",
+        when_empty: "no samples yet; the first one follows a few seconds after the start",
     },
 ];
 
-/// Returns how long state updates wait, and why, if they do anywhere.
+/// Returns how long state updates wait, and the reason, if they wait in any session.
 fn render_coalescing(sessions: &[Value]) -> String {
     let number = |session: &Value, key: &str| session.get(key).and_then(Value::as_f64).unwrap_or(0.0);
     let window = |session: &&Value| number(session, "coalescing_ms");
@@ -94,30 +94,30 @@ fn render_coalescing(sessions: &[Value]) -> String {
     }
     let wait = window(&slowest);
     if wait <= number(slowest, "coalesce_min_ms") {
-        return format!("state updates wait {wait} ms, as `coalesce_min` says\n");
+        return format!("state updates wait {wait} ms, the minimum set by `coalesce_min`\n");
     }
     let [share, budget] = ["relaying_share", "cpu_budget"].map(|key| 100.0 * number(slowest, key));
     format!(
-        "state updates wait {wait} ms: relaying takes {share:.0} % of a core, with a budget of {budget:.0} %\n"
+        "state updates wait {wait} ms: relaying uses {share:.0} % of a core, and `cpu_budget` is {budget:.0} %\n"
     )
 }
 
-/// Returns which list servers were told, and when they were heard of, if there are any.
+/// Returns the list servers to which sessions announce themselves, if there are any.
 fn render_list_servers(sessions: &[Value]) -> String {
     render_section(sessions, "masters", "list servers", MASTERS)
 }
 
-/// Returns whose files did not match, if there was anybody.
+/// Returns the players whose files did not match, if there are any.
 fn render_mismatches(sessions: &[Value]) -> String {
     render_section(sessions, "mismatches", "files did not match", MISMATCHES)
 }
 
-/// Returns how hooks are doing, if there are any.
+/// Returns the state of the hooks, if there are any.
 fn render_hooks(hooks: &[Value]) -> String {
     if hooks.is_empty() { String::new() } else { format!("\nhooks:\n{}", render_table(HOOKS, hooks, "")) }
 }
 
-/// Returns how many rounds were kept, if any are to be, and what is wrong with that.
+/// Returns how many rounds of scores were saved and lost, if scores are on, and any error.
 fn render_scores(scores: &Value) -> String {
     if scores.is_null() {
         return String::new();
@@ -125,11 +125,11 @@ fn render_scores(scores: &Value) -> String {
     let [kept, lost] = ["kept", "left_out"].map(|key| cell(scores, key));
     let problem = scores["problem"]
         .as_str()
-        .map(|text| format!("; the file cannot be written: {}", sanitize_for_terminal(text)));
-    format!("\nscores: {kept} rounds kept, {lost} lost{}\n", problem.unwrap_or_default())
+        .map(|text| format!("; cannot write the file: {}", sanitize_for_terminal(text)));
+    format!("\nscores: {kept} rounds saved, {lost} lost{}\n", problem.unwrap_or_default())
 }
 
-/// Returns what all sessions have of something, below a title; nothing if none has any.
+/// Returns the rows of one list from all sessions, below a title. It is empty if no session has rows.
 fn render_section(sessions: &[Value], key: &str, title: &str, columns: ColumnSpecs) -> String {
     let lists = sessions.iter().filter_map(|session| session.get(key)?.as_array());
     let rows: Vec<Value> = lists.flatten().cloned().collect();
@@ -174,7 +174,7 @@ const SAMPLES: ColumnSpecs = &[
     ("IN/s", "datagrams_in_per_second"),
     ("OUT/s", "datagrams_out_per_second"),
     ("ACK B/s", "ack_bytes_per_second"),
-    ("AGAIN/s", "retransmissions_per_second"),
+    ("RETX/s", "retransmissions_per_second"),
     ("RTT/ms", "round_trip_p50_ms"),
     ("p99", "round_trip_p99_ms"),
     ("RELAY/ms", "relay_p50_ms"),
@@ -227,8 +227,9 @@ const SESSIONS: ColumnSpecs = &[
     ("p99", "round_trip_p99_ms"),
 ];
 
-/// Returns rows, each an object, as a table: whole lines, cleaned of what could take over a terminal. Keys that end in `_s` are
-/// seconds. Without rows it is a line with `nothing`.
+/// Formats rows, each an object, as a table. It ends with a newline and has no control characters.
+///
+/// Keys that end in `_s` are durations in seconds. Without rows the result is the line `when_empty`.
 #[must_use]
 pub fn render_table(columns: &[ColumnSpec], rows: &[Value], when_empty: &str) -> String {
     if rows.is_empty() {
@@ -251,7 +252,7 @@ pub fn render_table(columns: &[ColumnSpec], rows: &[Value], when_empty: &str) ->
     text
 }
 
-/// Returns the dumps of players, below a line for their session.
+/// Returns the queue dumps of players, below a heading for each session.
 fn render_queue_dumps(queues: &[Value]) -> String {
     let mut text = String::new();
     let mut session = None;
@@ -271,19 +272,20 @@ fn cell(row: &Value, key: &str) -> String {
         Some(Value::String(text)) => sanitize_for_terminal(text),
         Some(Value::Number(seconds)) if key.ends_with("_s") => format_duration(seconds.as_u64().unwrap_or(0)),
         Some(Value::Number(time)) if key == "time" => format_time_of_day(time.as_u64().unwrap_or(0)),
-        // JSON leaves most letters in its texts as they are.
+        // `Value::to_string` does not escape all control characters in strings.
         Some(other) => sanitize_for_terminal(&other.to_string()),
     }
 }
 
-/// Returns a text without what could take over a terminal, for another program may have answered.
+/// Replaces control characters. The response may come from another program, and must not control the
+/// terminal.
 #[must_use]
 pub fn sanitize_for_terminal(text: &str) -> String {
     let is_fine = |letter: char| letter == '\n' || is_printable(letter);
     text.chars().map(|letter| if is_fine(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
-/// Seconds as people say them: 59s, 5m, 3h12m, 4d7h.
+/// Formats seconds for people: 59s, 5m, 3h12m, 4d7h.
 #[must_use]
 pub fn format_duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -295,7 +297,7 @@ pub fn format_duration(seconds: u64) -> String {
     }
 }
 
-/// The time of the day, of UTC, for seconds since 1970.
+/// Formats seconds since 1970 as the time of day in UTC.
 fn format_time_of_day(seconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
@@ -320,7 +322,7 @@ mod tests {
         ];
         assert_eq!(render_answer(&answer), lines.join("\n"));
         assert_eq!(render_answer(&json!({"bans": []})), "no bans\n");
-        assert_eq!(render_answer(&json!({"players": []})), "nobody is here\n");
+        assert_eq!(render_answer(&json!({"players": []})), "no players\n");
         assert_eq!(render_answer(&json!({"players": [], "left": [], "bans": []})), "nothing found\n");
         assert_eq!(render_answer(&json!({"done": "said in 1 session"})), "said in 1 session\n");
         let reloaded =
@@ -345,11 +347,11 @@ mod tests {
             })
         };
         assert_eq!(render_coalescing(&[session(0.0, 0.0), session(0.0, 0.0)]), "");
-        let line = "state updates wait 14.1 ms: relaying takes 46 % of a core, with a budget of 50 %\n";
+        let line = "state updates wait 14.1 ms: relaying uses 46 % of a core, and `cpu_budget` is 50 %\n";
         assert_eq!(render_coalescing(&[session(2.0, 2.0), session(14.1, 2.0)]), line);
         assert_eq!(
             render_coalescing(&[session(2.0, 2.0)]),
-            "state updates wait 2 ms, as `coalesce_min` says\n"
+            "state updates wait 2 ms, the minimum set by `coalesce_min`\n"
         );
     }
 
@@ -368,6 +370,6 @@ mod tests {
             json!({"queues": [queue(22101, "peer=2"), queue(22101, "peer=3"), queue(22102, "peer=2")]});
         let shown = render_answer(&answer);
         assert_eq!(shown, "Friday, port 22101:\npeer=2\npeer=3\nFriday, port 22102:\npeer=2\n");
-        assert_eq!(render_answer(&json!({"queues": []})), "nobody is here\n");
+        assert_eq!(render_answer(&json!({"queues": []})), "no players\n");
     }
 }

@@ -1,4 +1,4 @@
-//! What `bcnet ctl` and a server say to each other: one JSON object per line, a request and then its answer.
+//! Requests and responses of the control socket: one JSON object per line in each direction.
 
 use std::fmt;
 
@@ -7,162 +7,163 @@ use serde_json::{Map, Value};
 
 use crate::spelling::{did_you_mean, escape_key};
 
-/// What a server can be asked to do.
+/// A command for a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
-    /// Who is on the server
+    /// List the players
     Players,
-    /// Say something in the chat
+    /// Send a chat message
     Say {
-        /// Only to this player, by name or peer id ('#2' if a player is called 2)
+        /// Only to this player: name or peer ID ('#2' if a player is called 2)
         #[arg(long, value_name = "PLAYER")]
         #[serde(default)]
         to: Option<String>,
-        /// What
+        /// Text of the message
         #[arg(required = true, num_args = 1.., value_name = "TEXT")]
         text: Vec<String>,
     },
-    /// Throw a player out
+    /// Disconnect a player
     Kick {
-        /// Name or peer id ('#2' if a player is called 2)
+        /// Name or peer ID ('#2' if a player is called 2)
         player: String,
-        /// Why: the player reads it before it is out
+        /// Reason; the player reads it before the disconnect
         #[arg(long, value_name = "TEXT")]
         #[serde(default)]
         reason: Option<String>,
     },
-    /// Have nobody hear what a player chats, also if it comes back
+    /// Hide the chat of a player, also after the player rejoins
     Mute {
-        /// Name or peer id ('#2' if a player is called 2)
+        /// Name or peer ID ('#2' if a player is called 2)
         player: String,
     },
-    /// Let a player chat again
+    /// Show the chat of a player again
     Unmute {
-        /// Name or peer id ('#2' if a player is called 2)
+        /// Name or peer ID ('#2' if a player is called 2)
         player: String,
     },
-    /// Keep an address out, and throw out who has it
+    /// Ban an address, and disconnect its players
     Ban {
-        /// An address (10.1.2.3), a network (10.1.2.0/24), or the name or peer id of a player
+        /// Address (10.1.2.3), network (10.1.2.0/24), or name or peer ID of a player
         target: String,
-        /// How long, as 90m, 12h, 7d, or `never`; else as the configuration says
+        /// Duration: 90m, 12h, 7d, or `never` (default: `ban_expiry` of the configuration)
         #[arg(long, value_name = "TIME")]
         #[serde(default)]
         expiry: Option<String>,
-        /// Why, for yourself
+        /// Reason, for operators only
         #[arg(long, value_name = "TEXT")]
         #[serde(default)]
         reason: Option<String>,
-        /// Even if others play from the address of the player who is meant
+        /// Ban the address of a player even if other players use it
         #[arg(long)]
         #[serde(default)]
         yes: bool,
     },
-    /// Take a ban back
+    /// Remove a ban
     Unban {
-        /// The address or network as it was banned
+        /// Address or network, as listed by `bans`
         target: String,
     },
-    /// All bans
+    /// List all bans
     Bans,
-    /// Who alone may join; without arguments, show it
+    /// Show or change the addresses that may join
     ///
-    /// Without any address everyone may join. Whoever is in stays. A change holds until the configuration is read again, or
-    /// for good with --save.
+    /// An empty whitelist allows every address. A change disconnects no player. It is lost when the
+    /// configuration is read again, unless you pass --save.
     Whitelist {
-        /// Let this address, network or player join
+        /// Allow this address, network or player to join
         #[arg(long, value_name = "TARGET", conflicts_with = "remove")]
         #[serde(default)]
         add: Option<String>,
-        /// No longer this one
+        /// Remove this entry
         #[arg(long, value_name = "TARGET")]
         #[serde(default)]
         remove: Option<String>,
-        /// Write the change into the configuration file, too
+        /// Also write the change to the configuration file
         #[arg(long)]
         #[serde(default)]
         save: bool,
     },
-    /// Look for a name, address or reason among players, those who have left, and bans
+    /// Search players, players who have left, and bans for a name, address or reason
     Search {
-        /// A part of it, in any case
+        /// Part of the name, address or reason; upper and lower case are equal
         text: String,
     },
-    /// Begin the next round
+    /// Start the next round
     Restart,
-    /// What the settings are
+    /// Show settings
     Get {
-        /// A part of the keys, as `session.1.welcome`; else all
+        /// Part of a key, such as `session.1.welcome` (default: all settings)
         key: Option<String>,
     },
-    /// Change a setting until the configuration is read again, or for good
+    /// Change a setting until the configuration is read again, or permanently with --save
     Set {
-        /// As `session.1.welcome`, `server.ban_expiry`, `log.level`; with --session also `welcome`
+        /// Key, such as `session.1.welcome`, `server.ban_expiry`, `log.level`; with --session also `welcome`
         key: String,
-        /// As in the configuration, without the quotes
+        /// Value as in the configuration, without quotes
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// Write it into the configuration file, too
+        /// Also write the setting to the configuration file
         #[arg(long)]
         #[serde(default)]
         save: bool,
     },
-    /// Who did what: kicks, bans, settings
+    /// Show kicks, bans, changed settings, and who made them
     History {
-        /// Only what has this in it
+        /// Only entries that contain this text
         text: Option<String>,
-        /// How many of the last
+        /// Number of latest entries
         #[arg(long, value_name = "COUNT", default_value_t = 50)]
         #[serde(default = "fifty")]
         count: usize,
     },
-    /// What happened last, as the log has it, in JSON lines
+    /// Show the latest log events as JSON lines
     Events {
-        /// How many of the last
+        /// Number of latest events
         #[arg(long, value_name = "COUNT", default_value_t = 50)]
         #[serde(default = "fifty")]
         count: usize,
-        /// And then whatever happens, as it does
+        /// Then print new events as they happen
         #[arg(long)]
         #[serde(default)]
         follow: bool,
     },
-    /// How the server is doing
+    /// Show the state of the server and its sessions
     Status,
-    /// What the server did in the last hour, every five seconds, or one session with --session
+    /// Show the samples of the last hour, one per five seconds; with --session of one session
     Samples {
-        /// Only what came after this time, in seconds since 1970
+        /// Only samples after this time, in seconds since 1970
         #[arg(long, value_name = "TIME")]
         #[serde(default)]
         since: Option<u64>,
     },
-    /// What waits for and from each player
+    /// Show the queued messages to and from each player
     Queues {
-        /// Only this player, by name or peer id ('#2' if a player is called 2)
+        /// Only this player: name or peer ID ('#2' if a player is called 2)
         player: Option<String>,
     },
-    /// Read the configuration and the bans again, without dropping players
+    /// Read the configuration and the bans again; players stay connected
     ///
-    /// A new system or time limit begins with the next round, a new mission when the last player has left.
+    /// A new system or time limit takes effect with the next round, a new mission when the last player has
+    /// left.
     Reload,
-    /// Say goodbye to everyone and end the server, or only one session with --session
+    /// Disconnect all players and stop the server; with --session stop only one session
     Stop,
-    /// Begin sessions again that were stopped, all or one with --session
+    /// Start all stopped sessions; with --session start only one
     Start,
-    /// Post a test to a hook, and tell what came of it
+    /// Send a test event to a hook, and show the result
     TestHook {
-        /// Its name in the configuration
+        /// Name of the hook in the configuration
         hook: String,
     },
-    /// Have sessions panic, to see that nothing else does
+    /// Make sessions panic, to test that the rest of the server continues
     #[cfg(debug_assertions)]
     #[command(hide = true)]
     Panic,
 }
 
 impl Request {
-    /// Returns whether it changes something, and so belongs in the history.
+    /// Returns whether the request changes something, so that it is recorded in the history.
     pub const fn is_change(&self) -> bool {
         match self {
             Self::Whitelist { add, remove, save } => add.is_some() || remove.is_some() || *save,
@@ -192,7 +193,8 @@ impl Request {
         }
     }
 
-    /// Returns the word for what concerns the whole server and cannot be done for one of its sessions.
+    /// Returns the command's name if it acts on the whole server and cannot be limited to a session.
+    /// session.
     pub const fn server_wide_name(&self) -> Option<&'static str> {
         match self {
             Self::Unban { .. } => Some("unban"),
@@ -223,7 +225,7 @@ impl Request {
     }
 }
 
-/// The command and what it is about, as people write it, but for passwords.
+/// Formats the command and its arguments as typed, with secrets replaced by `…`.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ok(Value::Object(keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
@@ -234,7 +236,7 @@ impl fmt::Display for Request {
                 Value::Null | Value::Bool(false) => {}
                 _ if is_secret && key == "value" => f.write_str(" …")?,
                 Value::Bool(true) => write!(f, " {key}")?,
-                // Who reads it must know which of them it was.
+                // Without the key, the reader could not distinguish these arguments.
                 Value::String(text) if ["add", "remove", "to"].contains(&key.as_str()) => {
                     write!(f, " {key} {text}")?;
                 }
@@ -251,7 +253,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Returns whether the value of a key is nobody's business, even where it cannot be set.
+/// Returns whether the value of a key is secret, even if the key cannot be set.
 #[must_use]
 pub fn is_secret(key: &str) -> bool {
     key.ends_with("password") || key.ends_with("url") || key.contains("hook")
@@ -261,31 +263,32 @@ fn fifty() -> usize {
     50
 }
 
-/// A request, which session it is about, and who makes it.
+/// A request with its session and its author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The name or port of a session; without it, all of them.
+    /// The name or port of a session. Without it, the request is for all sessions.
     #[serde(default)]
     pub session: Option<String>,
-    /// Who asks, for the history.
+    /// The author, for the history.
     #[serde(default)]
     pub by: Option<String>,
-    /// What is asked.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
 }
 
 impl Envelope {
-    /// Reads a request. A key that it does not have is an error: a mistyped `session` would mean all sessions.
+    /// Parses a request. An unknown key is an error: a mistyped `session` would select all sessions.
     ///
     /// # Errors
-    /// What is wrong, in one short line.
+    ///
+    /// Returns one short line that says what is wrong.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| error_line(&error))?;
         let keys: Vec<String> = given.keys().cloned().collect();
         let envelope: Self =
             serde_json::from_value(Value::Object(given)).map_err(|error| error_line(&error))?;
-        // It is written with all the keys that it has.
+        // A serialized envelope has all known keys.
         let written = serde_json::to_value(&envelope).map_err(|error| error_line(&error))?;
         let known = || written.as_object().into_iter().flat_map(Map::keys);
         match keys.iter().find(|key| known().all(|known| known != *key)) {
@@ -298,27 +301,27 @@ impl Envelope {
     }
 }
 
-/// Returns what is wrong in one line of some length, for it may repeat what came.
+/// Formats an error as one line of limited length, because it may quote the input.
 fn error_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let shown: String = text.chars().flat_map(char::escape_debug).take(MAX_ERROR).collect();
-    // They stand around names, and are nothing to be afraid of.
+    // Quotes around names are harmless, so they are shown without escapes.
     shown.replace("\\\"", "\"").replace("\\'", "'")
 }
 
 const MAX_ERROR: usize = 240;
 
-/// What a server answers.
+/// The response of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlResponse {
-    /// It was done, and this is known.
+    /// The request succeeded, with this result.
     Ok(Value),
-    /// It was not done: why, in one line.
+    /// The request failed, for this reason in one line.
     Error(String),
 }
 
-/// Why a request was not done, for its sender.
+/// The reason why a request failed, for its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestError(pub String);
 
@@ -337,7 +340,7 @@ impl From<Result<Value, RequestError>> for ControlResponse {
     }
 }
 
-/// The longest request, in bytes.
+/// The maximum length of a request in bytes.
 pub const MAX_REQUEST: u64 = 16 << 10;
 
 #[cfg(test)]
@@ -354,7 +357,7 @@ mod tests {
         let players = Envelope { session: None, by: None, request: Request::Players };
         assert_eq!(Envelope::parse(br#"{"command":"players"}"#).expect("valid"), players);
         let say = r#"{"command":"say","text":["hello"]}"#;
-        assert!(Envelope::parse(say.as_bytes()).is_ok(), "what may be left out is left out");
+        assert!(Envelope::parse(say.as_bytes()).is_ok(), "optional keys may be missing");
     }
 
     #[test]
@@ -375,7 +378,11 @@ mod tests {
         };
         assert_eq!(set("session.1.name", false), "set session.1.name Enterprise");
         assert_eq!(set("session.1.password", true), "set session.1.password … save");
-        assert_eq!(set("hook.1.url", false), "set hook.1.url …", "although it is refused");
+        assert_eq!(
+            set("hook.1.url", false),
+            "set hook.1.url …",
+            "a hook's URL is secret even though it cannot be set"
+        );
     }
 
     #[test]
@@ -390,7 +397,7 @@ mod tests {
         ] {
             assert!(Envelope::parse(line.as_bytes()).is_err(), "{line}");
         }
-        // What is repeated of it is short, with escapes.
+        // An error that quotes a long input is short and escaped.
         let long = format!(r#"{{"command":"{}"}}"#, "\u{7f}".repeat(300));
         let error = Envelope::parse(long.as_bytes()).expect_err("no command");
         assert!(error.len() < 1_000 && !error.contains(char::is_control), "{error}");

@@ -1,14 +1,14 @@
-//! What a mistyped name was probably meant to be.
+//! Suggestions for mistyped names.
 
 use strsim::osa_distance;
 
-/// Returns `; did you mean …?` if one of `names` is near enough to `typed`, else nothing.
+/// Returns `; did you mean …?` if one of `names` is similar enough to `typed`, else an empty string.
 #[must_use]
 pub fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
     nearest_name(typed, names).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns a key as a message wants it: in one line, and not too long.
+/// Returns a key for use in a message: on one line, escaped, at most 64 characters.
 #[must_use]
 pub fn escape_key(key: &str) -> String {
     key.chars().take(64).flat_map(char::escape_debug).collect()
@@ -24,8 +24,9 @@ fn nearest_name<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option
     (distance <= (typed.len() / 3).max(1)).then_some(name)
 }
 
-/// Returns the name that is spelt so nearly alike that it must have been meant: one letter is wrong in a short one, two in a
-/// longer one, none in one of which too many others are near.
+/// Returns the name that `typed` almost certainly means, if there is one.
+///
+/// One wrong letter is accepted in a name of 4 or 5 letters, two in a longer one, and none in a shorter one.
 #[must_use]
 pub fn correct_spelling<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = match typed.len() {
@@ -38,7 +39,7 @@ pub fn correct_spelling<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -
     near.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= most).map(|(_, name)| name)
 }
 
-/// No key is longer, and the distance takes the product of both lengths.
+/// No key is longer, and the time of the comparison grows with the product of both lengths.
 const MAX_TYPED_LEN: usize = 64;
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl AckLifetimes {
 #[derive(Debug, Clone)]
 pub(crate) struct AckOutbox {
     pending: VecDeque<ObservedAck>,
-    /// The keys of `pending`, in the same order: keys alone are fast to scan, and each message needs a
+    /// The keys of `pending`, in the same order: fast to scan, because each message needs a lookup.
     /// lookup.
     keys: Vec<MessageKey>,
     /// The position behind the ACK that was sent last: ACKs leave in the order in which they were queued.

@@ -107,7 +107,7 @@ fn saved_settings_survive_a_restart() {
     assert_eq!(text(&server), before.replace("Hello", "Ahoy"));
     let listed = server.directory.ctl(&["whitelist", "--add", "127.0.0.0/8", "--save"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.ends_with("kept in bcnet.toml, line 5\n"), "{listed}");
+    assert!(listed.ends_with("saved in bcnet.toml, line 5\n"), "{listed}");
     // A reload changes nothing now.
     server.ctl_json(&["reload"]);
     assert_eq!(server.ctl_json(&["get", "welcome"])["settings"][0]["value"], "\"Ahoy\"");
@@ -291,7 +291,7 @@ fn standard_input_accepts_console_commands() {
     assert!(next().starts_with("server ready port="));
     let too_long = "say all of it ".repeat(5_000);
     for (line, answer) in [
-        ("players", "nobody is here"),
+        ("players", "no players"),
         ("", ""),
         ("say don't panic", "sent to 1 session"),
         ("kick Bob", "no player Bob; `bcnet ctl players` lists all players"),

@@ -146,7 +146,7 @@ fn short_ban_expires_on_time() {
 fn sigusr1_prints_the_queues() {
     let server = ServerProcess::start(&["--name", "Friday"]);
     server.signal("USR1");
-    assert_eq!(server.wait_for_output(), "nobody is here");
+    assert_eq!(server.wait_for_output(), "no players");
     let _alice = LoopbackPlayer::join(server.address(), "Alice");
     server.signal("USR1");
     assert_eq!(server.wait_for_output(), format!("Friday, port {}:", server.ports[0]));

@@ -57,7 +57,7 @@ fn egg_starts_controls_and_stops_the_server() {
     let done = ready["done"].as_str().expect("a line");
     assert!(line.as_ref().is_ok_and(|line| line.starts_with(&format!("{done}{port} "))), "{line:?}");
     writeln!(child.stdin.as_mut().expect("piped"), "players").expect("written");
-    assert_eq!(output.recv_timeout(TEST_TIMEOUT).as_deref(), Ok("nobody is here"));
+    assert_eq!(output.recv_timeout(TEST_TIMEOUT).as_deref(), Ok("no players"));
     assert_eq!(egg["config"]["stop"], "^C");
     signal(child.id(), "INT");
     while log.recv_timeout(TEST_TIMEOUT).is_ok() {}
