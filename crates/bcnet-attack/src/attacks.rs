@@ -1,4 +1,4 @@
-//! The attacks, by name.
+//! The table of attacks.
 
 mod admission;
 mod floods;
@@ -16,81 +16,81 @@ use crate::group::PlayerMeasurement;
 use crate::metrics::{AttackMetric, MetricUnit};
 use crate::process::TargetUsage;
 
-/// An attack and its victims.
+/// One attack, with the players that measure its effect.
 #[derive(Debug)]
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,
-    /// Whether it needs addresses that are not its own.
+    /// `true` if it needs forged source addresses.
     pub(crate) needs_forging: bool,
     pub(crate) run: fn(&Environment) -> anyhow::Result<Vec<AttackMetric>>,
 }
 
-/// All of them, in the order in which they are run.
+/// All attacks, in the order in which they run.
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "restart-flood",
-        description: "connect requests with ever new nonces from one forged address, while seven play",
+        description: "connect requests, each with a new nonce, from one forged address, while seven players play",
         needs_forging: true,
         run: admission::restart_flood,
     },
     Attack {
         name: "replace-player",
-        description: "connect requests forged from the addresses of players: one each, with a wrong password, with guesses, to all ports",
+        description: "connect requests forged from the addresses of players: one each, with a wrong password, with guessed ids and ACKs, from every port",
         needs_forging: true,
         run: admission::replace_player,
     },
     Attack {
         name: "reflect",
-        description: "datagrams of every kind and queries forged from a third party, who counts what it is sent",
+        description: "datagrams of every kind and queries, forged from a third party that counts the bytes it receives",
         needs_forging: true,
         run: reflection::reflect,
     },
     Attack {
         name: "reflect-proxy",
-        description: "the same at a proxy, before a server that trusts it and greets whoever asks with many words",
+        description: "the same at a proxy, in front of a server that trusts it and sends long replies to every request",
         needs_forging: true,
         run: reflection::reflect_proxy,
     },
     Attack {
         name: "reflect-master",
-        description: "heartbeats, answers and garbage of a third party at a list server",
+        description: "heartbeats, answers, queries and garbage, forged from a third party, at a list server",
         needs_forging: true,
         run: reflection::reflect_master,
     },
     Attack {
         name: "echo-loop",
-        description: "one forged query that two servers answer each other for ever",
+        description: "one forged query that two servers could answer to each other without end",
         needs_forging: true,
         run: reflection::echo_loop,
     },
     Attack {
         name: "take-slots",
-        description: "forged addresses join without hearing a word, by guessing their ids, while newcomers try to join",
+        description: "forged addresses guess their ids to join, without receiving anything, while newcomers try to join",
         needs_forging: true,
         run: slots::take_slots,
     },
     Attack {
         name: "keep-out",
-        description: "newcomers try to join while forged networks ask, or one machine or network joins and leaves, or holds connections or ids",
+        description: "newcomers try to join during forged connect requests, or while one machine or network joins and leaves, or holds connections or ids",
         needs_forging: true,
         run: slots::keep_out,
     },
     Attack {
         name: "garbage-flood",
-        description: "empty and random datagrams, at a server and at a proxy, while seven play",
+        description: "empty and random datagrams, at a server and at a proxy, while seven players play",
         needs_forging: true,
         run: floods::garbage_flood,
     },
     Attack {
         name: "other-session",
-        description: "the same at one session of a process, while seven play in the other",
+        description: "random datagrams at one session of a process, while seven players play in the other",
         needs_forging: true,
         run: floods::other_session,
     },
     Attack {
         name: "query-flood",
-        description: "queries forged from 65,000 networks, while others ask honestly and seven play",
+        description: "queries forged from 65,000 networks, while honest clients query and seven players play",
         needs_forging: true,
         run: floods::query_flood,
     },
@@ -102,74 +102,74 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "proxy-connects",
-        description: "connect requests forged from ever new addresses at a proxy, while newcomers try to join through it",
+        description: "connect requests at a proxy, each from a new forged address, while newcomers try to join through it",
         needs_forging: true,
         run: proxies::proxy_connects,
     },
     Attack {
         name: "slow-metrics",
-        description: "connections to a proxy's /metrics that never ask for it",
+        description: "idle connections to the /metrics port of a proxy",
         needs_forging: false,
         run: proxies::slow_metrics,
     },
     Attack {
         name: "bulk-sender",
-        description: "a player who says as many tiny reliable messages as it may, while others chat",
+        description: "a player who sends as many reliable messages as the server allows, while others chat",
         needs_forging: false,
         run: players::bulk_sender,
     },
     Attack {
         name: "silent-member",
-        description: "a player whose line is down while another says as much as it may, and who comes back",
+        description: "a player whose link is down while another sends as much as the server allows",
         needs_forging: false,
         run: members::silent_member,
     },
     Attack {
         name: "member-flood",
-        description: "random datagrams from the address of a player, while seven others play",
+        description: "random datagrams from the address of a player, while seven other players play",
         needs_forging: true,
         run: members::member_flood,
     },
     Attack {
         name: "come-and-go",
-        description: "one machine that joins and leaves thirty times a second, while seven play",
+        description: "one machine that joins and leaves thirty times a second, while seven players play",
         needs_forging: false,
         run: players::come_and_go,
     },
     Attack {
         name: "impersonate",
-        description: "game messages under the ids of players from other addresses, while seven play",
+        description: "game messages under the ids of players from another address, while seven players play",
         needs_forging: true,
         run: players::impersonate,
     },
     Attack {
         name: "mutate",
-        description: "mutated datagrams from a player who has joined, while seven play",
+        description: "mutated datagrams from a player who has joined, while seven players play",
         needs_forging: false,
         run: players::mutate,
     },
     Attack {
         name: "hostile-text",
-        description: "names and chat with control characters, direction marks and broken UTF-16; who hears the honest?",
+        description: "names and chat with control characters, direction marks and broken UTF-16, while an honest player chats",
         needs_forging: false,
         run: text::hostile_text,
     },
     Attack {
         name: "return-after-kick",
-        description: "a player who was kicked comes back from another port of the same address",
+        description: "a kicked player tries to rejoin from another port of the same address",
         needs_forging: false,
         run: players::return_after_kick,
     },
 ];
 
-/// Returns what players notice of an attack: none is lost, nothing that they say is, and it comes at most 20 ms later.
+/// Returns the effect on players, with limits: no player lost, no chat lost, at most 20 ms more delay.
 fn compare(label: &str, quiet: &PlayerMeasurement, attacked: &PlayerMeasurement) -> Vec<AttackMetric> {
     let usual = millis(quiet.chat.quantile(0.99));
     vec![
         AttackMetric::new(format!("{label}players lost"), MetricUnit::Count, attacked.lost as f64)
             .baseline(quiet.lost as f64)
             .at_most(0.0),
-        AttackMetric::new(format!("{label}chat never heard"), MetricUnit::Share, attacked.chat_loss())
+        AttackMetric::new(format!("{label}chat not delivered"), MetricUnit::Share, attacked.chat_loss())
             .baseline(quiet.chat_loss())
             .at_most(0.0),
         AttackMetric::new(
@@ -196,7 +196,7 @@ fn compare(label: &str, quiet: &PlayerMeasurement, attacked: &PlayerMeasurement)
     ]
 }
 
-/// Returns what the attacked program took.
+/// Returns the CPU time and memory that the attacked program used.
 fn resource_usage(label: &str, before: TargetUsage, after: TargetUsage, seconds: f64) -> Vec<AttackMetric> {
     let used = after.cpu_time.saturating_sub(before.cpu_time).as_secs_f64() / seconds.max(0.001);
     vec![
@@ -206,7 +206,7 @@ fn resource_usage(label: &str, before: TargetUsage, after: TargetUsage, seconds:
     ]
 }
 
-/// How many honest players there are, if nothing else is said.
+/// Number of honest players in most attacks.
 const PLAYERS: u16 = 7;
-/// A server with places left.
+/// A player limit that leaves slots free.
 const SIXTEEN_SLOTS: &str = "session.player_limit=16";

@@ -1,4 +1,4 @@
-//! How long things took, and waiting.
+//! Measured delays, and waiting.
 
 use std::thread;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
-/// Times that were measured. There are not so many that each could not be kept.
+/// Measured delays. All samples are stored, because there are few.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DelaySamples(Vec<Duration>);
 
@@ -19,7 +19,7 @@ impl DelaySamples {
         self.0.len()
     }
 
-    /// Returns the time that this share of all did not exceed; zero if there is none.
+    /// Returns the smallest delay that this share of the samples does not exceed; zero without samples.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

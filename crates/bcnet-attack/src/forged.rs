@@ -1,5 +1,7 @@
-//! What a forger says: it hears no answers, so no client can say it for it, and everything in it is known beforehand or
-//! guessed. The codecs of the transport and of the game write it.
+//! Datagrams of a forger.
+//!
+//! A forger receives no answers, so it cannot use a client. It knows or guesses all content in advance. The
+//! codecs of the transport and of the game write the bytes.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +14,7 @@ use bcnet_transport::wire::{
     Writer,
 };
 
-/// Returns a datagram of these messages, enciphered.
+/// Returns an encrypted datagram with these messages.
 pub(crate) fn datagram(sender: PeerId, messages: &[Message<'_>]) -> Vec<u8> {
     let mut buffer = [0; 2048];
     let mut writer = Writer::with_limit(&mut buffer, sender, 2048);
@@ -25,7 +27,7 @@ pub(crate) fn datagram(sender: PeerId, messages: &[Message<'_>]) -> Vec<u8> {
     datagram
 }
 
-/// Returns a datagram that asks to be let in: 17 bytes without a password.
+/// Returns a connect request: 17 bytes without a password.
 pub(crate) fn connect(nonce: u32, password: &str) -> Vec<u8> {
     let password = Text::encode(password).unwrap_or_default();
     let password = Text::new(&password).unwrap_or_default();
@@ -47,22 +49,22 @@ pub(crate) fn ack(channel: Channel, seq: u16) -> Message<'static> {
     Message::Ack(Ack::new(MessageId { channel, seq: Seq(seq), fragment: None }))
 }
 
-/// Returns the name of a player.
+/// Returns a message with the name of a player.
 pub(crate) fn identity(seq: u16, peer: PeerId, name: Text<'_>) -> Message<'_> {
     control(seq, Body::Identity { peer, address: OWN_ADDRESS, name })
 }
 
-/// Returns a goodbye.
+/// Returns a disconnect message.
 pub(crate) fn disconnect(seq: u16, peer: PeerId) -> Message<'static> {
     control(seq, Body::Disconnect { peer, address: OWN_ADDRESS })
 }
 
-/// Returns what a player says, as the payload of a game message.
+/// Returns a chat message as the payload of a game message.
 pub(crate) fn chat(sender: PeerId, text: &[u8]) -> Vec<u8> {
     payload(&game::Message::Chat(Chat { sender: sender.0.into(), text: Text16(text) }))
 }
 
-/// Returns the answer to a round of the file check, of an installation without any files.
+/// Returns the answer to a round of the file check, from an installation without files.
 pub(crate) fn checksum_response(round: u8) -> Vec<u8> {
     let version = (round == 0).then_some(0);
     payload(&game::Message::ChecksumResponse(ChecksumResponse {
@@ -79,26 +81,26 @@ fn payload(message: &game::Message<'_>) -> Vec<u8> {
     payload
 }
 
-/// Returns an opcode that no game has: what begins with it is passed on as it is.
+/// Returns an opcode that the game does not use: the server relays such messages unchanged.
 pub(crate) fn unknown_opcode() -> Opcode {
     (0..=u8::MAX).rev().map(Opcode).find(|opcode| opcode.name().is_none()).unwrap_or(Opcode::CHAT)
 }
 
-/// Returns the ACKs of all that is in a datagram, and under which id: the one that it gives, or else the one that is known.
-pub(crate) fn acks_for(heard: &[u8], known: Option<PeerId>) -> Option<(PeerId, Vec<u8>)> {
-    let mut plain = heard.to_vec();
+/// Returns the ACKs of a datagram's messages, and the sender's id: the assigned one, or else `known`.
+pub(crate) fn acks_for(received: &[u8], known: Option<PeerId>) -> Option<(PeerId, Vec<u8>)> {
+    let mut plain = received.to_vec();
     cipher::decrypt(&mut plain);
-    let heard = Datagram::parse(&plain, Some(Role::Host)).ok()?;
-    let given = heard.messages().find_map(|message| match message {
+    let received = Datagram::parse(&plain, Some(Role::Host)).ok()?;
+    let assigned_id = received.messages().find_map(|message| match message {
         Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned),
         Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
     });
-    let id = given.or(known)?;
-    let acks = heard.messages().filter_map(|message| message.id()).map(|id| Message::Ack(Ack::new(id)));
+    let id = assigned_id.or(known)?;
+    let acks = received.messages().filter_map(|message| message.id()).map(|id| Message::Ack(Ack::new(id)));
     Some((id, datagram(id, &acks.collect::<Vec<_>>())))
 }
 
-/// Returns everything that a client says between its connect request and the game, as datagrams, if it has this id.
+/// Returns all datagrams of a client with this id from its connect request to the start of the game.
 pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
     let name = Text::encode(name).unwrap_or_default();
     let name = Text::new(&name).unwrap_or_default();
@@ -115,14 +117,16 @@ pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// Returns a datagram that keeps a player who hears nothing in the game: ACKs for what it was most likely told.
+/// Returns a datagram that keeps a player connected without receiving anything.
+///
+/// It holds ACKs of the messages that the server probably sent.
 pub(crate) fn stay_connected(id: PeerId, first: u16) -> Vec<u8> {
     let both = |seq| [ack(Channel::Control, seq), ack(Channel::Game, seq)];
     let acks: Vec<_> = (first..first + 40).flat_map(both).collect();
     datagram(id, &acks)
 }
 
-/// Returns ACKs for every number that a game message can have.
+/// Returns ACKs for every sequence number of game messages.
 pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
     let numbers: Vec<u16> = (0..=u16::MAX).collect();
     let acks =
@@ -130,9 +134,9 @@ pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
     numbers.chunks(ACKS_PER_DATAGRAM).map(|numbers| datagram(id, &acks(numbers))).collect()
 }
 
-/// What a forger says that its own address is.
+/// The address that a forger puts into its messages.
 const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
-/// How many fit a datagram.
+/// Number of ACKs that fit into a datagram.
 const ACKS_PER_DATAGRAM: usize = 127;
 
 #[cfg(test)]
@@ -142,19 +146,19 @@ mod tests {
     #[test]
     fn forged_datagrams_are_well_formed() {
         let id = PeerId(3);
-        let said = [
+        let forged = [
             vec![connect(7, ""), connect(7, "secret"), datagram(id, &[disconnect(2, id)])],
             blind_join(id, "Q"),
             all_acks(id),
         ];
-        for mut bytes in said.concat() {
+        for mut bytes in forged.concat() {
             cipher::decrypt(&mut bytes);
             let datagram = Datagram::parse(&bytes, Some(Role::Client)).expect("well formed");
             assert!(datagram.messages().count() > 0);
             for message in datagram.messages() {
                 if let Message::Data(data) = message {
-                    let said = game::Message::parse(data.payload).expect("well formed");
-                    assert!(!matches!(said, game::Message::Unknown { .. }), "{said:?}");
+                    let message = game::Message::parse(data.payload).expect("well formed");
+                    assert!(!matches!(message, game::Message::Unknown { .. }), "{message:?}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Datagrams whose source is not who it says: IPv4 packets written by hand, many per system call, at a given rate.
+//! Datagrams with forged source addresses, written as IPv4 packets and sent in batches at a given rate.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -18,21 +18,21 @@ use crate::metrics::{AttackMetric, MetricUnit};
 use crate::sandbox::Sandbox;
 use bcnet_udp::Clock;
 
-/// Sends datagrams to one target that come from anywhere.
+/// Sends datagrams with any source address to one target.
 pub(crate) struct Forger {
     socket: OwnedFd,
     target: SocketAddrV4,
-    /// Packets that wait for company.
+    /// Packets that wait for the next system call.
     packets: Vec<Vec<u8>>,
     queued: usize,
     counters: SendCounters,
 }
 
-/// What was sent.
+/// Counters of sent datagrams and bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SendCounters {
     pub(crate) datagrams: u64,
-    /// Without the headers of IP and UDP.
+    /// Without IP and UDP headers.
     pub(crate) bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl Forger {
         })
     }
 
-    /// Sends a datagram, now or when there are some more.
+    /// Queues a datagram, and flushes the queue if it is full.
     pub(crate) fn push(&mut self, from: SocketAddrV4, payload: &[u8]) {
         if self.queued == self.packets.len() {
             self.flush();
@@ -63,7 +63,7 @@ impl Forger {
         }
     }
 
-    /// Sends what waits. What the system does not take is lost, as on a network.
+    /// Sends the queued packets. A packet that the system refuses is lost, as on a network.
     pub(crate) fn flush(&mut self) {
         let target = SocketAddrAny::from(self.target);
         let slices: Vec<[IoSlice<'_>; 1]> =
@@ -93,7 +93,9 @@ impl Drop for Forger {
     }
 }
 
-/// Writes an IPv4 packet with a UDP datagram. The system fills in its length, number and checksum; UDP does without.
+/// Writes an IPv4 packet with a UDP datagram.
+///
+/// The system fills in the length, id and checksum of the IP header. UDP over IPv4 needs no checksum.
 fn write_packet(packet: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
     packet.clear();
     packet.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, UDP_PROTOCOL, 0, 0]);
@@ -106,7 +108,7 @@ fn write_packet(packet: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, payl
     packet.extend(payload);
 }
 
-/// How much is sent, and for how long at the most.
+/// The rate of a flood, and its longest duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FloodRate {
     /// Datagrams per second.
@@ -114,8 +116,9 @@ pub(crate) struct FloodRate {
     pub(crate) max: Duration,
 }
 
-/// Runs `victims` while datagrams arrive: `write` is called with the number of each. The flood ends with the victims, or after
-/// its time.
+/// Runs `victims` during a flood: calls `write` with the number of each datagram.
+///
+/// The flood ends with `victims`, or after its longest duration.
 pub(crate) fn flood<T: Send>(
     clock: Clock,
     flood_rate: FloodRate,
@@ -131,7 +134,7 @@ pub(crate) fn flood<T: Send>(
             let (mut number, mut now) = (0, start);
             while !is_over.load(Ordering::Relaxed) && now < end {
                 let due = (now.since(start).as_secs_f64() * f64::from(flood_rate.rate)) as u64 + 1;
-                // Who was held up does not make up for all of it at once.
+                // A delayed sender does not catch up with everything at once.
                 number = number.max(due.saturating_sub(u64::from(flood_rate.rate / 20).max(1)));
                 while number < due {
                     write(&mut forger, number);
@@ -145,12 +148,12 @@ pub(crate) fn flood<T: Send>(
         });
         let result = victims();
         is_over.store(true, Ordering::Relaxed);
-        let flooded = attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))?;
+        let flooded = attacker.join().map_err(|_| anyhow::anyhow!("the attacker has panicked"))?;
         Ok((result?, flooded))
     })
 }
 
-/// What a flood was.
+/// The datagrams and the duration of a flood.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FloodSummary {
     pub(crate) counters: SendCounters,
@@ -158,14 +161,14 @@ pub(crate) struct FloodSummary {
 }
 
 impl FloodSummary {
-    /// Returns the datagrams per second that it came to.
+    /// Returns the measured datagrams per second.
     pub(crate) fn metric(&self) -> AttackMetric {
         let rate = self.counters.datagrams as f64 / self.time.as_secs_f64().max(0.001);
         AttackMetric::new("attack, datagrams per second", MetricUnit::Count, rate)
     }
 }
 
-/// Returns an address of one of 65,000 networks (/24), spread over all that are not special.
+/// Returns an address in one of 65,000 /24 networks, spread over the unicast addresses.
 pub(crate) fn any_network(number: u64) -> Ipv4Addr {
     let network = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
     let [high, low] = (network as u16).to_be_bytes();
@@ -175,5 +178,5 @@ pub(crate) fn any_network(number: u64) -> Ipv4Addr {
 /// Packets per system call.
 const BATCH: usize = 64;
 const UDP_PROTOCOL: u8 = 17;
-/// How often it is looked what is due.
+/// The interval at which the flood checks for due datagrams.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);

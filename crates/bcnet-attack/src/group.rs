@@ -1,4 +1,4 @@
-//! Honest players who chat and fly, and measure what becomes of that.
+//! Honest players who chat and fly, and measure loss and delay.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -18,32 +18,32 @@ use crate::{Environment, process::Process};
 pub(crate) struct PlayerGroup {
     players: Vec<AttackPlayer>,
     env: Environment,
-    /// When states were said, by ship and game clock.
+    /// The times at which states were sent, by ship and game clock.
     sent_states: HashMap<(u32, u32), Time>,
     clocks: Vec<f32>,
     chat_count: u64,
 }
 
-/// What a group has measured in one go.
+/// The measurement of one period.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlayerMeasurement {
-    /// Chat that should have been heard, one for each listener.
+    /// Chat messages that should arrive, counted for each receiver.
     pub(crate) chat_expected: u64,
     pub(crate) chat: DelaySamples,
     pub(crate) states_expected: u64,
     pub(crate) states: DelaySamples,
-    /// Chat that no honest player has said.
+    /// Chat messages that no honest player sent.
     pub(crate) forged_chat: u64,
-    /// How often one of them heard that somebody has left.
+    /// Number of departures that players saw.
     pub(crate) departures: u64,
-    /// Reliable messages of kinds that no honest player says.
+    /// Reliable messages with an opcode that honest players do not use.
     pub(crate) bulk: u64,
-    /// Players who were there at the beginning and are not at the end, as they or the server see it.
+    /// Players that were connected at the start and not at the end, according to the client or the server.
     pub(crate) lost: u64,
 }
 
 impl PlayerMeasurement {
-    /// Returns the share of chat that was not heard.
+    /// Returns the share of chat messages that did not arrive.
     pub(crate) fn chat_loss(&self) -> f64 {
         loss_share(self.chat_expected, self.chat.count())
     }
@@ -53,17 +53,17 @@ impl PlayerMeasurement {
     }
 }
 
-fn loss_share(expected: u64, heard: usize) -> f64 {
-    if expected == 0 { 0.0 } else { (1.0 - heard as f64 / expected as f64).max(0.0) }
+fn loss_share(expected: u64, received: usize) -> f64 {
+    if expected == 0 { 0.0 } else { (1.0 - received as f64 / expected as f64).max(0.0) }
 }
 
 impl PlayerGroup {
-    /// Lets `count` players join, each from a network of its own.
+    /// Lets `count` players join, each from a different network.
     pub(crate) fn join(env: &Environment, process: &Process, count: u16) -> anyhow::Result<Self> {
         Self::join_from(env, process, count, LinkProfile::UNLIMITED)
     }
 
-    /// The same over such links.
+    /// Lets players join over links with this profile.
     pub(crate) fn join_from(
         env: &Environment,
         process: &Process,
@@ -73,7 +73,7 @@ impl PlayerGroup {
         Self::join_at(env, (process.address(), process.password()), count, link)
     }
 
-    /// The same at another place than the server's: a proxy, say.
+    /// Lets players join at another address than the server's, such as a proxy.
     pub(crate) fn join_at(
         env: &Environment,
         (server, password): (SocketAddrV4, &str),
@@ -106,7 +106,7 @@ impl PlayerGroup {
             }
             let joined = group.players.get_mut(newcomer).filter(|one| one.client.has_entered());
             let Some(joined) = joined else {
-                anyhow::bail!("an honest player cannot join, without any attack")
+                anyhow::bail!("an honest player cannot join, although no attack is running")
             };
             joined.create_ship()?;
             joined.send();
@@ -115,7 +115,7 @@ impl PlayerGroup {
         group.stay_idle(SETTLE_TIME);
         ensure!(
             group.players.iter().all(|player| player.end.is_none()),
-            "an honest player is thrown out, without any attack"
+            "an honest player was disconnected, although no attack is running"
         );
         Ok(group)
     }
@@ -124,7 +124,7 @@ impl PlayerGroup {
         &self.players
     }
 
-    /// Plays, and then waits until all that was said has been heard, or as long as anyone would.
+    /// Plays for a while, and then waits until all chat has arrived, or until a timeout.
     pub(crate) fn play(&mut self, process: &Process, time: Duration) -> anyhow::Result<PlayerMeasurement> {
         let mut measured = PlayerMeasurement::default();
         let clock = self.env.clock;
@@ -152,7 +152,7 @@ impl PlayerGroup {
         Ok(measured)
     }
 
-    /// Stays without a word of its own.
+    /// Keeps the players connected without sending anything new.
     pub(crate) fn stay_idle(&mut self, time: Duration) {
         let end = self.env.clock.now() + time;
         while self.env.clock.now() < end {
@@ -160,7 +160,7 @@ impl PlayerGroup {
         }
     }
 
-    /// Flies on for a moment, and does not measure.
+    /// Sends a state update and waits, without measuring.
     pub(crate) fn send_state_and_wait(&mut self, time: Duration) {
         let turn = self.chat_count as usize;
         self.chat_count += 1;
@@ -169,7 +169,7 @@ impl PlayerGroup {
         self.stay_idle(time);
     }
 
-    /// Returns how many of its players are in the game, as they and the server see it.
+    /// Returns how many players are in the game according to both the client and the server.
     pub(crate) fn count_present(&self, process: &Process) -> anyhow::Result<u64> {
         let listed = process.players()?;
         let is_there = |player: &&AttackPlayer| {
@@ -179,7 +179,7 @@ impl PlayerGroup {
         Ok(self.players.iter().filter(is_there).count() as u64)
     }
 
-    /// Takes the last player out of the group.
+    /// Removes the last player from the group.
     pub(crate) fn take_last(&mut self) -> Option<AttackPlayer> {
         self.players.pop()
     }
@@ -198,10 +198,10 @@ impl PlayerGroup {
         self.chat_count += 1;
         let text = format!("{CHAT_PREFIX}{} {}", self.chat_count, now.as_micros());
         let Some(player) = self.players.get_mut(turn % count) else { return };
-        // What cannot be said is not heard, which is what counts: everyone else is waiting for it.
+        // A refused message counts as lost, because all other players wait for it.
         let _ = player.client.chat(&text, now);
         player.send();
-        // Its sender hears it, too.
+        // The server sends chat back to its sender, too.
         measured.chat_expected += count as u64;
     }
 
@@ -225,7 +225,7 @@ impl PlayerGroup {
         for player in &mut self.players {
             player.poll(|event, payload, now| match event {
                 Event::Chat { text, .. } => match sent_at(text) {
-                    Some(said) => measured.chat.add(now.since(said)),
+                    Some(sent) => measured.chat.add(now.since(sent)),
                     None => measured.forged_chat += 1,
                 },
                 Event::Disconnected { .. } => measured.departures += 1,
@@ -234,9 +234,9 @@ impl PlayerGroup {
                 }
                 Event::Received { reliable: false } => {
                     if let Ok(Message::StateUpdate(update)) = Message::parse(payload)
-                        && let Some(said) = self.sent_states.get(&(update.object.0, update.time.to_bits()))
+                        && let Some(sent) = self.sent_states.get(&(update.object.0, update.time.to_bits()))
                     {
-                        measured.states.add(now.since(*said));
+                        measured.states.add(now.since(*sent));
                     }
                 }
                 Event::Connected { .. }
@@ -265,21 +265,21 @@ impl PlayerGroup {
     }
 }
 
-/// Returns when a line was said, which stands in it.
+/// Returns the time at which a line was sent, which is part of its text.
 fn sent_at(text: &str) -> Option<Time> {
     let (_, micros) = text.strip_prefix(CHAT_PREFIX)?.split_once(' ')?;
     micros.parse().ok().map(Time::from_micros)
 }
 
-/// How lines of honest players begin.
+/// The prefix of chat lines of honest players.
 const CHAT_PREFIX: &str = "honest ";
-/// How long a join may take when there is no attack.
+/// The longest time that a join takes without an attack.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long everyone's ships take to be known.
+/// The time until all players know all ships.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
-/// How long what was said last may take to be heard.
+/// The longest wait for the last chat messages.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How often each of them says something, as often as the server takes it, and tells where it is.
+/// The intervals of chat and state updates of each player. The server accepts chat at this rate.
 const CHAT_INTERVAL: Duration = Duration::from_millis(400);
 const STATE_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,7 +1,9 @@
-//! `bcnet-attack`: attacks on a bcnet server, proxy and list server that it starts itself, and victims that measure them.
+//! `bcnet-attack`: attacks on programs that it starts itself, and clients that measure the effect.
 //!
-//! Every attack is bounded in rate and time, repeatable by its seed, and takes place in a network namespace of its own or on
-//! loopback ([`sandbox`]). docs/reference/attacks.md tells what each does.
+//! It attacks `bcnet` as a server, a proxy or a list server.
+//!
+//! Each attack is bounded in rate and time, and repeatable by its seed. It runs in a separate network
+//! namespace or on loopback ([`sandbox`]). docs/reference/attacks.md describes each attack.
 
 #[cfg(target_os = "linux")]
 mod attacks;
@@ -40,6 +42,8 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(target_os = "linux"))]
 fn main() -> std::process::ExitCode {
-    eprintln!("bcnet-attack: it needs Linux, for network namespaces and raw sockets");
+    eprintln!(
+        "bcnet-attack: this program runs only on Linux, because it needs network namespaces and raw sockets"
+    );
     std::process::ExitCode::from(2)
 }

@@ -1,21 +1,21 @@
-//! What an attack came to: metrics with it and without, and what they may be.
+//! Results of attacks: metrics with and without the attack, and their limits.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// What one attack came to.
+/// The result of one attack.
 #[derive(Debug)]
 pub(crate) struct AttackResult {
     pub(crate) attack: &'static str,
     pub(crate) result: Result<Vec<AttackMetric>, AttackSkipped>,
 }
 
-/// Why an attack did not take place.
+/// The reason why an attack was skipped.
 #[derive(Debug)]
 pub(crate) struct AttackSkipped(pub(crate) String);
 
-/// Something that was measured.
+/// A measured value.
 #[derive(Debug, Clone)]
 pub(crate) struct AttackMetric {
     name: String,
@@ -32,12 +32,12 @@ pub(crate) enum MetricUnit {
     Seconds,
     /// A share of 1, shown in percent.
     Share,
-    /// How many times as much.
+    /// A ratio.
     Times,
     Bytes,
 }
 
-/// What a metric may be.
+/// The limit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Threshold {
     AtMost(f64),
@@ -65,9 +65,9 @@ impl AttackMetric {
         self.name == name
     }
 
-    /// Returns whether its bar holds; `None` if it has none.
+    /// Returns whether the value is within its limit; `None` if it has none.
     pub(crate) fn holds(&self) -> Option<bool> {
-        self.threshold.map(|bar| match bar {
+        self.threshold.map(|threshold| match threshold {
             Threshold::AtMost(most) => self.attacked <= most,
             Threshold::AtLeast(least) => self.attacked >= least,
         })
@@ -115,7 +115,7 @@ impl MetricUnit {
 }
 
 impl AttackResult {
-    /// Returns whether a bar is broken.
+    /// Returns whether a limit is exceeded.
     pub(crate) fn is_broken(&self) -> bool {
         self.result.iter().flatten().any(|metric| metric.holds() == Some(false))
     }
@@ -135,18 +135,23 @@ impl fmt::Display for AttackResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metrics = match &self.result {
             Ok(metrics) => metrics,
-            Err(AttackSkipped(why)) => return writeln!(f, "{}: skipped, {why}", self.attack),
+            Err(AttackSkipped(why)) => return writeln!(f, "{}: skipped: {why}", self.attack),
         };
-        writeln!(f, "{}: {}", self.attack, if self.is_broken() { "BROKEN" } else { "holds" })?;
-        writeln!(f, "  {:<44} {:>12} {:>12} {:>14}", "", "without", "with", "bar")?;
-        for AttackMetric { name, unit, baseline: without, attacked: with, threshold: bar } in metrics {
+        writeln!(
+            f,
+            "{}: {}",
+            self.attack,
+            if self.is_broken() { "LIMIT EXCEEDED" } else { "within limits" }
+        )?;
+        writeln!(f, "  {:<44} {:>12} {:>12} {:>14}", "", "without", "with", "limit")?;
+        for AttackMetric { name, unit, baseline: without, attacked: with, threshold } in metrics {
             let without = without.map_or_else(String::new, |value| unit.format(value));
-            let bar = match bar {
+            let limit = match threshold {
                 Some(Threshold::AtMost(most)) => format!("≤ {}", unit.format(*most)),
                 Some(Threshold::AtLeast(least)) => format!("≥ {}", unit.format(*least)),
                 None => String::new(),
             };
-            write!(f, "  {name:<44} {without:>12} {:>12} {bar:>14}", unit.format(*with))?;
+            write!(f, "  {name:<44} {without:>12} {:>12} {limit:>14}", unit.format(*with))?;
             f.write_str("\n")?;
         }
         Ok(())
@@ -170,8 +175,8 @@ mod tests {
             [Some(true), Some(false)]
         );
         let broken = AttackResult { attack: "x", result: Ok(vec![metric(1.0), metric(1.0).at_most(0.0)]) };
-        assert!(broken.is_broken() && broken.to_string().contains("BROKEN"));
+        assert!(broken.is_broken() && broken.to_string().contains("LIMIT EXCEEDED"));
         let skipped = AttackResult { attack: "x", result: Err(AttackSkipped("no rights".into())) };
-        assert!(!skipped.is_broken() && skipped.to_string() == "x: skipped, no rights\n");
+        assert!(!skipped.is_broken() && skipped.to_string() == "x: skipped: no rights\n");
     }
 }

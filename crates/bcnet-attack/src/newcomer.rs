@@ -1,4 +1,4 @@
-//! An honest newcomer, who tries to join again and again.
+//! Honest newcomers, who try to join one after the other.
 
 use std::time::Duration;
 
@@ -9,27 +9,28 @@ use crate::delays::{DelaySamples, sleep_until};
 use crate::player::{AttackPlayer, JoinRequest, LinkProfile, wait_for_players};
 use crate::process::Process;
 
-/// How newcomers fared.
+/// Results of join attempts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JoinResults {
     pub(crate) tries: u64,
-    /// How long those took who got in.
+    /// The delays of successful attempts.
     pub(crate) delays: DelaySamples,
 }
 
 impl JoinResults {
-    /// Returns the share of tries that led into the game in time.
+    /// Returns the share of attempts that succeeded in time.
     pub(crate) fn success_share(&self) -> f64 {
         self.delays.count() as f64 / self.tries.max(1) as f64
     }
 }
 
-/// Lets newcomers join one after the other, each from a network of its own, spread over the time of the victims. Each plays
-/// for a moment and leaves.
+/// Lets newcomers join one after the other, each from a different network, spread over the measurement.
+///
+/// Each plays for a moment and leaves.
 pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<JoinResults> {
     let mut joins = JoinResults::default();
     let start = env.clock.now();
-    // Together they must not take longer than the attack lasts.
+    // All attempts together must end before the attack ends.
     let end = start + max_total_time(env);
     for number in 0..env.tries {
         let due = start + (env.measure_time * u32::from(number) / u32::from(env.tries));
@@ -45,12 +46,12 @@ pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<
     Ok(joins)
 }
 
-/// Returns how long tries to join may take together.
+/// Returns the longest time that all attempts together may take.
 pub(crate) fn max_total_time(env: &Environment) -> Duration {
     2 * env.measure_time + 4 * JOIN_TIMEOUT
 }
 
-/// Returns how long it took to join; `None` if it took too long.
+/// Returns how long the join took; `None` after a timeout.
 pub(crate) fn join_once(
     env: &Environment,
     process: &Process,
@@ -77,7 +78,7 @@ pub(crate) fn join_once(
     Ok(entered.map(|entered| entered.since(start)))
 }
 
-/// How long a newcomer waits.
+/// The longest time that a newcomer waits.
 pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Newcomers have other addresses than those who are there already.
+/// Newcomers have other addresses than the connected players.
 const FIRST_ADDRESS: u16 = 1000;

@@ -19,14 +19,14 @@ use bcnet_udp::Clock;
     name = "bcnet-attack",
     about = "Attack a bcnet server, proxy or list server that this program starts itself, and measure its victims",
     after_help = "\
-Attacks take place in a network namespace that the program makes for itself, so that any source address can be forged and \
-nothing leaves the machine; that needs root, or a system that lets users make namespaces, and `ip` of iproute2. With \
---loopback they take place at 127.0.0.0/8, and those that forge addresses are skipped. Nothing else can be attacked.
+Attacks run in a network namespace that the program creates: any source address can be forged there, and no packet leaves \
+the machine. That needs root or a system on which users may create namespaces, and `ip` of iproute2. With --loopback, \
+attacks run at 127.0.0.0/8, and attacks with forged addresses are skipped. Every other target is refused.
 
-Each attack ends by itself. Figures of the victims stand beside those without the attack, and beside the bar that they \
-must not pass. They mean little on a machine that has other things to do.
+Each attack ends by itself. The output shows each value without and with the attack, and its limit. Delays mean little on \
+a busy machine.
 
-Exit codes: 0 all bars hold, 1 a bar is broken, 2 could not run.
+Exit codes: 0 all values are within their limits, 1 a limit is exceeded, 2 an attack could not run.
 
 Examples:
   bcnet-attack list
@@ -35,48 +35,49 @@ Examples:
   bcnet-attack all --minutes 10 --json > attacks.json"
 )]
 struct Args {
-    /// Attacks by name, `all` of them, or `list` to see what there is
+    /// Names of attacks, `all`, or `list` to show all attacks
     #[arg(required = true, value_name = "ATTACK")]
     attacks: Vec<String>,
 
-    /// The program to attack; else `bcnet` beside this one
+    /// Program to attack (default: `bcnet` in the directory of this program)
     #[arg(long, value_name = "PATH")]
     bcnet: Option<PathBuf>,
 
-    /// How long the victims measure, each time, in seconds
+    /// Duration of each measurement in seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// The same in minutes
+    /// Duration of each measurement in minutes
     #[arg(long, conflicts_with_all = ["seconds", "quick"], value_parser = clap::value_parser!(u64).range(1..=60))]
     minutes: Option<u64>,
 
-    /// Measure for 4 seconds each time, with few tries to join
+    /// Measure for 4 seconds each, with few join attempts
     #[arg(long, conflicts_with = "seconds")]
     quick: bool,
 
-    /// Datagrams per second of attacks that flood; else as each says
+    /// Datagrams per second of floods (default: as each attack defines)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: Option<u32>,
 
-    /// Where random numbers begin: the same seed, the same attack
+    /// Seed of the random numbers; the same seed gives the same attack
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Further settings of the server, such as session.prove=ack; may be given more than once
+    /// Further settings of the server, such as session.prove=ack; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// Only the cases of an attack whose name has this in it, such as "40 networks"; `replace-player`, `take-slots` and
-    /// `keep-out` have cases
+    /// Only cases whose name contains TEXT, such as "40 networks"
+    ///
+    /// `replace-player`, `take-slots` and `keep-out` have cases.
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
 
-    /// Stay at 127.0.0.0/8 instead of making a network namespace; attacks that forge addresses are skipped
+    /// Use 127.0.0.0/8 instead of a network namespace; attacks with forged addresses are skipped
     #[arg(long)]
     loopback: bool,
 
-    /// The address at which the attacked program listens: any in the namespace, one of 127.0.0.0/8 with --loopback
+    /// Listening address of the attacked program: any in the namespace, one of 127.0.0.0/8 with --loopback
     #[arg(long, value_name = "ADDRESS")]
     at: Option<Ipv4Addr>,
 
@@ -85,18 +86,18 @@ struct Args {
     json: bool,
 }
 
-/// What all attacks go by.
+/// The settings that all attacks share.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     pub(crate) bcnet: PathBuf,
-    /// How long victims measure.
+    /// Duration of each measurement.
     pub(crate) measure_time: Duration,
-    /// How often a newcomer tries to join.
+    /// Number of join attempts by newcomers.
     pub(crate) tries: u16,
     pub(crate) rate: Option<u32>,
-    /// What the names of cases must have in them.
+    /// Only cases whose names contain this text run.
     pub(crate) case: Option<String>,
     pub(crate) seed: u64,
     /// Further settings of the server.
@@ -104,17 +105,17 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Returns the rate that was asked for, or the usual one.
+    /// Returns the rate from the command line, or `usual`.
     pub(crate) fn rate(&self, usual: u32) -> u32 {
         self.rate.unwrap_or(usual)
     }
 
-    /// Returns whether a case of an attack is wanted.
+    /// Returns whether a case of an attack is selected.
     pub(crate) fn is_selected(&self, case: &str) -> bool {
         self.case.as_ref().is_none_or(|wanted| case.contains(wanted.as_str()))
     }
 
-    /// Tells on standard error what is going on.
+    /// Prints progress to standard error.
     pub(crate) fn progress(&self, attack: &str, what: &str) {
         eprintln!("{:>6.1} s  {attack}: {what}", self.clock.now().as_micros() as f64 / 1e6);
     }
@@ -133,8 +134,8 @@ pub(crate) fn run() -> ExitCode {
 
 fn run_attacks(args: &Args) -> anyhow::Result<ExitCode> {
     if args.attacks.iter().any(|name| name == "list") {
-        for Attack { name, description: does, .. } in ATTACKS {
-            println!("{name:<18} {does}");
+        for Attack { name, description, .. } in ATTACKS {
+            println!("{name:<18} {description}");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -173,16 +174,14 @@ fn run_attacks(args: &Args) -> anyhow::Result<ExitCode> {
             json!({ "seed": args.seed, "seconds": time.as_secs(), "broken": broken, "attacks": outcomes })
         );
     } else if !broken.is_empty() {
-        println!("broken: {}", broken.join(", "));
+        println!("limits exceeded: {}", broken.join(", "));
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn run_one(env: &Environment, attack: &'static Attack) -> anyhow::Result<AttackResult> {
     let result = if attack.needs_forging && !env.sandbox.can_forge() {
-        Err(AttackSkipped(
-            "it forges addresses, which needs a network namespace: run it without --loopback".into(),
-        ))
+        Err(AttackSkipped("forged addresses need a network namespace; run without --loopback".into()))
     } else {
         Ok((attack.run)(env).with_context(|| attack.name)?)
     };
@@ -197,19 +196,19 @@ fn select_attacks(names: &[String]) -> anyhow::Result<Vec<&'static Attack>> {
         } else if let Some(attack) = ATTACKS.iter().find(|attack| attack.name == name) {
             chosen.push(attack);
         } else {
-            bail!("no attack {name}; `bcnet-attack list` shows all");
+            bail!("unknown attack `{name}`; `bcnet-attack list` shows all attacks");
         }
     }
     Ok(chosen)
 }
 
-/// Returns the program to attack, which must be there, as an absolute path: it is run in another directory.
+/// Returns the absolute path of the program to attack: it runs in another directory.
 fn find_program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let beside = || -> anyhow::Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("bcnet")) };
     let path = given.map_or_else(beside, Ok)?;
     path.canonicalize().with_context(|| {
         format!(
-            "{}: no such program; --bcnet names it, `cargo build --release -p bcnet` makes it",
+            "{}: program not found; build it with `cargo build --release -p bcnet` or pass --bcnet PATH",
             path.display()
         )
     })

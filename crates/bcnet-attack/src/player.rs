@@ -16,11 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sandbox::Sandbox;
 
-/// Whom a player wants to play with, and as whom.
+/// The server that a player joins, and the player's name, address and link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JoinRequest<'a> {
     pub(crate) server: SocketAddrV4,
-    /// The player's own address.
+    /// The source address of the player.
     pub(crate) from: Ipv4Addr,
     pub(crate) name: &'a str,
     pub(crate) password: &'a str,
@@ -28,19 +28,19 @@ pub(crate) struct JoinRequest<'a> {
     pub(crate) link: LinkProfile,
 }
 
-/// How a player is connected: what it is sent waits for its link, and is lost if too much waits.
+/// A simulated link to a player. Datagrams queue before it, and are lost if the queue is too long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkProfile {
-    /// How long a datagram takes, beside what it takes on this machine.
+    /// The delay of the link, in addition to the delay on this machine.
     pub(crate) delay: Duration,
-    /// How many bytes a second the link carries, headers of UDP and IP included.
+    /// Bytes per second that the link carries, including UDP and IP headers.
     pub(crate) rate: Option<u32>,
 }
 
 impl LinkProfile {
     /// No delay and no limit.
     pub(crate) const UNLIMITED: Self = Self { delay: Duration::ZERO, rate: None };
-    /// 96 kbit/s, a few countries away.
+    /// 96 kbit/s with 40 ms of delay.
     pub(crate) const SLOW: Self = Self { delay: Duration::from_millis(40), rate: Some(12_000) };
 }
 
@@ -49,31 +49,31 @@ pub(crate) struct AttackPlayer {
     pub(crate) client: Client,
     pub(crate) name: String,
     pub(crate) ship: Option<ObjectId>,
-    /// Why it is over, if it is.
+    /// The reason of the disconnect, if the player is disconnected.
     pub(crate) end: Option<DisconnectReason>,
-    /// When the server gave it an id.
+    /// The time at which the server assigned an id.
     pub(crate) connected: Option<Time>,
-    /// When the server listed it.
+    /// The time at which the player entered the game.
     pub(crate) entered: Option<Time>,
-    /// Whether it answers about its files, and enters the game.
+    /// `true` if the client answers the file check and enters the game.
     pub(crate) enters_game: bool,
-    /// Which datagrams it takes, deciphered; the others are as good as lost.
+    /// A filter for received datagrams, deciphered. Refused datagrams count as lost.
     pub(crate) accepts: fn(&[u8]) -> bool,
-    /// How many it did not take.
+    /// Number of refused datagrams.
     pub(crate) rejected: u64,
     socket: UdpSocket,
     clock: Clock,
     started: Time,
     link: LinkProfile,
-    /// When the link has carried all that it was given.
+    /// The time at which the link has carried all queued datagrams.
     link_free_at: Time,
-    /// What is on its way to it, and when it arrives.
+    /// The datagrams on the link, with their arrival times.
     in_flight: VecDeque<(Time, SocketAddrV4, Vec<u8>)>,
     payload: Vec<u8>,
 }
 
 impl AttackPlayer {
-    /// Asks to be let in.
+    /// Sends a connect request.
     pub(crate) fn connect(sandbox: Sandbox, clock: Clock, request: JoinRequest<'_>) -> anyhow::Result<Self> {
         sandbox.check(request.server)?;
         let socket =
@@ -109,14 +109,13 @@ impl AttackPlayer {
         }
     }
 
-    /// Returns when it has something to do.
+    /// Returns when the player must be polled next.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let arrival = self.in_flight.front().map(|(due, ..)| *due);
         [self.client.next_timeout(), arrival].into_iter().flatten().min()
     }
 
-    /// Takes what has arrived, does what a client does by itself on its way into the game, tells `hear` the rest, and sends
-    /// what is to be sent.
+    /// Receives datagrams, does the steps of a joining client, passes all events on, and sends.
     pub(crate) fn poll(&mut self, mut on_event: impl FnMut(&Event, &[u8], Time)) {
         self.receive();
         let now = self.clock.now();
@@ -151,13 +150,13 @@ impl AttackPlayer {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The network complains of something sent earlier, or there was a signal.
+                // The error belongs to an earlier send, or a signal interrupted the call.
                 Ok(_) | Err(_) => {}
             }
         }
     }
 
-    /// Returns when the link has carried so many bytes more; `None` if too many wait already.
+    /// Returns when the link has carried `len` more bytes; `None` if its queue is full.
     fn arrival_time(&mut self, len: usize) -> Option<Time> {
         let now = self.clock.now();
         let Some(rate) = self.link.rate else { return Some(now + self.link.delay) };
@@ -169,19 +168,19 @@ impl AttackPlayer {
         Some(self.link_free_at + self.link.delay)
     }
 
-    /// Sends what is to be sent.
+    /// Sends all datagrams that the client has ready.
     pub(crate) fn send(&mut self) {
         let mut buffer = [0; 2048];
         let now = self.clock.now();
         while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
-            // What the system does not take is lost.
+            // A datagram that the system refuses is lost.
             drop(self.socket.send_to(buffer.get(..transmit.len).unwrap_or_default(), transmit.to));
         }
     }
 
-    /// Sends a datagram that the client knows nothing of.
+    /// Sends a datagram without the client's knowledge.
     pub(crate) fn send_raw(&self, server: SocketAddrV4, datagram: &[u8]) {
-        // What the system does not take is lost.
+        // A datagram that the system refuses is lost.
         drop(self.socket.send_to(datagram, server));
     }
 
@@ -189,7 +188,8 @@ impl AttackPlayer {
         let now = self.clock.now();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            // What cannot be sent now is not sent: then the server throws the player out, which is measured.
+            // A refused message is not sent. The server then disconnects the player, and the measurement
+            // shows it.
             match event.milestone() {
                 Some(Milestone::Connected(_)) => self.connected = Some(now),
                 Some(Milestone::FileCheck(_)) if self.enters_game => {
@@ -205,7 +205,7 @@ impl AttackPlayer {
         self.payload = payload;
     }
 
-    /// Takes a ship.
+    /// Creates a ship.
     pub(crate) fn create_ship(&mut self) -> anyhow::Result<()> {
         let ship = Ship {
             species: Species(5),
@@ -220,19 +220,19 @@ impl AttackPlayer {
         Ok(())
     }
 
-    /// Returns whether it is out of the game, or is not let in.
+    /// Returns whether the player is disconnected, or did not get an id in time.
     pub(crate) fn has_left_or_timed_out(&self) -> bool {
         let is_late = self.clock.now().since(self.started) > CONNECT_TIMEOUT;
         self.end.is_some() || self.connected.is_none() && is_late
     }
 
-    /// Says goodbye, once.
+    /// Sends one disconnect message.
     pub(crate) fn send_disconnect(&mut self) {
         self.client.leave(self.clock.now());
         self.send();
     }
 
-    /// Says goodbye, and waits a moment for that to be heard.
+    /// Sends a disconnect message, and waits a moment for its ACK.
     pub(crate) fn leave(mut self) {
         self.client.leave(self.clock.now());
         let end = self.clock.now() + LEAVE_TIMEOUT;
@@ -249,7 +249,7 @@ impl AsFd for AttackPlayer {
     }
 }
 
-/// Waits until a player hears something or has something to do, but no longer than until `end`.
+/// Waits until a player receives a datagram or must be polled, but no longer than until `end`.
 pub(crate) fn wait_for_players<'a>(
     clock: Clock,
     players: impl IntoIterator<Item = &'a AttackPlayer>,
@@ -263,15 +263,15 @@ pub(crate) fn wait_for_players<'a>(
     }
     let left = due.since(clock.now());
     let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-    // A signal only makes it look earlier.
+    // A signal only ends the wait early.
     let _ = poll(&mut sockets, Some(&timeout));
 }
 
-/// Of IPv4 and UDP.
+/// Bytes of the IPv4 and UDP headers.
 const HEADER_BYTES: usize = 28;
-/// How much waits before a link, told as time.
+/// The longest queue before a link, as time.
 const MAX_LINK_QUEUE: Duration = Duration::from_millis(500);
-/// How long it waits for an id.
+/// The longest wait for an id.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a goodbye may take.
+/// The longest wait for the ACK of a disconnect message.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What is attacked: `bcnet serve`, `master` or `proxy` as a process in a directory of its own, gone afterwards.
+//! The attacked program: `bcnet serve`, `master` or `proxy` as a process in a temporary directory.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,27 +16,27 @@ use serde_json::Value;
 
 use crate::Environment;
 
-/// A process of the program under attack.
+/// A process of the attacked program.
 pub(crate) struct Process {
     child: Child,
     directory: PathBuf,
     bcnet: PathBuf,
-    /// What it said when it was ready.
+    /// The line that the program printed when it was ready.
     ready_line: String,
     env: Environment,
     password: String,
 }
 
-/// What a process has taken.
+/// CPU time and memory of a process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TargetUsage {
     pub(crate) cpu_time: Duration,
-    /// The most memory so far.
+    /// Peak memory so far.
     pub(crate) peak_bytes: u64,
 }
 
 impl Process {
-    /// Starts a server with one session, or with several.
+    /// Starts a server with one session and these settings.
     pub(crate) fn serve(env: &Environment, options: &[&str]) -> anyhow::Result<Self> {
         let bind = env.sandbox.server_address().to_string();
         let fixed = ["serve", "--bind", &bind, "--name", "Target", "--set", "log.format=json"];
@@ -61,7 +61,7 @@ impl Process {
         Self::start(env, "", &[&fixed[..], options].concat())
     }
 
-    /// Starts a server with this configuration.
+    /// Starts a server with this configuration file.
     pub(crate) fn serve_configured(env: &Environment, config: &str) -> anyhow::Result<Self> {
         let bind = env.sandbox.server_address().to_string();
         let control = ["--set", "server.control=control.sock", "--set", "log.format=json"];
@@ -87,7 +87,7 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .with_context(|| format!("{}: cannot be run", env.bcnet.display()))?;
+            .with_context(|| format!("cannot run {}", env.bcnet.display()))?;
         let mut process = Self {
             child,
             directory,
@@ -96,34 +96,34 @@ impl Process {
             env: env.clone(),
             password: String::new(),
         };
-        let output = process.child.stdout.take().context("no standard output")?;
+        let output = process.child.stdout.take().context("the program has no standard output")?;
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
-            // Who does not wait any longer is not told.
+            // After a timeout, the receiver is gone and the error is ignored.
             drop(BufReader::new(output).read_line(&mut line).map(|_| sender.send(line)));
         });
         process.ready_line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
         if !process.ready_line.contains(" ready ") {
             let command = format!("{} {}", env.bcnet.display(), args.join(" "));
-            bail!("{command}: does not start: {}", process.log().unwrap_or_default().trim());
+            bail!("`{command}` does not start: {}", process.log().unwrap_or_default().trim());
         }
         Ok(process)
     }
 
-    /// Returns a value that the process told when it was ready, such as `port`.
+    /// Returns a value from the ready line of the process, such as `port`.
     pub(crate) fn ready_value(&self, key: &str) -> anyhow::Result<&str> {
         let words = self.ready_line.split_whitespace();
         let value = words.filter_map(|word| word.split_once('=')).find(|(name, _)| *name == key);
         value.map(|(_, value)| value).ok_or_else(|| anyhow!("no {key} in: {}", self.ready_line.trim()))
     }
 
-    /// Returns where a port that it told is.
+    /// Returns the address with a port from the ready line.
     pub(crate) fn ready_address(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
         Ok(SocketAddrV4::new(self.env.sandbox.server_address(), self.ready_value(key)?.parse()?))
     }
 
-    /// Returns where players come to; port 0 if it has no place for them.
+    /// Returns the address that players join, with port 0 if there is none.
     pub(crate) fn address(&self) -> SocketAddrV4 {
         self.ready_address("port").unwrap_or_else(|_| SocketAddrV4::new(self.env.sandbox.server_address(), 0))
     }
@@ -132,13 +132,13 @@ impl Process {
         &self.password
     }
 
-    /// Returns the answer of the server to a command.
+    /// Sends a command to the server, and returns the JSON response.
     pub(crate) fn control(&self, args: &[&str]) -> anyhow::Result<Value> {
         let output = self.control_output(&[args, &["--json"]].concat())?;
         serde_json::from_str(&output).with_context(|| format!("bcnet ctl {}: {output}", args.join(" ")))
     }
 
-    /// Returns the same as people see it.
+    /// Sends a command to the server, and returns the text that people see.
     pub(crate) fn control_output(&self, args: &[&str]) -> anyhow::Result<String> {
         let output = Command::new(&self.bcnet)
             .args(["ctl", "--socket", "control.sock"])
@@ -152,10 +152,10 @@ impl Process {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Returns names and ids of those who are in the game or on their way into it.
+    /// Returns names and ids of all players, including those who are still joining.
     pub(crate) fn players(&self) -> anyhow::Result<Vec<(String, u8)>> {
         let answer = self.control(&["players"])?;
-        let players = answer["players"].as_array().context("no players in the answer")?;
+        let players = answer["players"].as_array().context("the response has no `players`")?;
         let read = |player: &Value| {
             let id = player["peer"].as_u64().and_then(|id| id.try_into().ok())?;
             Some((player["name"].as_str()?.to_owned(), id))
@@ -167,7 +167,7 @@ impl Process {
         read_usage(self.child.id()).unwrap_or_default()
     }
 
-    /// Returns whether it still runs.
+    /// Returns whether the process is running.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -178,7 +178,7 @@ impl Process {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns the lines of the log with this event.
+    /// Returns the log lines with this event.
     pub(crate) fn log_events(&self, event: &str) -> anyhow::Result<Vec<Value>> {
         let log = self.log()?;
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -189,7 +189,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It may be gone already.
+        // The process may have exited already.
         let _ = id.map(|id| kill_process(id, Signal::TERM));
         let end = self.env.clock.now() + STOP_TIMEOUT;
         while self.is_alive() && self.env.clock.now() < end {
@@ -203,7 +203,7 @@ impl Drop for Process {
 
 fn read_usage(process: u32) -> Option<TargetUsage> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in brackets, may have blanks.
+    // The program's name, in parentheses, may contain spaces.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -215,7 +215,7 @@ fn read_usage(process: u32) -> Option<TargetUsage> {
 }
 
 const LOG_FILE: &str = "log";
-/// How long a start may take.
+/// The longest wait until the program is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a goodbye may take.
+/// The longest wait for a graceful shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! An honest asker, who wants to see a server in a list: up to three tries in five seconds.
+//! Honest query clients: up to three tries in five seconds each.
 
 use std::io::ErrorKind::{TimedOut, WouldBlock};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Environment;
 use crate::delays::{DelaySamples, sleep_until};
 
-/// How askers fared.
+/// Results of queries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueryResults {
     pub(crate) queries: u64,
@@ -20,7 +20,7 @@ impl QueryResults {
     }
 }
 
-/// Asks again and again, each time from a network of its own.
+/// Queries again and again, each time from a different network.
 pub(crate) fn query_repeatedly(env: &Environment, server: SocketAddrV4) -> anyhow::Result<QueryResults> {
     let mut answers = QueryResults::default();
     let start = env.clock.now();
@@ -36,7 +36,7 @@ pub(crate) fn query_repeatedly(env: &Environment, server: SocketAddrV4) -> anyho
     Ok(answers)
 }
 
-/// Returns how long an answer took; `None` if there was none after three tries.
+/// Returns how long the answer took; `None` if there was none after three tries.
 fn query(env: &Environment, server: SocketAddrV4, number: u16) -> anyhow::Result<Option<Duration>> {
     env.sandbox.check(server)?;
     let socket = UdpSocket::bind((env.sandbox.honest_address(FIRST_ADDRESS + number), 0))?;
@@ -69,10 +69,10 @@ fn has_name(answer: &[u8]) -> bool {
     answer.windows(10).any(|window| window == b"\\hostname\\")
 }
 
-/// Askers have other addresses than players.
+/// Query clients have other addresses than players.
 const FIRST_ADDRESS: u16 = 3000;
 const TRIES: u32 = 3;
-/// How long all tries take.
+/// The time for all tries.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 const QUERY_INTERVAL: Duration = Duration::from_millis(200);
 const MIN_QUERIES: u16 = 10;

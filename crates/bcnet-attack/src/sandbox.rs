@@ -1,8 +1,8 @@
-//! Where attacks take place, and that they take place nowhere else.
+//! The place in which attacks run, and the check that they run nowhere else.
 //!
-//! An [`Sandbox`] is a network namespace that this process has made for itself, in which every IPv4 address is its own, so
-//! that any source can be forged and nothing can leave; where there are no rights to make one it is loopback. Whatever
-//! sends asks [`Sandbox::check`] first.
+//! A [`Sandbox`] is a network namespace that this process creates. Every IPv4 address in it is local, so any
+//! source address can be forged, and no packet can leave. Without the right to create one, it is loopback.
+//! Each sender calls [`Sandbox::check`] first.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -11,24 +11,24 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use rustix::thread::UnshareFlags;
 
-/// Where attacks take place.
+/// The place in which attacks run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sandbox {
     isolation: Isolation,
     server: Ipv4Addr,
 }
 
-/// What keeps attacks away from everybody else.
+/// The method that separates attacks from other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Isolation {
-    /// A network namespace that has nothing but a loopback interface to which all addresses belong.
+    /// A network namespace with only a loopback interface, to which all addresses belong.
     Namespace,
     /// 127.0.0.0/8 of this machine.
     Loopback,
 }
 
 impl Sandbox {
-    /// Enters a namespace of its own, or stays where it is if that is wanted. The process must have no other threads yet.
+    /// Enters a new namespace, or stays in this one with `loopback`. The process must have only one thread.
     pub(crate) fn enter(loopback: bool, at: Option<Ipv4Addr>) -> anyhow::Result<Self> {
         let isolation = if loopback { Isolation::Loopback } else { enter_namespace()? };
         let usual = match isolation {
@@ -40,13 +40,13 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Returns an error unless nobody else can be at this address.
+    /// Returns an error unless the address is certainly local.
     pub(crate) fn check(self, target: SocketAddrV4) -> anyhow::Result<()> {
         let is_own = self.isolation == Isolation::Namespace || target.ip().is_loopback();
         ensure!(
             is_own && !target.ip().is_multicast() && !target.ip().is_broadcast(),
-            "{}: refused, this program attacks only what it has started itself, at 127.0.0.0/8 or in a network namespace \
-             that it has made",
+            "{}: refused; this program attacks only programs that it starts itself, at 127.0.0.0/8 or in a network namespace \
+             that it creates",
             target.ip()
         );
         Ok(())
@@ -57,12 +57,12 @@ impl Sandbox {
         self.isolation == Isolation::Namespace
     }
 
-    /// Returns the address of what is attacked.
+    /// Returns the address of the attacked program.
     pub(crate) const fn server_address(self) -> Ipv4Addr {
         self.server
     }
 
-    /// Returns the address of an honest person, who shares no network with any other.
+    /// Returns the address of an honest client. Each is in a different network.
     pub(crate) fn honest_address(self, number: u16) -> Ipv4Addr {
         let [high, low] = number.to_be_bytes();
         match self.isolation {
@@ -71,7 +71,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns an address of an attacker who has one machine.
+    /// Returns the address of an attacker with one machine.
     pub(crate) const fn attacker_address(self) -> Ipv4Addr {
         match self.isolation {
             Isolation::Namespace => Ipv4Addr::new(203, 0, 113, 66),
@@ -80,15 +80,14 @@ impl Sandbox {
     }
 }
 
-/// Makes a network namespace and leads this process into it. Those without the right to do that get a user namespace, too,
-/// if the system lets them.
+/// Creates a network namespace and enters it. Without the right to do so, it also creates a user namespace.
 fn enter_namespace() -> anyhow::Result<Isolation> {
     let [user, group] = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
     if unshare(UnshareFlags::NEWNET).is_err() {
         unshare(UnshareFlags::NEWNET | UnshareFlags::NEWUSER).context(
-            "cannot make a network namespace; --loopback does without, and leaves out what forges addresses",
+            "cannot create a network namespace; run as root, or pass --loopback to skip attacks with forged addresses",
         )?;
-        // Some systems do not have the first, and then do not need it.
+        // Some systems lack `setgroups`, and then do not need this step.
         drop(fs::write("/proc/self/setgroups", "deny"));
         fs::write("/proc/self/uid_map", format!("0 {user} 1")).context("/proc/self/uid_map")?;
         fs::write("/proc/self/gid_map", format!("0 {group} 1")).context("/proc/self/gid_map")?;
@@ -96,11 +95,11 @@ fn enter_namespace() -> anyhow::Result<Isolation> {
     let devices = fs::read_to_string("/proc/self/net/dev").context("/proc/self/net/dev")?;
     let others: Vec<&str> =
         devices.lines().skip(2).filter_map(|line| line.trim().split(':').next()).collect();
-    ensure!(others == ["lo"], "the new network namespace has interfaces already: {}", others.join(", "));
+    ensure!(others == ["lo"], "the new network namespace already has interfaces: {}", others.join(", "));
     ip(&["link", "set", "lo", "up"])?;
     ip(&["route", "add", "local", "0.0.0.0/0", "dev", "lo"])?;
     for interface in ["all", "lo"] {
-        // Where it cannot be written it is off.
+        // If the file cannot be written, the filter is off.
         drop(fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"), "0"));
     }
     Ok(Isolation::Namespace)
@@ -108,12 +107,12 @@ fn enter_namespace() -> anyhow::Result<Isolation> {
 
 #[allow(unsafe_code)]
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: the table of file descriptors, which is what the function is unsafe for, stays shared.
+    // SAFETY: `unshare` is unsafe because of the table of file descriptors, and that table stays shared.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
 fn ip(args: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new("ip").args(args).output().context("`ip`, of iproute2, cannot be run")?;
+    let output = Command::new("ip").args(args).output().context("cannot run `ip`; install iproute2")?;
     if !output.status.success() {
         bail!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -141,7 +140,7 @@ mod tests {
             ADDRESS(255, 255, 255, 255),
             ADDRESS(224, 0, 0, 1),
         ] {
-            let error = sandbox.check(target).expect_err("it is somebody else's");
+            let error = sandbox.check(target).expect_err("the target is not local");
             assert!(error.to_string().starts_with(&format!("{}: refused", target.ip())), "{error}");
         }
         assert!(Sandbox::enter(true, Some(Ipv4Addr::new(192, 0, 2, 1))).is_err());

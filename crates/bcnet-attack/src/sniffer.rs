@@ -1,5 +1,6 @@
-//! Hears every datagram in the namespace, whomever it is for: what a forger with many addresses of its own would hear, and
-//! what a third party is flooded with.
+//! Receives every datagram in the namespace, for any destination.
+//!
+//! An attacker with many real addresses would receive the same, and a flooded third party as well.
 
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 
 use bcnet_udp::Clock;
 
-/// A socket that hears what one address sends.
+/// A socket that receives all datagrams from one address.
 pub(crate) struct Sniffer {
     socket: OwnedFd,
     from: SocketAddrV4,
@@ -22,18 +23,18 @@ pub(crate) struct Sniffer {
 impl Sniffer {
     pub(crate) fn new(from: SocketAddrV4) -> anyhow::Result<Self> {
         let socket = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::UDP))
-            .context("cannot listen to others: raw sockets need CAP_NET_RAW")?;
-        // The system gives less if it allows no more.
+            .context("cannot receive datagrams of other addresses: raw sockets need CAP_NET_RAW")?;
+        // The system may grant a smaller buffer.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
         Ok(Self { socket, from, buffer: vec![MaybeUninit::uninit(); 4096] })
     }
 
-    /// Tells `hear` of everything that was sent until `end`: whom to, and what.
+    /// Calls `on_datagram` with the destination and the payload of each datagram until `end`.
     pub(crate) fn receive_until(
         &mut self,
         clock: Clock,
         end: Time,
-        mut hear: impl FnMut(SocketAddrV4, &[u8]),
+        mut on_datagram: impl FnMut(SocketAddrV4, &[u8]),
     ) {
         loop {
             while let Ok((packet, _)) =
@@ -42,7 +43,7 @@ impl Sniffer {
                 if let Some((from, to, payload)) = parse(packet)
                     && from == self.from
                 {
-                    hear(to, payload);
+                    on_datagram(to, payload);
                 }
             }
             let left = end.since(clock.now());
@@ -50,13 +51,13 @@ impl Sniffer {
                 return;
             }
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            // A signal only makes it look earlier.
+            // A signal only ends the wait early.
             let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout));
         }
     }
 }
 
-/// Returns source, destination and content of a UDP datagram in an IPv4 packet.
+/// Returns source, destination and payload of a UDP datagram in an IPv4 packet.
 fn parse(packet: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
     let header = 4 * usize::from(packet.first()? & 0x0F);
     let address = |at: usize| packet.get(at..)?.first_chunk().copied().map(Ipv4Addr::from);

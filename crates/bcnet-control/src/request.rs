@@ -194,7 +194,6 @@ impl Request {
     }
 
     /// Returns the command's name if it acts on the whole server and cannot be limited to a session.
-    /// session.
     pub const fn server_wide_name(&self) -> Option<&'static str> {
         match self {
             Self::Unban { .. } => Some("unban"),

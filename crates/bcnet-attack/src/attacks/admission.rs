@@ -1,4 +1,4 @@
-//! Attacks on those who are in by those who ask to be let in.
+//! Attacks on connected players with forged connect requests.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn restart_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetri
     Ok(metrics)
 }
 
-/// Lets a player leave, and returns the share of departures of honest players that the log tells.
+/// Lets one player leave. Returns the share of the honest players' departures that are in the log.
 fn logged_departures_share(
     env: &Environment,
     server: &Process,
@@ -48,19 +48,19 @@ fn logged_departures_share(
     if let Some(player) = group.take_last() {
         player.leave();
     }
-    // The log is written by a thread of its own.
+    // Another thread of the server writes the log.
     sleep_until(env.clock, env.clock.now() + Duration::from_secs(1));
     let left = server.log_events("left")?;
-    let told = names.iter().filter(|name| left.iter().any(|line| line["player"] == name.as_str())).count();
-    // One has left of its own accord.
-    Ok(told as f64 / (measured.lost + 1) as f64)
+    let logged = names.iter().filter(|name| left.iter().any(|line| line["player"] == name.as_str())).count();
+    // One player has left by itself.
+    Ok(logged as f64 / (measured.lost + 1) as f64)
 }
 
-/// A case to replace players: what is forged, given their addresses.
+/// A case of `replace-player`: the datagrams to forge for the addresses of players.
 struct ReplaceCase {
     label: &'static str,
     options: &'static [&'static str],
-    /// Whether the victims say nothing of their own at first.
+    /// `true` if the victims send nothing by themselves at first.
     is_idle: bool,
     script: fn(&[SocketAddrV4]) -> Vec<ForgedDatagram>,
     rate: u32,
@@ -142,12 +142,12 @@ fn run_replace_case(env: &Environment, case: &ReplaceCase) -> anyhow::Result<Vec
     Ok(metrics)
 }
 
-/// A connect request from the address of each player.
+/// Forges one connect request from the address of each player.
 fn forge_one_each(victims: &[SocketAddrV4], password: &str) -> Vec<ForgedDatagram> {
     victims.iter().map(|victim| (*victim, forged::connect(0xDEAD_BEEF, password))).collect()
 }
 
-/// A connect request from each port that a player's system may have chosen.
+/// Forges a connect request from each port that a player's system may have chosen.
 fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     let from = |victim: &SocketAddrV4, port| {
         (SocketAddrV4::new(*victim.ip(), port), forged::connect(0xDEAD_BEEF, ""))
@@ -155,8 +155,9 @@ fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     PORTS.flat_map(|port| victims.iter().map(move |victim| from(victim, port))).collect()
 }
 
-/// Connect requests from the addresses of players, and ACKs of numbers that may prove that the answers were heard, under ids
-/// that may be in them.
+/// Forges connect requests from the addresses of players, and ACKs with guessed ids and cookies.
+///
+/// A correct guess would verify the address.
 fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     let guess = |number: u32| {
         let id = PeerId(2 + (number % 125) as u8);
@@ -164,20 +165,20 @@ fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
         let acks: Vec<_> = (0..4).map(|n| forged::ack(Channel::Game, seq(n))).collect();
         forged::datagram(id, &acks)
     };
-    let say =
+    let forge =
         |number: u32| if number.is_multiple_of(50) { forged::connect(number, "") } else { guess(number) };
     (0..GUESSES_PER_VICTIM)
-        .flat_map(|number| victims.iter().map(move |victim| (*victim, say(number))))
+        .flat_map(|number| victims.iter().map(move |victim| (*victim, forge(number))))
         .collect()
 }
 
-/// How long an attack may last beyond what its victims measure.
+/// The longest time that an attack continues after the measurement.
 const MARGIN: Duration = Duration::from_secs(60);
-/// As many as were removed in one go once.
+/// Number of players that one attack once removed together.
 const VICTIMS: u16 = 3;
-/// Longer than the pause between two keepalives.
+/// Longer than the keepalive interval.
 const IDLE_TIME: Duration = Duration::from_secs(12);
-/// What systems choose ports from.
+/// The ports that operating systems choose from.
 const PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
-/// How often each player's address is guessed at.
+/// Number of guesses for the address of each player.
 const GUESSES_PER_VICTIM: u32 = 40_000;

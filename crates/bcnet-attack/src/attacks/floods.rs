@@ -1,4 +1,4 @@
-//! More datagrams than anyone can want.
+//! Floods of garbage and queries.
 
 use std::net::SocketAddrV4;
 use std::thread;
@@ -41,7 +41,7 @@ enum FloodTarget {
     Proxy,
 }
 
-/// What players saw before, during and one second after a flood.
+/// Measurements of players before, during and one second after a flood.
 struct FloodMeasurements {
     quiet: PlayerMeasurement,
     attacked: PlayerMeasurement,
@@ -74,7 +74,7 @@ fn measure_flood(
     Ok(FloodMeasurements { quiet, attacked: measured, after, flooded, cost })
 }
 
-/// Runs `victims` while garbage arrives from everywhere.
+/// Runs `victims` while garbage arrives from all networks.
 fn flood_with_garbage<T: Send>(
     env: &Environment,
     garbage: Garbage,
@@ -97,7 +97,9 @@ fn flood_with_garbage<T: Send>(
     flood(env.clock, flood_rate, forger, write, victims)
 }
 
-/// Returns how a server fares beside a proxy, which does less with each datagram: not worse, give or take what two runs differ.
+/// Compares a server with a proxy, which does less work per datagram.
+///
+/// The server must not do worse, apart from the usual difference between two runs.
 fn compare_with_proxy(
     label: &str,
     server: &FloodMeasurements,
@@ -110,7 +112,7 @@ fn compare_with_proxy(
         AttackMetric::new(name("players lost"), MetricUnit::Count, server.attacked.lost as f64)
             .baseline(server.quiet.lost as f64)
             .at_most(0.0),
-        AttackMetric::new(name("chat never heard"), MetricUnit::Share, server.attacked.chat_loss())
+        AttackMetric::new(name("chat not delivered"), MetricUnit::Share, server.attacked.chat_loss())
             .baseline(server.quiet.chat_loss())
             .at_most(0.0),
         AttackMetric::new(name("states lost"), MetricUnit::Share, server.attacked.state_loss())
@@ -172,16 +174,17 @@ pub(crate) fn query_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
         let flood_rate = FloodRate { rate, max: 2 * env.measure_time + MARGIN };
         let ((measured, answers), flooded) = flood(env.clock, flood_rate, forger, write, || {
             thread::scope(|scope| {
-                let askers = scope.spawn(|| query_repeatedly(env, server.address()));
+                let clients = scope.spawn(|| query_repeatedly(env, server.address()));
                 let measured = group.play(&server, env.measure_time)?;
-                let answers = askers.join().map_err(|_| anyhow::anyhow!("the asker has failed"))??;
+                let answers =
+                    clients.join().map_err(|_| anyhow::anyhow!("the query client has panicked"))??;
                 Ok((measured, answers))
             })
         })?;
         let label = format!("{rate}/s: ");
         metrics.push(
             AttackMetric::new(
-                format!("{label}askers answered in 5 s"),
+                format!("{label}query clients answered in 5 s"),
                 MetricUnit::Share,
                 answers.answered_share(),
             )
@@ -202,7 +205,7 @@ pub(crate) fn query_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     Ok(metrics)
 }
 
-/// How long an attack may last beyond what its victims measure.
+/// The longest time that an attack continues after the measurement.
 const MARGIN: Duration = Duration::from_secs(90);
-/// After this long everything is as before.
+/// All values must be normal after this time.
 const RECOVERY: Duration = Duration::from_secs(1);

@@ -66,7 +66,7 @@ pub(crate) fn list_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>>
     Ok(metrics)
 }
 
-/// Starts an honest server, and returns when the list has it; much more than any limit if it never does.
+/// Starts an honest server, and returns the time until it is listed; twice the timeout if it never is.
 fn listing_time(env: &Environment, master: &Process) -> anyhow::Result<Duration> {
     let start = env.clock.now();
     let masters = format!("server.masters={}", master.ready_address("udp")?);
@@ -83,7 +83,7 @@ fn listing_time(env: &Environment, master: &Process) -> anyhow::Result<Duration>
     Ok(2 * LISTING_TIMEOUT)
 }
 
-/// Lists fake servers from sixteen addresses, which answer everything that they are asked. Returns how many got into the list.
+/// Registers fake servers at sixteen addresses that answer all queries. Returns how many are listed.
 fn register_fake_servers(env: &Environment, master: &Process) -> anyhow::Result<usize> {
     let udp = master.ready_address("udp")?;
     let mut tap = Sniffer::new(udp)?;
@@ -93,7 +93,7 @@ fn register_fake_servers(env: &Environment, master: &Process) -> anyhow::Result<
             SocketAddrV4::new(Ipv4Addr::new(91, 60, 1, 1 + (number % 16) as u8), 20_000 + number / 16)
         })
         .collect();
-    let mut rounds = HashMap::new();
+    let mut received = HashMap::new();
     let end = env.clock.now() + FAKE_TIME;
     let mut next = 0;
     while env.clock.now() < end {
@@ -105,7 +105,7 @@ fn register_fake_servers(env: &Environment, master: &Process) -> anyhow::Result<
         forger.flush();
         let mut answers = Vec::new();
         tap.receive_until(env.clock, env.clock.now() + Duration::from_millis(100), |to, text| {
-            *rounds.entry(to).or_insert(0) += 1;
+            *received.entry(to).or_insert(0) += 1;
             if let Some(challenge) = text.strip_prefix(br"\secure\") {
                 answers.push((
                     to,
@@ -128,7 +128,7 @@ fn register_fake_servers(env: &Environment, master: &Process) -> anyhow::Result<
     Ok(list.iter().filter(|server| fakes.contains(server)).count())
 }
 
-/// Opens connections from many addresses that say nothing.
+/// Opens idle connections from many addresses.
 fn open_idle_connections(env: &Environment, master: SocketAddrV4) -> anyhow::Result<Vec<TcpStream>> {
     (0..IDLE_CONNECTIONS)
         .map(|number| connect_from(env, Ipv4Addr::new(91, 70, number / 8, 1), master))
@@ -144,13 +144,14 @@ fn list_response_time(env: &Environment, master: SocketAddrV4, from: Ipv4Addr) -
     Ok(env.clock.now().since(start))
 }
 
-/// Returns the list as a game asks for it.
+/// Returns the server list, requested as the game does.
 fn read_list(env: &Environment, master: SocketAddrV4, from: Ipv4Addr) -> anyhow::Result<Vec<SocketAddrV4>> {
     let mut stream = connect_from(env, from, master)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut greeting = [0; 21];
     stream.read_exact(&mut greeting)?;
-    let challenge = greeting.strip_prefix(br"\basic\\secure\").context("no challenge")?;
+    let challenge =
+        greeting.strip_prefix(br"\basic\\secure\").context("the list server sent no challenge")?;
     let login = format!(
         r"\gamename\bcommander\gamever\1.6\location\0\validate\{}\final\\queryid\1.1\",
         challenge_response(challenge)
@@ -159,8 +160,8 @@ fn read_list(env: &Environment, master: SocketAddrV4, from: Ipv4Addr) -> anyhow:
     stream.write_all(br"\list\cmp\gamename\bcommander\final\")?;
     let mut list = Vec::new();
     stream.read_to_end(&mut list)?;
-    let servers = list.strip_suffix(br"\final\").context("no end of the list")?;
-    ensure!(servers.len() % 6 == 0, "a list of {} bytes", servers.len());
+    let servers = list.strip_suffix(br"\final\").context("the list has no end mark")?;
+    ensure!(servers.len() % 6 == 0, "the list has {} bytes, which is no multiple of 6", servers.len());
     let address = |entry: &[u8; 6]| {
         let [a, b, c, d, high, low] = *entry;
         SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]))
@@ -176,14 +177,14 @@ fn connect_from(env: &Environment, from: Ipv4Addr, to: SocketAddrV4) -> anyhow::
     Ok(TcpStream::from(socket))
 }
 
-/// What an attacker may do before the honest server comes.
+/// The time that the attack runs before the honest server starts.
 const HEAD_START: Duration = Duration::from_secs(3);
-/// How long to wait for a server to be listed.
+/// The longest wait until a server is listed.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(70);
-/// How long an attack may last beyond that.
+/// The longest time that an attack continues after that.
 const MARGIN: Duration = Duration::from_secs(30);
 const FAKE_SERVERS: u16 = 4096;
-/// How long fakes are announced, and how many every tenth of a second.
+/// The time for which fake servers are announced, and their number per 0.1 s.
 const FAKE_TIME: Duration = Duration::from_secs(40);
 const BURST: usize = 20;
 const IDLE_CONNECTIONS: u8 = 128;

@@ -1,4 +1,4 @@
-//! Attacks at the expense of one who is in.
+//! Attacks that involve one connected player.
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,39 +33,41 @@ pub(crate) fn silent_member(env: &Environment) -> anyhow::Result<Vec<AttackMetri
         let attacked = group.play(&server, env.measure_time);
         let back = resume_listening(env, &mut group, &mut silent);
         is_over.store(true, Ordering::Relaxed);
-        attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
+        attacker.join().map_err(|_| anyhow::anyhow!("the attacker has panicked"))??;
         anyhow::Ok((attacked?, back))
     })?;
     let is_in = server.players()?.iter().any(|(name, _)| name == "Silent") && silent.end.is_none();
     let mut metrics = compare("", &quiet, &attacked);
     metrics.push(
-        AttackMetric::new("silent player is still in", MetricUnit::Count, f64::from(u8::from(is_in)))
+        AttackMetric::new("silent player is still connected", MetricUnit::Count, f64::from(u8::from(is_in)))
             .at_least(1.0),
     );
     metrics.push(
-        AttackMetric::new("and hears again after", MetricUnit::Seconds, back.as_secs_f64()).at_most(5.0),
+        AttackMetric::new("silent player receives again after", MetricUnit::Seconds, back.as_secs_f64())
+            .at_most(5.0),
     );
     metrics.extend(resource_usage("", before, server.usage(), env.clock.now().since(start).as_secs_f64()));
     Ok(metrics)
 }
 
-/// Lets a player listen again that has not, and returns how long it takes until it hears what another says. What was sent to it
-/// meanwhile is lost.
+/// Lets a silent player receive again, and returns the time until it receives another player's message.
+///
+/// Datagrams that were sent to it in the meantime are dropped.
 fn resume_listening(env: &Environment, group: &mut PlayerGroup, silent: &mut AttackPlayer) -> Duration {
     silent.accepts = |_| false;
     silent.poll(|_, _, _| {});
     silent.accepts = |_| true;
     let start = env.clock.now();
-    let mut heard = None;
-    while heard.is_none() && env.clock.now().since(start) < MAX_RESUME_TIME {
+    let mut received = None;
+    while received.is_none() && env.clock.now().since(start) < MAX_RESUME_TIME {
         group.stay_idle(Duration::from_millis(20));
         silent.poll(|event, _, now| {
             if matches!(event, Event::Received { reliable: true }) {
-                heard.get_or_insert_with(|| now.since(start));
+                received.get_or_insert_with(|| now.since(start));
             }
         });
     }
-    heard.unwrap_or(MAX_RESUME_TIME)
+    received.unwrap_or(MAX_RESUME_TIME)
 }
 
 pub(crate) fn member_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
@@ -80,7 +82,7 @@ pub(crate) fn member_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     Ok(metrics)
 }
 
-/// Joins and plays, while somebody else sends garbage from its address.
+/// Joins and plays, while garbage is sent with the player's source address.
 fn flood_as_member(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     let mut player = join(env, server, "Member")?;
     let mut forger = Forger::new(env.sandbox, server)?;
@@ -89,7 +91,7 @@ fn flood_as_member(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool
     let (start, rate, mut sent) = (clock.now(), env.rate(100_000), 0);
     while !is_over.load(Ordering::Relaxed) && player.end.is_none() {
         let due = (clock.now().since(start).as_secs_f64() * f64::from(rate)) as u64;
-        // Who was held up does not make up for all of it at once.
+        // A delayed sender does not catch up with everything at once.
         sent = due.saturating_sub(u64::from(rate / 20)).max(sent);
         while sent < due {
             sent += 1;
@@ -103,12 +105,12 @@ fn flood_as_member(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool
         player.poll(|_, _, _| {});
         wait_for_players(clock, [&player], clock.now() + Duration::from_millis(1));
     }
-    anyhow::ensure!(player.end.is_none(), "the member was thrown out: {:?}", player.end);
+    anyhow::ensure!(player.end.is_none(), "the server disconnected the player: {:?}", player.end);
     player.leave();
     Ok(())
 }
 
-/// How long a line is down: shorter than a player may be silent.
+/// The duration of the outage: shorter than the silence timeout of a player.
 const MAX_IDLE: Duration = Duration::from_secs(20);
-/// How long it is waited for one who comes back.
+/// The longest wait for the silent player to receive again.
 const MAX_RESUME_TIME: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Attacks by those who play, or say that they are those who do.
+//! Attacks by connected players, and by senders who use the ids of players.
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +21,20 @@ use crate::metrics::{AttackMetric, MetricUnit};
 use crate::player::{AttackPlayer, JoinRequest, LinkProfile, wait_for_players};
 use crate::process::Process;
 
-/// What a player says too much of, and who suffers from it.
+/// A kind of bulk traffic, and the link of the players that it affects.
 struct BulkCase {
     label: &'static str,
     link: LinkProfile,
     send: Attacker,
 }
 
-/// What somebody does at a server until it is told to stop.
+/// The actions of an attacker at a server, until the flag is set.
 pub(super) type Attacker = fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>;
 
 const BULK_CASES: [BulkCase; 3] = [
     BulkCase { label: "tiny, near: ", link: LinkProfile::UNLIMITED, send: send_tiny },
-    BulkCase { label: "tiny, narrow line: ", link: LinkProfile::SLOW, send: send_tiny },
-    BulkCase { label: "large, narrow line: ", link: LinkProfile::SLOW, send: send_large },
+    BulkCase { label: "tiny, slow link: ", link: LinkProfile::SLOW, send: send_tiny },
+    BulkCase { label: "large, slow link: ", link: LinkProfile::SLOW, send: send_large },
 ];
 
 pub(crate) fn bulk_sender(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
@@ -46,9 +46,9 @@ pub(crate) fn bulk_sender(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
         let quiet = group.play(&server, env.measure_time)?;
         let attacked = play_during_attack(env, &server, &mut group, send)?;
         let p99 = |measured: &PlayerMeasurement| millis(measured.chat.quantile(0.99));
-        let mut heard = compare(label, &quiet, &attacked);
-        heard.retain(|metric| !metric.is_named(&format!("{label}chat, p99 delay")));
-        metrics.extend(heard);
+        let mut compared = compare(label, &quiet, &attacked);
+        compared.retain(|metric| !metric.is_named(&format!("{label}chat, p99 delay")));
+        metrics.extend(compared);
         metrics.push(
             AttackMetric::new(format!("{label}chat, p99 delay"), MetricUnit::Millis, p99(&attacked))
                 .baseline(p99(&quiet))
@@ -56,7 +56,7 @@ pub(crate) fn bulk_sender(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
         );
         let passed = attacked.bulk as f64 / f64::from(PLAYERS) / env.measure_time.as_secs_f64();
         metrics.push(AttackMetric::new(
-            format!("{label}bulk passed on per second"),
+            format!("{label}bulk messages relayed per second"),
             MetricUnit::Count,
             passed,
         ));
@@ -68,12 +68,12 @@ pub(super) fn send_tiny(env: &Environment, server: SocketAddrV4, is_over: &Atomi
     send_bulk(env, server, is_over, &[unknown_opcode().0], 1900)
 }
 
-/// Each is split into parts.
+/// Each message is sent in fragments.
 fn send_large(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     send_bulk(env, server, is_over, &[unknown_opcode().0; 1000], 60)
 }
 
-/// Says a message again and again, reliably, as often as a player may.
+/// Sends a reliable message again and again, as often as the server allows.
 fn send_bulk(
     env: &Environment,
     server: SocketAddrV4,
@@ -83,12 +83,12 @@ fn send_bulk(
 ) -> anyhow::Result<()> {
     let mut player = join(env, server, "Bulk")?;
     let clock = env.clock;
-    let (start, rate, mut said) = (clock.now(), env.rate(rate), 0);
+    let (start, rate, mut sent) = (clock.now(), env.rate(rate), 0);
     while !is_over.load(Ordering::Relaxed) && player.end.is_none() {
         let due = (clock.now().since(start).as_secs_f64() * f64::from(rate)) as u64;
-        while said < due {
-            said += 1;
-            // What the transport does not take is not sent.
+        while sent < due {
+            sent += 1;
+            // A message that the full outbox refuses is not sent.
             let _ = player.client.send(message, DeliveryMode::Reliable, clock.now());
         }
         player.poll(|_, _, _| {});
@@ -98,7 +98,7 @@ fn send_bulk(
     Ok(())
 }
 
-/// Lets a group play while somebody else does what it likes.
+/// Lets a group play during an attack.
 pub(super) fn play_during_attack(
     env: &Environment,
     server: &Process,
@@ -111,12 +111,12 @@ pub(super) fn play_during_attack(
         group.stay_idle(HEAD_START);
         let measured = group.play(server, env.measure_time);
         is_over.store(true, Ordering::Relaxed);
-        attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
+        attacker.join().map_err(|_| anyhow::anyhow!("the attacker has panicked"))??;
         measured
     })
 }
 
-/// Joins from the attacker's own address.
+/// Joins from the attacker's real address.
 pub(super) fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyhow::Result<AttackPlayer> {
     let mut player = connect(env, server, name, env.seed as u32)?;
     let end = env.clock.now() + JOIN_TIMEOUT;
@@ -128,7 +128,7 @@ pub(super) fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyho
     Ok(player)
 }
 
-/// Asks to be let in from the attacker's own address.
+/// Sends a connect request from the attacker's real address.
 fn connect(env: &Environment, server: SocketAddrV4, name: &str, nonce: u32) -> anyhow::Result<AttackPlayer> {
     let from = env.sandbox.attacker_address();
     let request = JoinRequest { server, from, name, password: "", nonce, link: LinkProfile::UNLIMITED };
@@ -141,15 +141,14 @@ pub(crate) fn come_and_go(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     let quiet = group.play(&server, env.measure_time)?;
     let attacked = play_during_attack(env, &server, &mut group, join_and_leave_repeatedly)?;
     let mut metrics = compare("", &quiet, &attacked);
-    let told = attacked.departures as f64 / f64::from(PLAYERS) / env.measure_time.as_secs_f64();
+    let seen = attacked.departures as f64 / f64::from(PLAYERS) / env.measure_time.as_secs_f64();
     metrics.push(
-        AttackMetric::new("departures that a player hears of per second", MetricUnit::Count, told)
-            .at_most(2.0),
+        AttackMetric::new("departures that a player sees per second", MetricUnit::Count, seen).at_most(2.0),
     );
     Ok(metrics)
 }
 
-/// Joins the game thirty times a second, and leaves as soon as it is in or has waited for a while.
+/// Joins thirty times a second, and leaves when it has joined or has waited for a while.
 fn join_and_leave_repeatedly(
     env: &Environment,
     server: SocketAddrV4,
@@ -187,9 +186,9 @@ pub(crate) fn impersonate(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     let write = |forger: &mut Forger, number: u64| {
         let id = ids[number as usize % ids.len()];
         let seq = (number / 7 % 4000) as u16;
-        let lie = forged::chat(id, b"lies");
+        let forged_chat = forged::chat(id, b"lies");
         let message = match number % 3 {
-            0 => forged::reliable(seq, &lie),
+            0 => forged::reliable(seq, &forged_chat),
             1 => forged::disconnect(seq, id),
             _ => forged::ack(Channel::Game, seq),
         };
@@ -198,8 +197,10 @@ pub(crate) fn impersonate(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     let (attacked, flooded) =
         flood(env.clock, flood_rate, forger, write, || group.play(&server, env.measure_time))?;
     let mut metrics = compare("", &quiet, &attacked);
-    metrics
-        .push(AttackMetric::new("lies heard", MetricUnit::Count, attacked.forged_chat as f64).at_most(0.0));
+    metrics.push(
+        AttackMetric::new("forged chat delivered", MetricUnit::Count, attacked.forged_chat as f64)
+            .at_most(0.0),
+    );
     metrics.push(flooded.metric());
     Ok(metrics)
 }
@@ -219,7 +220,7 @@ pub(crate) fn mutate(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     Ok(metrics)
 }
 
-/// Joins, sends datagrams with a few bytes changed, and joins again when it is thrown out.
+/// Joins, sends datagrams with a few changed bytes, and rejoins after a disconnect.
 fn send_mutated_datagrams(
     env: &Environment,
     server: SocketAddrV4,
@@ -246,7 +247,7 @@ fn send_mutated_datagrams(
     Ok(())
 }
 
-/// Returns a datagram with a few bytes changed.
+/// Returns a datagram with a few changed bytes.
 fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
     let seq = rng.below(60) as u16;
     let mut payload = match rng.below(6) {
@@ -264,7 +265,7 @@ fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
         _ => forged::reliable(seq, &payload),
     };
     let mut datagram = forged::datagram(id, &[message]);
-    // The cipher hides nothing: what is changed is what it says.
+    // Changes the plaintext, which the server parses after decryption.
     cipher::decrypt(&mut datagram);
     for _ in 0..rng.between(1, 4) {
         let at = 1 + rng.index(datagram.len() - 1);
@@ -282,10 +283,10 @@ pub(crate) fn return_after_kick(env: &Environment) -> anyhow::Result<Vec<AttackM
     player.leave();
     let back = join(env, server.address(), "Kicked again");
     let is_back = f64::from(u8::from(back.is_ok()));
-    Ok(vec![AttackMetric::new("back from another port at once", MetricUnit::Count, is_back).at_most(0.0)])
+    Ok(vec![AttackMetric::new("rejoined at once from another port", MetricUnit::Count, is_back).at_most(0.0)])
 }
 
 pub(super) const HEAD_START: Duration = Duration::from_secs(2);
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an attack may last beyond what its victims measure.
+/// The longest time that an attack continues after the measurement.
 const MARGIN: Duration = Duration::from_secs(60);

@@ -29,7 +29,7 @@ pub(crate) fn proxy_connects(env: &Environment) -> anyhow::Result<Vec<AttackMetr
         forger.push(SocketAddrV4::new(any_network(number), 4000), &forged::connect(number as u32, ""));
     };
     let (joins, flooded) = flood(env.clock, flood_rate, forger, write, || {
-        // A head start: the pool is not large.
+        // The attack starts early. The pool of source addresses is small, so it fills in that time.
         sleep_until(env.clock, env.clock.now() + Duration::from_secs(4));
         try_joins(env, &proxy)
     })?;
@@ -43,7 +43,7 @@ pub(crate) fn proxy_connects(env: &Environment) -> anyhow::Result<Vec<AttackMetr
         AttackMetric::new("join, median", MetricUnit::Millis, millis(joins.delays.quantile(0.5)))
             .baseline(millis(quiet.delays.quantile(0.5))),
         AttackMetric::new(
-            "lines of log per second",
+            "log lines per second",
             MetricUnit::Count,
             lines as f64 / flooded.time.as_secs_f64(),
         )
@@ -55,7 +55,7 @@ pub(crate) fn proxy_connects(env: &Environment) -> anyhow::Result<Vec<AttackMetr
     Ok(metrics)
 }
 
-/// Asks a proxy that is listed to prove itself, in the name of a third party.
+/// Sends challenges, forged from a third party, to a proxy that is listed.
 fn challenge_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     env.progress("proxy-connects", "challenges of a list server");
     let (server, master) = (Process::serve(env, &[])?, Process::master(env)?);
@@ -89,7 +89,7 @@ pub(crate) fn slow_metrics(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     env.sandbox.check(address)?;
     let quiet = read_metrics(env, address)?;
     let idle: Vec<TcpStream> = (0..30).map(|_| TcpStream::connect(address)).collect::<Result<_, _>>()?;
-    // They are there when the honest one comes.
+    // The idle connections are open before the honest client connects.
     sleep_until(env.clock, env.clock.now() + Duration::from_millis(500));
     let with = read_metrics(env, address)?;
     drop(idle);
@@ -100,20 +100,20 @@ pub(crate) fn slow_metrics(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     ])
 }
 
-/// Returns how long the metrics took; the longest wait if they did not come.
+/// Returns the time until the metrics arrive, or the timeout if they do not.
 fn read_metrics(env: &Environment, address: SocketAddrV4) -> anyhow::Result<Duration> {
     let start = env.clock.now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(METRICS_TIMEOUT))?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
     let mut page = Vec::new();
-    // A connection that was closed without a word has failed as well.
+    // A connection that is closed without an answer also counts as a failure.
     drop(stream.read_to_end(&mut page));
     let time = env.clock.now().since(start);
     Ok(if page.is_empty() { METRICS_TIMEOUT.max(time) } else { time })
 }
 
-/// Addresses toward the server: few, so that a short attack shows what a long one does to many.
+/// Source addresses toward the server: few, so that a short attack uses them up.
 const SOURCE_POOL: &[&str] = &["--upstream-source", "10.9.0.0/24"];
-/// How long anybody waits for metrics.
+/// The longest wait for the metrics.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(70);

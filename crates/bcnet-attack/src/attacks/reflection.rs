@@ -1,4 +1,4 @@
-//! What a third party is sent because somebody forged its address.
+//! Reflection attacks: the bytes that a third party receives because its address was forged.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -19,26 +19,26 @@ use crate::player::LinkProfile;
 use crate::process::Process;
 use crate::sniffer::Sniffer;
 
-/// One kind of datagram that may be answered.
+/// A kind of datagram that may cause an answer.
 struct ReflectionCase {
     name: &'static str,
-    /// Datagrams per second; 0 is a single one.
+    /// Datagrams per second; 0 sends a single one.
     rate: u32,
     write: fn(u64, &mut Rng) -> (SocketAddrV4, Vec<u8>),
 }
 
-/// Everything but queries. Addresses are told by [`victim`].
+/// All kinds of datagrams except queries. [`victim`] gives the forged addresses.
 const SERVER_CASES: [ReflectionCase; 7] = [
     ReflectionCase { name: "one connect", rate: 0, write: |_, _| (victim(0), forged::connect(1, "")) },
-    ReflectionCase { name: "connect again", rate: 20, write: |_, _| (victim(1), forged::connect(1, "")) },
+    ReflectionCase { name: "repeated connect", rate: 20, write: |_, _| (victim(1), forged::connect(1, "")) },
     ReflectionCase {
-        name: "connect anew",
+        name: "connect, new nonces",
         rate: 200,
         write: |number, _| (victim(2 + (number % 16) as u16), forged::connect(number as u32, "")),
     },
-    ReflectionCase { name: "join blindly", rate: 100, write: blind_join_step },
+    ReflectionCase { name: "join with guessed id", rate: 100, write: blind_join_step },
     ReflectionCase {
-        name: "goodbye",
+        name: "disconnect",
         rate: 200,
         write: |number, _| {
             (victim(40), forged::datagram(any_id(number), &[forged::disconnect(1, PeerId(2))]))
@@ -66,11 +66,11 @@ pub(crate) fn reflect_proxy(env: &Environment) -> anyhow::Result<Vec<AttackMetri
     reflect_at(env, "reflect-proxy", ReflectionTarget::Proxy)
 }
 
-/// What answers.
+/// The target of the forged datagrams.
 #[derive(Debug, Clone, Copy)]
 enum ReflectionTarget {
     Server,
-    /// A proxy before a server that trusts it, which greets whoever asks with all that it has to say, as a stock one does.
+    /// A proxy in front of a server that trusts it, so the server answers at length, like a stock server.
     Proxy,
 }
 
@@ -94,11 +94,11 @@ fn reflect_at(
     let bytes = traffic.max_window_bytes();
     metrics
         .push(AttackMetric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(2000.0));
-    metrics.push(AttackMetric::new("queries, in all", MetricUnit::Times, traffic.total_ratio()));
+    metrics.push(AttackMetric::new("queries, in total", MetricUnit::Times, traffic.total_ratio()));
     Ok(metrics)
 }
 
-/// Returns how many bytes came for each that was sent.
+/// Returns the ratio of received to sent bytes, in the worst ten seconds and later.
 fn ratios(kind: &ReflectionCase, traffic: &ReflectedTraffic) -> [AttackMetric; 2] {
     let (later, most) =
         if kind.rate == 0 { (traffic.total_ratio(), 3.0) } else { (traffic.later_ratio(), 1.0) };
@@ -108,7 +108,7 @@ fn ratios(kind: &ReflectionCase, traffic: &ReflectedTraffic) -> [AttackMetric; 2
     [worst.at_most(3.0), later.at_most(most)]
 }
 
-/// Everything that a list server may answer.
+/// All kinds of datagrams that a list server may answer.
 const LIST_SERVER_CASES: [ReflectionCase; 5] = [
     ReflectionCase { name: "one heartbeat", rate: 0, write: |_, _| (victim(0), heartbeat(victim(0).port())) },
     ReflectionCase {
@@ -120,7 +120,7 @@ const LIST_SERVER_CASES: [ReflectionCase; 5] = [
         },
     },
     ReflectionCase {
-        name: "answers to no challenge",
+        name: "answers without a challenge",
         rate: 200,
         write: |number, _| {
             let answer = r"\gamename\bcommander\validate\abcdefgh\final\\queryid\1.1";
@@ -155,7 +155,7 @@ fn garbage(number: u64, rng: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
     (victim(42), bytes)
 }
 
-/// Sends datagrams for a while to a server at which others play, and counts what comes back.
+/// Sends forged datagrams to a server with players, and counts the bytes that the victim receives.
 fn measure_with_players(
     env: &Environment,
     target: ReflectionTarget,
@@ -174,12 +174,13 @@ fn measure_with_players(
     };
     let address = proxy.as_ref().unwrap_or(&server).address();
     let mut group = PlayerGroup::join_at(env, (address, ""), HONEST_PLAYERS, LinkProfile::UNLIMITED)?;
-    // The game goes on: what players say is part of what a forged one would be told.
+    // The players continue to play: a forged player would also receive their messages.
     measure_reflection(env, address, rate, write, |time| group.send_state_and_wait(time))
 }
 
-/// Sends datagrams for a while in the name of a third party, and counts what it is sent. `meanwhile` takes as long as it is
-/// told.
+/// Sends datagrams with a third party's source address, and counts the bytes that it receives.
+///
+/// `meanwhile` must last as long as its argument says.
 fn measure_reflection(
     env: &Environment,
     target: SocketAddrV4,
@@ -214,7 +215,7 @@ fn measure_reflection(
     Ok(traffic)
 }
 
-/// What was sent in the name of the third party, and what came of it.
+/// The datagrams sent with the third party's address, and the datagrams that it received.
 #[derive(Debug, Default)]
 struct ReflectedTraffic {
     sent: Vec<(Time, usize)>,
@@ -222,7 +223,7 @@ struct ReflectedTraffic {
 }
 
 impl ReflectedTraffic {
-    /// Returns how many bytes came back for each that was sent, in the worst ten seconds in which any was.
+    /// Returns the ratio of received to sent bytes in the worst ten seconds.
     fn worst_ratio(&self) -> f64 {
         let windows = self.sent.iter().step_by(1 + self.sent.len() / 200).map(|(start, _)| {
             let end = *start + WINDOW;
@@ -231,7 +232,7 @@ impl ReflectedTraffic {
         windows.fold(0.0, f64::max)
     }
 
-    /// Returns the same of the time after the first ten seconds.
+    /// Returns the ratio of received to sent bytes after the first ten seconds.
     fn later_ratio(&self) -> f64 {
         let Some((start, _)) = self.sent.first() else { return 0.0 };
         let from = *start + WINDOW;
@@ -244,7 +245,7 @@ impl ReflectedTraffic {
             / bytes_between(&self.sent, Time::ZERO, END_OF_TIME).max(1.0)
     }
 
-    /// Returns the most bytes that came in any ten seconds.
+    /// Returns the largest number of bytes received in any ten seconds.
     fn max_window_bytes(&self) -> f64 {
         let windows =
             self.received.iter().map(|(start, _)| bytes_between(&self.received, *start, *start + WINDOW));
@@ -257,7 +258,7 @@ fn bytes_between(bytes: &[(Time, usize)], start: Time, end: Time) -> f64 {
     inside.map(|(_, len)| *len).sum::<usize>() as f64
 }
 
-/// A player that hears nothing, as each of sixteen at the address of one third party: its id is guessed to be the next.
+/// Returns a step of one of sixteen players that join from the third party's address with guessed ids.
 fn blind_join_step(number: u64, _: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
     let (player, step) = ((number % 16) as u16, number / 16);
     let id = PeerId(u8::try_from(2 + HONEST_PLAYERS + player).unwrap_or(2));
@@ -285,12 +286,12 @@ pub(crate) fn echo_loop(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> 
             datagrams += u64::from([one.address(), other.address()].contains(&to))
         });
     }
-    // The query itself is among them.
+    // The forged query is counted, too.
     let answers = datagrams.saturating_sub(1) as f64;
     Ok(vec![AttackMetric::new("answers to one forged query", MetricUnit::Count, answers).at_most(1.0)])
 }
 
-/// Returns a socket of the third party, all in one network.
+/// Returns an address and port of the third party. All are in one /24 network.
 fn victim(number: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1 + (number % 250) as u8), 5000 + number)
 }
@@ -299,9 +300,9 @@ fn is_victim(address: Ipv4Addr) -> bool {
     address.octets().starts_with(&[192, 0, 2])
 }
 
-/// How many honest players there are meanwhile.
+/// Number of honest players.
 const HONEST_PLAYERS: u16 = 7;
-/// What limits are told of.
+/// The limits are for this time.
 const WINDOW: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 const END_OF_TIME: Time = Time::from_micros(u64::MAX);

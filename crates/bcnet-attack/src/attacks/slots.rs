@@ -1,4 +1,4 @@
-//! Attacks on places: newcomers find none.
+//! Attacks on player slots, so that newcomers cannot join.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -55,19 +55,19 @@ pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<AttackMetric>>
     Ok(metrics)
 }
 
-/// What a forger guesses, since it hears nothing.
+/// The guesses of a forger who receives no answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlindGuess {
-    /// That ids are given in turn.
+    /// The server assigns ids in sequence.
     NextIds,
     AllIds,
-    /// The same as the first, and every message that it may have been sent to prove itself.
+    /// As `NextIds`, with ACKs of every sequence number that a cookie may have.
     AllAcks,
-    /// The same at a server that lets in only those who know the password.
+    /// As `AllAcks`, at a server with a password.
     Password,
 }
 
-/// Returns what forged addresses say to join and stay, over and over.
+/// Returns the datagrams with which forged addresses try to join and stay.
 fn forged_script(guesses: BlindGuess) -> Vec<(SocketAddrV4, Vec<u8>)> {
     let mut script = Vec::new();
     for player in 0..FORGED_PLAYERS {
@@ -87,20 +87,20 @@ fn forged_script(guesses: BlindGuess) -> Vec<(SocketAddrV4, Vec<u8>)> {
     script
 }
 
-/// A way to keep newcomers out.
+/// A method to prevent newcomers from joining.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepOut {
-    /// Connect requests of forty networks of one /16.
+    /// Connect requests from forty networks of one /16.
     FewNetworks,
     JoinAndLeave,
     EightConnections,
-    /// Many addresses of one /16 that prove that they hear us once, and never again when they are asked once more.
+    /// Many addresses of one /16 that verify themselves once, and do not answer a second check.
     HoldIds,
-    /// The same, and they acknowledge whatever they are sent, but never say a word.
+    /// As `HoldIds`, but the addresses acknowledge all messages and send nothing else.
     AckOnly,
-    /// The same from networks everywhere.
+    /// As `AckOnly`, from networks everywhere.
     AckOnlyAnywhere,
-    /// Connect requests of 65,000 networks.
+    /// Connect requests from 65,000 networks.
     ManyNetworks,
 }
 
@@ -109,8 +109,8 @@ const KEEP_OUT_CASES: [(&str, KeepOut); 7] = [
     ("join and leave: ", KeepOut::JoinAndLeave),
     ("eight connections: ", KeepOut::EightConnections),
     ("ids held: ", KeepOut::HoldIds),
-    ("no word: ", KeepOut::AckOnly),
-    ("no word, 65,000 networks: ", KeepOut::AckOnlyAnywhere),
+    ("ACKs only: ", KeepOut::AckOnly),
+    ("ACKs only, 65,000 networks: ", KeepOut::AckOnlyAnywhere),
     ("65,000 networks: ", KeepOut::ManyNetworks),
 ];
 
@@ -121,9 +121,13 @@ pub(crate) fn keep_out(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
         env.progress("keep-out", label.trim_end_matches(": "));
         let joins = joins_during(env, case)?;
         if matches!(case, KeepOut::ManyNetworks | KeepOut::AckOnlyAnywhere) {
-            // Nobody can tell so many apart from newcomers, and who is in so many could play: it is told, and has no bar.
-            let share =
-                AttackMetric::new(format!("{label}newcomers in"), MetricUnit::Share, joins.success_share());
+            // A server cannot distinguish so many networks from newcomers, and an attacker in so many
+            // networks could also play. The result is reported without a limit.
+            let share = AttackMetric::new(
+                format!("{label}newcomers joined"),
+                MetricUnit::Share,
+                joins.success_share(),
+            );
             metrics.push(share.baseline(quiet.success_share()));
         } else {
             metrics.extend(join_metrics(label, &quiet, &joins));
@@ -152,13 +156,14 @@ fn joins_during(env: &Environment, case: KeepOut) -> anyhow::Result<JoinResults>
     }
 }
 
-/// Asks from ever new addresses of one network, 200 times a second, and acknowledges what each is answered, but nothing after
-/// that. As many requests of all networks, which are forged, have the server ask for more.
+/// Sends 200 requests a second, each from a new address of one network, and ACKs only the first answer.
+///
+/// The same number of forged requests from all networks makes the server ask for a second verification.
 fn hold_ids(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     verify_repeatedly(env, server, is_over, one_network, false)
 }
 
-/// The same with networks that are its own, and it acknowledges all.
+/// As [`hold_ids`], without the forged requests, and acknowledges all answers.
 fn hold_ids_by_acks(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     verify_repeatedly(env, server, is_over, one_network, true)
 }
@@ -191,10 +196,10 @@ fn verify_repeatedly(
         tap.receive_until(env.clock, env.clock.now() + Duration::from_millis(5), |to, answer| {
             let known = ids.get(&to).copied().filter(|_| goes_on);
             if to.port() == HOLDER_PORT
-                && let Some((id, thanks)) = forged::acks_for(answer, known)
+                && let Some((id, acks)) = forged::acks_for(answer, known)
             {
                 ids.insert(to, id);
-                forger.push(to, &thanks);
+                forger.push(to, &acks);
             }
         });
         forger.flush();
@@ -208,7 +213,7 @@ fn one_network(number: u64) -> Ipv4Addr {
     Ipv4Addr::new(91, 50, high, low)
 }
 
-/// What newcomers find when nothing happens is soon known.
+/// Measures joins without an attack, for a short time.
 fn baseline_joins(env: &Environment) -> anyhow::Result<JoinResults> {
     let server = Process::serve(env, &[])?;
     let time = env.measure_time.min(MAX_BASELINE_TIME);
@@ -227,7 +232,7 @@ fn joins_during_flood(
     Ok(flood(env.clock, flood_rate, forger, write, || try_joins(env, &server))?.0)
 }
 
-/// Lets newcomers try to join while one machine does what it likes, with sockets of its own.
+/// Lets newcomers try to join while one machine attacks with real sockets.
 fn joins_during_attack(
     env: &Environment,
     attack: fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>,
@@ -239,12 +244,12 @@ fn joins_during_attack(
         sleep_until(env.clock, env.clock.now() + HEAD_START);
         let joins = try_joins(env, &server);
         is_over.store(true, Ordering::Relaxed);
-        attacker.join().map_err(|_| anyhow::anyhow!("the attacker has failed"))??;
+        attacker.join().map_err(|_| anyhow::anyhow!("the attacker has panicked"))??;
         joins
     })
 }
 
-/// Asks to be let in fifteen times a second, and leaves as soon as it is.
+/// Connects fifteen times a second, and leaves as soon as it is connected.
 fn join_and_leave(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     let clock = env.clock;
     let (mut nonce, mut players) = (0, Vec::new());
@@ -265,7 +270,9 @@ fn join_and_leave(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool)
     Ok(())
 }
 
-/// Holds as many connections as there are places, with names but without files, and comes back when it is thrown out.
+/// Holds as many connections as there are slots, and reconnects after a disconnect.
+///
+/// The connections have names, but do not answer the file check.
 fn hold_eight_connections(
     env: &Environment,
     server: SocketAddrV4,
@@ -287,7 +294,7 @@ fn hold_eight_connections(
     Ok(())
 }
 
-/// Asks to be let in as one who does not want to play.
+/// Connects as a client that does not enter the game.
 fn connect_without_playing(
     env: &Environment,
     server: SocketAddrV4,
@@ -302,11 +309,11 @@ fn connect_without_playing(
     Ok(player)
 }
 
-/// Returns how newcomers fared.
+/// Returns the share and the delay of successful joins.
 fn join_metrics(label: &str, quiet: &JoinResults, joins: &JoinResults) -> Vec<AttackMetric> {
     vec![
         AttackMetric::new(
-            format!("{label}newcomers in within 10 s"),
+            format!("{label}newcomers joined within 10 s"),
             MetricUnit::Share,
             joins.success_share(),
         )
@@ -321,12 +328,12 @@ fn join_metrics(label: &str, quiet: &JoinResults, joins: &JoinResults) -> Vec<At
     ]
 }
 
-/// What an attacker may do before the first newcomer comes.
+/// The time that the attack runs before the first newcomer.
 const HEAD_START: Duration = Duration::from_secs(2);
-/// What forged players are called.
+/// The name of forged players.
 const FORGED_NAME: &str = "Forged";
 const FORGED_PLAYERS: u8 = 16;
-/// The port of those who hold ids.
+/// The port of addresses that hold ids.
 const HOLDER_PORT: u16 = 4001;
-/// How long it is measured without attack, at most.
+/// The longest measurement without an attack.
 const MAX_BASELINE_TIME: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Names and chat that do more than show themselves.
+//! Names and chat with characters that control a terminal or hide text.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     let quiet = measure_chat(env, &[])?;
     let attacked = measure_chat(env, &hostile_names())?;
     Ok(vec![
-        AttackMetric::new("honest lines that a strict player heard", MetricUnit::Count, attacked.lines)
+        AttackMetric::new("honest lines delivered to a strict client", MetricUnit::Count, attacked.lines)
             .baseline(quiet.lines)
             .at_least(f64::from(CHAT_LINES)),
-        AttackMetric::new("datagrams that it had to refuse", MetricUnit::Count, attacked.rejected)
+        AttackMetric::new("datagrams that the strict client refused", MetricUnit::Count, attacked.rejected)
             .baseline(quiet.rejected)
             .at_most(0.0),
         AttackMetric::new(
-            "hostile letters that `bcnet ctl` shows",
+            "hostile characters in `bcnet ctl` output",
             MetricUnit::Count,
             attacked.hostile_shown,
         )
@@ -35,14 +35,14 @@ pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     ])
 }
 
-/// What a strict player heard, and what a person at the server is shown.
+/// The lines that a strict client received, and the hostile characters that the operator sees.
 struct HostileTextResult {
     lines: f64,
     rejected: f64,
     hostile_shown: f64,
 }
 
-/// Lets an honest player talk to a strict one, while others with hostile names talk too.
+/// Lets an honest player chat with a strict client, while players with hostile names also chat.
 fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<HostileTextResult> {
     let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut players = Vec::new();
@@ -61,17 +61,18 @@ fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Hostil
         }
     }
     let is_in = |player: &AttackPlayer| player.entered.is_some();
-    ensure!(players.iter().take(2).all(is_in), "honest players cannot join at {}", server.address());
+    ensure!(players.iter().take(2).all(is_in), "honest players cannot join {}", server.address());
     for (player, name) in players.iter().skip(2).zip(hostile) {
         let (id, name) = (player.client.id(), Text::new(name).unwrap_or_default());
-        // No client writes half a letter. Its own name was message 1.
+        // A client cannot send half a surrogate pair, so the datagram is forged. The client's name was
+        // message 1.
         player.send_raw(server.address(), &forged::datagram(id, &[forged::identity(2, id, name)]));
     }
     let mut lines = 0;
     for number in 0..CHAT_LINES {
         for player in players.iter_mut().skip(2) {
             let lies = forged::chat(player.client.id(), b"\x1b[2J\x07hostile\nHonest: lies\r\x00");
-            // What the transport does not take is not said.
+            // A message that the full outbox refuses is not sent.
             let _ = player.client.send(&lies, DeliveryMode::Reliable, env.clock.now());
         }
         if let Some(player) = players.get_mut(1) {
@@ -86,7 +87,7 @@ fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Hostil
     Ok(HostileTextResult { lines: f64::from(lines), rejected: refused as f64, hostile_shown: shown as f64 })
 }
 
-/// Lets all of them hear what there is, in turns. Returns how many honest lines the first heard.
+/// Polls all players in turn for a while. Returns how many honest lines the first player received.
 fn poll_players(env: &Environment, players: &mut [AttackPlayer], time: Duration) -> u32 {
     let end = env.clock.now() + time;
     let mut lines = 0;
@@ -102,7 +103,7 @@ fn poll_players(env: &Environment, players: &mut [AttackPlayer], time: Duration)
     lines
 }
 
-/// Returns whether a game would write all texts of a datagram: UTF-16 that is whole, and nothing that moves a cursor.
+/// Returns whether all texts of a datagram are valid UTF-16 without control characters.
 fn is_clean(datagram: &[u8]) -> bool {
     let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return true };
     datagram.messages().all(|message| match message {
@@ -120,13 +121,13 @@ fn is_clean_name(name: Text<'_>) -> bool {
     char::decode_utf16(units).all(|letter| letter.is_ok_and(|letter| !is_hostile(letter)))
 }
 
-/// Returns whether a letter does more than show itself: control characters, and marks that turn or hide text.
+/// Returns whether a character is a control character or a mark that reverses or hides text.
 fn is_hostile(letter: char) -> bool {
     let hides = matches!(letter, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}');
     letter.is_control() || hides
 }
 
-/// Names with escapes, new lines, marks that turn and hide text, and halves of letters.
+/// Names with escapes, newlines, marks that reverse and hide text, and halves of surrogate pairs.
 fn hostile_names() -> Vec<Vec<u8>> {
     let words = ["Esc\u{1b}[31mo", "New\nline o", "Turn\u{202e}o", "Hide\u{200b}o"];
     let mut names: Vec<Vec<u8>> = words.iter().filter_map(|name| Text::encode(name)).collect();
@@ -136,7 +137,7 @@ fn hostile_names() -> Vec<Vec<u8>> {
 }
 
 const CHAT_LINES: u32 = 25;
-/// Between two lines, so that the server takes them all.
+/// The time between two lines, which is within the chat limit of the server.
 const PAUSE: Duration = Duration::from_millis(250);
 const CHAT_PREFIX: &str = "honest";
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
