@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use run::ProcessOutput;
 
-/// The dump of a stock server three seconds after a client joined, as it was recorded but for its clock.
+/// The dump of a stock server three seconds after a client joined matches the recorded dump, except for its
+/// clock.
 #[test]
 fn dump_text_matches_the_recorded_dump() {
     let run = lab(&["dump", "p01", "--at", "2.77"]);
@@ -49,7 +50,7 @@ fn dump_json_has_the_documented_form() {
     assert_eq!(run.json(), [expected]);
 }
 
-/// A host's entry for itself, and messages that were never sent, which no recorded dump has.
+/// Dumps show a host's entry for itself, and unsent messages, which no recorded dump has.
 #[test]
 fn dump_shows_the_own_entry_and_all_three_queues() {
     let run = lab(&["dump", "p07-own-entry", "--at", "600"]);
@@ -79,7 +80,7 @@ fn expectations_flag_prints_every_expectation() {
     let met: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with("  met")).collect();
     assert_eq!((run.code, met.len()), (0, 9), "{}", run.stdout);
     assert!(
-        met[5].contains("ACK matching (0x6B64D0)") && met[5].ends_with("expected 0, seen 0"),
+        met[5].contains("ACK matching (0x6B64D0)") && met[5].ends_with("expected 0, measured 0"),
         "{}",
         met[5]
     );
@@ -116,7 +117,7 @@ fn trace_prints_a_line_for_every_ack() {
     let lines: Vec<&str> = run.stdout.lines().filter(|line| line.contains("HandleACK: ack seq=0x")).collect();
     assert_eq!(lines.len(), 900);
     assert!(lines.iter().filter(|line| line.contains("| retxQ=0")).count() > 500);
-    assert!(run.stdout.contains("% of 900 ACKs found nothing waiting"));
+    assert!(run.stdout.contains("% of 900 ACKs arrived while no message was unacknowledged"));
 }
 
 #[test]
@@ -125,7 +126,11 @@ fn missed_expectation_prints_expected_and_measured_value() {
     let path = write_scratch_file("missed.toml", &text.replace("is = [8]", "is = [7]"));
     let run = lab(&["run", path.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("acks of host for peer 2 at 5.34: expected [7], seen [8]"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("acks of host for peer 2 at 5.34: expected [7], measured [8]"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("2 of 3 expectations met"), "{}", run.stdout);
 }
 
@@ -135,17 +140,17 @@ fn scenario_error_names_file_and_line_before_any_run() {
     let name = path.to_str().expect("UTF-8");
     let run = lab(&["run", "p03", name]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert_eq!(run.stderr, format!("bcnet: {name}:3: no key is called `nod`; `node` is\n"));
+    assert_eq!(run.stderr, format!("bcnet: {name}:3: unknown key `nod`; did you mean `node`?\n"));
     let run = lab(&["run", "p99"]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("p99: no such file, and no scenario is called that"), "{}", run.stderr);
+    assert!(run.stderr.contains("p99: no such file and no such built-in scenario"), "{}", run.stderr);
     let near = lab(&["run", "p1"]).stderr;
     assert!(near.ends_with("; did you mean `p01`?\n"), "{near}");
     let run = lab(&["dump", "p03", "--at", "1e9"]);
     assert!(run.code == 2 && run.stderr.contains("lasts from 0 to 8 seconds"), "{}", run.stderr);
 }
 
-/// Every scenario of the project is in the program, and the list works where there is no directory of them.
+/// Every scenario of the project is built in, and `list` works without a scenario directory.
 #[test]
 fn list_prints_every_scenario_in_any_directory() {
     let elsewhere = write_scratch_file("empty/here", "");
@@ -187,17 +192,17 @@ fn compare_reports_invalid_arguments() {
     for (args, part) in [
         (
             &["deadlock", "--vary", "gat=always"][..],
-            "--vary gat=always: scenarios/deadlock.toml: no key is called `gat`; `gate` is",
+            "--vary gat=always: scenarios/deadlock.toml: unknown key `gat`; did you mean `gate`?",
         ),
-        (&["deadlock", "--vary", "gate=alway"], "no gate is called `alway`; `always` is"),
-        (&["deadlock", "--vary", "hots.gate=always"], "no node is called `hots`; `host` is"),
-        (&["deadlock", "--vary", "proxy=yes"], "`proxy` is none, pass or heal"),
-        (&["deadlock", "--vary", "gate"], "--vary gate: KEY=A,B is wanted"),
+        (&["deadlock", "--vary", "gate=alway"], "unknown gate `alway`; did you mean `always`?"),
+        (&["deadlock", "--vary", "hots.gate=always"], "unknown node `hots`; did you mean `host`?"),
+        (&["deadlock", "--vary", "proxy=yes"], "`proxy` must be none, pass or heal"),
+        (&["deadlock", "--vary", "gate"], "--vary gate: expected KEY=A,B"),
         (&["deadlock", "--vary", "gate=,"], "a value is empty"),
-        (&["deadlock"], "deadlock: say what to vary"),
+        (&["deadlock"], "deadlock: nothing to compare"),
         (&["cures", "--vary", "gate=always"], "a comparison has its own variants"),
         (&["cure", "--vary", "gate=always"], "did you mean `cures`?"),
-        (&["deadlock", "--vary", "gate=always", "--seeds", "0"], "1 to 1000 are possible"),
+        (&["deadlock", "--vary", "gate=always", "--seeds", "0"], "must be 1 to 1000"),
         (&["battle-day", "--vary", "gate=always", "--seeds", "1000"], "1000 runs would take about"),
     ] {
         let run = lab(&[&["compare"], args].concat());
@@ -209,11 +214,7 @@ fn compare_reports_invalid_arguments() {
         "title = \"t\"\nscenarios = [\"p99\"]\n[[variant]]\nname = \"a\"\n",
     );
     let run = lab(&["compare", path.to_str().expect("UTF-8")]);
-    assert!(
-        run.code == 2 && run.stderr.contains(":2: no built-in scenario is called `p99`"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.code == 2 && run.stderr.contains(":2: unknown built-in scenario `p99`"), "{}", run.stderr);
 }
 
 #[test]
@@ -230,29 +231,31 @@ fn run_writes_a_capture_and_a_page() {
         inspect(&["--json", capture]).lines().filter(|line| line.starts_with("{\"packet\":")).count() as u64;
     assert!(all >= sent, "{all} datagrams in the capture, {sent} sent in the experiment");
     let html = fs::read_to_string(page).expect("written");
-    // The queues of four nodes, the delays, the window.
+    // Plots: the queues of four nodes, the delays, and the datagrams of the window.
     assert_eq!(html.matches("<svg").count(), 6);
-    assert!(
-        html.contains("Datagram by datagram") && html.contains(">kirk<") && html.contains("one in a hundred")
-    );
+    assert!(html.contains("Single datagrams") && html.contains(">kirk<") && html.contains("99 in a hundred"));
     assert!(html.ends_with("</main></body></html>\n") && !html.contains("http") && !html.contains("<script"));
-    // At one node, only its own, and what is lost on the way to it is not there.
+    // A capture at one node has only its own datagrams, without those lost on the way to it.
     let at = lab(&["run", "battle-loss5", "--write", capture, "--at", "kirk"]);
     assert_eq!(at.code, 0, "{}", at.stderr);
     let own = inspect(&["--summary", capture]);
     assert!(own.contains("10.0.0.2:22101") && !own.contains("10.0.0.3:22101"), "{own}");
     for (args, part) in [
-        (&["run", "p03", "--write", capture, "--at", "nobody"][..], "--at nobody: there are host, client"),
+        (
+            &["run", "p03", "--write", capture, "--at", "nobody"][..],
+            "--at nobody: unknown node; known: host, client",
+        ),
         (&["run", "p03", "p04", "--write", capture], "one scenario at a time"),
         (&["run", "p03", "--write", "/nowhere/x.pcapng"], "/nowhere/x.pcapng"),
-        (&["run", "p03", "--report", page, "--window", "3..1"], "FROM..TO is wanted"),
+        (&["run", "p03", "--report", page, "--window", "3..1"], "expected FROM..TO"),
     ] {
         let run = lab(args);
         assert!(run.code == 2 && run.stderr.contains(part), "{args:?}: {}", run.stderr);
     }
 }
 
-/// All nodes have their queues on the page of a run; of very many, it says how many it leaves out.
+/// The page of a run plots the queues of all nodes. If there are too many, it names the number of omitted
+/// nodes.
 #[test]
 fn run_page_plots_the_queues_of_every_node() {
     for (clients, drawn, left_out) in
@@ -268,7 +271,7 @@ fn run_page_plots_the_queues_of_every_node() {
         let run = lab(&["run", file.to_str().expect("UTF-8"), "--report", page.to_str().expect("UTF-8")]);
         assert_eq!(run.code, 0, "{}", run.stderr);
         let html = fs::read_to_string(page).expect("written");
-        assert_eq!(html.matches("<h2>The queues of ").count(), drawn);
+        assert_eq!(html.matches("<h2>Queues of ").count(), drawn);
         assert_eq!(html.matches("more nodes are not drawn").count(), usize::from(left_out.is_some()));
         assert!(left_out.is_none_or(|words| html.contains(words)));
     }
@@ -297,8 +300,8 @@ fn growth_measures_every_cure() {
     }
 }
 
-/// What was captured of a session on the original comes out the same when the original carries it again, and bcnet carries all
-/// of it too.
+/// A captured stock session gives the same figures when the stock engine replays it. bcnet delivers all of
+/// it, too.
 #[test]
 fn replay_runs_a_captured_session_on_either_engine() {
     let (capture, page) = (write_scratch_file("replay.pcapng", ""), write_scratch_file("replay.html", ""));
@@ -309,7 +312,7 @@ fn replay_runs_a_captured_session_on_either_engine() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let [object] = &run.json()[..] else { panic!("one object") };
     assert_eq!(object["players"].as_array().map(Vec::len), Some(3));
-    // A message may be on its way to be sent when the run ends.
+    // A message may still be unsent when the run ends.
     assert!(object["payloads"].as_u64().is_some_and(|payloads| sent - payloads < 5), "{object}");
     let row =
         |place: usize, figure: &str| object["rows"][place]["figures"][figure].as_f64().expect("a number");
@@ -320,7 +323,7 @@ fn replay_runs_a_captured_session_on_either_engine() {
     assert_eq!((row(stock, "missing"), row(bcnet, "missing")), (0.0, 0.0));
     let html = fs::read_to_string(page).expect("written");
     assert_eq!(html.matches("<svg").count(), 3);
-    // Without being told, it goes by what the capture shows.
+    // Without --delay and --loss, the command estimates both from the capture.
     let guess = lab(&["replay", capture, "--engine", "bcnet", "--json"]).json();
     let delay = guess[0]["delay"].as_f64().expect("a delay");
     assert!((0.05..0.09).contains(&delay) && guess[0]["loss"] == 0.0, "{delay}");
@@ -330,11 +333,11 @@ fn replay_runs_a_captured_session_on_either_engine() {
 fn replay_reports_unusable_captures() {
     let (text, empty) = (write_scratch_file("replay.txt", "hello\n"), write_scratch_file("empty.pcapng", ""));
     let (text, empty) = (text.to_str().expect("UTF-8"), empty.to_str().expect("UTF-8"));
-    // Nothing is sent in it but keepalives.
+    // The run sends only keepalives.
     assert_eq!(lab(&["run", "p15", "--write", empty]).code, 0);
     for (args, part) in [
         (&[text][..], "neither pcap nor pcapng nor a packet log"),
-        (&[empty], "no game traffic between a host and a player in it"),
+        (&[empty], "the capture has no game traffic between a host and a player"),
         (&["/nowhere/x.pcapng"], "/nowhere/x.pcapng"),
         (&[empty, "--loss", "1"], "no game traffic"),
     ] {
@@ -347,10 +350,10 @@ fn replay_reports_unusable_captures() {
     }
 }
 
-/// The original as a server on a real socket: a player joins and leaves, and its ACKs stay in the outbox.
+/// The stock engine hosts on a real socket: a player joins and leaves, and its ACKs stay in the outbox.
 #[test]
 fn stock_engine_hosts_on_a_real_socket() {
-    // Who has left is remembered for long, and its ACKs stay where they are, however slow this machine is.
+    // A deleted peer lingers for long, so that its ACKs stay in the outbox on a slow machine, too.
     let host = Command::new(env!("CARGO_BIN_EXE_bcnet"))
         .args(["lab", "host", "--listen", "127.0.0.1:0", "--set", "gate=never", "--set", "linger=600"])
         .stdin(Stdio::piped())
@@ -366,16 +369,19 @@ fn stock_engine_hosts_on_a_real_socket() {
     let join = Command::new(env!("CARGO_BIN_EXE_bcnet")).args(["join", address, "--check"]).output();
     let join: ProcessOutput = join.expect("the program runs").into();
     assert_eq!(join.code, 0, "{}{}", join.stdout, join.stderr);
-    // The ACKs of one that has left are still there: the queues are asked for with a line.
+    // The ACKs of the deleted peer are still in the outbox. A line on standard input prints the queues.
     let mut news =
         BufReader::new(host.stdout.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
-    assert!(news.by_ref().any(|line| line.contains("Left")), "it says goodbye");
+    assert!(news.by_ref().any(|line| line.contains("Left")), "the host reports no departure");
     writeln!(host.stdin.as_mut().expect("piped")).expect("written");
-    assert!(news.by_ref().any(|line| line.contains("ackOutQ=")), "the queues");
-    assert!(news.by_ref().any(|line| line.contains("ack[0] seq=0x0000 frag=0 below32=1 retx=")), "an ACK");
+    assert!(news.by_ref().any(|line| line.contains("ackOutQ=")), "the host prints no queues");
+    assert!(
+        news.by_ref().any(|line| line.contains("ack[0] seq=0x0000 frag=0 below32=1 retx=")),
+        "the dump has no ACK"
+    );
 }
 
-/// A program that ends with the test.
+/// A child process that is killed at the end of the test.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -388,29 +394,29 @@ impl Drop for KillOnDrop {
 #[test]
 fn live_commands_reject_public_addresses_and_unknown_keys() {
     for (args, part) in [
-        (&["host", "--listen", "0.0.0.0:0"][..], "unless you say --public"),
+        (&["host", "--listen", "0.0.0.0:0"][..], "listens there only with --public"),
         (
             &["host", "--listen", "127.0.0.1:0", "--set", "gat=always"],
-            "--set: no key is called `gat`; `gate` is",
+            "--set: unknown key `gat`; did you mean `gate`?",
         ),
-        (&["host", "--listen", "127.0.0.1:0", "--set", "gate"], "--set gate: KEY=VALUE is wanted"),
+        (&["host", "--listen", "127.0.0.1:0", "--set", "gate"], "--set gate: expected KEY=VALUE"),
         (&["host", "--listen", "127.0.0.1:0", "--dump-every", "0"], "--dump-every"),
-        (&["join", "127.0.0.1:1", "--set", "role=nobody"], "--set role: that is no key of an engine"),
+        (&["join", "127.0.0.1:1", "--set", "role=nobody"], "--set role: not a key of an engine"),
     ] {
         let run = lab(args);
         assert!(run.code == 2 && run.stderr.contains(part), "{args:?}: {} {}", run.code, run.stderr);
     }
 }
 
-/// A guest that never gets into the game says how far it came.
+/// A client that never joins reports its last step.
 #[test]
 fn join_without_an_answer_reports_how_far_it_came() {
     let run = lab(&["join", "127.0.0.1:1", "--seconds", "0.1"]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
-    assert!(run.stderr.ends_with("bcnet: stopped, while connecting\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("bcnet: stopped while connecting\n"), "{}", run.stderr);
 }
 
-/// A tour over somebody's own scenarios is about those.
+/// A tour of the user's own scenarios reports only those.
 #[test]
 fn tour_of_custom_scenarios_has_its_own_table_and_page() {
     let text = "title = \"Mine\"\nduration = 5\nsettle = 2\n\
@@ -426,7 +432,7 @@ fn tour_of_custom_scenarios_has_its_own_table_and_page() {
     assert_eq!(html.matches("<svg").count(), 1);
 }
 
-/// The tour meets all expectations, and its report is whole, alone, and made of the figures of the table.
+/// The tour meets all expectations. Its report is complete, self-contained, and has the figures of the table.
 #[test]
 fn tour_writes_one_table_and_one_report() {
     let report = write_scratch_file("tour.html", "");
@@ -450,7 +456,11 @@ fn tour_writes_one_table_and_one_report() {
     assert!(bcnet / stock <= 0.12, "{battle}");
     let seeds = |name: &str| rows.iter().find(|row| row["scenario"] == name).map(|row| &row["seeds"]);
     let pooled = ["battle", "battle-loss5", "battle-day"].map(seeds);
-    assert_eq!(pooled, [Some(&json!(20)), Some(&json!(20)), Some(&json!(1))], "a day is pool enough");
+    assert_eq!(
+        pooled,
+        [Some(&json!(20)), Some(&json!(20)), Some(&json!(1))],
+        "a run of a day needs only one seed"
+    );
     let stock = stock.round() as u64;
     let thousands = format!("{},{:03}", stock / 1000, stock % 1000);
     assert!(html.contains(&thousands), "{thousands}");
@@ -475,7 +485,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file of this test's own.
+/// Writes a file in the directory of this test.
 fn write_scratch_file(name: &str, text: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
     fs::create_dir_all(path.parent().expect("a directory")).expect("made");

@@ -1,4 +1,4 @@
-//! `bcnet query` against servers that behave well and badly, over loopback.
+//! `bcnet query` against correct and faulty servers, over loopback.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::Value;
 
-/// Answers the first question with `datagrams`.
+/// Starts a server that answers the first query with `datagrams`.
 fn start_server(datagrams: Vec<Vec<u8>>) -> (u16, thread::JoinHandle<Vec<u8>>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = socket.local_addr().expect("bound").port();
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// A reply in three datagrams, in the wrong order.
+/// Returns a reply in three datagrams, in the wrong order.
 fn split_reply() -> Vec<Vec<u8>> {
     vec![
         b"\\player_1\\M\xFCller\\final\\\\queryid\\4.3".to_vec(),
@@ -87,7 +87,7 @@ fn hostile_replies_count_as_no_answer() {
 
 #[test]
 fn lan_scan_lists_servers_that_answer() {
-    // One of the ports that a game looks at, whichever is free.
+    // One of the ports that a game searches, whichever is free.
     let free = (22102..=22201).rev().find_map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok());
     let socket = free.expect("a free port");
     let port = socket.local_addr().expect("bound").port();
@@ -110,7 +110,7 @@ fn lan_scan_lists_servers_that_answer() {
 fn impossible_query_prints_one_error_line() {
     for (args, part) in [
         (&["no-such-host.invalid"][..], "no-such-host.invalid: unknown host"),
-        (&["127.0.0.1", "--timeout", "0s"], "--timeout: it must be more than nothing"),
+        (&["127.0.0.1", "--timeout", "0s"], "--timeout: expected a time above zero, such as 3s"),
     ] {
         let output = query(args);
         assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(2), 1));
@@ -119,13 +119,13 @@ fn impossible_query_prints_one_error_line() {
     assert_eq!(query(&["127.0.0.1:0"]).status.code(), Some(2));
 }
 
-/// A list server that greets and then says this, whatever it is asked.
+/// Starts a list server that sends a greeting and a list.
 fn start_list_server(greeting: &'static [u8], list: Vec<u8>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = listener.local_addr().expect("bound").port();
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
-        // The client may have heard enough.
+        // The client may have closed the connection.
         drop(stream.write_all(greeting));
         let mut request = Vec::new();
         let mut buffer = [0; 512];
@@ -161,7 +161,7 @@ fn listed_servers_are_queried_and_silent_ones_named() {
     let quiet = format!("127.0.0.1:{silent_port}");
     assert!(shown.lines().any(|line| line == format!("{quiet:<21}  no answer")), "{shown}");
     assert_eq!(asked.join().expect("answered"), b"\\status\\");
-    // Nobody answers any more.
+    // No server answers any more.
     let master = format!(
         "127.0.0.1:{}",
         start_list_server(GREETING, [list_entry(silent_port), b"\\final\\".to_vec()].concat())
@@ -178,12 +178,12 @@ fn hostile_list_server_prints_one_error_line() {
     let cut = [list_entry(22101), vec![1, 2, 3]].concat();
     for (greeting, list, part) in [
         (GREETING, endless, "is longer than 6151 bytes"),
-        (GREETING, cut, "is cut off, or no list"),
-        (GREETING, Vec::new(), "hung up without a word"),
-        (GREETING, b"\x01\\final\\".to_vec(), "is cut off, or no list"),
-        (b"HTTP/1.1 400 Bad Request\r\n", Vec::new(), "no list server of the game"),
-        (b"\\basic\\\\secure\\ABC\x00\xFFF", Vec::new(), "is garbage"),
-        (b"\\basic\\\\sec", Vec::new(), "does not answer in time"),
+        (GREETING, cut, "is truncated or not a list"),
+        (GREETING, Vec::new(), "closed the connection without an answer"),
+        (GREETING, b"\x01\\final\\".to_vec(), "is truncated or not a list"),
+        (b"HTTP/1.1 400 Bad Request\r\n", Vec::new(), "is not a list server of the game"),
+        (b"\\basic\\\\secure\\ABC\x00\xFFF", Vec::new(), "is malformed"),
+        (b"\\basic\\\\sec", Vec::new(), "did not answer in time"),
     ] {
         let port = start_list_server(greeting, list);
         let output = query(&["--master", &format!("127.0.0.1:{port}"), "--timeout", "2s"]);

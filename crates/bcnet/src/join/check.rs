@@ -1,4 +1,4 @@
-//! `--check`: how long each step into the game takes, and which one fails.
+//! `bcnet join --check`: measures each step of a join and names the step that fails.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::show::millis;
 use crate::CommandStatus;
 use crate::number_format::pluralize;
 
-/// A step that worked.
+/// A step that succeeded.
 struct CompletedStep {
     name: &'static str,
     duration: Duration,
@@ -22,7 +22,7 @@ struct CompletedStep {
 }
 
 impl TerminalClient<'_> {
-    /// Joins, tells how long each step took, and leaves.
+    /// Joins, prints the time of each step, and leaves.
     pub(super) fn check(&mut self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         let start = self.driver.clock.now();
         let mut steps = Vec::new();
@@ -38,7 +38,7 @@ impl TerminalClient<'_> {
             });
             writeln!(out, "{value}")?;
         } else if failure.is_none() {
-            writeln!(out, "{}: players can join, in {:.0} ms", self.server, millis(all))?;
+            writeln!(out, "{}: players can join ({:.0} ms)", self.server, millis(all))?;
         }
         out.flush()?;
         let Some((step, why)) = failure else { return Ok(CommandStatus::Clean) };
@@ -46,7 +46,8 @@ impl TerminalClient<'_> {
         Ok(CommandStatus::Findings)
     }
 
-    /// Joins and leaves without a word. Returns how long that took, or the step that failed and why.
+    /// Joins and leaves without output. Returns the time that it took, or an error that names the failed
+    /// step.
     pub(super) fn try_join(&mut self) -> anyhow::Result<Duration> {
         let start = self.driver.clock.now();
         match self.join_and_leave(start, &mut Vec::new(), &mut io::sink())? {
@@ -55,7 +56,7 @@ impl TerminalClient<'_> {
         }
     }
 
-    /// Goes into the game and leaves it. Returns the step that failed, and why.
+    /// Joins the game and leaves it. Returns the failed step and the reason.
     fn join_and_leave(
         &mut self,
         start: Time,
@@ -75,7 +76,7 @@ impl TerminalClient<'_> {
         Ok(failure)
     }
 
-    /// Goes into the game step by step. Returns the step that failed, and why.
+    /// Joins step by step. Returns the failed step and the reason.
     fn join_step_by_step(
         &mut self,
         start: Time,
@@ -124,16 +125,16 @@ impl TerminalClient<'_> {
     }
 }
 
-/// What was heard so far and is told with a later step.
+/// Details of earlier events, shown with a later step.
 #[derive(Debug, Default)]
 struct JoinProgress {
     file_checks: u32,
-    /// What is played, and in which slot.
+    /// Mission and slot.
     game_description: String,
 }
 
 impl JoinProgress {
-    /// Returns the step that ends with this event, if one does, and what there is to say of it.
+    /// Returns the step that ends with this event, and its details.
     fn completed_step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
         match event.milestone()? {
             Milestone::Connected(id) => Some(("connect", id.to_string())),
@@ -154,13 +155,13 @@ impl JoinProgress {
 
 fn describe_other_players(count: usize) -> String {
     match count {
-        0 => "nobody else there".into(),
-        1 => "1 other there".into(),
-        _ => format!("{count} others there"),
+        0 => "no other players".into(),
+        1 => "1 other player".into(),
+        _ => format!("{count} other players"),
     }
 }
 
-/// Returns the step that a client in this state is at.
+/// Returns the step that a client in this state performs.
 const fn step_name(state: ClientState) -> &'static str {
     match state {
         ClientState::Connecting => "connect",

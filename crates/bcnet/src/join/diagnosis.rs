@@ -1,24 +1,24 @@
-//! Why it did not work, in a line that says what to do.
+//! Explains a failed join in one line, with advice.
 
 use std::path::Path;
 
 use bcnet_session::client::{ClientState, DisconnectReason, ServerAnomaly};
 use bcnet_transport::wire::BootReason;
 
-/// What was noticed on the way.
+/// Observations during a join.
 #[derive(Debug, Default)]
 pub(super) struct JoinDiagnosis {
-    /// The file that differs, as the server says.
+    /// The file that differs, according to the server.
     pub(super) differing_file: Option<String>,
-    /// The server has told what is played, so the files are no matter any more.
+    /// `true` once the server has sent the game settings: the file checks are passed.
     pub(super) files_passed: bool,
-    /// The last file check had no answer.
+    /// `true` if the last file check got no answer.
     pub(super) check_unanswered: bool,
-    /// What the server said that makes no sense.
+    /// The first anomaly in the server's messages.
     pub(super) anomaly: Option<ServerAnomaly>,
 }
 
-/// What the user has given, and what the network says.
+/// Arguments of the user, and the state of the network.
 #[derive(Debug)]
 pub(super) struct JoinContext<'a> {
     pub(super) timeout: String,
@@ -28,12 +28,12 @@ pub(super) struct JoinContext<'a> {
 }
 
 impl JoinDiagnosis {
-    /// Where a client in this state stands in the eyes of people: who has passed the file checks waits for the mission.
+    /// Returns the state to show to people. A client that has passed the file checks is loading the mission.
     pub(super) fn visible_step(&self, state: ClientState) -> ClientState {
         if state == ClientState::Checking && self.files_passed { ClientState::Loading } else { state }
     }
 
-    /// Returns why it is over.
+    /// Returns the reason why the connection ended.
     pub(super) fn reason(
         &self,
         state: ClientState,
@@ -54,7 +54,7 @@ impl JoinDiagnosis {
                 self.timeout_reason(step, context)
             }
             (DisconnectReason::HostLeft, None) if step < ClientState::Lobby => {
-                format!("the server has ended, while {step}")
+                format!("the server shut down while {step}")
             }
             (DisconnectReason::Left | DisconnectReason::HostLeft | DisconnectReason::Undeliverable, _) => {
                 end.to_string()
@@ -66,7 +66,7 @@ impl JoinDiagnosis {
         let JoinContext { timeout, is_unreachable: unreachable, .. } = context;
         let step = match step {
             ClientState::Connecting if *unreachable => {
-                return format!("no answer within {timeout}: nobody listens there");
+                return format!("no answer within {timeout}: no program listens on that port");
             }
             ClientState::Connecting if self.anomaly.is_none() => {
                 return format!("no answer within {timeout}");
@@ -76,26 +76,26 @@ impl JoinDiagnosis {
             | ClientState::Loading
             | ClientState::Entering => format!("while {step}"),
             ClientState::Lobby | ClientState::InGame | ClientState::Gone => {
-                return "nothing is heard of the server any more".into();
+                return "the server stopped answering".into();
             }
         };
         match self.anomaly {
-            Some(what) => format!("the server speaks nonsense, {what} for example: no way in, {step}"),
+            Some(what) => format!("the server sends invalid data, for example {what}; the join failed {step}"),
             None if self.check_unanswered => {
                 format!(
-                    "the server asks about files that it has no answer for: no way in within {timeout}, {step}"
+                    "the server repeats a file check that this client cannot answer: join not finished within {timeout}, {step}"
                 )
             }
-            None => format!("the server stopped, {step}: no way in within {timeout}"),
+            None => format!("the server stopped answering {step}: join not finished within {timeout}"),
         }
     }
 }
 
 fn files_differ(file: &str, context: &JoinContext<'_>) -> String {
     let advice = match context.manifest {
-        Some(path) => format!("{} is of an installation that this server does not take", path.display()),
+        Some(path) => format!("the server does not accept the installation that {} was learned from", path.display()),
         None => {
-            "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)"
+            "the server accepts only certain installations; pass --manifest FILE from one of them (bcnet manifest learn)"
                 .into()
         }
     };
@@ -106,16 +106,16 @@ fn boot_reason(step: ClientState, reason: BootReason, context: &JoinContext<'_>)
     let entered = step >= ClientState::Lobby;
     match reason {
         BootReason::WRONG_PASSWORD if context.has_password => "wrong password".into(),
-        BootReason::WRONG_PASSWORD => "it wants a password: --password".into(),
+        BootReason::WRONG_PASSWORD => "the server needs a password; pass --password".into(),
         BootReason::FULL => "the server is full".into(),
         BootReason::BANNED => "banned from this server".into(),
         BootReason::KICKED if entered => "kicked".into(),
         BootReason::KICKED => "kicked a moment ago: try again in a few seconds".into(),
-        BootReason::TIMED_OUT => format!("thrown out: the server has not heard enough, while {step}"),
+        BootReason::TIMED_OUT => format!("disconnected by the server: timeout while {step}"),
         BootReason::DEFAULT if step == ClientState::Connecting => {
-            "refused: the round is over, or the server does not say why".into()
+            "refused: the round is over, or the server gave no reason".into()
         }
-        BootReason::DEFAULT => "thrown out: the server does not say why".into(),
-        other => format!("thrown out: {other}"),
+        BootReason::DEFAULT => "disconnected by the server without a reason".into(),
+        other => format!("disconnected by the server: {other}"),
     }
 }

@@ -1,4 +1,4 @@
-//! A client with its socket and clock.
+//! Drives a client over a UDP socket, with a clock.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -12,14 +12,14 @@ use bcnet_udp::Clock;
 use super::input::{self, Input};
 use crate::random::random_u64;
 
-/// What became of a goodbye.
+/// Result of leaving.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LeaveResult {
-    /// The server has acknowledged it.
+    /// The server has acknowledged the disconnect.
     Acknowledged,
-    /// The server has not acknowledged it.
+    /// The server has not acknowledged the disconnect.
     Unacknowledged,
-    /// The server has thrown the client out before.
+    /// The server ended the connection first.
     EndedByServer(DisconnectReason),
 }
 
@@ -35,14 +35,14 @@ pub(super) struct ClientDriver {
 }
 
 impl ClientDriver {
-    /// Asks a server to be let in.
+    /// Opens a socket and sends a connect request to a server.
     pub(super) fn connect(
         server: SocketAddrV4,
         password: &str,
         options: ClientOptions,
     ) -> anyhow::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
-        socket.connect(server).with_context(|| format!("{server}: cannot send there"))?;
+        socket.connect(server).with_context(|| format!("cannot send to {server}"))?;
         let address = match socket.local_addr()? {
             SocketAddr::V4(own) => *own.ip(),
             SocketAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
@@ -65,12 +65,12 @@ impl ClientDriver {
         })
     }
 
-    /// Returns where other threads put what they hear.
+    /// Returns the sender to which other threads pass their inputs.
     pub(super) fn input_sender(&self) -> SyncSender<Input> {
         self.input_sender.clone()
     }
 
-    /// Returns whether nobody listens at the server's port, as the network says.
+    /// Returns whether the network reported that no program listens at the server's port.
     pub(super) const fn is_unreachable(&self) -> bool {
         self.is_unreachable
     }
@@ -84,8 +84,9 @@ impl ClientDriver {
         self.client.chat(text, self.clock.now())
     }
 
-    /// Sends what is to be sent, and waits until something comes or is due. Datagrams go to the client, and that nobody
-    /// listens is told once.
+    /// Sends pending datagrams, then waits for an input or a timer.
+    ///
+    /// Passes datagrams to the client. Returns [`Input::Unreachable`] only once.
     pub(super) fn wait(&mut self) -> anyhow::Result<Option<Input>> {
         self.send();
         let now = self.clock.now();
@@ -93,7 +94,7 @@ impl ClientDriver {
         let mut input = match self.inputs.recv_timeout(due.min(MAX_WAIT)) {
             Ok(input) => Some(input),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("nothing is heard any more"),
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the thread that receives datagrams has stopped"),
         };
         let now = self.clock.now();
         match input {
@@ -114,14 +115,14 @@ impl ClientDriver {
         Ok(input)
     }
 
-    /// Says goodbye, and waits a moment until that was heard.
+    /// Sends a disconnect and waits a moment for its ACK.
     pub(super) fn leave(&mut self) -> anyhow::Result<LeaveResult> {
         let end = self.clock.now() + LEAVE_TIMEOUT;
         self.client.leave(self.clock.now());
         loop {
             while self.poll_event().is_some() {}
             self.send();
-            // Whoever asks twice does not want to wait.
+            // A second interrupt ends the wait.
             let is_over = self.client.is_closed() || self.clock.now() >= end;
             if is_over || matches!(self.wait()?, Some(Input::Interrupt)) {
                 return Ok(match self.client.disconnect_reason() {
@@ -133,7 +134,7 @@ impl ClientDriver {
         }
     }
 
-    /// Sends what is still to be said when it is over: that this was heard.
+    /// Sends the last ACKs after the connection has ended.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         self.client.handle_timeout(self.clock.now());
         self.send();
@@ -144,12 +145,12 @@ impl ClientDriver {
         let mut buffer = [0; 2048];
         let now = self.clock.now();
         while let Some(transmit) = self.client.poll_transmit(&mut buffer, now) {
-            // What the network complains of shows as silence.
+            // A send error is ignored: it shows as silence of the server.
             drop(self.socket.send(buffer.get(..transmit.len).unwrap_or_default()));
         }
     }
 }
 
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// How long the server may take to hear a goodbye.
+/// Time for the server to acknowledge a disconnect.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);

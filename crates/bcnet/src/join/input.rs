@@ -1,4 +1,4 @@
-//! What a client at a terminal waits for: datagrams, typed lines, signals. Each has a thread that waits for it.
+//! Inputs of the terminal client: datagrams, typed lines, signals. One thread waits for each kind.
 
 use std::io::{self, BufRead, ErrorKind};
 use std::net::UdpSocket;
@@ -9,24 +9,24 @@ use crate::signals::{self, Signal};
 
 #[derive(Debug)]
 pub(super) enum Input {
-    /// From the server.
+    /// A datagram from the server.
     Datagram(Vec<u8>),
-    /// Nobody listens at the server's port.
+    /// No program listens at the server's port.
     Unreachable,
-    /// The user has typed a line.
+    /// A typed line.
     Line(String),
-    /// Nobody will type any more.
+    /// Standard input has ended.
     EndOfInput,
-    /// The user wants it to end.
+    /// The user wants to leave: Ctrl-C or SIGTERM.
     Interrupt,
 }
 
-/// A channel with so much room that a burst fits, and no more: what floods the socket waits in the system.
+/// Returns a channel with capacity for a burst. During a flood, datagrams wait in the socket buffer.
 pub(super) fn channel() -> (SyncSender<Input>, Receiver<Input>) {
     mpsc::sync_channel(256)
 }
 
-/// Hears the server from now on.
+/// Starts a thread that receives datagrams from the server.
 pub(super) fn spawn_receiver(socket: UdpSocket, inputs: SyncSender<Input>) -> io::Result<()> {
     let receive = move || {
         let mut buffer = [0; 2048];
@@ -34,10 +34,10 @@ pub(super) fn spawn_receiver(socket: UdpSocket, inputs: SyncSender<Input>) -> io
             let input = match socket.recv(&mut buffer) {
                 Ok(len) => Input::Datagram(buffer.get(..len).unwrap_or_default().to_vec()),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => Input::Unreachable,
-                // The same, on Windows.
+                // Windows reports an unreachable port in this way.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => Input::Unreachable,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // A network that is gone shows as silence.
+                // A network that is gone shows as silence of the server.
                 Err(_) => break,
             };
             if inputs.send(input).is_err() {
@@ -48,14 +48,14 @@ pub(super) fn spawn_receiver(socket: UdpSocket, inputs: SyncSender<Input>) -> io
     thread::Builder::new().name("receive".into()).spawn(receive).map(drop)
 }
 
-/// Reads standard input from now on.
+/// Starts a thread that reads lines from standard input.
 pub(super) fn spawn_line_reader(inputs: SyncSender<Input>) -> io::Result<()> {
     let read = move || {
         let mut input = io::stdin().lock();
         let mut line = Vec::new();
         loop {
             line.clear();
-            // A line that ends in an error is said as far as it came.
+            // If reading fails in a line, the bytes read so far are sent.
             let ended = !matches!(input.read_until(b'\n', &mut line), Ok(1..));
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             let next = if ended { Input::EndOfInput } else { Input::Line(text) };
@@ -67,7 +67,7 @@ pub(super) fn spawn_line_reader(inputs: SyncSender<Input>) -> io::Result<()> {
     thread::Builder::new().name("input".into()).spawn(read).map(drop)
 }
 
-/// Hears Ctrl-C and SIGTERM from now on.
+/// Passes Ctrl-C and SIGTERM on as inputs.
 pub(super) fn forward_signals(inputs: SyncSender<Input>) -> io::Result<()> {
     signals::listen_to_each(&[Signal::Stop], move |_, _| drop(inputs.send(Input::Interrupt)))
 }

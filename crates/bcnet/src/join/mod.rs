@@ -1,4 +1,4 @@
-//! `bcnet join`: a client for the terminal. It hears everything, chats, and has no ship.
+//! `bcnet join`: a client for the terminal. It shows all events and chats; it has no ship.
 
 mod check;
 mod diagnosis;
@@ -26,14 +26,14 @@ use diagnosis::JoinDiagnosis;
 use driver::{ClientDriver, LeaveResult};
 use input::Input;
 
-/// What checks are called in a game unless they are told otherwise. Servers tell their hooks nothing of it.
+/// Default player name of checks. Servers report no hook event for a player with this name.
 pub(crate) const CHECK_NAME: &str = "bcnet";
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Typed lines are chat, longer ones than the game takes in several. Ctrl-C, or the end of the input, leaves the game.
+Typed lines are sent as chat. A long line is split into several chat messages. Ctrl-C or the end of the input leaves the game.
 
-Exit codes: 0 it was in the game and has left, 1 it did not get in or was thrown out, 2 it could not run.
+Exit codes: 0 joined and left, 1 could not join or was disconnected, 2 could not run.
 
 Examples:
   bcnet join 192.0.2.1 --name Scotty
@@ -41,52 +41,52 @@ Examples:
   bcnet join 127.0.0.1 --check
   bcnet join 127.0.0.1 --json | jq -r \".text // empty\"")]
 pub(crate) struct Args {
-    /// The server, on port 22101 if none is given
+    /// The server; the default port is 22101
     #[arg(value_name = "HOST[:PORT]", value_parser = query::parse_host)]
     host: HostPort<22101>,
 
-    /// What to be called in the game
+    /// Player name
     #[arg(long, default_value = CHECK_NAME, value_parser = parse_name)]
     name: String,
 
-    /// What the server wants to hear before it lets anyone in
+    /// Password of the server
     #[arg(long, default_value = "", hide_default_value = true)]
     password: String,
 
-    /// Answer the server's file checks as the installation that this manifest was learned from; see `bcnet manifest`
+    /// Answer file checks from this manifest; see `bcnet manifest`
     ///
-    /// Without it the answers are such that only a server without `checksums = "strict"` takes them.
+    /// Without a manifest, only a server without `checksums = "strict"` accepts the answers.
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
 
-    /// How long it may take to get into the game, for example 500ms or 15s
+    /// Time limit for joining, for example 500ms or 15s
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = Duration::from_text)]
     timeout: Duration,
 
-    /// Say this, and leave; what is too long for one line of chat is said in several
+    /// Send this chat message and leave; a long text is split into several messages
     #[arg(long, value_name = "TEXT", conflicts_with = "check", value_parser = parse_chat)]
     say: Option<String>,
 
-    /// Join, print how long each step took, and leave: can people join?
+    /// Join, print the time of each step, and leave: tests whether players can join
     #[arg(long)]
     check: bool,
 
-    /// Print JSON: one object per event and line, with --check one object
+    /// Print JSON: one object per event and line; with --check, one object
     #[arg(long)]
     json: bool,
 }
 
 fn parse_name(text: &str) -> Result<String, String> {
     let clean = !text.trim().is_empty() && text.chars().all(is_printable);
-    clean.then(|| text.into()).ok_or_else(|| "expected a name, of characters that can be seen".into())
+    clean.then(|| text.into()).ok_or_else(|| "expected a name of visible characters".into())
 }
 
 fn parse_chat(text: &str) -> Result<String, String> {
     let has_words = !text.trim().is_empty();
-    has_words.then(|| text.into()).ok_or_else(|| "expected something to say".into())
+    has_words.then(|| text.into()).ok_or_else(|| "expected a text with visible characters".into())
 }
 
-/// Joins a server for a moment, as `--check` does. Returns how long it took.
+/// Joins a server and leaves at once, like `--check`. Returns the time that it took.
 pub(crate) fn try_join(
     server: SocketAddrV4,
     password: &str,
@@ -108,29 +108,29 @@ pub(crate) fn try_join(
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
-    ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+    ensure!(args.timeout > Duration::ZERO, "--timeout: expected a time above zero, such as 3s");
     let mut client = TerminalClient::new(args, lookup::first_ipv4_address(&args.host)?)?;
     if !args.check && args.say.is_none() {
         input::spawn_line_reader(client.driver.input_sender())?;
     }
     let out = &mut io::stdout().lock();
     let verdict = if args.check { client.check(out) } else { client.run_interactive(out) };
-    // Whoever reads no more, say, is no reason to stay in the game.
+    // Leaves the game even if the output can no longer be written.
     if verdict.is_err() {
         client.driver.leave()?;
     }
     verdict
 }
 
-/// A player at a server.
+/// A client at a terminal.
 struct TerminalClient<'a> {
     driver: ClientDriver,
     args: &'a Args,
     server: SocketAddrV4,
     files: Manifest,
-    /// What is known about why it might not get in.
+    /// Observations that explain a failed join.
     diagnosis: JoinDiagnosis,
-    /// What was typed and not said yet; `None` is the end of the input.
+    /// Typed lines that are not sent yet. `None` is the end of the input.
     pending_lines: VecDeque<Option<String>>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> TerminalClient<'a> {
 }
 
 impl TerminalClient<'_> {
-    /// Joins, tells what happens and says what it is told to, until it leaves or is over.
+    /// Joins, prints events and sends chat, until the user leaves or the connection ends.
     fn run_interactive(&mut self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         if let Some(text) = &self.args.say {
             self.pending_lines.extend(split_chat(text).map(Some).chain([None]));
@@ -174,7 +174,7 @@ impl TerminalClient<'_> {
                 Some(Input::EndOfInput) => self.pending_lines.push_back(None),
                 Some(Input::Interrupt) => return self.leave_on_interrupt(out),
                 Some(Input::Unreachable) if self.driver.client.has_entered() && !self.args.json => {
-                    writeln!(out, "* nobody listens at the server's port any more")?;
+                    writeln!(out, "* no program listens on the server's port any more")?;
                     out.flush()?;
                 }
                 Some(Input::Datagram(_) | Input::Unreachable) | None => {}
@@ -182,38 +182,39 @@ impl TerminalClient<'_> {
         }
     }
 
-    /// Leaves. The goodbye follows all that was said, so the server has all of it if it acknowledges that. Returns what went
-    /// wrong, if something did.
+    /// Leaves the game. Returns the failure, if there was one.
+    ///
+    /// The disconnect follows all chat messages: if the server acknowledges it, the server has all of them.
     fn leave(&mut self) -> anyhow::Result<Option<(DisconnectReason, String)>> {
         let step = self.driver.client.state();
         Ok(match self.driver.leave()? {
             LeaveResult::Acknowledged => None,
             LeaveResult::Unacknowledged => {
-                Some((DisconnectReason::Left, "the server does not acknowledge the goodbye".into()))
+                Some((DisconnectReason::Left, "the server did not acknowledge the disconnect".into()))
             }
             LeaveResult::EndedByServer(end) => Some((end, self.failure_reason(step, end))),
         })
     }
 
-    /// Leaves because the user wants it to.
+    /// Leaves because of an interrupt.
     fn leave_on_interrupt(&mut self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         let step = self.diagnosis.visible_step(self.driver.client.state());
         let (end, why) = match self.driver.leave()? {
             LeaveResult::EndedByServer(end) => (end, Some(self.failure_reason(step, end))),
-            // Whoever asks twice does not want to wait, and that is no fault of the server's.
+            // A second interrupt ends the wait for the ACK. This is no fault of the server.
             LeaveResult::Acknowledged | LeaveResult::Unacknowledged
                 if self.args.say.is_none() && step >= ClientState::Lobby =>
             {
                 (DisconnectReason::Left, None)
             }
             LeaveResult::Acknowledged | LeaveResult::Unacknowledged => {
-                (DisconnectReason::Left, Some(format!("interrupted, while {step}")))
+                (DisconnectReason::Left, Some(format!("interrupted while {step}")))
             }
         };
         self.finish(step, end, why, out)
     }
 
-    /// Returns the next thing that happened, and when, after what a client has to do about it by itself.
+    /// Returns the next event with its time, after the client's own reaction to it.
     fn next_event(&mut self) -> anyhow::Result<Option<(Event, Time)>> {
         let Some((event, at)) = self.driver.poll_event() else { return Ok(None) };
         if let Event::FileCheck(_) = event {
@@ -231,14 +232,14 @@ impl TerminalClient<'_> {
         Ok(Some((event, at)))
     }
 
-    /// Says what was typed. Returns whether that was all there will be.
+    /// Sends the typed lines. Returns `true` if the input has ended and all lines are sent.
     fn send_lines(&mut self) -> anyhow::Result<bool> {
         while let Some(line) = self.pending_lines.front() {
             let Some(line) = line else { return Ok(true) };
             match self.driver.chat(line) {
-                // Its turn comes when the server has heard what waits already.
+                // The send queue is full: the line is sent once the server has acknowledged earlier lines.
                 Err(CommandError::Send(SendError::QueueFull { .. })) => return Ok(false),
-                said => said?,
+                result => result?,
             }
             self.pending_lines.pop_front();
         }
@@ -258,7 +259,7 @@ impl TerminalClient<'_> {
         Ok(())
     }
 
-    /// It is over. Says in one line why, if that is not what the user wanted.
+    /// Reports the end of the connection. Prints the reason in one line, unless the user wanted to leave.
     fn finish(
         &self,
         step: ClientState,
@@ -278,7 +279,7 @@ impl TerminalClient<'_> {
         Ok(CommandStatus::Findings)
     }
 
-    /// Returns why it is over, for people.
+    /// Returns the reason of a failure, for people.
     fn failure_reason(&self, step: ClientState, end: DisconnectReason) -> String {
         let context = diagnosis::JoinContext {
             timeout: self.args.timeout.to_toml().trim_matches('"').to_owned(),
@@ -290,7 +291,7 @@ impl TerminalClient<'_> {
     }
 }
 
-/// Returns a text in lines that fit into the game's chat, broken between words where that is possible.
+/// Splits a text into lines that fit in a chat message, between words where possible.
 fn split_chat(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.trim();
     iter::from_fn(move || {

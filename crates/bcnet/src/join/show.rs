@@ -1,4 +1,4 @@
-//! What happens, for people and for programs.
+//! Formats events of the client as text and as JSON.
 
 use std::fmt::Display;
 use std::net::SocketAddrV4;
@@ -11,7 +11,7 @@ use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, is_printable};
 use serde_json::{Value, json};
 
-/// Returns a line for people. `None` for what they need not know.
+/// Returns a line for people, or `None` for an event that they need not see.
 pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Option<String> {
     let name_of = |peer: PeerId| player_name(client, peer);
     let line = match event {
@@ -20,10 +20,10 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         }
         Event::Mission(mission) => format!("* {}", describe_mission(mission)),
         Event::Entered => format!("* in the game as {} ({})", name_of(client.id()), client.id()),
-        Event::Joined { peer, .. } => format!("* {} is here", name_of(*peer)),
-        Event::Left { peer, name } => format!("* {} has left", name_or_id(name, *peer)),
+        Event::Joined { peer, .. } => format!("* {} joined", name_of(*peer)),
+        Event::Left { peer, name } => format!("* {} left", name_or_id(name, *peer)),
         Event::Disconnected { peer, name, reason, listed: true } => {
-            format!("* {} has left ({reason})", name_or_id(name, *peer))
+            format!("* {} left ({reason})", name_or_id(name, *peer))
         }
         Event::Chat { peer, text, team, .. } => {
             format!("{}<{}> {text}", if *team { "(team) " } else { "" }, name_of(*peer))
@@ -33,9 +33,9 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         Event::TeamScore { team, score } => {
             format!("* team {team}: {} points, {} kills", score.points, score.kills)
         }
-        Event::Died { victim, killer: None } => format!("* {} has lost a ship", name_of(*victim)),
+        Event::Died { victim, killer: None } => format!("* {} lost a ship", name_of(*victim)),
         Event::Died { victim, killer: Some(killer) } => {
-            format!("* {} has destroyed the ship of {}", name_of(*killer), name_of(*victim))
+            format!("* {} destroyed the ship of {}", name_of(*killer), name_of(*victim))
         }
         Event::RoundEnded { reason } => {
             format!("* the round is over: {}", name_or_number(reason.name(), "reason", reason.0))
@@ -51,7 +51,7 @@ pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Opti
         Event::ShipExploding { peer: Some(peer), .. } => format!("* the ship of {} explodes", name_of(*peer)),
         Event::FilesDiffer { file } => format!("* files differ: {file}"),
         Event::Anomaly { kind: what, count } => {
-            format!("* the server says what makes no sense: {what} ({count} so far)")
+            format!("* the server sent an invalid message: {what} ({count} so far)")
         }
         Event::Connected { .. }
         | Event::FileCheck(_)
@@ -74,7 +74,7 @@ fn describe_mission(mission: &MissionInit) -> String {
     format!("in {system}, {} players at most{time}{frags}", mission.player_limit)
 }
 
-/// Returns what a number stands for, if that is known, else the number.
+/// Returns the name for a number if it is known, otherwise the kind and the number.
 fn name_or_number(name: Option<&str>, kind: &str, number: impl Display) -> String {
     name.map_or_else(|| format!("{kind} {number}"), Into::into)
 }
@@ -88,12 +88,12 @@ fn name_or_id(name: &str, peer: PeerId) -> String {
     if name.is_empty() { peer.to_string() } else { name.into() }
 }
 
-/// Returns a text without what moves a terminal's cursor or turns its writing around.
+/// Removes characters that move the cursor of a terminal or change the text direction.
 fn strip_hidden_characters(text: &str) -> String {
     text.chars().filter(|c| is_printable(*c)).collect()
 }
 
-/// Returns one JSON object. `None` for game messages that nobody has looked into.
+/// Returns an event as a JSON object, or `None` for a game message that the client does not decode.
 pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
     let mut value = match event {
         Event::Connected { id } => json!({"peer": id.0}),
@@ -146,7 +146,7 @@ pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
     Some(value)
 }
 
-/// Returns a time in milliseconds, to the microsecond.
+/// Returns a time in milliseconds, rounded to microseconds.
 pub(super) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! `bcnet lab compare`: variants of a scenario side by side.
+//! `bcnet lab compare`: runs variants of a scenario and compares them.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ use crate::number_format::pluralize;
 #[command(after_help = "\
 KEY is a key of every node (gate), of one node (host.gate), of every link (link.loss), of the head (engine, duration), or \
 proxy (none, pass, heal). Every value of each key is combined with every value of all others; the first combination is \
-what the others are held against.
+the baseline.
 
 Examples:
   bcnet lab compare cures
@@ -28,31 +28,31 @@ Examples:
   bcnet lab compare battle --vary engine=stock,bcnet \\
     --vary link.loss=0,0.05,0.2 --report compare.html")]
 pub(super) struct Args {
-    /// A scenario, by file or name, or a comparison: cures
+    /// A scenario, by file or name, or the built-in comparison: cures
     #[arg(value_name = "SCENARIO")]
     name: String,
 
-    /// A key and the values that it is to have, one after the other
+    /// A key and its values, for example gate=traffic,always
     #[arg(long, value_name = "KEY=A,B,…")]
     vary: Vec<String>,
 
-    /// How many seeds each variant is run with, if anything is left to chance
+    /// Number of seeds for each variant, if the scenario has random traffic or faults
     #[arg(long, value_name = "N", default_value_t = SEEDS)]
     seeds: u32,
 
-    /// The first seed, if it is not the scenario's
+    /// First seed; the default is the seed of the scenario
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Run it even if it takes minutes
+    /// Start even if the runs take minutes
     #[arg(long)]
     yes: bool,
 }
 
-/// What is compared.
+/// Scenarios and variants to compare.
 pub(super) struct ComparisonPlan {
     pub(super) title: String,
     pub(super) about: String,
@@ -60,16 +60,16 @@ pub(super) struct ComparisonPlan {
     pub(super) variants: Vec<Variant>,
 }
 
-/// What came out for one scenario.
+/// Results of all variants of one scenario.
 pub(super) struct ComparisonTable {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) seeds: usize,
-    /// A row for each variant.
+    /// One row for each variant.
     pub(super) rows: Vec<VariantMetrics>,
 }
 
-/// What came out of one variant of a scenario.
+/// Measurements of one variant of a scenario.
 #[derive(Clone, Copy)]
 pub(super) struct VariantMetrics {
     pub(super) ack_bytes: f64,
@@ -123,13 +123,15 @@ impl VariantMetrics {
         ]
     }
 
-    /// Returns the four figures that tell the faults: what ACKs cost, what waits for a repeat, what ACKs displace, and how
-    /// long an ACK stays.
+    /// Returns the four measurements of the faults.
+    ///
+    /// They are the bytes of received ACKs, the 99th percentile of the delay, crowded datagrams, and the
+    /// longest ACK lifetime.
     fn fault_metrics(&self) -> [f64; 4] {
         [self.ack_bytes_taken, self.p99, self.crowded, self.longest_ack]
     }
 
-    /// Returns which of them are faults at all: every message takes its time, and some every link.
+    /// Returns which measurements show a fault. A delay is a fault only if it is more than twice the median.
     fn has_faults(&self) -> [bool; 4] {
         [self.ack_bytes_taken > 0.0, self.p99 > 2.0 * self.p50, self.crowded > 0.0, self.longest_ack > 0.0]
     }
@@ -149,11 +151,11 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandSt
 }
 
 fn build_plan(args: &Args) -> anyhow::Result<ComparisonPlan> {
-    ensure!((1..=1000).contains(&args.seeds), "--seeds {}: 1 to 1000 are possible", args.seeds);
+    ensure!((1..=1000).contains(&args.seeds), "--seeds {}: must be 1 to 1000", args.seeds);
     if let Some(comparison) = library::load_comparison(&args.name)? {
         ensure!(
             args.vary.is_empty(),
-            "{}: a comparison has its own variants; --vary is for a scenario",
+            "{}: a comparison has its own variants; --vary works only with a scenario",
             args.name
         );
         let Comparison { title, about, scenarios, variants } = comparison;
@@ -162,11 +164,11 @@ fn build_plan(args: &Args) -> anyhow::Result<ComparisonPlan> {
         return Ok(ComparisonPlan { title, about, scenarios, variants });
     }
     let source = library::load_source(&args.name)?;
-    ensure!(!args.vary.is_empty(), "{}: say what to vary, such as --vary gate=traffic,always", args.name);
+    ensure!(!args.vary.is_empty(), "{}: nothing to compare; add a key, for example --vary gate=traffic,always", args.name);
     let mut variants = vec![Variant { name: String::new(), changes: Vec::new() }];
     for text in &args.vary {
         let values = parse_values(text)?;
-        ensure!(variants.len() * values.len() <= MAX_VARIANTS, "--vary: more than {MAX_VARIANTS} variants");
+        ensure!(variants.len() * values.len() <= MAX_VARIANTS, "--vary: more than {MAX_VARIANTS} variants; pass fewer values");
         let grid = variants.iter().flat_map(|variant| values.iter().map(|value| with_change(variant, value)));
         variants = grid.collect();
     }
@@ -174,7 +176,7 @@ fn build_plan(args: &Args) -> anyhow::Result<ComparisonPlan> {
     Ok(ComparisonPlan { title, about: String::new(), scenarios: vec![source], variants })
 }
 
-/// Returns a variant with one more key changed.
+/// Returns a variant with one more changed key.
 fn with_change(variant: &Variant, (key, value): &(String, String)) -> Variant {
     let comma = if variant.name.is_empty() { "" } else { ", " };
     let mut changes = variant.changes.clone();
@@ -184,12 +186,12 @@ fn with_change(variant: &Variant, (key, value): &(String, String)) -> Variant {
 
 /// Returns the key with each of its values.
 fn parse_values(text: &str) -> anyhow::Result<Vec<(String, String)>> {
-    let (key, values) = text.split_once('=').with_context(|| format!("--vary {text}: KEY=A,B is wanted"))?;
+    let (key, values) = text.split_once('=').with_context(|| format!("--vary {text}: expected KEY=A,B"))?;
     let values: Vec<_> =
         values.split(',').map(|value| (key.trim().to_owned(), value.trim().to_owned())).collect();
     ensure!(
         values.iter().all(|(key, value)| !key.is_empty() && !value.is_empty()),
-        "--vary {text}: a value is empty"
+        "--vary {text}: a value is empty; expected KEY=A,B"
     );
     Ok(values)
 }
@@ -203,7 +205,7 @@ struct PreparedVariant {
 
 impl ComparisonPlan {
     fn run_variants(&self, args: &Args) -> anyhow::Result<Vec<ComparisonTable>> {
-        // All are tried before the first is run.
+        // Prepares all variants before the first run, so that errors show at once.
         let prepared = self.prepare(args)?;
         let of_source = || prepared.chunks(self.variants.len().max(1));
         if !args.yes {
@@ -232,7 +234,7 @@ impl ComparisonPlan {
         Ok(self.scenarios.iter().zip(of_source()).map(sheet).collect())
     }
 
-    /// Returns every variant of every scenario, all of one scenario together.
+    /// Returns every variant of every scenario, grouped by scenario.
     fn prepare(&self, args: &Args) -> anyhow::Result<Vec<PreparedVariant>> {
         let mut prepared = Vec::new();
         for source in &self.scenarios {
@@ -254,13 +256,15 @@ impl ComparisonPlan {
     }
 }
 
-/// Returns an outcome without what no figure here needs.
+/// Removes the data of a run that no measurement needs.
 pub(super) fn without_samples(mut outcome: RunSummary) -> RunSummary {
     (outcome.samples, outcome.dumps) = (Vec::new(), Vec::new());
     outcome
 }
 
-/// Returns for each variant how much of the first one's faults is left, on average over all scenarios in which it has them.
+/// Returns for each variant the remaining fraction of the baseline's faults.
+///
+/// It is the mean over all scenarios in which the baseline has the fault.
 fn remaining_faults(sheets: &[ComparisonTable]) -> Vec<Option<f64>> {
     let variants = sheets.first().map_or(0, |sheet| sheet.rows.len());
     let of = |variant: usize| {
@@ -299,7 +303,7 @@ fn write_tables(
     }
     writeln!(
         out,
-        "What is left of the first one's faults (ACK bytes that arrive, p99, crowded datagrams, oldest ACK), on average:"
+        "Remaining faults compared with the first variant (received ACK bytes, p99, crowded datagrams, oldest ACK), on average:"
     )?;
     for (variant, left) in plan.variants.iter().zip(left) {
         let left = left.map_or_else(|| "-".into(), |left| format!("{:.0} %", 100.0 * left));

@@ -1,4 +1,4 @@
-//! The page of a comparison: a plot for each fault and scenario. Every number on it is read from the runs.
+//! The HTML page of a comparison: a plot for each fault and scenario. Every number comes from the runs.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ pub(super) fn html(plan: &ComparisonPlan, sheets: &[ComparisonTable], left: &[Op
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let shares = left.iter().map(|left| (0.0, 100.0 * left.unwrap_or(0.0))).collect();
     page += &page::section(
-        "What is left of the faults",
+        "Remaining faults",
         &format!(
-            "The bytes of ACKs that arrive, the delay that one in a hundred reliable messages exceeds, the datagrams in which ACKs left no \
-             room for the largest message, and the age of the oldest ACK: each in percent of <i>{}</i>, on average over all scenarios \
-             in which it has the fault; a delay is one if it is more than twice the median.",
+            "The bytes of received ACKs, the 99th percentile of the delay of reliable messages, the datagrams in which ACKs left no \
+            space for the largest message, and the age of the oldest ACK: each in percent of <i>{}</i>, on average over all scenarios \
+            in which it has the fault. A delay is a fault if it is more than twice the median.",
             names.first().unwrap_or(&"")
         ),
-        &bars("percent that is left", &names, shares, "stock"),
+        &bars("percent remaining", &names, shares, "stock"),
         "",
     );
     for sheet in sheets {
@@ -34,10 +34,10 @@ fn scenario_section(sheet: &ComparisonTable, names: &[&str]) -> String {
     let points =
         |figure: fn(&VariantMetrics) -> f64| sheet.rows.iter().map(|row| (0.0, figure(row))).collect();
     let plots = [
-        bars("bytes of ACKs that arrive", names, points(|row| row.ack_bytes_taken), "acks"),
+        bars("bytes of received ACKs", names, points(|row| row.ack_bytes_taken), "acks"),
         bars("milliseconds to delivery, p99", names, points(|row| row.p99), "game"),
-        bars("datagrams that ACKs left no room in", names, points(|row| row.crowded), "again"),
-        bars("seconds that the oldest ACK was in an outbox", names, points(|row| row.longest_ack), "head"),
+        bars("datagrams without space after ACKs", names, points(|row| row.crowded), "again"),
+        bars("longest time of an ACK in an outbox, seconds", names, points(|row| row.longest_ack), "head"),
     ];
     let seeds = if sheet.seeds == 1 { String::new() } else { format!(" {} seeds together.", sheet.seeds) };
     let text = format!("<code>{}</code>.{seeds}", escape_html(&sheet.name));

@@ -1,15 +1,15 @@
-//! What every table of a run tells of a node.
+//! The columns that every table of a run has for a node.
 
 use bcnet_lab::RunCounters;
 
-/// A column: its title, how wide it is in text, and what stands in it.
+/// A column: its title, its width in text, and the function that reads its value.
 pub(super) struct CounterColumn {
     pub(super) title: &'static str,
     pub(super) width: usize,
     pub(super) value: fn(&RunCounters) -> u64,
 }
 
-/// What was sent, and what came of it.
+/// Counters of sent and delivered messages.
 pub(super) const COUNTER_COLUMNS: [CounterColumn; 7] = [
     CounterColumn { title: "datagrams", width: 9, value: |totals| totals.datagrams },
     CounterColumn { title: "bytes", width: 9, value: |totals| totals.bytes },

@@ -1,4 +1,4 @@
-//! A run for programs.
+//! Formats runs and dumps as JSON.
 
 use std::io::{self, Write};
 
@@ -166,7 +166,7 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// Without digits that nobody needs.
+/// Rounds a number to four decimals.
 fn round_to_4_digits(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! Where scenarios come from: files, or the ones that are built in.
+//! Loads scenarios and comparisons from files, or from those built in.
 
 use std::borrow::Cow;
 use std::fs;
@@ -11,9 +11,9 @@ use bcnet_lab::scenario::{BUILT_IN, BUILT_IN_COMPARISONS, Change, Comparison};
 
 /// A scenario with its name.
 pub(super) struct NamedScenario {
-    /// The name of the file without its ending.
+    /// Name of the file without its extension.
     pub(super) name: String,
-    /// Where it was read from, for messages.
+    /// Path of the file, for messages.
     pub(super) path: String,
     pub(super) scenario: Scenario,
 }
@@ -26,7 +26,7 @@ pub(super) struct ScenarioSource {
 }
 
 impl ScenarioSource {
-    /// Returns the scenario with some keys changed.
+    /// Parses the scenario with some keys changed.
     pub(super) fn scenario(&self, changes: &[Change]) -> anyhow::Result<Scenario> {
         let Self { path, text, .. } = self;
         Scenario::parse_changed(text, changes).map_err(|error| match error.line {
@@ -36,14 +36,14 @@ impl ScenarioSource {
     }
 }
 
-/// Returns the scenario in a file or, if there is no such file, the built-in one of that name.
+/// Loads a scenario from a file, or the built-in one if the file does not exist.
 pub(super) fn load(name: &str) -> anyhow::Result<NamedScenario> {
     let source = load_source(name)?;
     let scenario = source.scenario(&[])?;
     Ok(NamedScenario { name: source.name, path: source.path, scenario })
 }
 
-/// Returns the text of the scenario in a file or, if there is no such file, of the built-in one of that name.
+/// Loads the text of a scenario from a file, or of the built-in one if the file does not exist.
 pub(super) fn load_source(name: &str) -> anyhow::Result<ScenarioSource> {
     let path = Path::new(name);
     if path.is_file() {
@@ -61,12 +61,13 @@ pub(super) fn load_source(name: &str) -> anyhow::Result<ScenarioSource> {
         None => {
             let known = BUILT_IN.iter().chain(BUILT_IN_COMPARISONS).map(|(known, _)| *known);
             let near = did_you_mean(name, known);
-            bail!("{name}: no such file, and no scenario is called that: see `bcnet lab list`{near}")
+            bail!("{name}: no such file and no such built-in scenario; `bcnet lab list` shows all{near}")
         }
     }
 }
 
-/// Returns the comparison in a file or the built-in one of that name, if it is one.
+/// Loads a comparison from a file or the built-in one with this name. Returns `None` if it is not a
+/// comparison.
 pub(super) fn load_comparison(name: &str) -> anyhow::Result<Option<Comparison>> {
     let path = Path::new(name);
     let text: Cow<'_, str> = match BUILT_IN_COMPARISONS.iter().find(|(known, _)| *known == name) {
@@ -74,7 +75,7 @@ pub(super) fn load_comparison(name: &str) -> anyhow::Result<Option<Comparison>> 
         _ if path.is_file() => read_file(path)?.into(),
         _ => return Ok(None),
     };
-    // A file with variants is meant to be a comparison, with mistakes or without.
+    // A file with a [[variant]] table is a comparison: its errors are reported as such.
     if !text.lines().any(|line| line.trim() == "[[variant]]") {
         return Ok(None);
     }
@@ -82,7 +83,7 @@ pub(super) fn load_comparison(name: &str) -> anyhow::Result<Option<Comparison>> 
     comparison.map(Some).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.message))
 }
 
-/// Returns all scenarios in ./scenarios or, if there is no such directory, the built-in ones.
+/// Loads all scenarios in ./scenarios, or the built-in ones if the directory does not exist.
 pub(super) fn load_all() -> anyhow::Result<Vec<NamedScenario>> {
     let Ok(directory) = fs::read_dir("scenarios") else { return load_built_in() };
     let mut paths = Vec::new();
@@ -92,7 +93,7 @@ pub(super) fn load_all() -> anyhow::Result<Vec<NamedScenario>> {
             paths.push(path);
         }
     }
-    // By name: "battle" before "battle-day", which the endings of the paths would turn round.
+    // Sorts by name: with the extension, "battle-day" would come before "battle".
     paths.sort_by_key(|path| file_stem(path));
     paths
         .iter()
@@ -100,12 +101,12 @@ pub(super) fn load_all() -> anyhow::Result<Vec<NamedScenario>> {
         .collect()
 }
 
-/// Returns whether a scenario of the project has this name.
+/// Returns whether a built-in scenario has this name.
 pub(super) fn is_built_in(name: &str) -> bool {
     BUILT_IN.iter().any(|(known, _)| *known == name)
 }
 
-/// Returns the built-in scenarios.
+/// Loads the built-in scenarios.
 fn load_built_in() -> anyhow::Result<Vec<NamedScenario>> {
     let parsed = BUILT_IN
         .iter()
@@ -123,7 +124,7 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
     let name = || path.display().to_string();
     let size = fs::metadata(path).with_context(name)?.len();
     if size > MAX_BYTES {
-        bail!("{}: {size} bytes are too many for a scenario: {MAX_BYTES} are possible", name());
+        bail!("{}: the file has {size} bytes; a scenario can have at most {MAX_BYTES}", name());
     }
     fs::read_to_string(path).with_context(name)
 }
@@ -132,5 +133,5 @@ fn file_stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// A megabyte.
+/// Maximum size of a scenario file: one megabyte.
 const MAX_BYTES: u64 = 1 << 20;

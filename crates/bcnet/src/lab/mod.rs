@@ -1,6 +1,6 @@
-//! `bcnet lab`: experiments with the original engine and with bcnet, side by side.
+//! `bcnet lab`: experiments with the original engine and with bcnet.
 //!
-//! The laboratory itself is the crate `bcnet-lab`; here are files, arguments and paper.
+//! The crate `bcnet-lab` runs the experiments. This module has the commands, the files and the reports.
 
 mod compare;
 mod compare_page;
@@ -38,7 +38,7 @@ use run_recorder::{RunRecorder, TimeWindow};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Scenarios are files; docs/reference/scenarios.md explains every key. Those of the project are built in and known by their names.
+Scenarios are files; docs/reference/scenarios.md explains every key. The scenarios of the project are built in: name them without a path.
 
 Examples:
   bcnet lab list
@@ -61,29 +61,29 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Run scenarios and check what they expect
+    /// Run scenarios and check their expectations
     Run(RunArgs),
-    /// List the scenarios in ./scenarios, or else the built-in ones
+    /// List the scenarios in ./scenarios, or the built-in ones if that directory does not exist
     List,
-    /// Run a scenario and print the queues of every node at one moment
+    /// Run a scenario and print the queues of every node at one time
     Dump(DumpArgs),
-    /// Run variants of a scenario side by side: a table, and a page with plots
+    /// Run variants of a scenario and print a comparison table, optionally a page with plots
     Compare(compare::Args),
-    /// Run a session for hours, with the original, each cure and bcnet: does it get dearer?
+    /// Run a session for hours with the original, each cure and bcnet, to see whether its cost grows
     Growth(outbox_growth::Args),
-    /// Host a game on real UDP with the original engine, faults and all, to look at it with other tools
+    /// Host a game on real UDP with the original engine and its faults, to examine it with other tools
     Host(live::HostArgs),
-    /// Join a game on real UDP with the original engine, faults and all
+    /// Join a game on real UDP with the original engine and its faults
     Join(live::JoinArgs),
-    /// What would a captured session have been on the original engine, and on bcnet?
+    /// Replay a captured session on the original engine and on bcnet
     Replay(replay::Args),
-    /// Run everything on both engines: one table, and a report with plots
+    /// Run all scenarios on both engines: one table, and optionally a report with plots
     Tour(tour::Args),
 }
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// Files, or names of built-in scenarios
+    /// Scenario files, or names of built-in scenarios
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
 
@@ -94,38 +94,38 @@ struct RunArgs {
     #[arg(long)]
     json: bool,
 
-    /// Print a line for every ACK that an engine handles, and what waits at that moment
+    /// Print a line for every ACK that an engine handles, with the unacknowledged messages
     #[arg(long)]
     trace: bool,
 
-    /// Print every expectation and what was seen, not only those that were missed
+    /// Print every expectation and its measured value, not only missed ones
     #[arg(long)]
     expectations: bool,
 
-    /// Write all datagrams of the run to a capture, enciphered as they are in the game
+    /// Write all datagrams of the run to a capture, enciphered as in the game
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 
-    /// Only what this node, or the proxy, sends and receives
+    /// Restrict the capture to the datagrams of this node or of the proxy
     #[arg(long, value_name = "NODE", requires = "write")]
     at: Option<String>,
 
-    /// Write a page about the run: queues over time, delays, datagram by datagram
+    /// Write a page about the run: queues over time, delays, single datagrams
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 
-    /// The seconds that the page shows datagram by datagram
+    /// Time range in seconds in which the page shows single datagrams
     #[arg(long, value_name = "FROM..TO", requires = "report")]
     window: Option<TimeWindow>,
 }
 
 #[derive(clap::Args)]
 struct DumpArgs {
-    /// A file, or the name of a built-in scenario
+    /// A scenario file, or the name of a built-in scenario
     #[arg(value_name = "FILE")]
     file: String,
 
-    /// The moment, in seconds from the beginning of the experiment
+    /// Time of the dump, in seconds from the start of the experiment
     #[arg(long, value_name = "T")]
     at: f64,
 
@@ -137,14 +137,14 @@ struct DumpArgs {
     json: bool,
 }
 
-/// What can be chosen for a run.
+/// Options that choose the engine and the seed of a run.
 #[derive(clap::Args, Clone, Copy)]
 struct RunChoice {
-    /// The engine of nodes that name none: stock or bcnet
+    /// Engine of nodes whose table names none: stock or bcnet
     #[arg(long)]
     engine: Option<EngineKind>,
 
-    /// The seed of all chance
+    /// Seed of all random numbers
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -167,10 +167,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
 }
 
 fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
-    // All are read before the first is run: a mistake in the last one should not take minutes to show.
+    // Loads all scenarios before the first run: an error in the last one must not show minutes later.
     let entries = args.files.iter().map(|name| library::load(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let kept = args.write.is_some() || args.report.is_some();
-    ensure!(!kept || entries.len() == 1, "--write and --report are for one scenario at a time");
+    ensure!(!kept || entries.len() == 1, "--write and --report work with one scenario at a time; name only one");
     let mut verdict = CommandStatus::Clean;
     for entry in &entries {
         let outcome = run_timed(entry, args)?;
@@ -187,7 +187,7 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<CommandStat
     Ok(verdict)
 }
 
-/// Runs a scenario and tells on standard error how much faster than real time that went.
+/// Runs a scenario and prints its speed relative to real time on standard error.
 #[allow(clippy::disallowed_methods, reason = "how long a run takes is for people only")]
 fn run_timed(entry: &NamedScenario, args: &RunArgs) -> anyhow::Result<RunSummary> {
     let start = Instant::now();
@@ -202,7 +202,7 @@ fn run_timed(entry: &NamedScenario, args: &RunArgs) -> anyhow::Result<RunSummary
     Ok(outcome)
 }
 
-/// Runs a scenario and keeps what was asked for.
+/// Runs a scenario, and writes the capture and the page if requested.
 fn run_recorded(entry: &NamedScenario, args: &RunArgs) -> anyhow::Result<RunSummary> {
     let mut record =
         RunRecorder::new(&entry.scenario, args.write.as_deref(), args.at.as_deref(), args.window)?;
@@ -234,7 +234,7 @@ fn list_scenarios(out: &mut impl Write) -> anyhow::Result<CommandStatus> {
 fn dump_queues(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     let mut entry = library::load(&args.file)?;
     let end = entry.scenario.duration.as_secs_f64();
-    ensure!((0.0..=end).contains(&args.at), "--at {}: {} lasts from 0 to {end} seconds", args.at, entry.name);
+    ensure!((0.0..=end).contains(&args.at), "--at {}: outside the scenario {}, which lasts from 0 to {end} seconds", args.at, entry.name);
     let at = Time::from_micros((args.at * 1e6).round() as u64);
     entry.scenario.dumps.clear();
     let outcome = run_scenario(&entry, args.choice, false, Some(at));
@@ -253,5 +253,6 @@ fn dump_queues(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<CommandS
     Ok(CommandStatus::Clean)
 }
 
-/// How many seeds are pooled where anything is left to chance: a rare delay differs a lot from one run to the next.
+/// Number of seeds that are pooled in scenarios with random traffic or faults. Rare delays differ a lot
+/// between runs.
 const SEEDS: u32 = 20;

@@ -1,8 +1,8 @@
-//! Numbers of the laboratory.
+//! Number formats of the laboratory.
 
 use crate::number_format::group_digits;
 
-/// Returns a number with three digits, thousands apart.
+/// Formats a number with three digits and a thousands separator.
 pub(super) fn format_number(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 100.0 {
         let digits = if value.abs() < 10.0 { 2 } else { 1 };
@@ -12,7 +12,7 @@ pub(super) fn format_number(value: f64) -> String {
     format!("{sign}{}", group_digits(value.abs().round_ties_even() as u64))
 }
 
-/// Returns a length of time in seconds, minutes or hours.
+/// Formats a duration in seconds, minutes or hours.
 pub(super) fn format_duration(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds:.0} seconds"),

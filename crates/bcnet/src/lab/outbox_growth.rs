@@ -1,4 +1,5 @@
-//! `bcnet lab growth`: does a session get dearer the longer it lasts? The table of seed 001, measured.
+//! `bcnet lab growth`: measures whether the cost of a session grows with its length, and compares it with
+//! seed 001.
 
 use std::io::{self, Write};
 
@@ -18,45 +19,45 @@ use crate::CommandStatus;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// How long the session lasts, in hours: up to 720
+    /// Length of the session in hours, up to 720
     #[arg(long, value_name = "N", default_value_t = 24.0)]
     hours: f64,
 
-    /// The seed of all chance
+    /// Seed of all random numbers
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Run it even if it takes minutes
+    /// Start even if the runs take minutes
     #[arg(long)]
     yes: bool,
 }
 
-/// A variant with what came out of it.
+/// Result of one variant.
 struct GrowthRow {
     name: String,
     samples: Vec<OutboxSample>,
     summary: RunSummary,
 }
 
-/// The client's outbox at one moment.
+/// State of the client's outbox at one time.
 #[derive(Clone, Copy)]
 struct OutboxSample {
     seconds: u64,
     entries: usize,
-    /// The most entries so far.
+    /// Maximum number of entries so far.
     peak: usize,
     ack_bytes: u64,
     comparisons: u64,
-    /// Reliable messages that came.
+    /// Reliable messages received.
     messages: u64,
 }
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     let hours = args.hours;
-    ensure!((0.05..=720.0).contains(&hours), "--hours {hours}: 0.05 to 720 are possible");
+    ensure!((0.05..=720.0).contains(&hours), "--hours {hours}: must be 0.05 to 720");
     let rows = run_variants(args)?;
     args.output.write_results(
         out,
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandSt
 
 fn run_variants(args: &Args) -> anyhow::Result<Vec<GrowthRow>> {
     let source = library::load_source("battle-day")?;
-    let variants = library::load_comparison("cures")?.context("the cures are built in")?.variants;
+    let variants = library::load_comparison("cures")?.context("the built-in comparison `cures` is missing")?.variants;
     let seconds = (args.hours * 3600.0).round() as u64;
     let duration = Change::new("duration", &seconds.to_string());
     let moments: Vec<u64> = EXPECTED_ENTRIES.iter().map(|(at, _)| *at).chain([86_400, seconds]).collect();
@@ -80,9 +81,9 @@ fn run_variants(args: &Args) -> anyhow::Result<Vec<GrowthRow>> {
         let mut scenario = source.scenario(&[changes, vec![duration.clone()]].concat())?;
         let find = |wanted: &str| scenario.node_names().position(|name| name == wanted);
         let [client, host] =
-            [CLIENT_NAME, HOST_NAME].map(|name| find(name).with_context(|| format!("no {name}")));
+            [CLIENT_NAME, HOST_NAME].map(|name| find(name).with_context(|| format!("the scenario has no node {name}")));
         let (client, host) = (client?, host?);
-        // Of the host for what it knows to have arrived.
+        // The dump of the host gives the number of messages that it knows to be delivered.
         let of = |at: &u64| {
             let at = Time::from_micros(at * 1_000_000);
             [(client, host), (host, client)].map(|(node, peer)| DumpRequest {
@@ -135,7 +136,7 @@ fn write_tables(out: &mut impl Write, rows: &[GrowthRow]) -> io::Result<()> {
         times.iter().try_for_each(|seconds| write!(out, " {:>14}", format_elapsed(*seconds)))?;
         writeln!(out)
     };
-    head(out, "ACKs in the client's outbox, and the most so far; a session as in battle, one client")?;
+    head(out, "ACKs in the client's outbox now / maximum so far; battle traffic, one client")?;
     write!(out, "  {EXPECTS:width$}")?;
     for seconds in &times {
         let expected = EXPECTED_ENTRIES.iter().find(|(at, _)| at == seconds);
@@ -144,11 +145,11 @@ fn write_tables(out: &mut impl Write, rows: &[GrowthRow]) -> io::Result<()> {
     writeln!(out)?;
     let cells: [(&str, GrowthCell); 4] = [
         ("", |moment| format!("{} / {}", moment.entries, moment.peak)),
-        ("Bytes of ACKs that the client has sent", |moment| format_number(moment.ack_bytes as f64)),
-        ("Entries that it has compared, per second", |moment| {
+        ("Bytes of ACKs sent by the client", |moment| format_number(moment.ack_bytes as f64)),
+        ("List entries compared by the client, per second", |moment| {
             format_number(moment.comparisons as f64 / moment.seconds.max(1) as f64)
         }),
-        ("Entries that it has compared, for each reliable message that came", |moment| {
+        ("List entries compared by the client, per reliable message received", |moment| {
             format_number(moment.comparisons as f64 / moment.messages.max(1) as f64)
         }),
     ];
@@ -186,7 +187,7 @@ fn summary_json(rows: &[GrowthRow], hours: f64) -> Json {
 }
 
 fn html(rows: &[GrowthRow], hours: f64) -> String {
-    let mut page = page::page_head("Does a session get dearer the longer it lasts?");
+    let mut page = page::page_head("Does the cost of a session grow with its length?");
     let classes: Vec<String> = (0..=rows.len()).map(|i| format!("c{}", i % LINE_COLORS)).collect();
     let of_client = |row: &GrowthRow, figure: fn(&bcnet_lab::NodeSample) -> f64| {
         let node = row.summary.nodes.iter().position(|node| node.name == CLIENT_NAME).unwrap_or(0);
@@ -203,9 +204,9 @@ fn html(rows: &[GrowthRow], hours: f64) -> String {
     };
     let peaks = series(|node| node.counters.queues.peak_acks as f64);
     page += &page::section(
-        "The longest outbox so far",
-        "The most ACKs that were in the client's outbox at once, up to each moment. In the original an ACK lives 5.3 seconds \
-         while there is traffic, so the longest burst decides, not the length of the session. Lines of what does the same lie on each other.",
+        "Longest outbox so far",
+        "The maximum number of ACKs in the client's outbox up to each time. In the original an ACK lives for 5.3 seconds \
+        while there is traffic, so the longest burst decides, not the length of the session. Lines of equal variants cover each other.",
         &plot::lines(&AxisLabels { x: "hours", y: "ACKs" }, &peaks),
         "bcnet lab growth",
     );
@@ -215,14 +216,14 @@ fn html(rows: &[GrowthRow], hours: f64) -> String {
     let points = expected.map(|(at, entries)| (*at as f64 / 3600.0, *entries)).collect();
     feared.push(PlotSeries { name: EXPECTS, class: "c11", points });
     page += &page::section(
-        "And as it was feared",
-        "The same line of the original beside the numbers that seed 001 expected after 2 and 30 minutes, 2 and 4 hours.",
+        "Comparison with the prediction",
+        "The same line of the original, and the numbers that seed 001 expected after 2 and 30 minutes, 2 and 4 hours.",
         &plot::lines(&AxisLabels { x: "hours", y: "ACKs" }, &feared),
         "bcnet lab run growth",
     );
     page += &page::section(
         "Bytes of ACKs",
-        "What the client has spent on ACKs so far. The lines are straight: every hour costs the same.",
+        "Bytes of ACKs that the client has sent so far. The lines are straight: every hour costs the same.",
         &plot::lines(
             &AxisLabels { x: "hours", y: "kilobytes" },
             &series(|node| node.counters.ack_bytes as f64 / 1e3),
@@ -239,14 +240,14 @@ fn format_elapsed(seconds: u64) -> String {
     }
 }
 
-/// What a table shows of a moment.
+/// Function that formats one cell of a table.
 type GrowthCell = fn(&OutboxSample) -> String;
 
-/// Whose outbox it is, and who it talks to.
+/// The client whose outbox is measured, and its host.
 const CLIENT_NAME: &str = "kirk";
 const HOST_NAME: &str = "host";
 const EXPECTS: &str = "seed 001 expects";
-/// After how many seconds seed 001 expects how many entries.
+/// Number of entries that seed 001 expects after a number of seconds.
 const EXPECTED_ENTRIES: [(u64, f64); 4] = [(120, 13.0), (1800, 600.0), (7200, 2400.0), (14_400, 6000.0)];
-/// How many colours the style sheet has for lines, but for the last.
+/// Number of line colours in the style sheet, without the last one.
 const LINE_COLORS: usize = 11;

@@ -1,4 +1,4 @@
-//! Where results go: paper, pages, JSON.
+//! Output of results: tables, pages, JSON.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub(super) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Writes the page if one is wanted, and prints either the JSON or the tables.
+    /// Writes the page if requested, and prints either the JSON or the tables.
     pub(super) fn write_results<W: Write>(
         &self,
         out: &mut W,
@@ -39,7 +39,7 @@ impl OutputArgs {
     }
 }
 
-/// Writes a page, and says so.
+/// Writes a page and reports its path.
 pub(super) fn write_page(path: &Path, page: &str) -> anyhow::Result<()> {
     fs::write(path, page).with_context(|| path.display().to_string())?;
     eprintln!("bcnet: report written to {}", path.display());

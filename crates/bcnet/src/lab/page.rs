@@ -1,6 +1,6 @@
-//! What all pages of the laboratory share: each stands alone, without script, font or picture from elsewhere.
+//! The common frame of all laboratory pages. A page needs no script, font or image from elsewhere.
 
-/// Returns the beginning of a page, up to its title.
+/// Returns the start of a page, up to its title.
 pub(super) fn page_head(title: &str) -> String {
     let title = escape_html(title);
     format!(
@@ -10,7 +10,7 @@ pub(super) fn page_head(title: &str) -> String {
     )
 }
 
-/// Returns a part of a page: a text, a plot, and the command that shows the same, if there is one.
+/// Returns a section of a page: a text, a plot, and the command that produces the data, if there is one.
 pub(super) fn section(title: &str, text: &str, plot: &str, command: &str) -> String {
     let command = match command {
         "" => String::new(),
@@ -19,7 +19,7 @@ pub(super) fn section(title: &str, text: &str, plot: &str, command: &str) -> Str
     format!("<section><h2>{title}</h2><p>{text}</p><figure>{plot}</figure>{command}</section>")
 }
 
-/// Returns text that stands for itself in HTML.
+/// Escapes text for HTML.
 pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

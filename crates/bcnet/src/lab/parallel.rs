@@ -1,11 +1,11 @@
-//! Runs on all cores.
+//! Runs jobs on all cores.
 
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `run` with every job and returns what came out, in the order of the jobs.
+/// Calls `run` for every job and returns the results in the order of the jobs.
 pub(super) fn run_all<J: Sync, T: Send>(jobs: &[J], run: impl Fn(&J) -> T + Sync) -> Vec<T> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let results: Vec<Mutex<Option<T>>> = jobs.iter().map(|_| Mutex::new(None)).collect();

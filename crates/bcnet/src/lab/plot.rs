@@ -1,4 +1,4 @@
-//! Plots as SVG, for the report. Colours are those of its style sheet.
+//! Plots as SVG, for the pages. Their colours come from the style sheet.
 
 use std::fmt::Write;
 
@@ -7,23 +7,23 @@ use super::number_format::format_number;
 /// One line of a line chart, or one kind of bar.
 pub(super) struct PlotSeries<'a> {
     pub(super) name: &'a str,
-    /// Its class in the style sheet.
+    /// CSS class of the series.
     pub(super) class: &'a str,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// What stands at the axes.
+/// Labels of the axes.
 pub(super) struct AxisLabels<'a> {
     pub(super) x: &'a str,
     pub(super) y: &'a str,
 }
 
-/// Returns a line for each series.
+/// Returns a chart with a line for each series.
 pub(super) fn lines(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>]) -> String {
     draw_xy(axes, series, MarkStyle::Lines)
 }
 
-/// Returns a dot for each point.
+/// Returns a chart with a dot for each point.
 pub(super) fn dots(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>]) -> String {
     draw_xy(axes, series, MarkStyle::Dots)
 }
@@ -43,7 +43,7 @@ fn draw_xy(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>], marks: MarkStyle) -
             format_number(tick)
         );
     }
-    // The first on top, because the others are held against it.
+    // Draws the first series last, on top: it is the baseline of the others.
     for series in series.iter().rev() {
         let place = |(x, y): &(f64, f64)| (LEFT + x / right * PLOT_WIDTH, scale.y_position(*y));
         let points = series.points.iter().map(place);
@@ -65,14 +65,14 @@ fn draw_xy(axes: &AxisLabels<'_>, series: &[PlotSeries<'_>], marks: MarkStyle) -
     svg + "</svg>"
 }
 
-/// What stands for the points of a series.
+/// Mark of the points of a series.
 #[derive(Clone, Copy)]
 enum MarkStyle {
     Lines,
     Dots,
 }
 
-/// Returns a group of bars for each name, a bar for each series in it.
+/// Returns a chart with a group of bars for each name. A group has one bar for each series.
 pub(super) fn bars(axes: &AxisLabels<'_>, groups: &[&str], series: &[PlotSeries<'_>]) -> String {
     let max = series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let scale = YScale::new(max * 1.08);
@@ -112,7 +112,7 @@ pub(super) fn bars(axes: &AxisLabels<'_>, groups: &[&str], series: &[PlotSeries<
     svg + "</svg>"
 }
 
-/// Returns one bar across for each name, made of parts one after the other. `max` is the whole width.
+/// Returns a chart with one horizontal bar for each name, stacked from parts. `max` is the full width.
 pub(super) fn stacked_bars(
     axes: &AxisLabels<'_>,
     rows: &[&str],
@@ -153,7 +153,7 @@ pub(super) fn stacked_bars(
                 BAR_ROW_HEIGHT - 12.0
             );
             let (text, middle) = (format_number(*value), y + BAR_ROW_HEIGHT / 2.0 - 2.0);
-            // Where no other part follows there is room behind a short bar.
+            // A bar with a single part has space for the label behind it.
             let label = match (width > 10.0 + 7.0 * text.len() as f64, parts.len()) {
                 (true, _) => Some((x + width / 2.0, r#"class="inside" text-anchor="middle""#)),
                 (false, 1) => Some((x + width + 5.0, r#"class="value""#)),
@@ -176,7 +176,7 @@ pub(super) fn stacked_bars(
     svg + "</svg>"
 }
 
-/// From values to places on the page.
+/// Maps values to vertical positions.
 struct YScale {
     max: f64,
 }
@@ -209,7 +209,7 @@ impl YScale {
     }
 }
 
-/// Returns round numbers from 0 up to `max`, four to eight of them.
+/// Returns four to eight round numbers from 0 up to `max`.
 fn ticks(max: f64) -> Vec<f64> {
     let rough = max / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -248,7 +248,7 @@ fn legend(svg: &mut String, series: &[PlotSeries<'_>]) {
     }
 }
 
-/// Returns how high the rows of a legend are but the first.
+/// Returns the height of the legend rows after the first.
 fn extra_legend_height(series: &[PlotSeries<'_>]) -> f64 {
     let (mut x, mut rows) = (LEFT, 0.0);
     for PlotSeries { name, .. } in series {
@@ -260,7 +260,7 @@ fn extra_legend_height(series: &[PlotSeries<'_>]) -> f64 {
     rows * LEGEND_ROW
 }
 
-/// Returns how wide a name is in a legend, with its mark and the room behind it.
+/// Returns the width of a legend entry, including its mark and the space behind it.
 fn legend_entry_width(name: &str) -> f64 {
     44.0 + 7.2 * name.chars().count() as f64
 }
@@ -272,6 +272,6 @@ const LEFT: f64 = 78.0;
 const PLOT_WIDTH: f64 = 662.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 262.0;
-/// Of a chart with bars across: the room for names, and the height of a bar.
+/// Width for names, and height of a row, in a chart with horizontal bars.
 const NAME_WIDTH: f64 = 210.0;
 const BAR_ROW_HEIGHT: f64 = 40.0;

@@ -1,4 +1,4 @@
-//! Who said what when, read from a capture.
+//! Reads from a capture which player sent which payload when.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddrV4;
@@ -12,20 +12,20 @@ use bcnet_transport::{DeliveryMode, Time};
 
 use crate::inspect::for_each_datagram;
 
-/// What is in a capture, as far as it can be sent anew.
+/// The payloads of a capture that can be sent again, with counters of the capture.
 #[derive(Default)]
 pub(super) struct Recording {
-    /// The addresses of the clients, in the order in which they were seen.
+    /// Addresses of the clients, in the order of their first datagrams.
     pub(super) clients: Vec<SocketAddrV4>,
-    /// Every payload that was given to an engine, with its time since the first.
+    /// Every payload that was handed to an engine, with its time since the first one.
     pub(super) messages: Vec<GameMessage>,
     pub(super) datagrams: u64,
     pub(super) bytes: u64,
     pub(super) ack_bytes: u64,
-    /// Reliable messages and parts that were sent, and those of them that were sent again.
+    /// Reliable messages and fragments sent, and those of them that were retransmissions.
     pub(super) reliable: u64,
     pub(super) retransmissions: u64,
-    /// From a message to its ACK, in microseconds, of those sent by the host and by clients.
+    /// Times from a message to its ACK in microseconds, for messages of the host and of clients.
     ack_delays: [Vec<u64>; 2],
 }
 
@@ -40,53 +40,53 @@ impl Recording {
                 .conversations
                 .values()
                 .any(|talk| talk.directions.iter().any(|lane| lane.sent > 0 || lane.unreliable > 0)),
-            "{name}: no game traffic between a host and a player in it"
+            "{name}: the capture has no game traffic between a host and a player"
         );
-        ensure!(reader.recording.clients.len() <= MAX_CLIENTS, "{name}: more than {MAX_CLIENTS} players");
+        ensure!(reader.recording.clients.len() <= MAX_CLIENTS, "{name}: the capture has more than {MAX_CLIENTS} players");
         Ok(reader.finish())
     }
 
-    /// Returns the time under way, one way, with the waits of both programs in it, if any ACK tells.
+    /// Returns the estimated one-way delay, including the waits of both programs. `None` without ACKs.
     pub(super) fn delay(&self) -> Option<Duration> {
         let medians = self.ack_delays.iter().filter_map(|waits| waits.get(waits.len() / 2));
         let sum: u64 = medians.sum();
         (sum > 0).then(|| Duration::from_micros(sum / 2))
     }
 
-    /// Returns the share of reliable messages that were sent again.
+    /// Returns the fraction of reliable messages that were retransmitted.
     pub(super) fn loss(&self) -> f64 {
         self.retransmissions as f64 / self.reliable.max(1) as f64
     }
 }
 
-/// Reads datagrams one by one.
+/// Builds a recording from single datagrams.
 #[derive(Default)]
 struct RecordingReader {
     recording: Recording,
     start: Option<Time>,
-    /// By the addresses of the host and the client.
+    /// Conversations, by the addresses of host and client.
     conversations: BTreeMap<(SocketAddrV4, SocketAddrV4), RecordedConversation>,
 }
 
-/// What passes between the host and one client.
+/// Traffic between the host and one client.
 #[derive(Default)]
 struct RecordedConversation {
     client: usize,
-    /// From the host, and from the client.
+    /// Messages from the host, and messages from the client.
     directions: [RecordedDirection; 2],
 }
 
-/// What went one way.
+/// Messages in one direction.
 #[derive(Default)]
 struct RecordedDirection {
-    /// How many reliable messages and parts were sent.
+    /// Number of reliable messages and fragments sent.
     sent: u64,
     unreliable: u64,
-    /// When each number was sent, counted in such messages.
+    /// Value of `sent` when each message id was last sent.
     last_sent: HashMap<MessageId, u64>,
-    /// What was sent once and not acknowledged yet.
+    /// Send times of messages that were sent once and are not acknowledged.
     unacknowledged: HashMap<MessageId, Time>,
-    /// Where the payload of a number is that comes in parts.
+    /// Index of the payload for each sequence number with fragments.
     split_payloads: HashMap<Seq, usize>,
 }
 
@@ -135,7 +135,7 @@ impl RecordingReader {
         }
     }
 
-    /// Leaves out who never said anything.
+    /// Removes clients that never sent a payload.
     fn finish(mut self) -> Recording {
         let heard: HashSet<usize> = self.recording.messages.iter().map(|message| message.ship).collect();
         let kept: Vec<usize> =
@@ -149,13 +149,13 @@ impl RecordingReader {
     }
 }
 
-/// What a message is.
+/// Relation of a message to the payloads seen before.
 enum PayloadStatus {
-    /// A payload, or the first part of one that was seen.
+    /// A new payload, or the first fragment of one.
     New,
-    /// One more part of the payload that is the so manieth.
+    /// A further fragment of the payload with this index.
     Fragment(usize),
-    /// It was there before.
+    /// A retransmission.
     Retransmission,
 }
 
@@ -179,7 +179,7 @@ impl RecordedDirection {
             .is_some_and(|last| self.sent - last < MAX_RETRANSMIT_DISTANCE);
         if again {
             recording.retransmissions += 1;
-            // Which of both is acknowledged cannot be told.
+            // It is unknown which of the copies an ACK answers.
             self.unacknowledged.remove(&id);
             return PayloadStatus::Retransmission;
         }
@@ -206,9 +206,9 @@ fn delivery_mode(data: &Data<'_>) -> DeliveryMode {
     }
 }
 
-/// A number is used again after 65,536 messages; no message is repeated that long.
+/// Largest distance of a retransmission, in messages. A sequence number is reused after 65,536 messages.
 const MAX_RETRANSMIT_DISTANCE: u64 = 30_000;
-/// Parts of one payload come within so many messages.
+/// Largest distance between the fragments of one payload, in messages.
 const MAX_FRAGMENT_DISTANCE: usize = 30_000;
-/// As many as a host has ids.
+/// Number of ids that a host can assign.
 const MAX_CLIENTS: usize = 124;

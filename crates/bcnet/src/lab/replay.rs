@@ -1,4 +1,4 @@
-//! `bcnet lab replay`: a captured session again, on either engine.
+//! `bcnet lab replay`: replays a captured session on either engine.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,27 +20,27 @@ use crate::number_format::pluralize;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every payload that a player or the host gave to its engine is taken from the capture, with its time and size, and given to engines on \
-a virtual network; all players are there from the beginning. The delay of that network is half of what messages waited for their \
-ACKs, its loss the share of messages that were sent again, unless you say otherwise.")]
+The command takes every payload that a player or the host handed to its engine from the capture, with its time and size, and hands it to engines \
+on a virtual network. All players are connected from the beginning. By default the delay of that network is half of the median time from messages \
+to their ACKs, and its loss is the fraction of messages that were retransmitted.
 pub(super) struct Args {
     /// A capture, or a packet log
     #[arg(value_name = "CAPTURE")]
     capture: PathBuf,
 
-    /// Only this engine: stock or bcnet
+    /// Run only this engine: stock or bcnet
     #[arg(long)]
     engine: Option<EngineKind>,
 
-    /// Seconds under way, one way
+    /// One-way delay in seconds
     #[arg(long, value_name = "SECONDS")]
     delay: Option<f64>,
 
-    /// The share of datagrams that are lost, from 0 up to but without 1
+    /// Fraction of datagrams that are lost, at least 0 and less than 1
     #[arg(long, value_name = "SHARE")]
     loss: Option<f64>,
 
-    /// The seed of all chance
+    /// Seed of all random numbers
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -48,7 +48,7 @@ pub(super) struct Args {
     output: OutputArgs,
 }
 
-/// What was run, and what came out.
+/// The recording and the runs on each engine.
 struct ReplayResult {
     name: String,
     recording: Recording,
@@ -74,8 +74,8 @@ impl ReplayResult {
         let name = args.capture.display().to_string();
         let delay = args.delay.unwrap_or_else(|| recording.delay().map_or(0.05, |delay| delay.as_secs_f64()));
         let loss = args.loss.unwrap_or_else(|| recording.loss());
-        ensure!((0.0..10.0).contains(&delay), "--delay {delay}: 0 up to 10 seconds are possible");
-        ensure!((0.0..1.0).contains(&loss), "--loss {loss}: 0 up to, but without, 1 is possible");
+        ensure!((0.0..10.0).contains(&delay), "--delay {delay}: must be at least 0 and less than 10 seconds");
+        ensure!((0.0..1.0).contains(&loss), "--loss {loss}: must be at least 0 and less than 1");
         let faults = Faults { delay: Duration::from_secs_f64(delay), loss, ..Faults::default() };
         let clients: Vec<String> = recording.clients.iter().map(ToString::to_string).collect();
         let scenario = Scenario::from_recording(&name, &clients, faults, recording.messages.clone());
@@ -97,7 +97,7 @@ impl ReplayResult {
             pluralize(clients.len(), "player"),
             pluralize(messages.len(), "payload")
         )?;
-        writeln!(out, "{:.0} ms under way, {:.2} % of datagrams lost", self.delay * 1e3, self.loss * 100.0)?;
+        writeln!(out, "{:.0} ms one-way delay, {:.2} % of datagrams lost", self.delay * 1e3, self.loss * 100.0)?;
         let titles: Vec<&str> = COLUMN_TITLES.to_vec();
         write!(out, "  {:9}", "")?;
         titles.iter().try_for_each(|title| write!(out, " {title:>10}"))?;
@@ -112,7 +112,7 @@ impl ReplayResult {
         Ok(())
     }
 
-    /// Returns a row for what was captured, and for each engine.
+    /// Returns a row for the capture, and one for each engine.
     fn rows(&self) -> Vec<(&'static str, [Option<f64>; COLUMN_TITLES.len()])> {
         let Recording { datagrams, bytes, ack_bytes, retransmissions: repeats, .. } = self.recording;
         let counts = [datagrams, bytes, ack_bytes, repeats].map(|count| Some(count as f64));
@@ -161,10 +161,10 @@ impl ReplayResult {
     }
 
     fn to_html(&self) -> String {
-        let mut page = page::page_head("What this session would have been");
+        let mut page = page::page_head("The session on both engines");
         let text = format!(
-            "<p class=\"lead\"><code>{}</code>: {}, {}, given again to the original engine and to bcnet's on a virtual network with {:.0} ms each \
-             way and {:.2} % loss.</p>",
+            "<p class=\"lead\"><code>{}</code>: {}, {}, replayed on the original engine and on bcnet's on a virtual network with {:.0} ms in each \
+            direction and {:.2} % loss.</p>",
             escape_html(&self.name),
             pluralize(self.recording.clients.len(), "player"),
             pluralize(self.recording.messages.len(), "payload"),
@@ -189,8 +189,8 @@ impl ReplayResult {
             plot::lines(&AxisLabels { x: "seconds", y: "entries, all nodes" }, &series.collect::<Vec<_>>())
         };
         page += &section("ACKs in the outboxes", "", &queue(|node| node.queues.acks), "");
-        page += &section("Messages that wait for their ACK", "", &queue(|node| node.queues.retx), "");
-        page += &section("How long each reliable message took", "", &self.delay_plot(), "");
+        page += &section("Unacknowledged messages", "", &queue(|node| node.queues.retx), "");
+        page += &section("Delay of each reliable message", "", &self.delay_plot(), "");
         page + page::PAGE_END
     }
 
@@ -232,5 +232,5 @@ const COLUMN_TITLES: [&str; 11] = [
     "firstQ max",
     "missing",
 ];
-/// Dots in a plot, of each engine.
+/// Maximum number of dots of each engine in a plot.
 const MAX_DOTS: usize = 1500;

@@ -1,4 +1,4 @@
-//! The page of one run: what was expected, the queues over time, how long each message took, and the datagrams of a window.
+//! The HTML page of one run: expectations, queues over time, delays, and the datagrams of a time window.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) fn html(entry: &NamedScenario, outcome: &RunSummary, hops: &[Datagram
     if left_out > 0 {
         let _ = write!(
             page,
-            "<p class=\"small\">The queues of {left_out} more nodes are not drawn: {MAX_NODES} are. The table above has all of them.</p>"
+            "<p class=\"small\">The queues of {left_out} more nodes are not drawn: the page draws at most {MAX_NODES}. The table above has all nodes.</p>"
         );
     }
     if !outcome.delays.is_empty() {
@@ -84,20 +84,20 @@ fn queue_section(place: usize, node: &NodeSummary, outcome: &RunSummary) -> Stri
     };
     let series = [
         line("ACKs in the outbox", "acks", |sample| sample.queues.acks),
-        line("waiting for an ACK", "game", |sample| sample.queues.retx),
-        line("never sent", "again", |sample| sample.queues.first),
+        line("unacknowledged", "game", |sample| sample.queues.retx),
+        line("unsent", "again", |sample| sample.queues.first),
     ];
     let queues = &node.counters.queues;
     let text = format!(
-        "Of all peers together. The longest queue for one of them had {} ACKs, {} messages that waited for theirs, and {} that were never sent.",
+        "Sum over all peers. The longest queues for one peer had {} ACKs, {} unacknowledged messages, and {} unsent messages.",
         queues.peak_acks, queues.peak_retx, queues.peak_first
     );
     let plot = plot::lines(&AxisLabels { x: "seconds", y: "entries" }, &series);
-    section(&format!("The queues of {}", escape_html(&node.name)), &text, &plot, "")
+    section(&format!("Queues of {}", escape_html(&node.name)), &text, &plot, "")
 }
 
 fn delay_section(outcome: &RunSummary) -> String {
-    // The slowest are shown whatever there are of them; of the others, enough to see where they are.
+    // Draws all of the slowest messages, and enough of the others to show their distribution.
     let step = outcome.delays.len().div_ceil(MAX_DOTS);
     let slowest = outcome.delays.len().saturating_sub(MAX_DOTS / 4);
     let shown = outcome.delays.iter().enumerate().filter(|(i, _)| *i >= slowest || i % step == 0);
@@ -114,14 +114,14 @@ fn delay_section(outcome: &RunSummary) -> String {
     series.retain(|series| !series.points.is_empty());
     let delay = |share| format_number(outcome.delay_quantile(None, share).unwrap_or(0.0));
     let text = format!(
-        "Each reliable message, by when it was sent and who sent it: {} of them, half within {} ms, all but one in a hundred within {} ms, the slowest after {} ms.",
+        "Each reliable message, by send time and sender. There are {} messages: half arrived within {} ms, 99 in a hundred within {} ms, the slowest after {} ms.",
         format_number(outcome.delays.len() as f64),
         delay(0.5),
         delay(0.99),
         delay(1.0)
     );
     let plot = plot::dots(&AxisLabels { x: "seconds", y: "milliseconds to delivery" }, &series);
-    section("How long each message took", &text, &plot, "")
+    section("Delay of each message", &text, &plot, "")
 }
 
 fn sequence_diagram(names: &[&str], hops: &[DatagramHop]) -> String {
@@ -168,12 +168,12 @@ fn sequence_diagram(names: &[&str], hops: &[DatagramHop]) -> String {
         );
     }
     let text = format!(
-        "{} datagrams, from {:.3} to {:.3} s: what is in each, and how long it was under way. Orange are those with nothing but ACKs. <code>--window FROM..TO</code> shows others.",
+        "{} datagrams, from {:.3} to {:.3} s: the content of each, and its travel time. Datagrams with only ACKs are orange. <code>--window FROM..TO</code> shows another time range.",
         hops.len(),
         hops.first().map_or(0.0, |hop| hop.sent.as_secs_f64()),
         hops.last().map_or(0.0, |hop| hop.sent.as_secs_f64())
     );
-    section("Datagram by datagram", &text, &(svg + "</svg>"), "")
+    section("Single datagrams", &text, &(svg + "</svg>"), "")
 }
 
 fn expectations_table(checked: &[CheckedExpectation]) -> String {
@@ -181,8 +181,8 @@ fn expectations_table(checked: &[CheckedExpectation]) -> String {
         return String::new();
     }
     let mut html = String::from(
-        "<section><h2>What was expected</h2><div class=\"scroll\"><table><thead><tr><th></th><th>figure</th><th>expected</th>\
-         <th>seen</th></tr></thead><tbody>",
+        "<section><h2>Expectations</h2><div class=\"scroll\"><table><thead><tr><th></th><th>figure</th><th>expected</th>\
+         <th>measured</th></tr></thead><tbody>",
     );
     for CheckedExpectation { meaning: says, met, measurement, expected, seen, .. } in checked {
         let word = if *met { "met" } else { "missed" };
@@ -207,10 +207,10 @@ fn millis(length: Duration) -> String {
     format_number(length.as_secs_f64() * 1e3)
 }
 
-/// Nodes whose queues are drawn, and dots in a plot.
+/// Maximum number of nodes with a plot of their queues, and of dots in a plot.
 const MAX_NODES: usize = 32;
 const MAX_DOTS: usize = 2000;
-/// Of the ladder.
+/// Dimensions of the sequence diagram.
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 110.0;
 const TOP: f64 = 24.0;

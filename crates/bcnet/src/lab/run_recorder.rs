@@ -1,4 +1,4 @@
-//! What is kept of a run while it lasts: a capture, and the datagrams of a window for its page.
+//! Records a run: a capture, and the datagrams of a time window for its page.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -13,7 +13,7 @@ use bcnet_transport::{Time, cipher};
 use crate::capture::{CaptureWriter, CapturedDatagram};
 use crate::number_format::pluralize;
 
-/// A part of the experiment, in seconds.
+/// A time range of the experiment, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimeWindow {
     from: f64,
@@ -24,7 +24,7 @@ impl FromStr for TimeWindow {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: FROM..TO is wanted, in seconds, such as 1.5..3");
+        let wrong = || format!("{text}: expected FROM..TO in seconds, such as 1.5..3");
         let (from, to) = text.split_once("..").ok_or_else(wrong)?;
         let seconds =
             |text: &str| text.trim().parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
@@ -33,36 +33,36 @@ impl FromStr for TimeWindow {
     }
 }
 
-/// A datagram on its way.
+/// A datagram on its way from one node to another.
 pub(super) struct DatagramHop {
     pub(super) from: usize,
     pub(super) to: usize,
     number: u64,
-    /// Since the beginning of the experiment.
+    /// Send time since the start of the experiment.
     pub(super) sent: Duration,
-    /// How long it took; `None` is lost, or not there yet when the window ended.
+    /// Travel time; `None` if the datagram was lost or had not arrived at the end of the window.
     pub(super) travel_time: Option<Duration>,
-    /// What is in it, for people.
+    /// Content of the datagram, for people.
     pub(super) label: String,
-    /// Whether there is nothing but ACKs in it.
+    /// `true` if the datagram has only ACKs.
     pub(super) only_acks: bool,
 }
 
-/// Keeps what it is shown.
+/// Recorder of the datagrams of a run.
 pub(super) struct RunRecorder {
     capture: Option<CaptureWriter>,
-    /// Only what this one sends and receives.
+    /// Restricts the recording to the datagrams of this node.
     only_node: Option<usize>,
     nodes: usize,
     start: Time,
     window: Option<TimeWindow>,
     pub(super) hops: Vec<DatagramHop>,
-    /// Why the capture could not be written.
+    /// Error of the capture file.
     failure: Option<anyhow::Error>,
 }
 
 impl RunRecorder {
-    /// Makes one for a run. `at` is the name of a node, or of the proxy.
+    /// Creates a recorder for a run. `at` is the name of a node or of the proxy.
     pub(super) fn new(
         scenario: &Scenario,
         capture: Option<&Path>,
@@ -74,7 +74,7 @@ impl RunRecorder {
             let known = || names().collect::<Vec<_>>().join(", ");
             names()
                 .position(|known| known == name)
-                .with_context(|| format!("--at {name}: there are {}", known()))
+                .with_context(|| format!("--at {name}: unknown node; known: {}", known()))
         };
         Ok(Self {
             only_node: at.map(number).transpose()?,
@@ -87,7 +87,7 @@ impl RunRecorder {
         })
     }
 
-    /// Ends the capture.
+    /// Closes the capture and returns the datagrams of the window.
     pub(super) fn finish(mut self) -> anyhow::Result<Vec<DatagramHop>> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -116,12 +116,12 @@ impl RunRecorder {
         self.failure = capture.write(&packet).err();
     }
 
-    /// Returns the number of a node, or the one that stands for all of the proxy's.
+    /// Returns the column of a node. All addresses of the proxy share one column.
     fn column(&self, number: usize) -> usize {
         number.min(self.nodes)
     }
 
-    /// Keeps what is sent in the window.
+    /// Records a datagram that is sent in the window, or its arrival.
     fn record_hop(&mut self, seen: &ObservedDatagram) {
         let ObservedDatagram { meta, sent, bytes } = seen;
         let now = meta.now.since(self.start);
@@ -156,9 +156,9 @@ impl RunRecorder {
     }
 }
 
-/// Returns what is in a datagram, in a few words, and whether that is nothing but ACKs.
+/// Describes the content of a datagram in a few words. Returns `true` if it has only ACKs.
 fn describe_datagram(bytes: &[u8]) -> (String, bool) {
-    let Ok(datagram) = Datagram::parse(bytes, None) else { return ("not well formed".into(), false) };
+    let Ok(datagram) = Datagram::parse(bytes, None) else { return ("malformed".into(), false) };
     let (mut acks, mut states, mut others) = (0, 0, Vec::new());
     for message in datagram.messages() {
         match message.id() {
@@ -167,7 +167,7 @@ fn describe_datagram(bytes: &[u8]) -> (String, bool) {
             None => states += 1,
             Some(id) => {
                 let channel = if id.channel == Channel::Control { "control" } else { "game" };
-                let part = id.fragment.map(|part| format!(" part {part}")).unwrap_or_default();
+                let part = id.fragment.map(|part| format!(" fragment {part}")).unwrap_or_default();
                 others.push(format!("{channel} {}{part}", id.seq.0));
             }
         }
@@ -178,7 +178,7 @@ fn describe_datagram(bytes: &[u8]) -> (String, bool) {
     (others.join(", "), only_acks)
 }
 
-/// Seconds that are shown if nobody says which.
+/// Default length of the window in seconds.
 const DEFAULT_WINDOW: f64 = 2.0;
-/// As many datagrams are shown at most.
+/// Maximum number of datagrams on a page.
 const MAX_HOPS: usize = 150;

@@ -1,4 +1,4 @@
-//! How long runs will take: what takes longer than anyone waits without having been told is refused.
+//! Estimates the time of runs, and refuses runs that take long unless the user has confirmed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use bcnet_lab::{RunOptions, Scenario};
 
 use super::number_format::format_duration;
 
-/// Runs that take about the same for each of their virtual seconds.
+/// Runs with about the same speed.
 pub(super) struct RunBatch {
-    /// One of them.
+    /// One of the scenarios.
     pub(super) sample: Scenario,
-    /// How many there are.
+    /// Number of runs.
     pub(super) runs: u64,
-    /// How long all of them last, in virtual seconds.
+    /// Sum of their virtual seconds.
     pub(super) virtual_seconds: f64,
 }
 
 impl RunBatch {
-    /// Returns the runs of variants of one scenario, each with its number of seeds.
+    /// Returns the batch of all variants of one scenario, each with its number of seeds.
     pub(super) fn from_variants<'a>(variants: impl IntoIterator<Item = (&'a Scenario, u32)>) -> Option<Self> {
         let mut variants = variants.into_iter().peekable();
         let (sample, _) = variants.peek()?;
@@ -32,13 +32,13 @@ impl RunBatch {
         Some(Self { sample, runs, virtual_seconds: seconds })
     }
 
-    /// Returns how many seconds all of them take on one core, from the first minutes of one of them.
+    /// Estimates the time of all runs on one core, in seconds, from the first minutes of one run.
     #[allow(clippy::disallowed_methods, reason = "how long runs take is for people only")]
     fn estimate_seconds(&self) -> f64 {
         let mut sample = self.sample.clone();
         sample.settle = Duration::ZERO;
         sample.duration = sample.duration.min(SAMPLE_DURATION);
-        // What is asked about later moments would make it as long as it was.
+        // Measurements at later times would extend the run to its full length.
         (sample.claim, sample.expectations, sample.dumps) = (None, Vec::new(), Vec::new());
         let start = Instant::now();
         drop(bcnet_lab::run(&sample, &RunOptions::default()));
@@ -46,7 +46,7 @@ impl RunBatch {
     }
 }
 
-/// Refuses what takes too long, with how long it would take.
+/// Returns an error with the estimated time if the runs take too long.
 pub(super) fn check_run_time(work: &[RunBatch]) -> anyhow::Result<()> {
     if work.iter().map(|part| part.virtual_seconds).sum::<f64>() <= UNCHECKED_VIRTUAL_SECONDS {
         return Ok(());
@@ -56,15 +56,15 @@ pub(super) fn check_run_time(work: &[RunBatch]) -> anyhow::Result<()> {
     if estimate > MAX_RUN_TIME.as_secs_f64() {
         let runs = work.iter().map(|part| part.runs).sum::<u64>();
         bail!(
-            "{runs} runs would take about {}: add --yes if that is meant, or ask for less",
+            "{runs} runs would take about {}: add --yes to start them, or reduce the number of runs",
             format_duration(estimate)
         );
     }
     Ok(())
 }
 
-/// As much virtual time is run without asking how long it takes: seconds.
+/// Virtual seconds that are run without an estimate.
 const UNCHECKED_VIRTUAL_SECONDS: f64 = 20_000.0;
 const MAX_RUN_TIME: Duration = Duration::from_secs(120);
-/// The virtual time that is enough to see how fast a run is.
+/// Virtual time of the run that is measured for the estimate.
 const SAMPLE_DURATION: Duration = Duration::from_secs(300);

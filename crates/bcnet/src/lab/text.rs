@@ -1,4 +1,4 @@
-//! A run for people.
+//! Formats a run as text.
 
 use std::io::{self, Write};
 
@@ -42,11 +42,11 @@ pub(super) fn write_run(
         {
             let says = says.map(|says| format!("{says}: ")).unwrap_or_default();
             let word = if met { "met" } else { "MISSED" };
-            writeln!(out, "  {word:6}  {says}{measurement}: expected {expected}, seen {seen}")?;
+            writeln!(out, "  {word:6}  {says}{measurement}: expected {expected}, measured {seen}")?;
         }
     }
     for CheckedExpectation { line, measurement, expected, seen, .. } in missed {
-        writeln!(out, "  {path}:{line}: {measurement}: expected {expected}, seen {seen}")?;
+        writeln!(out, "  {path}:{line}: {measurement}: expected {expected}, measured {seen}")?;
     }
     let checked = outcome.expectation_count(scenario);
     writeln!(out, "  {} of {checked} expectations met", checked - missed.len())?;
@@ -72,7 +72,7 @@ fn write_table(out: &mut impl Write, outcome: &RunSummary) -> io::Result<()> {
         let name = &proxy.name;
         writeln!(
             out,
-            "  {name:10} {:6} {datagrams:>9} {bytes:>9} {acks:>7} {ack_bytes:>9} of the {ack_bytes_taken} bytes of ACKs that came to it",
+            "  {name:10} {:6} {datagrams:>9} {bytes:>9} {acks:>7} {ack_bytes:>9} of {ack_bytes_taken} received bytes of ACKs",
             "proxy"
         )?;
     }
@@ -80,7 +80,7 @@ fn write_table(out: &mut impl Write, outcome: &RunSummary) -> io::Result<()> {
     let handled = total.useful_acks + total.useless_acks;
     if handled > 0 {
         let share = 100.0 * total.empty_acks as f64 / handled as f64;
-        writeln!(out, "  {share:.0} % of {handled} ACKs found nothing waiting")?;
+        writeln!(out, "  {share:.0} % of {handled} ACKs arrived while no message was unacknowledged")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `bcnet lab tour`: every scenario on both engines, one table, one report.
+//! `bcnet lab tour`: runs every scenario on both engines and writes one table and one report.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::CommandStatus;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The seed of all chance
+    /// Seed of all random numbers
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -23,59 +23,59 @@ pub(super) struct Args {
     output: OutputArgs,
 }
 
-/// A scenario with what came out of it on both engines.
+/// A scenario with its runs on both engines.
 pub(super) struct ScenarioRuns {
     pub(super) entry: NamedScenario,
     pub(super) stock: EngineRuns,
     pub(super) bcnet: EngineRuns,
 }
 
-/// The runs of one scenario on one engine: one, or several with different seeds if it leaves something to chance.
+/// Runs of one scenario on one engine. A scenario with random traffic or faults has one run for each seed.
 pub(super) struct EngineRuns(Vec<RunSummary>);
 
 impl EngineRuns {
-    /// Returns the one with the first seed.
+    /// Returns the run with the first seed.
     pub(super) fn first(&self) -> &RunSummary {
         &self.0[0]
     }
 
-    /// Returns what all nodes did in all runs.
+    /// Returns the sum of the counters of all nodes in all runs.
     pub(super) fn total_counters(&self) -> RunCounters {
         let mut total = RunCounters::default();
         self.0.iter().for_each(|run| total += run.total_counters());
         total
     }
 
-    /// Returns the delay within which this share of all reliable payloads was delivered.
+    /// Returns a quantile of the delays of reliable payloads over all runs.
     pub(super) fn delay_quantile(&self, from: Option<usize>, share: f64) -> Option<f64> {
         RunSummary::pooled_delay_quantile(&self.0, from, share)
     }
 }
 
-/// One line of the table: the figure of a claim on both engines.
+/// A row of the table: the measurement of a claim on both engines.
 pub(super) struct ClaimRow<'a> {
     pub(super) name: &'a str,
     pub(super) claim: &'a ScenarioClaim,
     pub(super) stock: Option<f64>,
     pub(super) bcnet: Option<f64>,
-    /// From how many seeds.
+    /// Number of seeds.
     seeds: usize,
 }
 
 impl ClaimRow<'_> {
-    /// Returns how many times as much it is on stock. Nothing can be told of nothing.
+    /// Returns the ratio of the stock value to the bcnet value, or `None` if a value is missing.
     pub(super) fn factor(&self) -> Option<f64> {
         let (stock, bcnet) = (self.stock?, self.bcnet?);
         (bcnet > 0.0).then(|| stock / bcnet)
     }
 
-    /// Returns what the figure is, with a star if it is from several seeds.
+    /// Returns the label of the measurement, with a star if it is pooled from several seeds.
     fn marked_label(&self) -> String {
         let star = if self.seeds > 1 { " *" } else { "" };
         format!("{}{star}", self.claim.label)
     }
 
-    /// Returns the factor for people.
+    /// Returns the factor as text.
     pub(super) fn factor_text(&self) -> String {
         match (self.stock, self.bcnet) {
             _ if !self.claim.shows_factor => String::new(),
@@ -94,12 +94,12 @@ impl ScenarioRuns {
         Some(ClaimRow { name: &self.entry.name, claim, stock, bcnet, seeds: self.stock.0.len() })
     }
 
-    /// Returns all its runs.
+    /// Returns all runs.
     fn runs(&self) -> impl Iterator<Item = &RunSummary> {
         self.stock.0.iter().chain(&self.bcnet.0)
     }
 
-    /// Returns the expectations that concern its runs, and how many were missed.
+    /// Returns the number of expectations that apply to the runs, and the number of missed ones.
     fn expectation_counts(&self) -> (usize, usize) {
         let scenario = &self.entry.scenario;
         let checked = self.runs().map(|run| run.expectation_count(scenario)).sum();
@@ -110,7 +110,7 @@ impl ScenarioRuns {
 pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     let mut entries = library::load_all()?;
     let own = entries.iter().any(|entry| !library::is_built_in(&entry.name));
-    // What of the project's claims and expects nothing is there to be measured by others.
+    // Built-in scenarios without claims and expectations only serve other measurements.
     entries.retain(|entry| own || entry.scenario.claim.is_some() || !entry.scenario.expectations.is_empty());
     let stops = run_scenarios(entries, args.seed);
     let (checked, missed) = stops
@@ -140,11 +140,11 @@ fn write_tables(
     }
     write_missed(out, stops)?;
     let runs = stops.iter().flat_map(ScenarioRuns::runs).count();
-    writeln!(out, "* from {SEEDS} seeds together")?;
+    writeln!(out, "* pooled from {SEEDS} seeds")?;
     writeln!(out, "{} of {checked} expectations met in {runs} runs", checked - missed)
 }
 
-/// Runs everything on both engines, on all cores.
+/// Runs all scenarios on both engines, on all cores.
 fn run_scenarios(entries: Vec<NamedScenario>, seed: Option<u64>) -> Vec<ScenarioRuns> {
     let jobs: Vec<RunJob> =
         entries.iter().enumerate().flat_map(|(at, entry)| RunJob::for_scenario(at, entry, seed)).collect();
@@ -161,7 +161,7 @@ fn run_scenarios(entries: Vec<NamedScenario>, seed: Option<u64>) -> Vec<Scenario
     entries.into_iter().map(pair).collect()
 }
 
-/// One run.
+/// One run of a scenario.
 struct RunJob {
     entry: usize,
     engine: EngineKind,
@@ -169,7 +169,7 @@ struct RunJob {
 }
 
 impl RunJob {
-    /// Returns all runs of one entry: the engines one after the other.
+    /// Returns all runs of one scenario, grouped by engine.
     fn for_scenario(number: usize, entry: &NamedScenario, seed: Option<u64>) -> Vec<Self> {
         let (first, seeds) = (seed.unwrap_or(entry.scenario.seed), seed_count(entry) as u64);
         let each = |engine| {
@@ -179,7 +179,7 @@ impl RunJob {
     }
 }
 
-/// Returns how many seeds a scenario is run with. What lasts for hours pools enough by itself.
+/// Returns the number of seeds for a scenario. A run of several hours has enough data with one seed.
 fn seed_count(entry: &NamedScenario) -> usize {
     let scenario = &entry.scenario;
     let is_short = scenario.duration <= MAX_POOLED_DURATION;
@@ -213,7 +213,7 @@ fn write_claims(out: &mut impl Write, stops: &[ScenarioRuns]) -> io::Result<()> 
     Ok(())
 }
 
-/// What can be told of any scenario, whether it claims something or not.
+/// Writes a table of all scenarios, with or without a claim.
 fn write_scenarios(out: &mut impl Write, stops: &[ScenarioRuns]) -> io::Result<()> {
     let width = stops.iter().map(|stop| stop.entry.name.len()).max().unwrap_or(0).max(8);
     writeln!(
@@ -248,7 +248,7 @@ fn write_missed(out: &mut impl Write, stops: &[ScenarioRuns]) -> io::Result<()> 
                 let bcnet_lab::CheckedExpectation { line, measurement, expected, seen, .. } = missed;
                 writeln!(
                     out,
-                    "{path}:{line}: {engine}, seed {seed}: {measurement}: expected {expected}, seen {seen}"
+                    "{path}:{line}: {engine}, seed {seed}: {measurement}: expected {expected}, measured {seen}"
                 )?;
             }
         }
@@ -284,5 +284,5 @@ fn summary_json(stops: &[ScenarioRuns], checked: usize, missed: usize) -> Json {
     })
 }
 
-/// Traffic of up to this length is pooled.
+/// Longest scenario that is pooled over several seeds.
 const MAX_POOLED_DURATION: Duration = Duration::from_secs(3600);

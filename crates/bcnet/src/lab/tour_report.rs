@@ -1,4 +1,4 @@
-//! The report of a tour: one HTML page that needs nothing else. Every number on it is read from the runs.
+//! The report of a tour: one self-contained HTML page. Every number comes from the runs.
 
 use std::fmt::Write;
 
@@ -12,12 +12,12 @@ use super::tour::{ClaimRow, EngineRuns, ScenarioRuns};
 
 pub(super) fn html(stops: &[ScenarioRuns], checked: usize, missed: usize) -> String {
     let seed = stops.first().map_or(0, |stop| stop.stock.first().seed);
-    let mut page = page::page_head("The two faults, and the cure");
+    let mut page = page::page_head("The two faults and their cure");
     let _ = write!(
         page,
-        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}; where anything is left to chance, {SEEDS} \
-         seeds from there on together. {} of {checked} expectations met. \
-         Make this page again with <code>bcnet lab tour --report tour.html</code>.</p>",
+        "<p class=\"lead\">{}</p><p class=\"small\">Seed {seed}; scenarios with random traffic or faults are pooled over {SEEDS} \
+        seeds from there on. {} of {checked} expectations met. \
+        Create this page again with <code>bcnet lab tour --report tour.html</code>.</p>",
         INTRODUCTION,
         checked - missed
     );
@@ -35,12 +35,12 @@ pub(super) fn html(stops: &[ScenarioRuns], checked: usize, missed: usize) -> Str
     page + page::PAGE_END
 }
 
-/// Returns the page of somebody's own scenarios: a plot for each, and the claims that they put to the test.
+/// Returns the page for scenarios of the user: a plot for each, and the claims that they test.
 pub(super) fn custom_html(stops: &[ScenarioRuns], checked: usize, missed: usize) -> String {
     let mut page = page::page_head("Experiments on both engines");
     let _ = write!(
         page,
-        "<p class=\"lead\">{} scenarios of <code>./scenarios</code>, each on the original engine and on bcnet's. \
+        "<p class=\"lead\">{} scenarios of <code>./scenarios</code>, each on the original engine and on bcnet. \
          <span class=\"stock-text\">Orange is the original</span>, <span class=\"bcnet-text\">green is bcnet</span>.</p>\
          <p class=\"small\">{} of {checked} expectations met.</p>",
         stops.len(),
@@ -82,7 +82,7 @@ fn custom_section(stop: &ScenarioRuns) -> String {
     section(&escape_html(&scenario.title), &text, &plot, &command)
 }
 
-/// Returns the few figures that matter most.
+/// Returns the most important measurements.
 fn key_metrics(stops: &[ScenarioRuns]) -> String {
     let chosen = ["battle", "battle-loss5", "p12", "starvation", "mixing", "forced-reliable"];
     let mut html = String::from("<div class=\"cards\">");
@@ -113,11 +113,11 @@ fn outbox_section(stop: &ScenarioRuns) -> String {
     ];
     let plot = plot::lines(&AxisLabels { x: "seconds", y: "ACKs in the client's outbox" }, &series);
     section(
-        "ACKs that are kept",
-        "A reliable message is answered with an ACK. The original keeps the ACK and sends it nine times: three times by \
-         itself, six times only if something else is sent to the same peer. In the lull from 20 to 60 seconds nothing \
-         is, and the ACKs freeze; only a keepalive every five seconds takes them along. bcnet sends an ACK once and \
-         forgets it.",
+        "ACKs in the outbox",
+        "A reliable message is answered with an ACK. The original keeps the ACK and sends it nine times: three times \
+        unconditionally, and six times only together with another message to the same peer. In the lull from 20 to 60 seconds \
+        there is no other message, and the ACKs are stuck; only a keepalive every five seconds releases them once. bcnet sends \
+        an ACK once and removes it.",
         &plot,
         "bcnet lab run lull",
     )
@@ -145,12 +145,12 @@ fn bytes_section(
             }),
         },
         PlotSeries {
-            name: "datagram heads",
+            name: "datagram headers",
             class: "head",
             points: per_message(|run| 2 * run.total_counters().datagrams),
         },
         PlotSeries {
-            name: "sent again",
+            name: "retransmissions",
             class: "again",
             points: per_message(|run| run.total_counters().retransmitted_bytes),
         },
@@ -163,19 +163,19 @@ fn bytes_section(
         &parts,
         None,
     );
-    // Every reliable message has one ACK that clears it.
+    // Each reliable message has one ACK that clears it.
     let each = |run: &EngineRuns| {
         format_number(run.total_counters().ack_bytes as f64 / run.total_counters().useful_acks.max(1) as f64)
     };
     let text = format!(
         "Ten minutes of a battle of three ships, with the rates of a recorded one. Most messages are unreliable and need no \
-         ACK. For each of those that do, the original spends {} bytes on ACKs, nine of them, many in datagrams of their \
-         own, and bcnet {} bytes.",
+        ACK. For each reliable message, the original spends {} bytes on nine ACKs, many of them in separate datagrams; \
+        bcnet spends {} bytes.",
         each(&stops[0].stock),
         each(&stops[0].bcnet),
     );
     Some(section(
-        "What a message costs",
+        "Cost of a message",
         &text,
         &plot,
         "bcnet lab run battle battle-loss5 battle-loss20 --engine stock",
@@ -200,10 +200,10 @@ fn delay_section(
     let axes = AxisLabels { x: "datagrams lost, round trip 100 ms", y: "milliseconds to delivery" };
     let plot = plot::bars(&axes, &["0 %", "5 %", "20 %"], &series);
     Some(section(
-        "How long an order takes",
-        "The same battle on links that lose datagrams. The original waits a second before it repeats a message, then two, \
-         three, four, five and one again, one message per peer and frame; what was sent later waits behind it. p99 is \
-         the delay that one in a hundred reliable messages exceeds.",
+        "Delay of a reliable message",
+        "The same battle on links that lose datagrams. The original waits a second before it retransmits a message, then two, \
+        three, four, five and one again, one message per peer and frame; later messages wait behind it. p99 is \
+        the delay that one in a hundred reliable messages exceeds.",
         &plot,
         "bcnet lab run battle-loss5 --engine bcnet",
     ))
@@ -225,14 +225,14 @@ fn day_section(stop: &ScenarioRuns) -> String {
     let (stock, bcnet) = (stop.stock.total_counters(), stop.bcnet.total_counters());
     let text = format!(
         "The battle for 24 hours, between the host and one ship. The cost grows evenly: there is no leak that gets worse \
-         with the hours, as was feared. The longest outbox in the whole day had {} entries (bcnet: {}), and the original \
-         compared {} list entries to find duplicates, {} per hour; bcnet finds them by their number.",
+        with time, as was predicted. The longest outbox in the whole day had {} entries (bcnet: {}), and the original \
+        compared {} list entries to find duplicates, {} per hour; bcnet finds duplicates by their number.",
         format_number(stock.queues.peak_acks as f64),
         format_number(bcnet.queues.peak_acks as f64),
         format_number(stock.comparisons.unwrap_or(0) as f64),
         format_number(stock.comparisons.unwrap_or(0) as f64 / 24.0),
     );
-    section("A day of it", &text, &plot, "bcnet lab run battle-day --engine stock")
+    section("A day of battle", &text, &plot, "bcnet lab run battle-day --engine stock")
 }
 
 fn datagram_space_section(battle: &ScenarioRuns, burst: &ScenarioRuns) -> String {
@@ -253,7 +253,7 @@ fn datagram_space_section(battle: &ScenarioRuns, burst: &ScenarioRuns) -> String
         [totals.crowded as f64, (totals.datagrams - totals.crowded) as f64]
     };
     let datagrams = engine_bars(
-        ["no room left by ACKs", "room for a game message"],
+        ["no space left after ACKs", "space for a game message"],
         [full(&burst.stock), full(&burst.bcnet)],
         "burst: datagrams of the host",
         None,
@@ -261,10 +261,10 @@ fn datagram_space_section(battle: &ScenarioRuns, burst: &ScenarioRuns) -> String
     let delay = |runs: &EngineRuns| format_number(runs.delay_quantile(Some(0), 1.0).unwrap_or(0.0));
     let crowded = |stop: &ScenarioRuns| format_number(stop.stock.total_counters().crowded as f64);
     let text = format!(
-        "ACKs go into a datagram first. In battle they take a few bytes of it, and left too little for a large message in {} of \
-         {} datagrams. In a burst of 400 messages they fill datagram after datagram, and every 0.67 s again: {} of them. The \
-         original sends one datagram per peer and frame, so game messages wait: the slowest one took {} ms. bcnet sends \
-         each ACK once, and the next datagram at once: {} ms.",
+        "ACKs go into a datagram first. In battle they take a few bytes, and left too little space for a large message in {} of \
+        {} datagrams. In a burst of 400 messages they fill datagram after datagram, again every 0.67 s: {} of them. The \
+        original sends one datagram per peer and frame, so game messages wait: the slowest one took {} ms. bcnet sends \
+        each ACK once, and the next datagram at once: {} ms.",
         crowded(battle),
         format_number(battle.stock.total_counters().datagrams as f64),
         crowded(burst),
@@ -272,14 +272,14 @@ fn datagram_space_section(battle: &ScenarioRuns, burst: &ScenarioRuns) -> String
         delay(&burst.bcnet)
     );
     section(
-        "The budget of a datagram",
+        "Space in a datagram",
         &text,
         &(bytes + &datagrams),
         "bcnet lab run starvation --engine stock",
     )
 }
 
-/// Returns a bar for each engine, made of two parts.
+/// Returns a chart with one bar for each engine, stacked from two parts.
 fn engine_bars(names: [&str; 2], runs: [[f64; 2]; 2], axis: &str, max: Option<f64>) -> String {
     let points = |part: usize| runs.iter().map(|run| (0.0, run[part])).collect();
     let parts = [
@@ -291,9 +291,9 @@ fn engine_bars(names: [&str; 2], runs: [[f64; 2]; 2], axis: &str, max: Option<f6
 
 fn claims_table(stops: &[ScenarioRuns]) -> String {
     let mut html = String::from(
-        "<section><h2>Every claim, put to the test</h2><p>What was said about the original, what the experiment shows, and \
-         the same measurement on both engines. Run any of them with <code>bcnet lab run NAME --engine stock|bcnet</code>.</p>\
-         <div class=\"scroll\"><table><thead><tr><th>claim</th><th>verdict</th><th>what the experiment shows</th><th>measurement</th>\
+        "<section><h2>Claims and results</h2><p>Each claim about the original, the result of the experiment, and \
+        the same measurement on both engines. To run one, use <code>bcnet lab run NAME --engine stock|bcnet</code>.</p>\
+        <div class=\"scroll\"><table><thead><tr><th>claim</th><th>verdict</th><th>result</th><th>measurement</th>\
          <th class=\"n\">stock</th><th class=\"n\">bcnet</th><th class=\"n\">factor</th></tr></thead><tbody>",
     );
     for row in stops.iter().filter_map(ScenarioRuns::claim_row) {
@@ -323,6 +323,6 @@ fn seconds(time: bcnet_transport::Time) -> f64 {
 }
 
 const INTRODUCTION: &str = "The network code of <i>Star Trek: Bridge Commander</i> (2002) was said to have two faults: \
-acknowledgements that are never cleaned up, and fragments that are re-sent for ever. Here the original engine, rebuilt rule \
-by rule, and bcnet play the same scenes on a virtual network, in virtual time. \
+acknowledgements that are never cleaned up, and fragments that are retransmitted forever. This report runs a model of the original \
+engine, rebuilt rule by rule, and bcnet in the same scenarios on a virtual network, in virtual time. \
 <span class=\"stock-text\">Orange is the original</span>, <span class=\"bcnet-text\">green is bcnet</span>.";

@@ -1,4 +1,4 @@
-//! Asks a list server for its list, as a game does.
+//! Requests the list of servers from a list server, like a game.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,12 +9,12 @@ use bcnet_session::challenge_response;
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
-/// Returns the servers that are listed. An error is one line for people, without the address.
+/// Returns the listed servers. An error is one line for people, without the address.
 pub(crate) fn fetch(address: SocketAddrV4, timeout: Duration) -> Result<BTreeSet<SocketAddrV4>, String> {
     let clock = Clock::start();
     let end = clock.now() + timeout;
     let stream = TcpStream::connect_timeout(&address.into(), timeout)
-        .map_err(|error| format!("no list server can be reached: {error}"))?;
+        .map_err(|error| format!("cannot connect to the list server: {error}"))?;
     let mut connection = ListConnection { stream, clock, end, received: Vec::new() };
     let challenge = connection.read_until(MAX_GREETING, parse_challenge)??;
     let login = format!(
@@ -25,12 +25,12 @@ pub(crate) fn fetch(address: SocketAddrV4, timeout: Duration) -> Result<BTreeSet
     connection
         .stream
         .write_all(login.as_bytes())
-        .map_err(|error| format!("cannot ask for the list: {error}"))?;
+        .map_err(|error| format!("cannot send the list request: {error}"))?;
     connection.received.clear();
     connection.read_until(MAX_LIST, parse_list)
 }
 
-/// A conversation that ends in time.
+/// A TCP connection to a list server, with a deadline.
 struct ListConnection {
     stream: TcpStream,
     clock: Clock,
@@ -39,23 +39,23 @@ struct ListConnection {
 }
 
 impl ListConnection {
-    /// Reads until `parse` has what it wants, at the most `max` bytes.
+    /// Reads until `parse` returns a value, at most `max` bytes.
     fn read_until<T>(&mut self, max: usize, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, String> {
         let mut buffer = [0; 2048];
         loop {
             let left = self.end.since(self.clock.now());
             if left.is_zero() {
-                return Err("the list server does not answer in time".into());
+                return Err("the list server did not answer in time".into());
             }
             let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut buffer));
             match read {
                 Ok(0) if self.received.is_empty() => {
-                    return Err("the list server hung up without a word".into());
+                    return Err("the list server closed the connection without an answer".into());
                 }
-                Ok(0) => return Err("the answer of the list server is cut off, or no list".into()),
+                Ok(0) => return Err("the answer of the list server is truncated or not a list".into()),
                 Ok(len) => self.received.extend(buffer.iter().take(len)),
                 Err(error) if is_transient(&error) => continue,
-                Err(error) => return Err(format!("cannot hear the list server: {error}")),
+                Err(error) => return Err(format!("cannot read from the list server: {error}")),
             }
             if self.received.len() > max {
                 return Err(format!("the answer of the list server is longer than {max} bytes"));
@@ -71,18 +71,19 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
-/// Returns the six letters of a greeting, when it is there, or what it is instead.
+/// Returns the six letters of the challenge once the greeting is complete, or an error if it is not a
+/// greeting.
 fn parse_challenge(received: &[u8]) -> Option<Result<[u8; 6], String>> {
     let common = received.len().min(GREETING.len());
     if received.get(..common) != GREETING.get(..common) {
-        return Some(Err("whoever answers there is no list server of the game".into()));
+        return Some(Err("the program at this address is not a list server of the game".into()));
     }
     let letters: [u8; 6] = received.get(GREETING.len()..GREETING.len() + 6)?.try_into().ok()?;
     let is_right = letters.iter().all(u8::is_ascii_graphic);
-    Some(is_right.then_some(letters).ok_or_else(|| "the challenge of the list server is garbage".into()))
+    Some(is_right.then_some(letters).ok_or_else(|| "the challenge of the list server is malformed".into()))
 }
 
-/// Returns a whole list: six bytes for each server, then the end.
+/// Parses a complete list: six bytes for each server, then the end mark.
 fn parse_list(received: &[u8]) -> Option<BTreeSet<SocketAddrV4>> {
     let (servers, rest) = received.strip_suffix(LIST_END)?.as_chunks::<6>();
     let server = |&[a, b, c, d, high, low]: &[u8; 6]| {
@@ -97,9 +98,9 @@ fn parse_list(received: &[u8]) -> Option<BTreeSet<SocketAddrV4>> {
 
 const GREETING: &[u8] = b"\\basic\\\\secure\\";
 const LIST_END: &[u8] = b"\\final\\";
-/// A greeting has 21 bytes.
+/// Maximum length of a greeting. A normal one has 21 bytes.
 const MAX_GREETING: usize = 256;
-/// As many servers as are listened to.
+/// Length of a list with the maximum number of servers.
 const MAX_LIST: usize = super::MAX_SERVERS * 6 + LIST_END.len();
 
 #[cfg(test)]
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(parse_list(b"\\final\\"), Some(BTreeSet::new()));
         let one = SocketAddrV4::new([192, 0, 2, 1].into(), 22101);
         assert_eq!(parse_list(b"\xC0\x00\x02\x01\x56\x55\\final\\"), Some([one].into()));
-        // Broadcast, and port 0: nobody is there.
+        // A broadcast address and port 0 are not servers.
         assert_eq!(
             parse_list(b"\xFF\xFF\xFF\xFF\x56\x55\xC0\x00\x02\x01\x00\x00\\final\\"),
             Some(BTreeSet::new())

@@ -1,4 +1,5 @@
-//! `bcnet query`: asks a server for its status as a game browser does, or all servers of the local network or of a list.
+//! `bcnet query`: queries the status of one server, of all servers in the local network, or of all servers on
+//! a list.
 
 mod list;
 mod show;
@@ -21,8 +22,8 @@ use show::AnsweredServer;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 a server answered, 1 none did or there is no list, 2 the question
-could not be sent. An empty list is a list.
+Exit codes: 0 a server answered, 1 no server answered or there is no list, 2 the
+query could not be sent. An empty list is a list.
 
 Examples:
   bcnet query 192.0.2.1
@@ -30,23 +31,23 @@ Examples:
   bcnet query --lan
   bcnet query --master games.example")]
 pub(crate) struct Args {
-    /// The server, on port 22101 if none is given
+    /// The server; the default port is 22101
     #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["lan", "master"], value_parser = parse_host)]
     host: Option<HostPort<22101>>,
 
-    /// Ask all servers of the local network, as the game does: ports 22101 to 22201
+    /// Query all servers in the local network, as the game does: ports 22101 to 22201
     #[arg(long, conflicts_with = "host")]
     lan: bool,
 
-    /// Ask a list server, on TCP port 28900 if none is given, and all servers that it lists
+    /// Query a list server (default TCP port 28900) and all servers that it lists
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "lan"], value_parser = parse_list_server)]
     master: Option<HostPort<LIST_PORT>>,
 
-    /// Where to send the question with --lan; the broadcast address of one network, say
+    /// Destination of the query with --lan, for example the broadcast address of one network
     #[arg(long, value_name = "ADDRESS", default_value = "255.255.255.255", requires = "lan")]
     broadcast: Ipv4Addr,
 
-    /// How long to wait, for example 500ms or 3s
+    /// Time to wait for answers, for example 500ms or 3s
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = Duration::from_text)]
     timeout: Duration,
 
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "raw")]
     json: bool,
 
-    /// Print the datagrams as they came, one per line; bytes that are no ASCII text as \xNN
+    /// Print the received datagrams, one per line; non-ASCII bytes are printed as \xNN
     #[arg(long)]
     raw: bool,
 }
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
         None => {
             query.query_broadcast(args.broadcast, out)?;
             if query.replies.is_empty() {
-                eprintln!("bcnet: no server answered in the local network");
+                eprintln!("bcnet: no server in the local network answered");
             }
             query.replies
         }
@@ -106,9 +107,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     Ok(verdict)
 }
 
-/// Asks a list server, and then those whom it lists.
+/// Queries a list server, then the servers that it lists.
 fn query_list_server(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Result<CommandStatus> {
-    ensure!(args.timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+    ensure!(args.timeout > Duration::ZERO, "--timeout: expected a time above zero, such as 3s");
     let address = lookup::first_ipv4_address(master)?;
     let listed = match list::fetch(address, args.timeout) {
         Ok(listed) => listed,
@@ -145,7 +146,7 @@ fn query_list_server(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Resul
     Ok(verdict)
 }
 
-/// Asks servers for their names, as far as they answer.
+/// Returns the names of the servers that answer.
 pub(crate) fn query_names(
     servers: &BTreeSet<SocketAddrV4>,
     timeout: Duration,
@@ -156,13 +157,13 @@ pub(crate) fn query_names(
     Ok(query.replies.into_iter().map(|(address, found)| (address, name(found))).collect())
 }
 
-/// A question on its way and what came back.
+/// A status query and the replies to it.
 struct StatusQuery {
     socket: UdpSocket,
     clock: Clock,
     end: Time,
     raw: bool,
-    /// Who may answer, if only some may.
+    /// Servers that may answer; `None` means any server.
     expected_servers: Option<BTreeSet<SocketAddrV4>>,
     assemblies: BTreeMap<SocketAddrV4, ReplyAssembler>,
     replies: BTreeMap<SocketAddrV4, AnsweredServer>,
@@ -170,7 +171,7 @@ struct StatusQuery {
 
 impl StatusQuery {
     fn new(timeout: Duration, raw: bool) -> anyhow::Result<Self> {
-        ensure!(timeout > Duration::ZERO, "--timeout: it must be more than nothing");
+        ensure!(timeout > Duration::ZERO, "--timeout: expected a time above zero, such as 3s");
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
         let clock = Clock::start();
         let end = clock.now() + timeout;
@@ -185,12 +186,12 @@ impl StatusQuery {
         })
     }
 
-    /// Asks one server, up to three times, until it has answered.
+    /// Queries one server, up to three times, until it answers.
     fn query_one(&mut self, address: SocketAddrV4, out: &mut impl Write) -> anyhow::Result<()> {
         let start = self.clock.now();
         let pause = self.end.since(start) / ATTEMPTS;
         for attempt in 1..=ATTEMPTS {
-            self.socket.send_to(STATUS_QUERY, address).with_context(|| format!("{address}: cannot send"))?;
+            self.socket.send_to(STATUS_QUERY, address).with_context(|| format!("cannot send to {address}"))?;
             let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
             while self.replies.is_empty() && self.receive(start, until, Some(address), out)? {}
             if !self.replies.is_empty() {
@@ -200,28 +201,28 @@ impl StatusQuery {
         Ok(())
     }
 
-    /// Asks everyone and waits for all who answer.
+    /// Queries all servers by broadcast and collects the answers.
     fn query_broadcast(&mut self, target: Ipv4Addr, out: &mut impl Write) -> anyhow::Result<()> {
-        self.socket.set_broadcast(true).context("cannot broadcast")?;
+        self.socket.set_broadcast(true).context("cannot enable broadcast on the socket")?;
         let start = self.clock.now();
         for port in FIRST_PORT..=LAST_PORT {
             let address = SocketAddrV4::new(target, port);
             self.socket
                 .send_to(STATUS_QUERY, address)
-                .with_context(|| format!("{address}: cannot broadcast"))?;
+                .with_context(|| format!("cannot broadcast to {address}"))?;
         }
         while self.receive(start, self.end, None, out)? {}
         Ok(())
     }
 
-    /// Asks all servers of a list at once, up to three times, until all have answered.
+    /// Queries all listed servers at once, up to three times, until all have answered.
     fn query_listed(&mut self, listed: &BTreeSet<SocketAddrV4>, out: &mut impl Write) -> anyhow::Result<()> {
         let start = self.clock.now();
         let pause = self.end.since(start) / ATTEMPTS;
         self.expected_servers = Some(listed.clone());
         for attempt in 1..=ATTEMPTS {
             for address in listed.iter().filter(|address| !self.replies.contains_key(address)) {
-                // One that this machine has no way to is one that does not answer.
+                // A send error is ignored: the server counts as one that does not answer.
                 drop(self.socket.send_to(STATUS_QUERY, address));
             }
             let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
@@ -230,7 +231,7 @@ impl StatusQuery {
         Ok(())
     }
 
-    /// Takes one datagram, from `only` if that is given. `false` when it is `until`.
+    /// Receives one datagram, only from `only` if given. Returns `false` at the time `until`.
     fn receive(
         &mut self,
         start: Time,
@@ -247,9 +248,9 @@ impl StatusQuery {
         let (len, from) = match self.socket.recv_from(&mut buffer) {
             Ok((len, SocketAddr::V4(from))) => (len, from),
             Ok(_) => return Ok(true),
-            // A port where nobody listens may be reported here; others still answer.
+            // The system may report a closed port here; other servers still answer.
             Err(error) if is_transient(&error) => return Ok(true),
-            Err(error) => return Err(error).context("cannot receive"),
+            Err(error) => return Err(error).context("cannot receive on the UDP socket"),
         };
         if self.expected_servers.as_ref().is_some_and(|listed| !listed.contains(&from)) {
             return Ok(true);
@@ -270,7 +271,7 @@ impl StatusQuery {
     }
 }
 
-/// Text as it is, all other bytes as `\xNN`.
+/// Returns ASCII text unchanged and all other bytes as `\xNN`.
 fn printable(bytes: &[u8]) -> String {
     let show = |byte: &u8| match byte {
         b' '..=b'~' => char::from(*byte).to_string(),
@@ -284,12 +285,12 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | Interrupted | TimedOut | WouldBlock)
 }
 
-/// Where list servers give out their lists, by TCP.
+/// TCP port of list servers.
 pub(crate) const LIST_PORT: u16 = 28900;
-/// How often one server is asked.
+/// Number of attempts to query a server.
 const ATTEMPTS: u32 = 3;
-/// How many servers of a network are listened to.
+/// Maximum number of servers that are collected.
 const MAX_SERVERS: usize = 1024;
-/// Where the game looks for servers in the local network.
+/// Ports on which the game searches for servers in the local network.
 pub(crate) const FIRST_PORT: u16 = 22101;
 pub(crate) const LAST_PORT: u16 = 22201;

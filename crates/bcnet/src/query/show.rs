@@ -1,4 +1,4 @@
-//! Replies for people and for programs.
+//! Formats replies as text and as JSON.
 
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 #[derive(Debug)]
 pub(super) struct AnsweredServer {
     pub(super) address: SocketAddrV4,
-    /// From the question to the end of the answer.
+    /// Time from the query to the end of the answer.
     pub(super) delay: Duration,
     pub(super) reply: ServerReply,
 }
 
-/// Everything about one server.
+/// Writes all details of one server.
 pub(super) fn details(server: &AnsweredServer, out: &mut impl Write) -> io::Result<()> {
     let reply = &server.reply;
     writeln!(
@@ -39,7 +39,7 @@ pub(super) fn details(server: &AnsweredServer, out: &mut impl Write) -> io::Resu
     Ok(())
 }
 
-/// One line for each server.
+/// Writes one line for each server.
 pub(super) fn table(servers: &[AnsweredServer], out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
@@ -57,7 +57,7 @@ pub(super) fn table(servers: &[AnsweredServer], out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-/// Returns one JSON object. Of a key that is there twice, the first counts.
+/// Returns a reply as a JSON object. If a key occurs twice, the first value counts.
 pub(super) fn json(server: &AnsweredServer) -> Value {
     let mut rules = Map::new();
     for (key, value) in server.reply.rules() {
@@ -72,7 +72,7 @@ pub(super) fn json(server: &AnsweredServer) -> Value {
     })
 }
 
-/// Returns one JSON object for a server that is listed and does not answer.
+/// Returns a JSON object for a listed server that does not answer.
 pub(super) fn silent_json(address: SocketAddrV4) -> Value {
     json!({ "address": address.to_string(), "error": "no answer" })
 }

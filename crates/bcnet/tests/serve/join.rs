@@ -112,14 +112,14 @@ fn interactive_join_lists_players_and_chats_until_ctrl_c() {
     joined.wait_for_line("plays Multiplayer.Episode.Mission1.Mission1; this is slot 1");
     joined.wait_for_line("in Multi1, 8 players at most");
     joined.wait_for_line("* in the game as Scotty (peer 3)");
-    joined.wait_for_line("* Bob is here");
+    joined.wait_for_line("* Bob joined");
     joined.type_line("aye");
     bob.run_until(|bob| bob.received.iter().any(|payload| payload.ends_with(b"aye")));
     joined.wait_for_line("<Scotty> aye");
     bob.chat("beam us up");
     joined.wait_for_line_with(&mut bob, "<Bob> beam us up");
     bob.leave();
-    joined.wait_for_line("* Bob has left");
+    joined.wait_for_line("* Bob left");
     signal(joined.child.id(), "INT");
     let output = joined.wait_for_exit();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
@@ -166,13 +166,13 @@ fn last_json_object_contains_the_error() {
     let server = ServerProcess::start(&["--set", "session.password=engage"]);
     let port = server.ports[0];
     let output = join(port, &["--json"]);
-    assert_fails(&output, port, "it wants a password: --password");
+    assert_fails(&output, port, "the server needs a password; pass --password");
     let shown = text(&output.stdout);
     let last: Value = serde_json::from_str(shown.lines().last().expect("a line")).expect("JSON");
     assert_eq!((&last["event"], &last["step"]), (&"gone".into(), &"connecting".into()));
     assert_eq!(
         (&last["reason"], &last["error"]),
-        (&"booted: wrong_password".into(), &"it wants a password: --password".into())
+        (&"booted: wrong_password".into(), &"the server needs a password; pass --password".into())
     );
 }
 
@@ -209,7 +209,7 @@ fn unacknowledged_chat_is_reported_as_not_sent() {
     drop(joined.child.stdin.take());
     let output = joined.wait_for_exit();
     server.signal("CONT");
-    assert_fails(&output, server.ports[0], "the server does not acknowledge the goodbye");
+    assert_fails(&output, server.ports[0], "the server did not acknowledge the disconnect");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn interrupt_during_join_is_reported_as_not_joined() {
     let joined = JoinProcess::start(port, &[]);
     socket.recv_from(&mut [0; 2048]).expect("a request");
     signal(joined.child.id(), "INT");
-    assert_fails(&joined.wait_for_exit(), port, "interrupted, while connecting");
+    assert_fails(&joined.wait_for_exit(), port, "interrupted while connecting");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn refused_client_prints_the_reason() {
     let server =
         ServerProcess::start(&["--set", "session.password=engage", "--set", "session.player_limit=1"]);
     let port = server.ports[0];
-    assert_fails(&join(port, &[]), port, "it wants a password: --password");
+    assert_fails(&join(port, &[]), port, "the server needs a password; pass --password");
     assert_fails(&join(port, &["--password", "Engage"]), port, "wrong password");
     let mut alice = LoopbackPlayer::connect_with(server.address(), "Alice", "engage");
     alice.run_until(LoopbackPlayer::is_in_game);
@@ -291,8 +291,7 @@ fn differing_files_are_named_and_a_manifest_fixes_it() {
     let strict = ["--set", "session.checksums=strict", "--set", "session.manifests=stock.manifest"];
     let server = ServerProcess::start_in(directory, &strict, 1);
     let port = server.ports[0];
-    let advice =
-        "it takes only certain installations; --manifest FILE with one of them (bcnet manifest learn)";
+    let advice = "the server accepts only certain installations; pass --manifest FILE from one of them (bcnet manifest learn)";
     let message = "files differ: game version 60 - use the same files as this server";
     assert_fails(&join(port, &[]), port, &format!("{message}: {advice}"));
     assert_fails(&join(port, &["--check"]), port, &format!("files: {message}: {advice}"));
@@ -312,7 +311,7 @@ fn closed_port_is_reported() {
     let port = socket.local_addr().expect("bound").port();
     drop(socket);
     let output = join(port, &["--timeout", "400ms"]);
-    assert_fails(&output, port, "no answer within 400ms: nobody listens there");
+    assert_fails(&output, port, "no answer within 400ms: no program listens on that port");
 }
 
 #[test]
@@ -327,7 +326,7 @@ fn malformed_server_answers_are_reported() {
     let output = join(port, &["--timeout", "400ms"]);
     answering.join().expect("asked");
     let reason =
-        "the server speaks nonsense, a datagram (malformed) for example: no way in, while connecting";
+        "the server sends invalid data, for example a datagram (malformed); the join failed while connecting";
     assert_fails(&output, port, reason);
 }
 
@@ -337,7 +336,7 @@ fn server_that_stops_during_join_is_reported_with_the_step() {
     let port = socket.local_addr().expect("bound").port();
     let hosting = thread::spawn(move || run_scripted_host(&socket, |_, _| Vec::new()));
     let output = join(port, &["--check", "--timeout", "1s"]);
-    let reason = "files: the server stopped, while file checks: no way in within 1s";
+    let reason = "files: the server stopped answering while file checks: join not finished within 1s";
     assert_fails(&output, port, reason);
     assert!(text(&output.stdout).starts_with("connect "), "{}", text(&output.stdout));
     hosting.join().expect("it let a client in");
@@ -356,7 +355,11 @@ fn stop_after_settings_is_reported_after_the_file_check() {
         });
     });
     let output = join(port, &["--check", "--timeout", "1s"]);
-    assert_fails(&output, port, "load: the server stopped, while loading: no way in within 1s");
+    assert_fails(
+        &output,
+        port,
+        "load: the server stopped answering while loading: join not finished within 1s",
+    );
     assert!(text(&output.stdout).contains(" ms  1 check\n"), "{}", text(&output.stdout));
     hosting.join().expect("it let a client in");
 }
@@ -381,7 +384,7 @@ fn lost_server_is_reported_to_the_user() {
     joined.wait_for_line("* in the game");
     server.signal("KILL");
     // The system answers each datagram with "port unreachable".
-    let is_reported = |line: String| line == "* nobody listens at the server's port any more";
+    let is_reported = |line: String| line == "* no program listens on the server's port any more";
     joined.type_line("hello?");
     while !joined.output.recv_timeout(Duration::from_millis(50)).is_ok_and(is_reported) {
         joined.type_line("hello?");
@@ -398,7 +401,7 @@ fn invalid_arguments_give_one_line_and_exit_code_2() {
     };
     for (args, part) in [
         (&["no-such-host.invalid"][..], "no-such-host.invalid: unknown host"),
-        (&["127.0.0.1", "--timeout", "0s"], "--timeout: it must be more than nothing"),
+        (&["127.0.0.1", "--timeout", "0s"], "--timeout: expected a time above zero, such as 3s"),
         (&["127.0.0.1", "--manifest", "no-such-file"], "no-such-file"),
     ] {
         let output = run(args);

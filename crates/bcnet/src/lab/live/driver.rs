@@ -1,4 +1,4 @@
-//! The loop that gives an engine its datagrams and its frames.
+//! Drives an engine over a real socket: passes datagrams to it and runs its frames.
 
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
@@ -45,7 +45,7 @@ impl<'a> LiveDriver<'a> {
     ) -> anyhow::Result<Self> {
         let own = match socket.local_addr()? {
             SocketAddr::V4(own) => own,
-            SocketAddr::V6(_) => anyhow::bail!("the game has IPv4 only"),
+            SocketAddr::V6(_) => anyhow::bail!("the socket has an IPv6 address; the game supports only IPv4"),
         };
         let (wants_stop, wants_dump) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let set = |flag: &Arc<AtomicBool>| {
@@ -68,7 +68,7 @@ impl<'a> LiveDriver<'a> {
         })
     }
 
-    /// Runs until it is over or somebody wants it to end.
+    /// Runs until the node has finished or the user stops it.
     pub(super) fn run(mut self, mut actor: impl LiveNode) -> anyhow::Result<CommandStatus> {
         let mut next_dump = self.dump_every.map(|every| Time::ZERO + every);
         let mut stopping: Option<Time> = None;
@@ -93,7 +93,7 @@ impl<'a> LiveDriver<'a> {
             self.out.flush()?;
             if let Some(crash) = actor.engine().crash() {
                 self.finish()?;
-                anyhow::bail!("the original would have ended here: {crash}");
+                anyhow::bail!("the original program would have crashed: {crash}");
             }
             let wants_stop = self.wants_stop.load(Ordering::Relaxed)
                 || self.end.is_some_and(|end| now.since(Time::ZERO) >= end);
@@ -110,7 +110,7 @@ impl<'a> LiveDriver<'a> {
         }
     }
 
-    /// Takes what arrives until the next frame.
+    /// Receives datagrams until the next frame.
     fn receive(&mut self, actor: &mut impl LiveNode) -> anyhow::Result<()> {
         let tick = self.behavior.tick.max(MIN_TICK);
         let frame = self.clock.now() + tick;
@@ -133,7 +133,7 @@ impl<'a> LiveDriver<'a> {
                 Ok((_, SocketAddr::V6(_))) => {}
                 Err(error)
                     if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::TimedOut => {}
-                // Somebody is not there any more, or a signal came.
+                // A peer is unreachable, or a signal arrived.
                 Err(error)
                     if [ErrorKind::ConnectionRefused, ErrorKind::ConnectionReset, ErrorKind::Interrupted]
                         .contains(&error.kind()) => {}
@@ -153,7 +153,7 @@ impl<'a> LiveDriver<'a> {
                 });
             }
             self.record_packet(self.own_address, transmit.to, &bytes)?;
-            // What the network complains of shows as silence.
+            // A send error is ignored: it shows as silence of the peer.
             drop(self.socket.send_to(&bytes, transmit.to));
         }
         Ok(())
@@ -169,7 +169,7 @@ impl<'a> LiveDriver<'a> {
     fn dump(&mut self, actor: &impl LiveNode, now: Time) -> io::Result<()> {
         let dumps = actor.dumps(now);
         if dumps.is_empty() {
-            writeln!(self.out, "[{:.3}] nobody is there", seconds(now))?;
+            writeln!(self.out, "[{:.3}] no peers", seconds(now))?;
         }
         dumps.iter().try_for_each(|dump| writeln!(self.out, "{dump}"))
     }
@@ -182,7 +182,7 @@ impl<'a> LiveDriver<'a> {
     }
 }
 
-/// Changes a datagram behind the cipher.
+/// Rewrites a datagram in plaintext and enciphers it again.
 fn edit_decrypted(bytes: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
     if bytes.first() != Some(&PeerId::GAMESPY.0) {
         cipher::decrypt(bytes);
@@ -191,7 +191,7 @@ fn edit_decrypted(bytes: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
-/// Reads standard input from now on.
+/// Starts a thread that reads lines from standard input.
 fn spawn_input_reader() -> io::Result<Receiver<String>> {
     let (sender, lines) = mpsc::sync_channel(16);
     let read = move || {
@@ -211,5 +211,5 @@ fn seconds(now: Time) -> f64 {
 }
 
 const MIN_TICK: Duration = Duration::from_millis(1);
-/// As long as the original waits for its goodbye to be heard, and a little more.
+/// Slightly longer than the time that the original waits for the ACK of its disconnect.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(16);

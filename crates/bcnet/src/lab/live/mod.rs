@@ -1,6 +1,6 @@
 //! `bcnet lab host` and `bcnet lab join`: the engines of the laboratory on real sockets, in real time.
 //!
-//! The model of the original stays what it is, without sockets and clocks; here are both.
+//! The engines themselves have no sockets and no clock; this module adds both.
 
 mod driver;
 mod node;
@@ -35,10 +35,10 @@ const JOIN_SIGNALS: &str = if cfg!(windows) { "" } else { ", as SIGUSR1 does" };
 
 #[derive(clap::Args)]
 #[command(after_help = format!("\
-This is the engine with the faults, for looking at them: with `bcnet inspect` on its capture, with Wireshark, through `bcnet proxy`. To host games there \
-is `bcnet serve`. It answers forged requests and ends with malformed datagrams, as the original does, so it listens on the loopback network \
-only, unless you say --public. Like the original it has one port for each address: players of one address collide, so put `bcnet proxy` before it, \
-which gives each player an address.
+This engine has the faults of the original, so that you can examine them: with `bcnet inspect` on its capture, with Wireshark, or through `bcnet proxy`. \
+To host games, use `bcnet serve`. Like the original, it answers forged requests and crashes on malformed datagrams, so it listens only on the loopback \
+network unless you pass --public. Like the original, it has one port for each address: players behind one address collide. Put `bcnet proxy` in front \
+of it, which gives each player an address.
 
 {HOST_SIGNALS}
 
@@ -47,15 +47,15 @@ Examples:
   bcnet lab host --set gate=always --set last_ack=3 --dump-every 5
   bcnet lab host --listen 127.0.0.1:22101 --engine bcnet"))]
 pub(in crate::lab) struct HostArgs {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:22101")]
     listen: SocketAddrV4,
 
-    /// Listen on other than the loopback network
+    /// Allow an address outside the loopback network
     #[arg(long)]
     public: bool,
 
-    /// What the game is called
+    /// Name of the game
     #[arg(long, default_value = "bcnet laboratory")]
     name: String,
 
@@ -65,21 +65,21 @@ pub(in crate::lab) struct HostArgs {
 
 #[derive(clap::Args)]
 #[command(after_help = format!("\
-Typed lines are chat, and /dump prints the queues{JOIN_SIGNALS}.
+Typed lines are sent as chat, and /dump prints the queues{JOIN_SIGNALS}.
 
 Examples:
   bcnet lab join 127.0.0.1 --name Kirk
   bcnet lab join 127.0.0.1:22101 --set plain_acks=true --dump-every 5"))]
 pub(in crate::lab) struct JoinArgs {
-    /// The server, on port 22101 if none is given
+    /// The server; the default port is 22101
     #[arg(value_name = "HOST[:PORT]", value_parser = query::parse_host)]
     host: HostPort<22101>,
 
-    /// What to be called in the game
+    /// Player name
     #[arg(long, default_value = "stock")]
     name: String,
 
-    /// What the server wants to hear before it lets anyone in
+    /// Password of the server
     #[arg(long, default_value = "", hide_default_value = true)]
     password: String,
 
@@ -93,15 +93,15 @@ struct CommonArgs {
     #[arg(long, default_value = "stock")]
     engine: EngineKind,
 
-    /// A key of a scenario's node and its value, such as gate=always; see docs/reference/scenarios.md
+    /// A key of a [[node]] table and its value, for example gate=always; see docs/reference/scenarios.md
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// Print the queues every so many seconds
+    /// Print the queues at this interval, in seconds
     #[arg(long, value_name = "SECONDS")]
     dump_every: Option<f64>,
 
-    /// End after so many seconds
+    /// Stop after this number of seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
 
@@ -115,10 +115,10 @@ impl CommonArgs {
         let mut keys = vec![Change::new("tick", tick)];
         for text in &self.set {
             let (key, value) =
-                text.split_once('=').with_context(|| format!("--set {text}: KEY=VALUE is wanted"))?;
+                text.split_once('=').with_context(|| format!("--set {text}: expected KEY=VALUE"))?;
             ensure!(
                 !NON_ENGINE_KEYS.contains(&key) && !key.contains('.'),
-                "--set {key}: that is no key of an engine"
+                "--set {key}: not a key of an engine"
             );
             keys.push(Change::new(key, value));
         }
@@ -133,7 +133,7 @@ impl CommonArgs {
     ) -> anyhow::Result<LiveDriver<'a>> {
         let seconds = |name: &str, value: Option<f64>| -> anyhow::Result<Option<Duration>> {
             let fits = value.is_none_or(|value| (0.01..1e8).contains(&value));
-            ensure!(fits, "--{name}: 0.01 to 100,000,000 seconds are possible");
+            ensure!(fits, "--{name}: must be 0.01 to 100,000,000 seconds");
             Ok(value.map(Duration::from_secs_f64))
         };
         let (every, end) = (seconds("dump-every", self.dump_every)?, seconds("seconds", self.seconds)?);
@@ -145,7 +145,7 @@ pub(in crate::lab) fn host(args: &HostArgs, out: &mut dyn Write) -> anyhow::Resu
     let HostArgs { listen, public, name, common } = args;
     ensure!(
         *public || listen.ip().is_loopback(),
-        "{listen}: an engine with the faults of the original does not listen there unless you say --public"
+        "{listen} is not a loopback address; an engine with the faults of the original listens there only with --public"
     );
     let setup = common.setup("0.003")?;
     let socket = UdpSocket::bind(listen).with_context(|| listen.to_string())?;
@@ -178,7 +178,7 @@ pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Resu
     let setup = common.setup("0.016667")?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")?;
     print_engine_notice(common.engine, &format!("joining {server}"));
-    let own = own_address(server).with_context(|| format!("{server}: cannot send there"))?;
+    let own = own_address(server).with_context(|| format!("cannot send to {server}"))?;
     let (nonce, options) = (random_u64() as u32, ClientOptions::with_name(name));
     let driver = common.driver(socket, &setup, out)?;
     match common.engine {
@@ -195,7 +195,7 @@ pub(in crate::lab) fn join(args: &JoinArgs, out: &mut dyn Write) -> anyhow::Resu
     }
 }
 
-/// Returns the address of this machine from which a server is reached: a client tells it when it asks to be let in.
+/// Returns the address of this machine toward a server. A client sends it in its connect request.
 fn own_address(server: SocketAddrV4) -> io::Result<Ipv4Addr> {
     let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     probe.connect(server)?;
@@ -205,16 +205,16 @@ fn own_address(server: SocketAddrV4) -> io::Result<Ipv4Addr> {
     })
 }
 
-/// Keys that can be changed in a scenario and say nothing about an engine that is not in one.
+/// Node keys that have no effect on an engine outside a scenario.
 const NON_ENGINE_KEYS: [&str; 9] =
     ["name", "role", "engine", "seed", "duration", "settle", "proxy", "blocked", "comparison_cost"];
 
-/// Says which engine it is.
+/// Prints which engine runs.
 fn print_engine_notice(engine: EngineKind, what: &str) {
     match engine {
         EngineKind::Stock => eprintln!(
-            "bcnet: {what} with the engine of the original, faults included: to look at, not to play on"
+            "bcnet: {what} with the engine of the original, faults included: for experiments, not for games"
         ),
-        EngineKind::Bcnet => eprintln!("bcnet: {what} with bcnet's engine, in the laboratory"),
+        EngineKind::Bcnet => eprintln!("bcnet: {what} with the bcnet engine"),
     }
 }

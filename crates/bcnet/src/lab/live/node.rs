@@ -1,4 +1,4 @@
-//! Who is driven: a host's session, or a client.
+//! The nodes that [`LiveDriver`](super::driver::LiveDriver) drives: the session of a host, or a client.
 
 use std::net::SocketAddrV4;
 
@@ -8,25 +8,25 @@ use bcnet_session::client::{Client, ClientState, DisconnectReason, Milestone};
 use bcnet_session::{Manifest, Session};
 use bcnet_transport::{Time, Transmit};
 
-/// Something with an engine that a [`Driver`](super::drive::Driver) drives.
+/// A node with an engine that [`LiveDriver`](super::driver::LiveDriver) drives.
 pub(super) trait LiveNode {
     fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
     fn handle_timeout(&mut self, now: Time);
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
-    /// Returns the next thing that happened, for people.
+    /// Returns a text for the next event.
     fn poll_event_text(&mut self, now: Time) -> Option<String>;
-    /// A line was typed. Returns whether the queues are asked for.
+    /// Handles a typed line. Returns `true` if it asks for a dump of the queues.
     fn on_input_line(&mut self, line: &str, now: Time) -> bool;
     /// Returns the engine.
     fn engine(&self) -> &dyn LabEngine;
-    /// Ends it, which takes a while.
+    /// Starts to leave, which takes a while.
     fn stop(&mut self, now: Time);
-    /// Returns whether it is over.
+    /// Returns whether the node has left.
     fn is_finished(&self) -> bool;
-    /// Returns why it came to nothing, if it did.
+    /// Returns the reason why the node failed, if it failed.
     fn failure(&self) -> Option<String>;
 
-    /// Returns all its queues.
+    /// Returns dumps of all queues.
     fn dumps(&self, now: Time) -> Vec<PeerQueueDump> {
         let engine = self.engine();
         engine.peers_with_queues().into_iter().filter_map(|peer| engine.dump(peer, now)).collect()
@@ -74,15 +74,15 @@ impl<E: LabEngine> LiveNode for LiveHost<E> {
     }
 }
 
-/// A client that answers what it must and goes into the game.
+/// A client that joins the game and answers the server's questions.
 pub(super) struct LiveClient<E: LabEngine> {
     client: Client<E>,
     files: Manifest,
     payload: Vec<u8>,
     has_entered: bool,
-    /// Where it stood when it was told to end.
+    /// State in which the user stopped the client.
     stopped_in: Option<ClientState>,
-    /// Where it stood when it ended, and why.
+    /// State in which the connection ended, and the reason.
     ended_in: Option<(ClientState, DisconnectReason)>,
 }
 
@@ -108,7 +108,7 @@ impl<E: LabEngine> LiveNode for LiveClient<E> {
 
     fn poll_event_text(&mut self, now: Time) -> Option<String> {
         let event = self.client.poll_event(&mut self.payload, now)?;
-        // What goes wrong here shows in what the server does.
+        // An error here shows in the reaction of the server.
         match event.milestone() {
             Some(Milestone::FileCheck(_)) => drop(self.client.answer_from_manifest(&self.files, now)),
             Some(Milestone::Load) => drop(self.client.enter(now)),
@@ -145,7 +145,7 @@ impl<E: LabEngine> LiveNode for LiveClient<E> {
     fn failure(&self) -> Option<String> {
         match (self.stopped_in, self.ended_in) {
             _ if self.has_entered => None,
-            (Some(step), _) => Some(format!("stopped, while {step}")),
+            (Some(step), _) => Some(format!("stopped while {step}")),
             (None, end) => end.map(|(step, end)| format!("{step}: {end}")),
         }
     }
