@@ -1,4 +1,4 @@
-//! Behaviour of the program around an engine: its tick, its pauses, and known defects of other implementations.
+//! Behaviour of the program around an engine: tick, pauses, and defects of other implementations.
 //!
 //! A [`NodeBehavior`] changes when an engine is serviced and rewrites datagrams. It does not change the engine.
 

@@ -16,7 +16,9 @@ use crate::stock::{AckEntry, Backoff, PeerQueueDump, QueueLengths, RetxEntry, Se
 pub enum SendMode {
     /// A delivery mode that both engines have.
     Standard(DeliveryMode),
-    /// Reliable, with the stock flag that allows only one such message per datagram. bcnet ignores the flag.
+    /// Reliable, with the stock flag that allows only one such message per datagram.
+    ///
+    /// bcnet ignores the flag.
     NotAggregated,
     /// Reliable, with the sender's choice of backoff. bcnet ignores the choice: it measures its timeout.
     WithBackoff(Backoff),
@@ -34,7 +36,9 @@ pub trait LabEngine: Engine {
     /// Returns the peers that the engine sends to.
     fn peer_ids(&self) -> Vec<PeerId>;
 
-    /// Returns every id with queues: the peers, and ids with leftover entries, the engine's own id included.
+    /// Returns every id with queues: the peers, and ids with leftover entries.
+    ///
+    /// The engine's own id may be among them.
     fn peers_with_queues(&self) -> Vec<PeerId> {
         self.peer_ids()
     }

@@ -1,4 +1,4 @@
-//! A laboratory for transports: virtual network with seeded faults, engines on it, scenarios and measurements.
+//! A laboratory for transports: virtual network, seeded faults, engines, scenarios, measurements.
 //!
 //! [`World`] drives engines in virtual time. [`stock`] models the original engine. [`Scenario`] describes an experiment
 //! as a file, and [`run`](fn@run) executes it and returns a [`RunSummary`].

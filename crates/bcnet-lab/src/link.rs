@@ -1,4 +1,6 @@
-//! One direction of a network path, with loss, duplicates, reordering, corruption, delay, bandwidth and partitions.
+//! One direction of a network path, with simulated faults.
+//!
+//! The faults are loss, duplicates, reordering, corruption, delay, bandwidth limits and partitions.
 //!
 //! A [`Link`] decides the fate of each datagram from its own seed. It stores no bytes: [`World`](crate::World) does.
 
@@ -19,7 +21,9 @@ pub struct Faults {
     pub burst: f64,
     /// Probability that a datagram arrives twice.
     pub duplicate: f64,
-    /// Probability that a datagram is delayed by [`reorder_by`](Self::reorder_by), so that later datagrams overtake it.
+    /// Probability that a datagram is delayed so that later ones overtake it.
+    ///
+    /// The delay is [`reorder_by`](Self::reorder_by).
     pub reorder: f64,
     /// Extra delay of reordered datagrams.
     pub reorder_by: Duration,

@@ -1,4 +1,4 @@
-//! The interface of observers: they see every datagram, event and service of a world while virtual time passes.
+//! The interface of observers, which see every datagram, event and service of a world.
 
 use bcnet_transport::{Endpoint, Event, Time};
 

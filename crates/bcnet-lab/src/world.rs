@@ -34,7 +34,9 @@ struct WorldNode<E: ?Sized> {
 }
 
 impl<E: LabEngine + ?Sized> WorldNode<E> {
-    /// Returns the time of the next service if something is due at `due`: the next tick, with one frame per time.
+    /// Returns the time of the next service if something is due at `due`.
+    ///
+    /// That is the next tick. There is at most one frame at one time.
     fn service_at(&self, due: Time) -> Time {
         let again = self.engine.runs_in_frames() && self.last_service.1 > 0;
         let earliest = if again { self.last_service.0 + Duration::from_micros(1) } else { Time::ZERO };

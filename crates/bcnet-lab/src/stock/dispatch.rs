@@ -9,8 +9,9 @@ use super::message::StockMessage;
 use super::peer::channel_index;
 
 impl StockEngine {
-    /// Dispatches the control channel: all unreliable messages, then each reliable message that is next in
-    /// sequence.
+    /// Dispatches the control channel.
+    ///
+    /// All unreliable messages come first, then each reliable message that is next in sequence.
     pub(super) fn dispatch_control(&mut self) {
         loop {
             if let Some(message) = self.incoming.unreliable[channel_index(Channel::Control)].pop_front() {

@@ -51,9 +51,9 @@ pub struct Params {
     pub trace_acks: bool,
     /// Own address of a host.
     pub address: Ipv4Addr,
-    /// `true` if the session decides about admission, by [`Event::Request`](bcnet_transport::Event::Request).
+    /// `true` if the session decides about admission.
     ///
-    /// The original decides by itself, with `password` and `banned`.
+    /// The engine then reports [`Event::Request`](bcnet_transport::Event::Request). The original decides by itself, with `password` and `banned`.
     pub session_decides_admission: bool,
     /// Password that a host requires, UTF-16LE.
     pub password: Option<Vec<u8>>,

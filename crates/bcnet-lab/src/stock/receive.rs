@@ -1,4 +1,4 @@
-//! The receive phase: parses datagrams, queues their messages, and queues an ACK for each reliable message.
+//! The receive phase: parses datagrams, queues their messages, and acknowledges reliable ones.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
