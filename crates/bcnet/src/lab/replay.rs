@@ -22,7 +22,7 @@ use crate::number_format::pluralize;
 #[command(after_help = "\
 The command takes every payload that a player or the host handed to its engine from the capture, with its time and size, and hands it to engines \
 on a virtual network. All players are connected from the beginning. By default the delay of that network is half of the median time from messages \
-to their ACKs, and its loss is the fraction of messages that were retransmitted.
+to their ACKs, and its loss is the fraction of messages that were retransmitted.")]
 pub(super) struct Args {
     /// A capture, or a packet log
     #[arg(value_name = "CAPTURE")]
@@ -97,7 +97,12 @@ impl ReplayResult {
             pluralize(clients.len(), "player"),
             pluralize(messages.len(), "payload")
         )?;
-        writeln!(out, "{:.0} ms one-way delay, {:.2} % of datagrams lost", self.delay * 1e3, self.loss * 100.0)?;
+        writeln!(
+            out,
+            "{:.0} ms one-way delay, {:.2} % of datagrams lost",
+            self.delay * 1e3,
+            self.loss * 100.0
+        )?;
         let titles: Vec<&str> = COLUMN_TITLES.to_vec();
         write!(out, "  {:9}", "")?;
         titles.iter().try_for_each(|title| write!(out, " {title:>10}"))?;
