@@ -187,8 +187,8 @@ impl PlayerGroup {
     fn drain(&mut self, measured: &mut PlayerMeasurement) {
         let end = self.env.clock.now() + DRAIN_TIMEOUT;
         while self.env.clock.now() < end && (measured.chat.count() as u64) < measured.chat_expected {
-            let look = self.env.clock.now() + POLL_INTERVAL;
-            self.poll_until(look.min(end), measured);
+            let next_poll = self.env.clock.now() + POLL_INTERVAL;
+            self.poll_until(next_poll.min(end), measured);
         }
         self.sent_states.clear();
     }

@@ -1,4 +1,4 @@
-//! The place in which attacks run, and the check that they run nowhere else.
+//! The isolated network in which attacks run, and the check that they run nowhere else.
 //!
 //! A [`Sandbox`] is a network namespace that this process creates. Every IPv4 address in it is local, so any
 //! source address can be forged, and no packet can leave. Without the right to create one, it is loopback.
@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use rustix::thread::UnshareFlags;
 
-/// The place in which attacks run.
+/// The isolated network in which attacks run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sandbox {
     isolation: Isolation,

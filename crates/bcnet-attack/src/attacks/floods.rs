@@ -147,8 +147,8 @@ pub(crate) fn other_session(env: &Environment) -> anyhow::Result<Vec<AttackMetri
         env,
         "[[session]]\nport = 22101\n[[session]]\nname = \"Other\"\nport = 22102\nplayer_limit = 16\n",
     )?;
-    let quiet_place = SocketAddrV4::new(env.sandbox.server_address(), 22102);
-    let mut group = PlayerGroup::join_at(env, (quiet_place, ""), PLAYERS, LinkProfile::UNLIMITED)?;
+    let other_address = SocketAddrV4::new(env.sandbox.server_address(), 22102);
+    let mut group = PlayerGroup::join_at(env, (other_address, ""), PLAYERS, LinkProfile::UNLIMITED)?;
     let quiet = group.play(&server, env.measure_time)?;
     let (attacked, flooded) =
         flood_with_garbage(env, Garbage::Random, server.address(), || group.play(&server, env.measure_time))?;

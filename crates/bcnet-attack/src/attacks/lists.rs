@@ -74,8 +74,8 @@ fn listing_time(env: &Environment, master: &Process) -> anyhow::Result<Duration>
     let tcp = master.ready_address("tcp")?;
     let end = start + LISTING_TIMEOUT;
     while env.clock.now() < end {
-        let asker = env.sandbox.honest_address(50);
-        if read_list(env, tcp, asker).is_ok_and(|list| list.contains(&server.address())) {
+        let list_client = env.sandbox.honest_address(50);
+        if read_list(env, tcp, list_client).is_ok_and(|list| list.contains(&server.address())) {
             return Ok(env.clock.now().since(start));
         }
         sleep_until(env.clock, env.clock.now() + Duration::from_secs(1));

@@ -37,7 +37,7 @@ pub(crate) fn proxy_connects(env: &Environment) -> anyhow::Result<Vec<AttackMetr
         ["player", "player_gone", "refused"].map(|event| proxy.log_events(event).map(|lines| lines.len()));
     let lines: usize = lines.into_iter().sum::<anyhow::Result<usize>>()?;
     let mut metrics = vec![
-        AttackMetric::new("newcomers in within 10 s", MetricUnit::Share, joins.success_share())
+        AttackMetric::new("newcomers joined within 10 s", MetricUnit::Share, joins.success_share())
             .baseline(quiet.success_share())
             .at_least(0.95),
         AttackMetric::new("join, median", MetricUnit::Millis, millis(joins.delays.quantile(0.5)))

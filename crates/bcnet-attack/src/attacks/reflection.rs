@@ -223,7 +223,7 @@ struct ReflectedTraffic {
 }
 
 impl ReflectedTraffic {
-    /// Returns the ratio of received to sent bytes in the worst ten seconds.
+    /// Returns the ratio of received to sent bytes in the worst ten seconds that begin with a sent datagram.
     fn worst_ratio(&self) -> f64 {
         let windows = self.sent.iter().step_by(1 + self.sent.len() / 200).map(|(start, _)| {
             let end = *start + WINDOW;
@@ -302,7 +302,7 @@ fn is_victim(address: Ipv4Addr) -> bool {
 
 /// Number of honest players.
 const HONEST_PLAYERS: u16 = 7;
-/// The limits are for this time.
+/// The time window of the limits.
 const WINDOW: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 const END_OF_TIME: Time = Time::from_micros(u64::MAX);

@@ -176,25 +176,31 @@ fn hold_ids_by_acks_anywhere(
     verify_repeatedly(env, server, is_over, any_network, true)
 }
 
+/// Sends 200 connect requests a second from `source_address`, and ACKs the first answer to each.
+///
+/// With `acks_all` it ACKs all later messages, too. Otherwise it adds as many forged requests.
 fn verify_repeatedly(
     env: &Environment,
     server: SocketAddrV4,
     is_over: &AtomicBool,
-    place: fn(u64) -> Ipv4Addr,
-    goes_on: bool,
+    source_address: fn(u64) -> Ipv4Addr,
+    acks_all: bool,
 ) -> anyhow::Result<()> {
     let mut forger = Forger::new(env.sandbox, server)?;
     let mut tap = Sniffer::new(server)?;
     let (mut number, mut ids) = (0, HashMap::new());
     while !is_over.load(Ordering::Relaxed) {
         number += 1;
-        forger.push(SocketAddrV4::new(place(number), HOLDER_PORT), &forged::connect(number as u32, ""));
-        if !goes_on {
+        forger.push(
+            SocketAddrV4::new(source_address(number), HOLDER_PORT),
+            &forged::connect(number as u32, ""),
+        );
+        if !acks_all {
             forger.push(SocketAddrV4::new(any_network(number), 4000), &forged::connect(number as u32, ""));
         }
         forger.flush();
         tap.receive_until(env.clock, env.clock.now() + Duration::from_millis(5), |to, answer| {
-            let known = ids.get(&to).copied().filter(|_| goes_on);
+            let known = ids.get(&to).copied().filter(|_| acks_all);
             if to.port() == HOLDER_PORT
                 && let Some((id, acks)) = forged::acks_for(answer, known)
             {
