@@ -166,7 +166,7 @@ fn top_selects_sessions() {
     let server = ServerProcess::start_in(directory, &[], 2);
     let _eve = LoopbackPlayer::join(server.address(), "\u{1b}[2JEve");
     let mut top = TopProcess::start(&server, &["--session", "two"], &[]);
-    top.wait_for_text(&["sessions: 2", "nobody in Two, port "]);
+    top.wait_for_text(&["sessions: 2", "no players in Two, port "]);
     top.press("k");
     top.wait_for_text(&["no player is selected"]);
     // The sessions are two panels further.
@@ -186,7 +186,7 @@ fn top_restores_the_terminal_however_it_ends() {
     let server = ServerProcess::start(&[]);
     let start = || {
         let mut top = TopProcess::start(&server, &[], &[]);
-        top.wait_for_text(&["nobody in bcnet, port "]);
+        top.wait_for_text(&["no players in bcnet, port "]);
         top
     };
     let top = start();
@@ -197,7 +197,7 @@ fn top_restores_the_terminal_however_it_ends() {
         let mut top = start();
         top.press("\u{1b}[24~");
         let (code, left) = top.wait_for_exit();
-        assert!(code == 101 && left.contains("asked for"), "{code}: {left}");
+        assert!(code == 101 && left.contains("panic by the key F12"), "{code}: {left}");
     }
 
     let top = start();

@@ -114,7 +114,7 @@ fn page_beyond_loopback_needs_https() {
         "{error}"
     );
     let error = serve(&["web.certificate=a.pem"]);
-    assert!(error.contains("web.certificate") && error.contains("`key`"), "{error}");
+    assert!(error.contains("web.certificate") && error.contains("`web.key`"), "{error}");
     let error = serve(&["web.certificate=a.pem", "web.key=b.pem"]);
     assert!(error.contains("web.certificate") && error.contains("a.pem"), "{error}");
     fs::write(directory.path("a.pem"), "nonsense").expect("written");

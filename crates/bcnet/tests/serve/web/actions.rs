@@ -90,7 +90,7 @@ fn operator_page_offers_the_console_commands() {
     assert!(message.contains("now"), "{message}");
     let settings = operator.get(&format!("/settings?session={port}")).body;
     assert!(settings.contains("Ahoy\n&quot;all&quot;</textarea>"), "{settings}");
-    assert!(settings.contains("The most players. Values: a number from 1 to 16."), "{settings}");
+    assert!(settings.contains("Maximum number of players. Values: a number from 1 to 16."), "{settings}");
     assert!(
         settings.contains("or <code>auto</code>.") && !settings.contains("<code>&quot;"),
         "values have no quotes: {settings}"
