@@ -76,7 +76,7 @@ def others(scene):
             page.check("a foreign page cannot read this page", browser.wait_for("return document.title") == "closed", page.text())
             page.check("a foreign page cannot embed this page", browser.run("try { return frames[0].document.body.innerText } catch { return '' }") == "")
             page.send("send")
-            page.check("a foreign page cannot send a form to this page", "sent by another page" in page.text(), page.text())
+            page.check("a foreign page cannot send a form to this page", "comes from another site" in page.text(), page.text())
         browser.console()
         page.visit("/")
         page.does("the page itself can send the form", "sent to", "say", text="the last word")
