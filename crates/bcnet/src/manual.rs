@@ -69,17 +69,27 @@ fn markdown_page(command: &Command) -> String {
 
 /// Appends the help of a command and of all its subcommands, except hidden ones.
 fn append_help(page: &mut String, command: &Command, level: usize) {
-    let name = command.get_display_name().unwrap_or_default().replace('-', " ");
-    let name = if name.is_empty() { command.get_name() } else { &name };
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let _ = write!(page, "\n{} {name}\n\n```text\n", "#".repeat(level));
-    let help = command.clone().term_width(PAGE_WIDTH).render_long_help().to_string();
-    for line in help.trim_end().lines() {
+    let mut wide = command.clone().term_width(PAGE_WIDTH);
+    let help = if has_long_help(command) { wide.render_long_help() } else { wide.render_help() };
+    for line in help.to_string().trim_end().lines() {
         let _ = writeln!(page, "{}", line.trim_end());
     }
     page.push_str("```\n");
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
         append_help(page, inner, if level == 2 && command.get_name() == "bcnet" { 2 } else { level + 1 });
     }
+}
+
+/// Returns whether `--help` prints more than `-h`.
+fn has_long_help(command: &Command) -> bool {
+    let is_long = |argument: &clap::Arg| {
+        argument.get_long_help().is_some()
+            || argument.get_possible_values().iter().any(|value| value.get_help().is_some())
+    };
+    let texts = [command.get_long_about(), command.get_after_long_help()];
+    texts.iter().any(Option::is_some) || command.get_arguments().any(is_long)
 }
 
 const PAGE_WIDTH: usize = 100;

@@ -1,12 +1,12 @@
-//! What a running server answers about itself, for those who show it: the page and `bcnet top`.
+//! Typed answers of a running server, for the operator page and `bcnet top`.
 //!
-//! All text in it is [`Shown`]. An answer that lacks something is none: both ends are of one version.
+//! All text is [`SanitizedText`]. An answer with a missing field is an error: both ends have the same version.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Text in which nothing takes over a terminal or turns a line around, whoever has sent it.
+/// Text without characters that control a terminal or change the direction of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct SanitizedText(pub(crate) String);
@@ -23,7 +23,7 @@ impl std::fmt::Display for SanitizedText {
     }
 }
 
-/// How the server is doing.
+/// State of the server.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ServerInfo {
     pub(crate) version: SanitizedText,
@@ -61,7 +61,7 @@ pub(crate) struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Returns whether it takes players.
+    /// Returns whether the session accepts players.
     pub(crate) fn is_open(&self) -> bool {
         self.state.0 == "open"
     }
@@ -90,7 +90,7 @@ pub(crate) struct PlayerInfo {
     pub(crate) round_trip_ms: Option<f64>,
     pub(crate) round_trip_p50_ms: Option<f64>,
     pub(crate) round_trip_p99_ms: Option<f64>,
-    /// The share that got lost lately.
+    /// The share of recently lost messages.
     pub(crate) loss: Option<f64>,
     pub(crate) relay_p50_ms: Option<f64>,
     pub(crate) relay_p99_ms: Option<f64>,
@@ -102,7 +102,7 @@ pub(crate) struct PlayerInfo {
     pub(crate) outdated: u64,
     pub(crate) unacknowledged: u64,
     pub(crate) queued_bytes: u64,
-    /// What waits for it and from it, where somebody has asked for that too.
+    /// Queues of the player, if they were requested.
     #[serde(skip)]
     pub(crate) queues: PlayerQueues,
 }
@@ -114,7 +114,7 @@ impl PlayerInfo {
     }
 }
 
-/// What waits for and from a player.
+/// Queues to and from a player.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct PlayerQueues {
     pub(crate) peer: u8,
@@ -130,12 +130,12 @@ pub(crate) struct PlayerQueues {
 }
 
 impl PlayerQueues {
-    /// Returns how many messages wait for the player, sent or not.
+    /// Returns the number of messages that wait for the player, sent or not.
     pub(crate) const fn pending_messages(&self) -> u64 {
         self.unacknowledged + self.fresh
     }
 
-    /// Returns its figures in words, a line for what leaves and one for what comes.
+    /// Returns two lines of text: the outgoing and the incoming queues.
     pub(crate) fn summary_lines(&self) -> [String; 2] {
         let Self {
             unacknowledged, acks, fresh, queued_bytes, in_flight, budget, timeout_ms, silent_s, ..
@@ -150,14 +150,14 @@ impl PlayerQueues {
     }
 }
 
-/// The last hour.
+/// Samples of the last hour.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct SampleList {
     pub(crate) interval_s: u64,
     pub(crate) samples: Vec<ServerSample>,
 }
 
-/// Some seconds of it.
+/// One sample of a few seconds.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct ServerSample {
     pub(crate) time: u64,
@@ -174,13 +174,13 @@ pub(crate) struct ServerSample {
     pub(crate) memory_bytes: Option<f64>,
 }
 
-/// Reads an answer, or a part of one.
+/// Parses an answer, or a part of one.
 pub(crate) fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, String> {
     serde_json::from_value(answer)
         .map_err(|error| format!("an answer that is not understood, of another version perhaps: {error}"))
 }
 
-/// Reads the list that an answer has under a name.
+/// Parses a list in an answer by its name.
 pub(crate) fn parse_list<T: DeserializeOwned>(mut answer: Value, name: &str) -> Result<Vec<T>, String> {
     parse(answer.get_mut(name).map(Value::take).unwrap_or_default())
 }

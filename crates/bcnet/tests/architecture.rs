@@ -1,7 +1,7 @@
-//! Checks ARCHITECTURE.md and SECURITY.md against the code.
+//! Checks the data paths and the security model against the code.
 //!
-//! The path of a relayed message in ARCHITECTURE.md must name existing functions and their right number. The
-//! tests and commands that SECURITY.md names must exist.
+//! The path of a relayed message in docs/explanation/data-paths.md must name existing functions and their right number. The
+//! tests and commands that docs/explanation/security-model.md names must exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -44,7 +44,7 @@ fn candidate_paths(root: &Path, file: &str) -> Vec<PathBuf> {
 fn tests_named_in_security_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|_| panic!("no {name}"));
-    let text = read("SECURITY.md");
+    let text = read("docs/explanation/security-model.md");
     let (tests, attacks) = (test_names(&root.join("crates")), read("crates/bcnet-attack/src/attacks.rs"));
     let shown: Vec<&str> = text.split("**Shown by.**").skip(1).collect();
     assert!(shown.len() > 10, "only {} sections", shown.len());

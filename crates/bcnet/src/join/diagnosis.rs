@@ -80,7 +80,9 @@ impl JoinDiagnosis {
             }
         };
         match self.anomaly {
-            Some(what) => format!("the server sends invalid data, for example {what}; the join failed {step}"),
+            Some(what) => {
+                format!("the server sends invalid data, for example {what}; the join failed {step}")
+            }
             None if self.check_unanswered => {
                 format!(
                     "the server repeats a file check that this client cannot answer: join not finished within {timeout}, {step}"

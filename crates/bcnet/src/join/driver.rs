@@ -94,7 +94,9 @@ impl ClientDriver {
         let mut input = match self.inputs.recv_timeout(due.min(MAX_WAIT)) {
             Ok(input) => Some(input),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the thread that receives datagrams has stopped"),
+            Err(RecvTimeoutError::Disconnected) => {
+                anyhow::bail!("the thread that receives datagrams has stopped")
+            }
         };
         let now = self.clock.now();
         match input {

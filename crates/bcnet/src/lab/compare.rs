@@ -164,11 +164,18 @@ fn build_plan(args: &Args) -> anyhow::Result<ComparisonPlan> {
         return Ok(ComparisonPlan { title, about, scenarios, variants });
     }
     let source = library::load_source(&args.name)?;
-    ensure!(!args.vary.is_empty(), "{}: nothing to compare; add a key, for example --vary gate=traffic,always", args.name);
+    ensure!(
+        !args.vary.is_empty(),
+        "{}: nothing to compare; add a key, for example --vary gate=traffic,always",
+        args.name
+    );
     let mut variants = vec![Variant { name: String::new(), changes: Vec::new() }];
     for text in &args.vary {
         let values = parse_values(text)?;
-        ensure!(variants.len() * values.len() <= MAX_VARIANTS, "--vary: more than {MAX_VARIANTS} variants; pass fewer values");
+        ensure!(
+            variants.len() * values.len() <= MAX_VARIANTS,
+            "--vary: more than {MAX_VARIANTS} variants; pass fewer values"
+        );
         let grid = variants.iter().flat_map(|variant| values.iter().map(|value| with_change(variant, value)));
         variants = grid.collect();
     }

@@ -170,7 +170,10 @@ fn run_files(args: &RunArgs, out: &mut impl Write) -> anyhow::Result<CommandStat
     // Loads all scenarios before the first run: an error in the last one must not show minutes later.
     let entries = args.files.iter().map(|name| library::load(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let kept = args.write.is_some() || args.report.is_some();
-    ensure!(!kept || entries.len() == 1, "--write and --report work with one scenario at a time; name only one");
+    ensure!(
+        !kept || entries.len() == 1,
+        "--write and --report work with one scenario at a time; name only one"
+    );
     let mut verdict = CommandStatus::Clean;
     for entry in &entries {
         let outcome = run_timed(entry, args)?;
@@ -234,7 +237,12 @@ fn list_scenarios(out: &mut impl Write) -> anyhow::Result<CommandStatus> {
 fn dump_queues(args: &DumpArgs, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
     let mut entry = library::load(&args.file)?;
     let end = entry.scenario.duration.as_secs_f64();
-    ensure!((0.0..=end).contains(&args.at), "--at {}: outside the scenario {}, which lasts from 0 to {end} seconds", args.at, entry.name);
+    ensure!(
+        (0.0..=end).contains(&args.at),
+        "--at {}: outside the scenario {}, which lasts from 0 to {end} seconds",
+        args.at,
+        entry.name
+    );
     let at = Time::from_micros((args.at * 1e6).round() as u64);
     entry.scenario.dumps.clear();
     let outcome = run_scenario(&entry, args.choice, false, Some(at));

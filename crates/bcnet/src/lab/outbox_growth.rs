@@ -70,7 +70,8 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<CommandSt
 
 fn run_variants(args: &Args) -> anyhow::Result<Vec<GrowthRow>> {
     let source = library::load_source("battle-day")?;
-    let variants = library::load_comparison("cures")?.context("the built-in comparison `cures` is missing")?.variants;
+    let variants =
+        library::load_comparison("cures")?.context("the built-in comparison `cures` is missing")?.variants;
     let seconds = (args.hours * 3600.0).round() as u64;
     let duration = Change::new("duration", &seconds.to_string());
     let moments: Vec<u64> = EXPECTED_ENTRIES.iter().map(|(at, _)| *at).chain([86_400, seconds]).collect();
@@ -80,8 +81,8 @@ fn run_variants(args: &Args) -> anyhow::Result<Vec<GrowthRow>> {
     let job = |Variant { name, changes }: Variant| -> anyhow::Result<(String, Scenario)> {
         let mut scenario = source.scenario(&[changes, vec![duration.clone()]].concat())?;
         let find = |wanted: &str| scenario.node_names().position(|name| name == wanted);
-        let [client, host] =
-            [CLIENT_NAME, HOST_NAME].map(|name| find(name).with_context(|| format!("the scenario has no node {name}")));
+        let [client, host] = [CLIENT_NAME, HOST_NAME]
+            .map(|name| find(name).with_context(|| format!("the scenario has no node {name}")));
         let (client, host) = (client?, host?);
         // The dump of the host gives the number of messages that it knows to be delivered.
         let of = |at: &u64| {

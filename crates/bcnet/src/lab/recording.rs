@@ -42,7 +42,10 @@ impl Recording {
                 .any(|talk| talk.directions.iter().any(|lane| lane.sent > 0 || lane.unreliable > 0)),
             "{name}: the capture has no game traffic between a host and a player"
         );
-        ensure!(reader.recording.clients.len() <= MAX_CLIENTS, "{name}: the capture has more than {MAX_CLIENTS} players");
+        ensure!(
+            reader.recording.clients.len() <= MAX_CLIENTS,
+            "{name}: the capture has more than {MAX_CLIENTS} players"
+        );
         Ok(reader.finish())
     }
 

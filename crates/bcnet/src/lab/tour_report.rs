@@ -271,12 +271,7 @@ fn datagram_space_section(battle: &ScenarioRuns, burst: &ScenarioRuns) -> String
         delay(&burst.stock),
         delay(&burst.bcnet)
     );
-    section(
-        "Space in a datagram",
-        &text,
-        &(bytes + &datagrams),
-        "bcnet lab run starvation --engine stock",
-    )
+    section("Space in a datagram", &text, &(bytes + &datagrams), "bcnet lab run starvation --engine stock")
 }
 
 /// Returns a chart with one bar for each engine, stacked from two parts.

@@ -191,7 +191,9 @@ impl StatusQuery {
         let start = self.clock.now();
         let pause = self.end.since(start) / ATTEMPTS;
         for attempt in 1..=ATTEMPTS {
-            self.socket.send_to(STATUS_QUERY, address).with_context(|| format!("cannot send to {address}"))?;
+            self.socket
+                .send_to(STATUS_QUERY, address)
+                .with_context(|| format!("cannot send to {address}"))?;
             let until = if attempt == ATTEMPTS { self.end } else { start + pause * attempt };
             while self.replies.is_empty() && self.receive(start, until, Some(address), out)? {}
             if !self.replies.is_empty() {

@@ -1,7 +1,7 @@
-//! The same datagrams once more, to a program that only sends them back.
+//! Sends the datagrams of a run to a program that only echoes them.
 //!
-//! What that program takes of the processor is what the system takes for datagrams of that number and those sizes. In
-//! the run before, the server took some and sent others; here half of all are sent, and come back.
+//! The processor time of the echo is the system's cost for datagrams of this number and these sizes. In the run,
+//! the server received some and sent others. Here half of all are sent, and come back.
 
 use std::net::SocketAddrV4;
 use std::thread;
@@ -15,16 +15,18 @@ use super::DelayHistogram;
 use super::counters::DatagramCounters;
 use super::driver::SwarmDriver;
 
-/// What came of it.
+/// Result of the echo.
 #[derive(Debug, Default)]
 pub(super) struct EchoResult {
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// How long datagrams were under way.
+    /// Round-trip times of datagrams.
     pub(super) delays: DelayHistogram,
 }
 
-/// Has the players' sockets send as many datagrams to `echo` and the ports after it as `traffic` had, for `time`.
+/// Repeats the traffic of a run.
+///
+/// The players' sockets send the datagrams of `traffic` to `echo` and the ports after it, for `time`.
 pub(super) fn run(
     driver: &SwarmDriver,
     sessions: u16,
@@ -39,7 +41,7 @@ pub(super) fn run(
         traffic.count as f64 / 2.0 / players as f64 / (time.as_secs_f64() / FRAME_INTERVAL.as_secs_f64());
     let start = driver.clock.now();
     let frames = (time.as_micros() / FRAME_INTERVAL.as_micros()) as u64;
-    // Players have their frames one after the other, so that datagrams come as evenly as from players.
+    // Players have their ticks one after the other, so datagrams are as evenly spread as in the run.
     for step in 0..frames * players as u64 {
         let frame =
             Time::from_micros(start.as_micros() + step * FRAME_INTERVAL.as_micros() as u64 / players as u64);
@@ -53,7 +55,7 @@ pub(super) fn run(
         loop {
             batch.clear();
             let received = endpoint.socket.receive(&mut batch, 0, usize::MAX);
-            // Something of the run before may be left.
+            // Datagrams of the earlier run may be left.
             for (_, bytes, noted) in
                 batch.iter_with_timestamps().filter(|(head, ..)| head.remote.port() == port)
             {
@@ -73,7 +75,7 @@ pub(super) fn run(
             let len = sizes.draw(&mut rng);
             let remote = SocketAddrV4::new(*echo.ip(), port);
             batch.push(|room| {
-                // What the game sends is shorter now and then; that is not measured.
+                // Some game datagrams are shorter; those are not measured.
                 let sent_at = wall_now().as_nanos() as u64;
                 room.first_chunk_mut().into_iter().for_each(|first| *first = sent_at.to_le_bytes());
                 Some(DatagramInfo { owner: 0, remote, local: None, len, truncated: false })
@@ -85,7 +87,7 @@ pub(super) fn run(
     result
 }
 
-/// Sizes in the frequencies of a run.
+/// The distribution of sizes of a run.
 struct SizeDistribution(Vec<(u64, usize)>);
 
 impl SizeDistribution {

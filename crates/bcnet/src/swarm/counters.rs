@@ -1,44 +1,44 @@
-//! What a run counts.
+//! Counters of a run.
 
 use serde_json::{Value, json};
 
 use super::DelayHistogram;
 use super::delay::{JoinTimes, RelayDelays};
 
-/// Counts of all players together.
+/// Counters of all players together.
 #[derive(Debug, Default)]
 pub(super) struct SwarmCounters {
-    /// Copies that were heard as they were said.
+    /// Copies that arrived unchanged.
     pub(super) delivered: u64,
     pub(super) delays: RelayDelays,
     pub(super) joins: JoinTimes,
-    /// Copies that were never heard.
+    /// Copies that never arrived.
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) reordered: u64,
-    /// Copies with bytes that nobody has said.
+    /// Copies with bytes that no player sent.
     pub(super) changed: u64,
-    /// Copies that came back to their sender, or that the host should have kept.
+    /// Copies that came back to their sender, or that the host should not have relayed.
     pub(super) echoed: u64,
-    /// Players that were thrown out, or lost their server.
+    /// Players that were removed, or lost their server.
     pub(super) dropped: u64,
-    /// Players that never got into the game.
+    /// Players that never joined the game.
     pub(super) absent: u64,
-    /// Orders and states that were said, and how many copies of states should be and were heard.
+    /// Reliable messages and states sent, and copies of states expected and received.
     pub(super) messages_sent: u64,
     pub(super) states_sent: u64,
     pub(super) states_expected: u64,
     pub(super) states_received: u64,
-    /// What the host said itself.
+    /// Messages of the host itself.
     pub(super) host_messages: u64,
     pub(super) joined: u64,
     pub(super) left: u64,
     pub(super) vanished: u64,
     pub(super) refused: u64,
-    /// Frames, and how many came more than a frame too late because the machine had no time for them.
+    /// Ticks, and ticks that were more than a tick late because the machine was busy.
     pub(super) frames: u64,
     pub(super) late_frames: u64,
-    /// How late frames came. Much of that is a sign that the players themselves are the limit.
+    /// Delay of ticks. Large values mean that the players themselves are the limit.
     pub(super) lateness: DelayHistogram,
     pub(super) datagrams_sent: DatagramCounters,
     pub(super) datagrams_received: DatagramCounters,
@@ -67,7 +67,7 @@ impl DatagramCounters {
 }
 
 impl SwarmCounters {
-    /// Returns all datagrams, of both directions.
+    /// Returns the datagrams of both directions.
     pub(super) fn all_datagrams(&self) -> DatagramCounters {
         let sizes = self
             .datagrams_sent
@@ -82,7 +82,7 @@ impl SwarmCounters {
         }
     }
 
-    /// Returns how many things went wrong.
+    /// Returns the number of problems.
     pub(super) const fn findings(&self) -> u64 {
         self.lost + self.duplicated + self.reordered + self.changed + self.echoed + self.dropped + self.absent
     }

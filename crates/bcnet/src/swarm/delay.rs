@@ -1,8 +1,8 @@
-//! How long what players say is under way, and how long they take to get in.
+//! Delays between players, and times of joins.
 //!
-//! A time is measured from when a datagram leaves a player's socket to when the system puts the copy into another's, or,
-//! where the system does not say when that was, to when it is taken out. All sockets belong to this process, so that
-//! both times are of one clock wherever the server is.
+//! A delay begins when a datagram leaves a player's socket. It ends when the system puts the copy into another
+//! socket, or when it is read if the system does not report that time. All sockets belong to this process, so one
+//! clock measures both, wherever the server is.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::DelayHistogram;
 
-/// From one player to another through the server, by what was said.
+/// Delays between players through the server, by kind of message.
 #[derive(Debug, Default)]
 pub(super) struct RelayDelays {
     states: DelayHistogram,
     chat: DelayHistogram,
-    /// Everything else that is passed on reliably.
+    /// All other reliable messages.
     orders: DelayHistogram,
 }
 
 impl RelayDelays {
-    /// Returns the times of messages of this kind.
+    /// Returns the histogram for messages of this kind.
     pub(super) const fn histogram_for(&mut self, opcode: Opcode) -> &mut DelayHistogram {
         match opcode {
             Opcode::STATE_UPDATE => &mut self.states,
@@ -38,7 +38,7 @@ impl RelayDelays {
         all
     }
 
-    /// Returns all of them, with names.
+    /// Returns all histograms with their names.
     pub(super) fn rows(&self) -> [(&'static str, DelayHistogram); 4] {
         [
             ("states", self.states.clone()),
@@ -53,14 +53,14 @@ impl RelayDelays {
     }
 }
 
-/// From the first request to join.
+/// Times since the first join request.
 #[derive(Debug, Default)]
 pub(super) struct JoinTimes {
-    /// Until the server says what is played.
+    /// Until the server sends the mission.
     pub(super) load: DelayHistogram,
     /// Until the server lists the player.
     pub(super) lobby: DelayHistogram,
-    /// The part of that in which the player waited for the server, and not the other way round.
+    /// The part of that time in which the player waited for the server.
     pub(super) waiting: DelayHistogram,
 }
 
@@ -70,19 +70,19 @@ impl JoinTimes {
     }
 }
 
-/// One player on its way in.
+/// Times of one joining player.
 #[derive(Debug, Default)]
 pub(super) struct JoinTimer {
     requested_at: Option<Duration>,
-    /// When the last of what the server waits for has left.
+    /// When the last message that the server waits for was sent.
     last_sent_at: Duration,
     server_wait: Duration,
-    /// By channel, what has left last: what comes again is not news.
+    /// The newest sent message of each channel: a retransmission is not new.
     newest: [Option<MessageId>; 2],
 }
 
 impl JoinTimer {
-    /// Returns whether this message of the player was not sent before.
+    /// Returns whether the player sends this message for the first time.
     pub(super) fn is_new(&mut self, id: MessageId) -> bool {
         let Some(newest) = self.newest.get_mut(id.channel as usize) else { return false };
         let is_new = newest.is_none_or(|newest| match id.seq.distance_from(newest.seq) {
@@ -95,13 +95,13 @@ impl JoinTimer {
         is_new
     }
 
-    /// Something new has left.
+    /// Records a new message of the player.
     pub(super) fn on_sent(&mut self, at: Duration) {
         self.requested_at.get_or_insert(at);
         self.last_sent_at = at;
     }
 
-    /// Something new came from the server, for the player with this id.
+    /// Records a new message of the server for the player with this id.
     pub(super) fn on_message(&mut self, payload: &[u8], own: u8, at: Duration, joins: &mut JoinTimes) {
         let Some(requested_at) = self.requested_at else { return };
         let opcode = Opcode::of(payload);
@@ -120,7 +120,7 @@ impl JoinTimer {
     }
 }
 
-/// Returns whether this is the event by which everyone hears that the player `own` takes part.
+/// Returns whether this event announces the player `own` to everyone.
 fn announces_player(payload: &[u8], own: u8) -> bool {
     match Message::parse(payload) {
         Ok(Message::PlayerListEvent(event)) => {
@@ -130,11 +130,11 @@ fn announces_player(payload: &[u8], own: u8) -> bool {
     }
 }
 
-/// Which numbers have come; those that are far behind the newest count as such.
+/// A window of received sequence numbers; numbers far behind count as received.
 #[derive(Debug, Default)]
 pub(super) struct ReplayWindow {
     newest: Option<Seq>,
-    /// Bit `n`: the one that is `n` behind the newest.
+    /// Bit `n`: the number `n` behind the newest.
     seen: u128,
 }
 
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!([65_535, 0, 65_535, 1].map(|seq| window.is_new(Seq(seq))), [true, true, false, true]);
     }
 
-    /// A player that takes 10 ms for each answer, at a server that takes 3.
+    /// The player takes 10 ms for each answer, the server 3 ms.
     #[test]
     fn join_waiting_time_counts_only_the_server() {
         let (mut join, mut joins, mut now) = (JoinTimer::default(), JoinTimes::default(), 100 * MS);
@@ -183,7 +183,7 @@ mod tests {
         for (seq, step) in [&[0x20, 0][..], &[0x20, 2], &[0x01], &listed.concat()].into_iter().enumerate() {
             now += 3 * MS;
             join.on_message(step, 2, now, &mut joins);
-            // Another player's, and what nobody waits for.
+            // A message about another player, and one that nobody waits for.
             join.on_message(&[&listed.concat()[..17], &[3]].concat(), 2, now + MS, &mut joins);
             join.on_message(&[0x28], 2, now + MS, &mut joins);
             for part in [Some(0), Some(1)] {

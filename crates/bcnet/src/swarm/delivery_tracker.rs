@@ -1,7 +1,7 @@
-//! What was said in a session and who must hear it: every copy once, in order, byte for byte.
+//! Tracks sent messages and their expected receivers: every copy once, in order, byte for byte.
 //!
-//! Nothing here knows how a server works. A player's orders are numbered as they are said; each other player that was
-//! in the game by then must hear all of them from there on.
+//! This module knows nothing about servers. Reliable messages of a player are numbered as they are sent. Each other
+//! player in the game must receive all of them from then on.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use bcnet_session::game::ObjectId;
 use super::counters::SwarmCounters;
 use super::payload::MAX_PLAYERS;
 
-/// The players' orders, by slot. Whoever gets a slot next goes on with its list.
+/// Sent messages by slot. The next player in a slot continues its list.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryTracker {
     logs: [SentLog; MAX_PLAYERS as usize],
@@ -24,43 +24,43 @@ pub(super) struct DeliveryTracker {
 #[derive(Debug, Default)]
 struct SentLog {
     entries: VecDeque<TrackedMessage>,
-    /// The number of the first entry; older ones are forgotten.
+    /// The number of the first entry; older ones are removed.
     first_number: u64,
-    /// All before this number have left their player, or never do as they are.
+    /// All entries before this number were sent, or never will be in this form.
     next_unsent: u64,
-    /// The last states that have left, each at the place of its number: which, and when.
+    /// The last sent states, indexed by number: ship, number and time.
     recent_states: Vec<(ObjectId, u32, Duration)>,
 }
 
 #[derive(Debug)]
 struct TrackedMessage {
     copy: Vec<u8>,
-    /// When it left its player, since 1970.
+    /// When its player sent it, since 1970.
     sent_at: Option<Duration>,
-    /// Its own player hears it too.
+    /// True if its sender receives a copy too.
     echoes_to_sender: bool,
-    /// It may not have got to the server.
+    /// True if it may not have reached the server.
     maybe_unsent: bool,
 }
 
-/// How far one player has heard the others.
+/// Messages that one player has received from the others.
 #[derive(Debug)]
 pub(super) struct ReceiveProgress {
     slot: u8,
-    /// By slot: everything from here on must be heard; what is next, if anything was heard.
+    /// By slot: the first number that must arrive, and the next expected one.
     required_from: [u64; MAX_PLAYERS as usize],
     next_expected: [Option<u64>; MAX_PLAYERS as usize],
-    /// What was passed over.
+    /// Numbers that were skipped.
     missing: Vec<(u8, u64)>,
 }
 
 impl DeliveryTracker {
-    /// Returns how many orders a slot has said.
+    /// Returns the number of messages of a slot.
     pub(super) fn message_count(&self, slot: u8) -> u64 {
         self.log(slot).map_or(0, SentLog::end_number)
     }
 
-    /// Notes what others must hear of an order.
+    /// Records a message and its expected copy.
     pub(super) fn record_message(&mut self, slot: u8, copy: Vec<u8>, echoed: bool) {
         let Some(log) = self.logs.get_mut(usize::from(slot)) else { return };
         if log.entries.len() == MAX_MESSAGES {
@@ -75,7 +75,7 @@ impl DeliveryTracker {
         });
     }
 
-    /// Finds the order that a slot is about to send for the first time.
+    /// Finds the message that a slot is about to send for the first time.
     pub(super) fn match_first_send(&mut self, slot: u8, payload: &[u8]) -> Option<u64> {
         let log = self.logs.get_mut(usize::from(slot))?;
         let number = log.find(payload, log.next_unsent.max(log.first_number)..log.end_number())?;
@@ -83,13 +83,13 @@ impl DeliveryTracker {
         Some(number)
     }
 
-    /// An order has left its player.
+    /// Records the send time of a message.
     pub(super) fn note_sent(&mut self, slot: u8, number: u64, at: Duration) {
         let entry = self.logs.get_mut(usize::from(slot)).and_then(|log| log.get_mut(number));
         entry.into_iter().for_each(|entry| entry.sent_at = Some(at));
     }
 
-    /// A state has left its player.
+    /// Records the send time of a state.
     pub(super) fn note_state_sent(&mut self, slot: u8, ship: ObjectId, number: u32, at: Duration) {
         let Some(log) = self.logs.get_mut(usize::from(slot)) else { return };
         log.recent_states.resize(MAX_STATES, (ObjectId::NONE, 0, Duration::ZERO));
@@ -97,13 +97,13 @@ impl DeliveryTracker {
         place.into_iter().for_each(|place| *place = (ship, number, at));
     }
 
-    /// Returns when a state has left its player, if that was not long ago.
+    /// Returns when a state was sent, if that was not long ago.
     pub(super) fn state_sent_at(&self, slot: u8, ship: ObjectId, number: u32) -> Option<Duration> {
         let known = self.log(slot)?.recent_states.get(number as usize % MAX_STATES)?;
         (known.0 == ship && known.1 == number).then_some(known.2)
     }
 
-    /// Returns when the last of these bytes has left, if it was said since the listener came.
+    /// Returns when these bytes were last sent, since the receiver joined.
     pub(super) fn sent_at(&self, receiver: &ReceiveProgress, slot: u8, copy: &[u8]) -> Option<Duration> {
         let log = self.log(slot)?;
         let numbers = (receiver.required_from(slot).max(log.first_number)..log.end_number()).rev();
@@ -111,7 +111,7 @@ impl DeliveryTracker {
         entries.find(|entry| entry.sent_at.is_some() && entry.copy == copy)?.sent_at
     }
 
-    /// What a slot has said from `number` on may never have left.
+    /// Marks messages of a slot from `number` on as possibly never sent.
     pub(super) fn mark_maybe_unsent(&mut self, slot: u8, number: u64) {
         let Some(log) = self.logs.get_mut(usize::from(slot)) else { return };
         let base = log.first_number;
@@ -121,7 +121,7 @@ impl DeliveryTracker {
         }
     }
 
-    /// A player enters the game.
+    /// Adds a player to the game.
     pub(super) fn enter(&mut self, slot: u8, peer: u8) -> ReceiveProgress {
         self.peer_slots.retain(|(known, _)| *known != peer);
         self.peer_slots.push((peer, slot));
@@ -143,17 +143,17 @@ impl DeliveryTracker {
         self.peer_slots.iter().find(|(known, _)| *known == peer).map(|(_, slot)| *slot)
     }
 
-    /// Returns whether a slot is one of this swarm. There may be others on a server.
+    /// Returns whether a slot belongs to this swarm. A server may have other players.
     pub(super) fn has_slot(&self, slot: u8) -> bool {
         self.peer_slots.iter().any(|(_, known)| *known == slot)
     }
 
-    /// Returns whether `copy` is something that a slot has said; for what newcomers are told again.
+    /// Returns whether a slot has sent `copy`; newcomers get some messages again.
     pub(super) fn was_recorded(&self, slot: u8, copy: &[u8]) -> bool {
         self.log(slot).is_some_and(|list| list.entries.iter().any(|entry| entry.copy == copy))
     }
 
-    /// A player hears a copy of something that `slot` has said.
+    /// Records a copy of a message of `slot` that a player received.
     pub(super) fn on_copy(
         &self,
         receiver: &mut ReceiveProgress,
@@ -168,7 +168,7 @@ impl DeliveryTracker {
                 counters.echoed += 1;
                 return;
             }
-            // Before anything was heard, the list may begin with what was said before the player came.
+            // Before the first copy, the list may begin with messages from before the player joined.
             let first_due = receiver
                 .next_expected(slot)
                 .unwrap_or_else(|| receiver.required_from(slot))
@@ -190,7 +190,7 @@ impl DeliveryTracker {
         }
     }
 
-    /// Bytes that nobody has said stand for what is due, if that has the same opcode.
+    /// Counts bytes that no player sent as the expected copy, if the opcode is the same.
     fn on_changed_copy(
         &self,
         receiver: &mut ReceiveProgress,
@@ -212,7 +212,7 @@ impl DeliveryTracker {
         }
     }
 
-    /// Returns how many copies a player that is still there has not heard.
+    /// Returns the number of copies that a present player has not received.
     pub(super) fn undelivered(&self, receiver: &ReceiveProgress) -> u64 {
         let mut undelivered = receiver.missing.len();
         for (slot, log) in (0..MAX_PLAYERS).zip(&self.logs) {
@@ -250,17 +250,17 @@ impl SentLog {
 }
 
 impl ReceiveProgress {
-    /// Returns what was passed over and never came.
+    /// Returns the number of skipped copies that never came.
     pub(super) fn missing_count(&self) -> u64 {
         self.missing.len() as u64
     }
 
-    /// Forgets what was passed over.
+    /// Forgets skipped copies.
     pub(super) fn clear_missing(&mut self) {
         self.missing.clear();
     }
 
-    /// Returns where the next copy may be found at the earliest.
+    /// Returns the first number at which the next copy may be found.
     fn search_start(&self, slot: u8, log: &SentLog) -> u64 {
         self.next_expected(slot).unwrap_or(log.first_number).max(log.first_number)
     }
@@ -286,9 +286,9 @@ impl ReceiveProgress {
     }
 }
 
-/// How many orders of a slot are remembered. At the recorded pace that is half an hour.
+/// Most messages of a slot in memory: half an hour at the recorded rate.
 const MAX_MESSAGES: usize = 1024;
-/// How many states of a slot are remembered: twelve seconds.
+/// Most states of a slot in memory: twelve seconds.
 const MAX_STATES: usize = 128;
 
 #[cfg(test)]
@@ -299,8 +299,8 @@ mod tests {
         vec![0x08, number, 1, 2, 3]
     }
 
-    /// Slot 0 says ten things, of which the second and third are the same. Slot 1 hears what the relay makes of them.
-    /// Returns how many copies are delivered, doubled, reordered, changed and never heard.
+    /// Slot 0 sends ten messages, of which the second and third are equal. Slot 1 receives what the relay makes of
+    /// them. Returns the copies delivered, duplicated, reordered, changed and missing.
     fn counts_after(relay: impl FnOnce(&mut Vec<Vec<u8>>)) -> [u64; 5] {
         let (mut tracker, mut counters) = (DeliveryTracker::default(), SwarmCounters::default());
         tracker.enter(0, 2);
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn faithful_relay_has_no_findings() {
         assert_eq!(counts_after(|_| {}), [10, 0, 0, 0, 0]);
-        // What was said before the player came may be heard, but need not.
+        // Messages from before the player joined may arrive, but need not.
         assert_eq!(counts_after(|copies| copies.insert(0, order(200))), [11, 0, 0, 0, 0]);
     }
 
@@ -377,7 +377,7 @@ mod tests {
         }
         tracker.mark_maybe_unsent(0, 2);
         assert_eq!(tracker.undelivered(&receiver), 2);
-        // The next one in that slot goes on with its list.
+        // The next player in that slot continues its list.
         tracker.record_message(0, order(4), false);
         for number in [0, 1, 2, 4] {
             tracker.on_copy(&mut receiver, 0, &order(number), &mut counters);
@@ -390,7 +390,7 @@ mod tests {
         let mut tracker = DeliveryTracker::default();
         let early = tracker.enter(1, 3);
         let at = Duration::from_secs;
-        // The same bytes twice, and between them what leaves in another form.
+        // The same bytes twice, with messages in another form between them.
         for (number, second) in [(1, 10), (7, 0), (1, 11), (2, 12)] {
             tracker.record_message(0, order(number), false);
             if second > 0 {

@@ -1,8 +1,8 @@
-//! All players of a run, with their sockets, in one thread.
+//! Runs all players of a run with their sockets, in one thread.
 //!
-//! A player looks at its socket once per frame, as the original does: the loop sleeps until the next frame, and the
-//! system notes when each datagram came. Only for players that answer at once, or where the system notes nothing, it
-//! waits for the sockets. Datagrams of all players whose frames are due are ciphered together.
+//! A player reads its socket once per tick, as the original does. The loop sleeps until the next tick, and the
+//! system records the arrival of each datagram. The loop waits for sockets only for players that answer at once, or
+//! if the system records no times. Datagrams of all players with due ticks are encrypted together.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -22,12 +22,12 @@ use super::delivery_tracker::DeliveryTracker;
 use super::player::{SimulatedPlayer, TimedSend};
 use crate::capture::{CaptureWriter, CapturedDatagram};
 
-/// The way to the server and back, as bad as it is asked to be.
+/// Simulated loss and delay of the links to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LinkConditions {
-    /// The share of datagrams that are lost, each way.
+    /// Share of lost datagrams, each way.
     pub(super) loss: f64,
-    /// The time under way, there and back. It is spent on the way there.
+    /// Round-trip delay, added on the way to the server.
     pub(super) delay: Duration,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct SwarmDriver {
     pub(super) trackers: Vec<DeliveryTracker>,
     pub(super) counters: SwarmCounters,
     pub(super) clock: Clock,
-    /// Whether players do what they have planned.
+    /// True if players follow their plan.
     pub(super) players_act: bool,
     conditions: LinkConditions,
     frame_mode: FrameMode,
@@ -47,18 +47,18 @@ pub(super) struct SwarmDriver {
     events: Events,
     inbound: Batch,
     outbound: Batch,
-    /// What leaves with the outbound datagrams, and whose it is, in their order.
+    /// Messages in the outbound datagrams with their players, in order.
     timed_sends: Vec<(u32, TimedSend)>,
-    /// Where what is sent and received is written to, with the address of this machine.
+    /// The capture file, with the address of this machine.
     capture: Option<(CaptureWriter, Ipv4Addr)>,
 }
 
-/// When players look at their sockets.
+/// When players read their sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameMode {
-    /// As soon as something is there, besides their frames.
+    /// True if they read as soon as data arrives, besides their ticks.
     pub(super) quick: bool,
-    /// Frames come exactly ten times a second.
+    /// True if ticks come exactly ten times a second.
     pub(super) steady: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct PlayerEndpoint {
     session: usize,
     pub(super) socket: Socket,
     next_frame: Time,
-    /// Datagrams under way to the server.
+    /// Delayed datagrams to the server.
     in_transit: VecDeque<(Time, Vec<u8>)>,
 }
 
@@ -105,9 +105,9 @@ impl SwarmDriver {
         })
     }
 
-    /// Writes all that is sent and received from now on to a file.
+    /// Starts to write all traffic to a file.
     pub(super) fn start_capture(&mut self, path: &Path, server: SocketAddrV4) -> anyhow::Result<()> {
-        // The sockets are bound to no address; the system tells which one it takes.
+        // The sockets are bound to no address; a connected socket shows the address that the system chooses.
         let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         probe.connect(server)?;
         let own = match probe.local_addr()? {
@@ -118,12 +118,12 @@ impl SwarmDriver {
         Ok(())
     }
 
-    /// Ends the capture, if there is one.
+    /// Finishes the capture, if there is one.
     pub(super) fn finish_capture(&mut self) -> anyhow::Result<()> {
         self.capture.as_mut().map_or(Ok(()), |(writer, _)| writer.flush())
     }
 
-    /// Adds a player that comes at `comes`.
+    /// Adds a player that joins at `comes`.
     pub(super) fn add_player(
         &mut self,
         player: SimulatedPlayer,
@@ -155,7 +155,7 @@ impl SwarmDriver {
         Ok(socket)
     }
 
-    /// Sleeps until a frame is due, but no longer than to `until`, and plays all frames that are due.
+    /// Sleeps until a tick is due, at most until `until`, and runs all due ticks.
     pub(super) fn run_due_frames(&mut self, until: Time) -> anyhow::Result<()> {
         let next = self.deadlines.first().map_or(until, |(due, _)| due).min(until);
         self.wait(next.since(self.clock.now()))?;
@@ -180,9 +180,9 @@ impl SwarmDriver {
         Ok(())
     }
 
-    /// Waits for so long or, where sockets are waited for, until one of them has something. Its player is due then.
+    /// Waits for a time, or until a socket is readable if the loop waits for sockets. Its player is then due.
     fn wait(&mut self, max_wait: Duration) -> io::Result<()> {
-        // Sleeping less than this costs more than it brings.
+        // A shorter sleep costs more than it saves.
         if !self.frame_mode.waits_for_sockets() {
             thread::sleep(max_wait.max(MIN_SLEEP));
             return Ok(());
@@ -204,7 +204,7 @@ impl SwarmDriver {
                 endpoint.socket = socket;
             }
         }
-        // A server that is not there is told by its silence.
+        // A missing server shows as silence.
         while let Some(endpoint) = self.endpoints.get(index as usize)
             && matches!(
                 endpoint.socket.receive(&mut self.inbound, index, usize::MAX),
@@ -219,7 +219,7 @@ impl SwarmDriver {
         Ok(())
     }
 
-    /// Deciphers what has arrived and hands it to the players.
+    /// Decrypts received datagrams and passes them to the players.
     fn deliver_inbound(&mut self, now: Time) -> anyhow::Result<()> {
         record_batch(&mut self.capture, &mut self.inbound, &self.endpoints, DatagramDirection::Inbound)?;
         self.inbound.apply_cipher(cipher::decrypt_batch, |_| true);
@@ -239,7 +239,7 @@ impl SwarmDriver {
         Ok(())
     }
 
-    /// A player's frame, if it is due, and its datagrams that have been under way for long enough.
+    /// Runs a player's tick if it is due, and sends its delayed datagrams.
     fn run_frame(&mut self, index: u32, now: Time) -> anyhow::Result<()> {
         let Some(endpoint) = self.endpoints.get_mut(index as usize) else { return Ok(()) };
         let Some(tracker) = self.trackers.get_mut(endpoint.session) else { return Ok(()) };
@@ -248,7 +248,7 @@ impl SwarmDriver {
             self.counters.frames += 1;
             self.counters.late_frames += u64::from(now.since(endpoint.next_frame) > LATE_AFTER);
             self.counters.lateness.add(now.since(endpoint.next_frame), 1);
-            // A frame that comes late does not put off those behind it, unless it is very late.
+            // A late tick does not move later ones, unless it is very late.
             let start = if now.since(endpoint.next_frame) > LATE_AFTER { now } else { endpoint.next_frame };
             let jittered = MIN_FRAME_INTERVAL + FRAME_JITTER.mul_f64(self.rng.fraction());
             endpoint.next_frame =
@@ -256,7 +256,7 @@ impl SwarmDriver {
         }
         if is_frame || self.frame_mode.quick {
             endpoint.player.frame(self.players_act && is_frame, tracker, now, &mut self.counters);
-            // The engine answers in the frame after the one in which it hears.
+            // The engine answers one tick after it receives.
             for _ in 0..if self.frame_mode.quick { MAX_QUICK_FRAMES } else { 0 } {
                 let now = self.clock.now();
                 if endpoint.player.next_timeout().is_none_or(|next| next > now) {
@@ -275,7 +275,7 @@ impl SwarmDriver {
         self.release_delayed(index, now)
     }
 
-    /// Has a player's datagrams sent that have been under way for long enough.
+    /// Sends a player's datagrams whose delay has passed.
     fn release_delayed(&mut self, index: u32, now: Time) -> anyhow::Result<()> {
         let Some(endpoint) = self.endpoints.get_mut(index as usize) else { return Ok(()) };
         let Some(tracker) = self.trackers.get_mut(endpoint.session) else { return Ok(()) };
@@ -300,7 +300,7 @@ impl SwarmDriver {
         if self.outbound.is_full() { self.send_batch() } else { Ok(()) }
     }
 
-    /// Sends what is to be sent, and notes when.
+    /// Sends the batch and records the times.
     fn send_batch(&mut self) -> anyhow::Result<()> {
         self.outbound.apply_cipher(cipher::encrypt_batch, |_| true);
         record_batch(&mut self.capture, &mut self.outbound, &self.endpoints, DatagramDirection::Outbound)?;
@@ -308,7 +308,7 @@ impl SwarmDriver {
         for (index, range) in self.outbound.runs_by_owner() {
             let Some(endpoint) = self.endpoints.get_mut(index as usize) else { continue };
             let at = wall_now();
-            // What the system does not take is lost, as on the network.
+            // A datagram that the system refuses is lost, as on the network.
             drop(endpoint.socket.send(&self.outbound, range));
             let Some(tracker) = self.trackers.get_mut(endpoint.session) else { continue };
             while let Some((_, departure)) = departures.next_if(|(owner, _)| *owner == index) {
@@ -324,12 +324,12 @@ impl SwarmDriver {
         self.endpoints.iter().filter(|endpoint| endpoint.player.is_in_game()).count()
     }
 
-    /// Returns how many players were never in the game.
+    /// Returns the number of players that never joined.
     pub(super) fn never_joined(&self) -> usize {
         self.endpoints.iter().filter(|endpoint| !endpoint.player.was_in_game()).count()
     }
 
-    /// Returns how many copies have not been heard yet.
+    /// Returns the number of copies that have not arrived.
     pub(super) fn undelivered(&self) -> u64 {
         let undelivered = |endpoint: &PlayerEndpoint| {
             self.trackers.get(endpoint.session).map_or(0, |tracker| endpoint.player.undelivered(tracker))
@@ -337,7 +337,7 @@ impl SwarmDriver {
         self.endpoints.iter().map(undelivered).sum()
     }
 
-    /// Everyone leaves. What a player has not heard by now is lost.
+    /// Lets everyone leave. Copies that have not arrived count as lost.
     pub(super) fn leave_all(&mut self) {
         let now = self.clock.now();
         for endpoint in &mut self.endpoints {
@@ -349,14 +349,14 @@ impl SwarmDriver {
     }
 }
 
-/// Which way datagrams go.
+/// Direction of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DatagramDirection {
     Inbound,
     Outbound,
 }
 
-/// Writes datagrams as they are on the wire, if anybody wants them.
+/// Writes datagrams to the capture, if there is one.
 fn record_batch(
     capture: &mut Option<(CaptureWriter, Ipv4Addr)>,
     batch: &mut Batch,
@@ -376,11 +376,11 @@ fn record_batch(
     Ok(())
 }
 
-/// A frame is 85 to 105 ms after the last.
+/// Ticks are 85 to 105 ms apart.
 const MIN_FRAME_INTERVAL: Duration = Duration::from_millis(85);
 const FRAME_JITTER: Duration = Duration::from_millis(20);
 const STEADY_FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// How many datagrams a player that answers at once sends at most before it looks at its socket again.
+/// Most datagrams that a player that answers at once sends before it reads its socket again.
 const MAX_QUICK_FRAMES: u32 = 8;
 const LATE_AFTER: Duration = Duration::from_millis(95);
 const MIN_SLEEP: Duration = Duration::from_millis(1);

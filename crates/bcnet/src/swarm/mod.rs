@@ -1,7 +1,7 @@
 //! `bcnet swarm`: simulated players on a real server.
 //!
-//! They run the original engine, do what recorded players did, and check what they hear of each other against what the
-//! others were told to say. What the server should do is nowhere taken from the server's code.
+//! The players run the stock engine and repeat the actions of recorded players. They check received messages
+//! against the plan of the others. No expectation is taken from the server's code.
 
 mod baseline;
 mod check;
@@ -36,7 +36,7 @@ use plan::TrafficProfile;
 use player::{PlayerOptions, SimulatedPlayer};
 use report::{CpuMeter, CpuTimes, LiveTable};
 
-/// How long things took, to within three in a hundred.
+/// A histogram of times, exact to three percent.
 type DelayHistogram = crate::histogram::Histogram<5>;
 
 #[derive(clap::Args)]
@@ -65,44 +65,45 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     sessions: u16,
 
-    /// How long to play, once everyone is there
+    /// Seconds to play after everyone has joined
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
-    /// Seconds from one player's coming to the next: a stock server mixes up the answers of players who join at one
-    /// moment
+    /// Seconds between the joins of two players
+    ///
+    /// A stock server confuses the answers of players who join at the same moment.
     #[arg(long, value_name = "SECONDS", value_parser = parse_pause)]
     join_every: Option<Duration>,
 
-    /// The same seed, the same plan
+    /// Seed of the plan; the same seed gives the same plan
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// The share of datagrams that get lost, each way
+    /// Share of lost datagrams, each way
     #[arg(long, default_value_t = 0.0, value_parser = parse_fraction)]
     loss: f64,
 
-    /// Milliseconds that a datagram takes, each way
+    /// Delay of a datagram in milliseconds, each way
     #[arg(long, default_value_t = 0)]
     delay: u64,
 
-    /// The password of the server
+    /// Password of the server
     #[arg(long, default_value = "")]
     password: String,
 
-    /// Instead of what recorded players did, ten states and a line of chat per second and player, to compare delays
+    /// Send ten states and a line of chat per second and player, to compare delays
     #[arg(long)]
     steady: bool,
 
-    /// Players answer and acknowledge at once: no frames, no thinking, no loading
+    /// Answer and acknowledge at once: no ticks, no thinking time, no loading time
     #[arg(long)]
     quick: bool,
 
-    /// Also tell delays by what was said, from one player's socket to another's, and how long joins took
+    /// Also print delays between players by kind of message, and join times
     #[arg(long)]
     report: bool,
 
-    /// Write what the players send and receive to a capture
+    /// Write the players' traffic to a capture
     #[arg(long, value_name = "FILE.pcapng", conflicts_with = "hold")]
     write: Option<PathBuf>,
 
@@ -110,15 +111,15 @@ pub(crate) struct Args {
     #[arg(long)]
     hold: bool,
 
-    /// Instead, try rule by rule of PROTOCOL.md what the server does
+    /// Test the server rule by rule of PROTOCOL.md instead
     #[arg(long, conflicts_with_all = ["hold", "sessions", "players", "steady", "quick", "report", "join_every", "write"])]
     check: bool,
 
-    /// With --check: also the rules that take up to a minute
+    /// With --check: also test the rules that take up to a minute
     #[arg(long, requires = "check")]
     slow: bool,
 
-    /// With --check: only these rules, such as T-60,S-33, slow or not
+    /// With --check: test only these rules, such as T-60,S-33
     #[arg(long, requires = "check", value_delimiter = ',', value_name = "RULE")]
     rules: Vec<String>,
 
@@ -126,15 +127,15 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', conflicts_with = "players")]
     names: Vec<String>,
 
-    /// Tell what the process with this number takes of the processor while the players play
+    /// Print the processor time of the process with this id during the run
     #[arg(long, hide = true)]
     watch: Option<u32>,
 
-    /// Afterwards, send as many datagrams of the same sizes to a example `echo` at this place
+    /// Afterwards, send the same number and sizes of datagrams to the example `echo` at this address
     #[arg(long, hide = true, value_name = "HOST:PORT", value_parser = query::parse_host, requires = "watch_echo")]
     echo: Option<HostPort<22101>>,
 
-    /// The process that echoes
+    /// Process id of the echo
     #[arg(long, hide = true)]
     watch_echo: Option<u32>,
 
@@ -144,19 +145,19 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns how many players each session has.
+    /// Returns the number of players of each session.
     fn players(&self) -> u16 {
         if self.names.is_empty() { self.players } else { self.names.len() as u16 }
     }
 }
 
 fn parse_fraction(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "it must be a number from 0 to 1, such as 0.05")?;
-    if (0.0..1.0).contains(&share) { Ok(share) } else { Err("it must be at least 0 and below 1".into()) }
+    let share: f64 = text.parse().map_err(|_| "expected a number from 0 to 1, such as 0.05")?;
+    if (0.0..1.0).contains(&share) { Ok(share) } else { Err("expected at least 0 and below 1".into()) }
 }
 
 fn parse_pause(text: &str) -> Result<Duration, String> {
-    let wrong = "it must be a number of seconds from 0 to 60, such as 2";
+    let wrong = "expected a number of seconds from 0 to 60, such as 2";
     let seconds: f64 = text.parse().map_err(|_| wrong)?;
     if (0.0..=60.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong.into()) }
 }
@@ -198,7 +199,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     Ok(verdict)
 }
 
-/// Returns what an echo of the same traffic takes, if that is wanted.
+/// Measures an echo of the same traffic, if requested.
 fn measure_echo(args: &Args, driver: &SwarmDriver) -> anyhow::Result<Option<(EchoResult, Option<f64>)>> {
     let Some(echo) = &args.echo else { return Ok(None) };
     let usage = CpuMeter::start(args.watch_echo);
@@ -236,8 +237,8 @@ fn create_players(args: &Args, server: SocketAddrV4) -> anyhow::Result<SwarmDriv
             let name = args.names.get(usize::from(number)).cloned();
             let name = name.unwrap_or_else(|| format!("Swarm {session}-{number}"));
             let server = SocketAddrV4::new(*server.ip(), server.port() + session);
-            // As many at a time as a server of that size would see at its start; or, to see how long a join takes, about
-            // one after the other.
+            // Join as many at a time as a server of that size would see at its start. To measure join times, join
+            // about one after the other.
             let pause = if args.steady { 50 } else { 1 };
             let ramp = (pause * u64::from(args.sessions) * u64::from(players)).min(5_000);
             let joins_at = Duration::from_millis(rng.below(ramp));
@@ -250,7 +251,7 @@ fn create_players(args: &Args, server: SocketAddrV4) -> anyhow::Result<SwarmDriv
     Ok(driver)
 }
 
-/// Waits until everyone is in the game, or has had time enough.
+/// Waits until everyone has joined, or the time is over.
 fn wait_until_joined(driver: &mut SwarmDriver, server: SocketAddrV4, time: Duration) -> anyhow::Result<()> {
     let end = driver.clock.now() + time;
     while driver.clock.now() < end && driver.never_joined() > 0 {
@@ -262,8 +263,8 @@ fn wait_until_joined(driver: &mut SwarmDriver, server: SocketAddrV4, time: Durat
     if driver.never_joined() == driver.endpoints.len() {
         let why = match (driver.counters.datagrams_received.count, driver.counters.refused) {
             (0, _) => "nobody answers",
-            (_, 0) => "it answers, but lets nobody into the game",
-            _ => "it lets nobody in: is it full, or has it a password?",
+            (_, 0) => "the server answers, but no player can join",
+            _ => "the server admits no player: is it full, or does it need --password?",
         };
         bail!("{server}: {why}");
     }
@@ -271,7 +272,7 @@ fn wait_until_joined(driver: &mut SwarmDriver, server: SocketAddrV4, time: Durat
     Ok(())
 }
 
-/// Plays until everyone has a ship, and forgets how long that took.
+/// Plays until everyone has a ship, and discards the measurements.
 fn warm_up(driver: &mut SwarmDriver) -> anyhow::Result<()> {
     let end = driver.clock.now() + WARM_UP_TIME;
     while driver.clock.now() < end {
@@ -282,7 +283,7 @@ fn warm_up(driver: &mut SwarmDriver) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Plays on, silently, until everything has been heard.
+/// Waits until everything has arrived.
 fn drain(driver: &mut SwarmDriver) -> anyhow::Result<()> {
     let end = driver.clock.now() + DRAIN_TIMEOUT;
     while driver.clock.now() < end && driver.undelivered() > 0 {
@@ -306,13 +307,13 @@ fn hold(driver: &mut SwarmDriver) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// How long everyone may take to get in, once the last one has come.
+/// Longest time to join after the last player has come.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it takes until all players do the same all the time.
+/// Time until all players have a steady rate.
 const WARM_UP_TIME: Duration = Duration::from_secs(2);
-/// How long what was said last may take to be heard.
+/// Longest time for the last messages to arrive.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long goodbyes take.
+/// Time for goodbyes.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
-/// How often it is looked whether everyone is done.
+/// Interval of the test whether everyone is done.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

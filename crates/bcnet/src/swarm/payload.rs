@@ -1,4 +1,4 @@
-//! What players say: of the recorded sizes, and with a number in each that is passed on, so that no two are the same.
+//! Messages of players: of the recorded sizes, each relayed one with a unique number.
 
 use bcnet_lab::Rng;
 use bcnet_session::game::{
@@ -8,14 +8,14 @@ use bcnet_session::game::{
     UnitVector,
 };
 
-/// Returns a message in bytes.
+/// Encodes a message.
 pub(super) fn encode(message: &Message<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
     message.write(&mut payload);
     payload
 }
 
-/// Something happens to one of a player's things.
+/// Returns an event about an object of a player.
 pub(super) fn event<'a>(
     message: fn(GameEvent<'a>) -> Message<'a>,
     event: EventNumber,
@@ -25,7 +25,7 @@ pub(super) fn event<'a>(
     encode(&message(GameEvent { event, source: ObjectId::NONE, related, detail }))
 }
 
-/// Returns a torpedo, with a target or without.
+/// Returns a torpedo, with or without a target.
 pub(super) fn torpedo(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
     let torpedo = TorpedoType(rng.between(1, 15) as u8);
     let flags = TorpedoFlags::default().with(TorpedoFlags::NO_TARGET, target.is_none());
@@ -36,7 +36,7 @@ pub(super) fn torpedo(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng)
     encode(&Message::TorpedoFire(TorpedoFire { weapon, torpedo, flags, direction: direction(rng), target }))
 }
 
-/// Returns a beam, with a target or without.
+/// Returns a beam, with or without a target.
 pub(super) fn beam(weapon: ObjectId, target: Option<ObjectId>, rng: &mut Rng) -> Vec<u8> {
     let flags = if target.is_some() { 3 } else { 0 };
     encode(&Message::BeamFire(BeamFire { weapon, unknown_byte: 2, direction: direction(rng), flags, target }))
@@ -65,7 +65,7 @@ pub(super) fn ship(slot: u8, peer: u8, object: ObjectId, name: &str, number: u32
     }))
 }
 
-/// Returns what the host says when a ship destroys itself.
+/// Returns the host's message when a ship destroys itself.
 pub(super) fn exploding(ship: ObjectId) -> Vec<u8> {
     let detail = EventDetail::Exploding(Exploding { killer: 0, lifetime: 9.5 });
     event(Message::PythonEvent, EventNumber::OBJECT_EXPLODING, ship, detail)
@@ -75,12 +75,12 @@ pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
     encode(&Message::Chat(Chat { sender: peer.into(), text: Text16(text.as_bytes()) }))
 }
 
-/// Returns where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
+/// Returns a state update. Its position follows from ship and number, so a receiver can check it.
 pub(super) fn state(ship: ObjectId, number: u32) -> Vec<u8> {
     encode(&Message::StateUpdate(build_state(ship, number, &mut [[0; 2]; MAX_SUBSYSTEMS])))
 }
 
-/// Returns the copy of a state that others get: what a host leaves out is left out.
+/// Returns the copy of a state that others receive, without the fields that a host removes.
 pub(super) fn relayed_state(ship: ObjectId, number: u32) -> Vec<u8> {
     let power = &mut [[0; 2]; MAX_SUBSYSTEMS];
     let mut state = build_state(ship, number, power);
@@ -121,7 +121,7 @@ pub(super) fn state_key(payload: &[u8]) -> Option<(ObjectId, u32)> {
     }
 }
 
-/// Returns the slot that a copy is about, if it is one of those that players have said.
+/// Returns the slot of a copy, if a player sent it.
 pub(super) fn sender_slot(payload: &[u8]) -> Option<u8> {
     let opcode = Opcode::of(payload)?;
     let is_from_player = match opcode.rule() {
@@ -138,13 +138,13 @@ pub(super) fn sender_slot(payload: &[u8]) -> Option<u8> {
     game::subject(payload).filter(|_| is_from_player)?.owner()
 }
 
-/// Of the events that a host makes itself players cause this one alone.
+/// Returns whether a payload is an explosion, the only host event that players cause.
 fn is_explosion(payload: &[u8]) -> bool {
     let explodes = |event: &GameEvent<'_>| matches!(event.detail, EventDetail::Exploding(_));
     matches!(Message::parse(payload), Ok(Message::PythonEvent(event)) if explodes(&event))
 }
 
-/// Returns who says this, if it is chat of a simulated player. The host's own chat may be under any id.
+/// Returns the sender of a simulated player's chat. The host's chat may have any id.
 pub(super) fn chat_sender(payload: &[u8]) -> Option<u8> {
     match Message::parse(payload) {
         Ok(Message::Chat(chat)) if chat.text.0.starts_with(CHAT_PREFIX.as_bytes()) => {
@@ -154,13 +154,13 @@ pub(super) fn chat_sender(payload: &[u8]) -> Option<u8> {
     }
 }
 
-/// How chat of a simulated player begins.
+/// The beginning of a simulated player's chat.
 pub(super) const CHAT_PREFIX: &str = "swarm ";
-/// How many players a session can have.
+/// Most players of a session.
 pub(super) const MAX_PLAYERS: u8 = 16;
-/// How many subsystems a state has at most.
+/// Most subsystems in a state.
 const MAX_SUBSYSTEMS: usize = 5;
-/// Shares, added up, of the kinds of states: their flags, and how many subsystems they have.
+/// Cumulative shares of the kinds of states, with their flags and numbers of subsystems.
 const STATE_KINDS: [(u64, StateFlags, usize); 5] = [
     (58, StateFlags(0x9E), 3),
     (74, StateFlags(0x96), 3),

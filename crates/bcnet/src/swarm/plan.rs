@@ -1,4 +1,4 @@
-//! What a player does: by chance, in the recorded frequencies, from a seed.
+//! Actions of a player: random, in the recorded frequencies, from a seed.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use bcnet_transport::Time;
 
 use super::payload;
 
-/// Something that a player says reliably, and what others must hear of it.
+/// A reliable message of a player, and its expected copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedMessage {
     pub(super) payload: Vec<u8>,
     pub(super) copies: Copies,
 }
 
-/// Who gets a copy of a message.
+/// The receivers of copies of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// The host keeps it to itself.
+    /// No copies: the host keeps it.
     None,
-    /// Everyone else gets the same bytes.
+    /// All other players get the same bytes.
     Others,
-    /// Everyone gets the same bytes.
+    /// All players, the sender included, get the same bytes.
     Everyone,
-    /// Everyone gets these bytes instead.
+    /// All players get these bytes instead.
     Substitute(Vec<u8>),
 }
 
-/// How much a player does.
+/// The amount of traffic of a player.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TrafficProfile {
-    /// What recorded players did, in a game of about this length.
+    /// The actions of recorded players, in a game of about this length.
     Recorded { time: Duration },
-    /// A state in every frame, a line of chat with every tenth, and nothing else.
+    /// A state in every tick, a line of chat with every tenth, and nothing else.
     Steady,
 }
 
-/// A player in the game.
+/// The traffic of a player in the game.
 #[derive(Debug)]
 pub(super) struct TrafficGenerator {
     rng: Rng,
@@ -55,7 +55,7 @@ pub(super) struct TrafficGenerator {
 }
 
 impl TrafficGenerator {
-    /// Makes a player that has just entered the game.
+    /// Creates the traffic of a player that has just entered the game.
     pub(super) fn new(
         mut rng: Rng,
         slot: u8,
@@ -74,7 +74,7 @@ impl TrafficGenerator {
             name,
             profile,
             ship: None,
-            // Players do not all chat at once.
+            // Spreads the chat of the players.
             states_sent: rng.below(STATES_PER_CHAT.into()) as u32,
             next_spawn: Some(start),
             next_fire: start + exponential_wait(&mut rng, FIRE_INTERVAL_S),
@@ -86,8 +86,8 @@ impl TrafficGenerator {
         }
     }
 
-    /// Returns what it says reliably now. `number` is what no two messages that are passed on have in common; shots may
-    /// be at `targets`.
+    /// Returns the reliable messages of this tick. `number` is unique among relayed messages; shots may hit
+    /// `targets`.
     pub(super) fn messages(
         &mut self,
         mut number: u32,
@@ -140,7 +140,7 @@ impl TrafficGenerator {
         if self.next_death <= now {
             self.next_death = now + RESPAWN_DELAY + exponential_wait(&mut self.rng, DEATH_INTERVAL_S);
             self.next_spawn = Some(now + RESPAWN_DELAY);
-            // Others die by weapons, which a host that simulates nothing does not see.
+            // Other deaths are by weapons, which a host without simulation does not see.
             if self.rng.chance(SELF_DESTRUCT_SHARE) {
                 let copies = Copies::Substitute(payload::exploding(ship));
                 let payload = payload::encode(&Message::HostMessage(HostMessage {}));
@@ -150,7 +150,7 @@ impl TrafficGenerator {
         messages
     }
 
-    /// Returns where its ship is now, if it is to be told now.
+    /// Returns the state of the ship, if one is due.
     pub(super) fn state(&mut self) -> Option<Vec<u8>> {
         let ship = self.ship?;
         if matches!(self.profile, TrafficProfile::Recorded { .. }) && !self.rng.chance(STATE_PROBABILITY) {
@@ -168,7 +168,7 @@ impl TrafficGenerator {
             self.own_object(*number),
             EventDetail::StartFiring(extra),
         );
-        // Always twice, with the same bytes.
+        // Sent twice with the same bytes, as recorded.
         let fire = PlannedMessage { payload, copies: Copies::Others };
         messages.extend([fire.clone(), fire]);
         *number += 2;
@@ -224,20 +224,20 @@ impl TrafficGenerator {
         PlannedMessage { payload, copies }
     }
 
-    /// Returns one of the player's own objects, another one for each number.
+    /// Returns an object of the player, a different one for each number.
     fn own_object(&self, number: u32) -> ObjectId {
         ObjectId::new(self.slot, 1 + number % (ObjectId::PER_SLOT - 1))
     }
 }
 
-/// Returns how long choosing a ship takes: about 4.5 s, from 2 to 15 s.
+/// Returns the time to choose a ship: about 4.5 s, from 2 to 15 s.
 fn ship_choice_time(rng: &mut Rng) -> Duration {
-    // The sum of twelve shares is as good as normal.
+    // The sum of twelve uniform numbers is nearly normal.
     let normal: f64 = (0..12).map(|_| rng.fraction()).sum::<f64>() - 6.0;
     Duration::from_secs_f64((4.5 * (0.5 * normal).exp()).clamp(2.0, 15.0))
 }
 
-/// Returns the time to the next of something that happens once in so many seconds on average.
+/// Returns the time to the next event with this mean interval in seconds.
 pub(super) fn exponential_wait(rng: &mut Rng, seconds: f64) -> Duration {
     Duration::from_secs_f64(-seconds * (1.0 - rng.fraction()).ln())
 }
@@ -253,7 +253,7 @@ enum MinorAction {
     Chat,
 }
 
-/// What else a player says, and how often per minute.
+/// Other actions of a player, with their rates per minute.
 const MINOR_ACTIONS: [(f64, MinorAction); 7] = [
     (3.2, MinorAction::Collision),
     (0.75, MinorAction::Target),
@@ -263,18 +263,18 @@ const MINOR_ACTIONS: [(f64, MinorAction); 7] = [
     (0.1, MinorAction::TorpedoType),
     (0.15, MinorAction::Chat),
 ];
-/// It opens fire once in so many seconds.
+/// Mean seconds between openings of fire.
 const FIRE_INTERVAL_S: f64 = 12.0;
-/// It loses its ship once in so many seconds, and gets a new one after so long.
+/// Mean seconds between losses of a ship, and seconds until the next ship.
 const DEATH_INTERVAL_S: f64 = 400.0;
 const RESPAWN_DELAY: Duration = Duration::from_secs(10);
-/// The share of losses that are its own wish.
+/// Share of losses that are self-destructions.
 const SELF_DESTRUCT_SHARE: f64 = 0.27;
-/// How often a frame has the state of the ship: 9.6 per second.
+/// Probability that a tick has a state of the ship: 9.6 per second.
 const STATE_PROBABILITY: f64 = 0.916;
-/// A steady player chats once in so many states.
+/// States per line of chat of a steady player.
 const STATES_PER_CHAT: u32 = 10;
-/// A ship and its subsystems take so many object ids.
+/// Object ids of a ship and its subsystems.
 const OBJECT_IDS_PER_SHIP: u32 = 34;
 
 #[cfg(test)]
@@ -287,7 +287,7 @@ mod tests {
         TrafficGenerator::new(Rng::new(7), 0, 2, "Kirk".into(), profile, Time::ZERO)
     }
 
-    /// Returns what a player says in so many frames.
+    /// Returns the messages of a player in a number of ticks.
     fn play(
         generator: &mut TrafficGenerator,
         frames: u32,

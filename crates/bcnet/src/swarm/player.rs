@@ -1,4 +1,4 @@
-//! One simulated player: the original engine, and what a player does with it. No socket, no clock.
+//! One simulated player: the stock engine and a player's actions. No socket, no clock.
 
 mod timing;
 
@@ -21,16 +21,16 @@ use super::payload;
 use super::plan::{Copies, TrafficGenerator, TrafficProfile, exponential_wait};
 pub(super) use timing::TimedSend;
 
-/// What all players have in common.
+/// Options of all players.
 #[derive(Debug, Clone)]
 pub(super) struct PlayerOptions {
     /// UTF-16LE
     pub(super) password: Vec<u8>,
-    /// What they answer when they are asked about their files.
+    /// The answers to file checks.
     pub(super) files: Arc<Manifest>,
-    /// They join, and then do nothing.
+    /// True if players only join, and then do nothing.
     pub(super) idle: bool,
-    /// They answer and acknowledge at once, and not in frames after a while of thinking.
+    /// True if players answer and acknowledge at once, without ticks and thinking time.
     pub(super) quick: bool,
     pub(super) profile: TrafficProfile,
 }
@@ -44,36 +44,36 @@ pub(super) struct SimulatedPlayer {
     rng: Rng,
     state: SimulatedPlayerState,
     slot: Option<u8>,
-    /// What it has to say on its way into the game, when its time has come.
+    /// Answers during the join, with their times.
     pending_answers: Vec<(Time, JoinAnswer)>,
-    /// How much of what the server said made no sense.
+    /// Invalid messages of the server.
     anomalies: u64,
-    /// All that was said before this number has arrived.
+    /// All messages before this number have arrived.
     acked_before: u64,
     leaves_at: Time,
     was_in_game: bool,
     join_timer: JoinTimer,
-    /// What of the server's reliable messages has come.
+    /// Received reliable messages of the server.
     replay_window: ReplayWindow,
 }
 
 #[derive(Debug)]
 enum SimulatedPlayerState {
-    /// Not there; comes at this time.
+    /// Not connected; joins at this time.
     Away(Time),
     Joining,
     InGame(Box<(TrafficGenerator, ReceiveProgress)>),
-    /// Says nothing more, and leaves when everything it said has arrived.
+    /// Sends nothing more, and leaves when everything has arrived.
     Leaving,
     Gone,
 }
 
-/// What a player says while it joins.
+/// Answers of a player during the join.
 #[derive(Debug, Clone, Copy)]
 enum JoinAnswer {
-    /// Which files it has.
+    /// The file check.
     Files,
-    /// That it has loaded the mission.
+    /// The mission is loaded.
     Loaded,
 }
 
@@ -111,17 +111,17 @@ impl SimulatedPlayer {
         matches!(self.state, SimulatedPlayerState::Gone)
     }
 
-    /// Returns whether it was ever in the game.
+    /// Returns whether the player was ever in the game.
     pub(super) const fn was_in_game(&self) -> bool {
         self.was_in_game
     }
 
-    /// Returns whether it comes now, as another client than before.
+    /// Returns whether the player joins now, as a new client.
     pub(super) fn is_due_to_join(&self, now: Time) -> bool {
         matches!(self.state, SimulatedPlayerState::Away(joins_at) if joins_at <= now)
     }
 
-    /// Returns when its engine has something to do, if it is there.
+    /// Returns the deadline of its engine, if it is connected.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         match self.state {
             SimulatedPlayerState::Away(_) | SimulatedPlayerState::Gone => None,
@@ -131,7 +131,7 @@ impl SimulatedPlayer {
         }
     }
 
-    /// One frame: it says what it has to say, sends, hears and answers.
+    /// Runs one tick: sends planned messages, receives and answers.
     pub(super) fn frame(
         &mut self,
         sends_planned: bool,
@@ -166,7 +166,7 @@ impl SimulatedPlayer {
         self.replay_window = ReplayWindow::default();
     }
 
-    /// Says what the plan has for now.
+    /// Sends the planned messages of this tick.
     fn send_planned(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
         let SimulatedPlayerState::InGame(playing) = &mut self.state else { return };
         let (generator, _) = &mut **playing;
@@ -202,7 +202,7 @@ impl SimulatedPlayer {
     ) {
         match (&mut self.state, event) {
             (_, Event::Gone { reason: end, .. }) => self.on_connection_lost(end, tracker, now, counters),
-            // Names, and what is counted below.
+            // Names, and payloads that are counted below.
             _ if payload.is_empty() => {}
             (_, Event::Anomaly { .. }) => {}
             (SimulatedPlayerState::Joining, event) => {
@@ -218,7 +218,7 @@ impl SimulatedPlayer {
         }
     }
 
-    /// The server is gone, or does not want this player.
+    /// Handles a lost connection or a refusal.
     fn on_connection_lost(
         &mut self,
         reason: DisconnectReason,
@@ -253,7 +253,7 @@ impl SimulatedPlayer {
             && tracker.has_slot(ship.slot)
             && !tracker.was_recorded(ship.slot, payload)
         {
-            // What was said before the player came is told again.
+            // Newcomers get messages from before their join.
             counters.changed += 1;
             return;
         }
@@ -333,13 +333,13 @@ impl SimulatedPlayer {
             self.client.anomalies() - std::mem::replace(&mut self.anomalies, self.client.anomalies());
         if let Some(crash) = self.client.engine().crash() {
             counters.dropped += 1;
-            eprintln!("bcnet: {}: what the server sent would end the original program: {crash:?}", self.name);
+            eprintln!("bcnet: {}: the server's data would crash the original program: {crash:?}", self.name);
             self.stop_playing(false, tracker, counters);
             self.state = SimulatedPlayerState::Gone;
         }
     }
 
-    /// Leaves the game: nine in ten of recorded players say so. Whoever is still joining gives up, and says so too.
+    /// Leaves the game. Nine of ten recorded players send a goodbye, and so does a player that gives up joining.
     pub(super) fn leave(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
         if !self.is_in_game() {
             self.pending_answers.clear();
@@ -347,7 +347,7 @@ impl SimulatedPlayer {
             self.state = if joining { SimulatedPlayerState::Leaving } else { SimulatedPlayerState::Gone };
             return;
         }
-        // A steady player leaves nothing behind that the next run would meet.
+        // A steady player leaves nothing behind for the next run.
         let silent = matches!(self.options.profile, TrafficProfile::Recorded { .. })
             && self.rng.chance(SILENT_LEAVE_SHARE);
         self.stop_playing(!silent, tracker, counters);
@@ -361,7 +361,8 @@ impl SimulatedPlayer {
         }
     }
 
-    /// Is not in the game any more: what it missed is lost, and what it said last arrives only if it cares.
+    /// Removes the player from the game. Missing copies are lost; its last messages must arrive only after a
+    /// goodbye.
     fn stop_playing(
         &mut self,
         waits_for_delivery: bool,
@@ -376,7 +377,7 @@ impl SimulatedPlayer {
         }
     }
 
-    /// What it has not heard yet is lost.
+    /// Counts copies that have not arrived as lost.
     pub(super) fn count_undelivered_as_lost(
         &mut self,
         tracker: &DeliveryTracker,
@@ -388,14 +389,14 @@ impl SimulatedPlayer {
         }
     }
 
-    /// Returns how many copies it has not heard yet.
+    /// Returns the number of copies that have not arrived.
     pub(super) fn undelivered(&self, tracker: &DeliveryTracker) -> u64 {
         let SimulatedPlayerState::InGame(playing) = &self.state else { return 0 };
         tracker.undelivered(&playing.1)
     }
 }
 
-/// What a player in the game hears.
+/// Handles a game message.
 fn on_game_message(
     payload: &[u8],
     receiver: &mut ReceiveProgress,
@@ -409,7 +410,7 @@ fn on_game_message(
     };
     match Opcode::of(payload) {
         Some(Opcode::STATE_UPDATE) => on_state_copy(payload, own == Some(slot), counters),
-        // The host keeps these to itself.
+        // The host does not relay these.
         Some(Opcode::PYTHON_EVENT_2 | Opcode::HOST_MESSAGE | Opcode::COLLISION_EFFECT) => {
             counters.echoed += 1
         }
@@ -417,13 +418,13 @@ fn on_game_message(
     }
 }
 
-/// Returns the slot of the player of this swarm that has said something.
+/// Returns the slot of the swarm's player that sent a message.
 fn sending_slot(payload: &[u8], tracker: &DeliveryTracker) -> Option<u8> {
     let chatter = payload::chat_sender(payload).and_then(|peer| tracker.slot_of_peer(peer));
     payload::sender_slot(payload).or(chatter).filter(|slot| tracker.has_slot(*slot))
 }
 
-/// A copy of a state: it must be as said, but need not come.
+/// Checks a copy of a state: it must be unchanged, but may be missing.
 fn on_state_copy(payload: &[u8], own: bool, counters: &mut SwarmCounters) {
     match payload::state_key(payload).map(|(ship, number)| payload::relayed_state(ship, number)) {
         Some(copy) if copy == payload && own => counters.echoed += 1,
@@ -439,22 +440,22 @@ fn connect(
     rng: &mut Rng,
     now: Time,
 ) -> Client<StockEngine> {
-    // Datagrams of many players are ciphered together, elsewhere.
+    // Datagrams of many players are encrypted together, elsewhere.
     let params = Params { cipher: false, ..Params::default() };
     let nonce = rng.next_u64() as u32;
     let engine = StockEngine::connect(params, server, Ipv4Addr::LOCALHOST, nonce, &options.password, now);
-    // It is for the server to say that it takes too long.
+    // The server decides when a join takes too long.
     Client::new(engine, ClientOptions { name: name.into(), handshake_timeout: None }, now)
 }
 
 const NEVER: Time = Time::from_micros(u64::MAX);
-/// How long a client takes to load the mission.
+/// Time to load the mission.
 const LOADING_TIME: Duration = Duration::from_millis(30);
-/// Whoever is refused tries again after this.
+/// Time before a refused player tries again.
 const REJOIN_DELAY: Duration = Duration::from_secs(5);
-/// How long a player stays, on average, in seconds.
+/// Mean stay of a player, in seconds.
 const MEAN_STAY_S: f64 = 600.0;
-/// The share of leavers that just vanish.
+/// Share of leaving players that send no goodbye.
 const SILENT_LEAVE_SHARE: f64 = 0.1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a run shows while it goes on, and at its end.
+//! Output of a run, during it and at its end.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -14,7 +14,7 @@ use super::counters::SwarmCounters;
 use super::delay::JoinTimes;
 use super::driver::SwarmDriver;
 
-/// A line per second, if somebody looks.
+/// Prints a line per second on a terminal.
 pub(super) struct LiveTable {
     is_enabled: bool,
     next_line: Time,
@@ -58,7 +58,7 @@ impl LiveTable {
     }
 }
 
-/// What a process takes of the processor.
+/// Measures the processor time of a process.
 pub(super) struct CpuMeter {
     process: Option<u32>,
     seconds: Option<f64>,
@@ -69,29 +69,29 @@ impl CpuMeter {
         Self { process, seconds: process.and_then(cpu_seconds) }
     }
 
-    /// Returns the seconds of a processor that were taken since the start, if the system tells.
+    /// Returns the processor seconds since the start, if the system reports them.
     pub(super) fn end(self) -> Option<f64> {
         let now = self.process.and_then(cpu_seconds);
         now.zip(self.seconds).map(|(now, then)| now - then)
     }
 }
 
-/// Returns the time that a process has had a processor so far, where the system tells.
+/// Returns the processor time of a process so far, if the system reports it.
 fn cpu_seconds(process: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may hold any character.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok());
     Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
-/// Seconds of a processor that were taken while the players played.
+/// Processor seconds during the run.
 pub(super) struct CpuTimes {
     pub(super) server: Option<f64>,
     pub(super) own: Option<f64>,
 }
 
-/// Per second, on every Linux.
+/// Clock ticks per second, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(super) fn print(
@@ -157,7 +157,7 @@ pub(super) fn print(
     if args.report { print_times(out, counters) } else { Ok(()) }
 }
 
-/// What was measured, by what was said and by steps of joining.
+/// Prints delays by kind of message, and times by step of a join.
 fn print_times(out: &mut impl Write, counters: &SwarmCounters) -> anyhow::Result<()> {
     let head = ["count", "50 %", "95 %", "99 %", "worst"].map(|name| format!("{name:>10}")).concat();
     writeln!(out, "\ndelay, ms      {head}")?;
@@ -176,7 +176,7 @@ fn print_times(out: &mut impl Write, counters: &SwarmCounters) -> anyhow::Result
     Ok(())
 }
 
-/// Milliseconds, to as many places as mean something.
+/// Returns milliseconds with the meaningful digits.
 fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     let places = if millis < 10.0 { 2 } else { 1 };

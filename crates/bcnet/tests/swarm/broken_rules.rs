@@ -1,4 +1,4 @@
-//! What `--check` says of servers that break rules.
+//! Verdicts of `--check` on servers that break rules.
 
 use std::collections::HashSet;
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
@@ -14,10 +14,10 @@ use bcnet_transport::wire::{Datagram, Role};
 use bcnet_transport::{Event, Time, cipher};
 use serde_json::Value;
 
-/// What becomes of a message of the server, or of a text. Whether the same was sent before.
+/// Changes a message or a text of the server. The flag is true if the same was sent before.
 type InjectedFault = fn(&[u8], bool) -> Vec<Vec<u8>>;
 
-/// Each breaks one rule.
+/// Faults that break one rule each.
 const FAULTS: [(&str, InjectedFault); 19] = [
     ("T-01", |message, _| vec![[message, &[0]].concat()]),
     ("T-24", |message, _| drop_if(message, message[0] == 0x01 && message[2] > 0)),
@@ -34,7 +34,7 @@ const FAULTS: [(&str, InjectedFault); 19] = [
     ("T-61", |message, again| drop_if(message, message[0] == 0x32 && again)),
     ("T-69", |message, _| {
         let copies = if message.ends_with(b"swarm once") { 2 } else { 1 };
-        // Each with a number of its own.
+        // Each copy has a different number.
         (0..copies).flat_map(|copy| flip_bit_if(message, copy == 1, 4)).collect()
     }),
     ("S-06", |message, _| flip_bit_if(message, message.starts_with(b"\\gamename"), 2)),
@@ -63,15 +63,15 @@ fn flip_bit_if(message: &[u8], applies: bool, at: usize) -> Vec<Vec<u8>> {
     vec![message]
 }
 
-/// Where a message with chat has the id of who says it.
+/// Position of the sender's id in a chat message.
 const CHAT_SENDER_OFFSET: usize = 6;
 
-/// What a reliable message of the game carries, if it is one.
+/// Returns the payload of a reliable game message.
 fn payload(message: &[u8]) -> &[u8] {
     if message[0] == 0x32 { message.get(5..).unwrap_or_default() } else { &[] }
 }
 
-/// A server in a thread, which lasts as long as the tests.
+/// Starts a server in a thread that lasts as long as the tests.
 fn start_server(
     mut turn: impl FnMut(&UdpSocket, Option<(SocketAddrV4, &mut [u8])>, Time) + Send + 'static,
 ) -> String {
@@ -95,12 +95,12 @@ fn start_server(
     address
 }
 
-/// Our own session, but for what the fault does to its words.
+/// Starts a session whose messages the fault changes.
 fn start_session(config: Config, fault: InjectedFault) -> String {
     start_watched_session(config, fault, |_| {})
 }
 
-/// The same, and `watch` looks at it after every turn.
+/// The same; `watch` is called after every turn.
 fn start_watched_session(
     config: Config,
     fault: InjectedFault,
@@ -144,7 +144,7 @@ fn inject_fault(bytes: &mut [u8], mut fault: impl FnMut(&[u8]) -> Vec<Vec<u8>>) 
     (!messages.is_empty()).then_some(datagram)
 }
 
-/// The original's transport, with nothing above it but that a question in text gets an answer.
+/// Starts the stock transport, which only answers queries.
 fn start_stock() -> String {
     let mut host = StockEngine::host(Params::default());
     start_server(move |socket, arrived, now| {
@@ -170,7 +170,7 @@ fn run_check(server: &str, args: &[&str]) -> Output {
     command.args(["swarm", server, "--check", "--json"]).args(args).output().expect("bcnet swarm runs")
 }
 
-/// The verdicts, with what shows them, and the exit code.
+/// Returns the verdicts with their evidence, and the exit code.
 fn verdicts(output: &Output) -> (Vec<(String, String)>, Option<i32>) {
     let text = String::from_utf8_lossy(&output.stdout);
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -200,7 +200,7 @@ fn check_names_the_broken_rule() {
     });
 }
 
-/// The same server keeps them all if nothing is done to its words.
+/// The same server without a fault keeps all rules.
 #[test]
 fn check_passes_a_correct_server() {
     let rules = FAULTS.map(|(rule, _)| rule).join(",");
@@ -244,7 +244,7 @@ fn unknown_rule_is_an_error() {
     assert!(error.starts_with("bcnet: --rules T-x: ") && error.lines().count() == 1, "{error}");
 }
 
-/// Whether chat is heard, and under which id, are two things.
+/// Lost chat and chat under a wrong id are different verdicts.
 #[test]
 fn lost_chat_differs_from_chat_with_a_wrong_sender() {
     let lost: InjectedFault = |message, _| drop_if(message, message.ends_with(b"swarm probe"));
@@ -274,7 +274,7 @@ fn unacknowledged_number_is_named_and_probe_players_leave() {
     assert!(verdicts[0].1.contains("number 256 is not acknowledged"), "{verdicts:?}");
     let counts: Vec<usize> = changes.try_iter().collect();
     assert_eq!(counts.iter().max(), Some(&2), "{counts:?}");
-    // The last goodbye may be under way. Without one it would be 45 seconds.
+    // The last goodbye may be in flight. Without one, the player would stay 45 seconds.
     let mut players = *counts.last().expect("two came");
     while players > 0 {
         players = changes.recv_timeout(Duration::from_secs(20)).expect("players were left behind");

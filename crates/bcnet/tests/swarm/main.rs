@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A server with two sessions on ports that follow each other.
+/// A server with two sessions on consecutive ports.
 struct TwoSessionServer {
     child: Child,
     directory: PathBuf,
@@ -40,7 +40,7 @@ impl TwoSessionServer {
             if ready == 2 {
                 return Self { child, directory, port };
             }
-            // Somebody else took one of the ports.
+            // Another program took one of the ports.
             drop(child.kill());
             drop(child.wait());
         }
@@ -62,7 +62,7 @@ impl Drop for TwoSessionServer {
     }
 }
 
-/// The first of two ports that nobody has.
+/// Returns the first of two free consecutive ports.
 fn free_port_pair() -> u16 {
     loop {
         let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
@@ -91,7 +91,7 @@ fn players_receive_every_message_once_and_in_order() {
         }
         assert_eq!(output.status.code(), Some(0), "{report}");
         let count = |value: &Value| value.as_u64().expect("a number");
-        // At the least each of the four sees the ships of the other three.
+        // At least, each of the four sees the ships of the other three.
         assert!(count(&report["delivered"]) >= 2 * 4 * 3, "{report}");
         assert!(count(&report["joined"]) >= 8, "{report}");
         assert!(count(&report["states"]["heard"]) > 0, "{report}");
@@ -99,7 +99,7 @@ fn players_receive_every_message_once_and_in_order() {
     }
 }
 
-/// How long anything takes is up to the machine; that it is measured is not.
+/// The times depend on the machine; that they are measured does not.
 #[test]
 fn delays_and_joins_are_measured() {
     let server = TwoSessionServer::start("delay");
@@ -112,10 +112,10 @@ fn delays_and_joins_are_measured() {
         let delay = &report["delay_us"];
         let [states, chat, orders, all] =
             ["states", "chat", "orders", "all"].map(|kind| count(&delay[kind]["count"]));
-        // What was said last may not count any more, but nothing counts that was not said.
+        // The last messages may not count, but every counted message was sent.
         assert!(states > 0 && states <= count(&report["states"]["heard"]), "{report}");
         assert!(chat > 0 && chat <= count(&report["delivered"]), "{report}");
-        // Ships were told before it was counted.
+        // Ships were announced before the measurement.
         assert_eq!((orders, all), (0, states + chat), "{report}");
         let joins = &report["joins_us"];
         for times in [&delay["states"], &delay["chat"], &joins["load"], &joins["lobby"], &joins["waiting"]] {
@@ -146,7 +146,7 @@ fn missing_server_is_an_error() {
     assert!(error.contains(&server) && error.contains("nobody answers"), "{error}");
 }
 
-/// The rules that `--check` tries on others hold for our own server.
+/// The server keeps all rules that `--check` tests.
 #[test]
 fn own_server_keeps_every_checked_rule() {
     let server = TwoSessionServer::start("check");
@@ -154,7 +154,7 @@ fn own_server_keeps_every_checked_rule() {
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for line in &lines {
-        // Without a password there is none that is wrong.
+        // Without a password no password is wrong.
         let expected = if line["rule"] == "T-54" { "unclear" } else { "right" };
         assert_eq!(line["verdict"], expected, "{line}");
     }

@@ -1,8 +1,8 @@
-//! What a visitor answers when it is asked about its files, byte by byte: nothing of the library has written it.
+//! Answers of a probe client to file checks, byte by byte, written without the library.
 
 use bcnet_lab::Rng;
 
-/// Returns the answer to a round of the file check: the sizes that an untouched game has. `None` for an unknown round.
+/// Returns the answer to a round of the file check: the sizes of an unmodified game. `None` for an unknown round.
 pub(super) fn answer(round: u8) -> Option<Vec<u8>> {
     let mut reply = vec![0x21, round];
     let mut rng = Rng::new(round.into());

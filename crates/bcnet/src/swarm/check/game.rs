@@ -1,4 +1,4 @@
-//! Rules of what a server says on top of the transport.
+//! Rules of a server above the transport.
 
 use bcnet_transport::wire::Kind;
 
@@ -37,7 +37,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::quick("S-50", "the others are told who left", leave_notice),
 ];
 
-/// Returns the answer to a question in text form.
+/// Returns the answer to a query.
 fn query_text(target: &ProbeTarget, question: &[u8]) -> anyhow::Result<Option<String>> {
     let mut client = target.new_client()?;
     client.send_raw(question);
@@ -153,7 +153,7 @@ fn names_before_events(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     Ok(ProbeVerdict::right_if(good, format!("messages (name, join event): {both:?}")))
 }
 
-/// Returns where a visitor has heard the name and the join event of a peer.
+/// Returns the positions at which a client received the name and the join event of a peer.
 fn name_and_join_positions(client: &ProbeClient, peer: u8) -> (Option<usize>, Option<usize>) {
     let is_name =
         |heard: &ReceivedMessage| heard.bytes.first() == Some(&0x00) && heard.bytes.get(5) == Some(&peer);
@@ -163,7 +163,7 @@ fn name_and_join_positions(client: &ProbeClient, peer: u8) -> (Option<usize>, Op
     (client.received.iter().position(is_name), client.received.iter().position(is_event))
 }
 
-/// Says something in a game of two, and how often each of them hears `copy` within a moment.
+/// Sends messages in a game of two, and counts the copies of `copy` that each receives.
 fn run_exchange(
     target: &ProbeTarget,
     payloads: fn(&ProbeClient, &ProbeClient) -> Vec<Vec<u8>>,
@@ -173,7 +173,7 @@ fn run_exchange(
     let messages: Vec<Vec<u8>> = sent.iter().map(|payload| one.reliable_message(payload)).collect();
     let end_marker = one.reliable_message(&raw_payload::chat(one.id, END_MARKER));
     one.send(&[messages, vec![end_marker]].concat());
-    // Messages are passed on in order: when this one comes, nothing of what was said before it is still to come.
+    // Messages are relayed in order: when this one comes, nothing sent before it is missing.
     let has_end_marker =
         |it: &ProbeClient| it.received.iter().any(|heard| heard.bytes.ends_with(END_MARKER.as_bytes()));
     other.receive_until(ANSWER_TIMEOUT, has_end_marker);
@@ -192,7 +192,7 @@ struct TwoPlayerExchange {
 }
 
 impl TwoPlayerExchange {
-    /// Returns what a visitor has heard with the opcode of what was said first.
+    /// Returns the received messages with the opcode of the first sent message.
     fn received_by(&self, client: &ProbeClient) -> Vec<Vec<u8>> {
         let opcode = self.sent.first().and_then(|payload| payload.first());
         let alike = client.payloads().into_iter().filter(|payload| payload.first() == opcode);
@@ -269,7 +269,7 @@ fn state_relay(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     Ok(ProbeVerdict::right_if(good, hex(&copy.bytes)))
 }
 
-/// Returns the ids with which a visitor has heard this line.
+/// Returns the ids with which a client received this line.
 fn ids_of_chat_line(client: &ProbeClient, line: &str) -> Vec<u8> {
     let is_line = |payload: &&[u8]| payload.first() == Some(&0x2C) && payload.ends_with(line.as_bytes());
     let lines = client.payloads().into_iter().filter(is_line);
@@ -301,7 +301,7 @@ fn chat_sender_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     if honest.is_empty() {
         return Ok(ProbeVerdict::Unclear("chat is not passed on at all: see S-40".into()));
     }
-    // It may be refused instead.
+    // The server may also refuse the message.
     let good = honest.iter().chain(&spoofed).all(|id| *id == exchange.sender.id);
     let ids = |ids: &[u8]| if ids.is_empty() { "not heard".into() } else { format!("heard as {}", hex(ids)) };
     let evidence = format!(
@@ -317,7 +317,7 @@ fn chat_sender_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
 const HONEST_CHAT: &str = "swarm probe";
 const SPOOFED_CHAT: &str = "swarm spoof";
 
-/// Returns a ship of a visitor.
+/// Returns a ship of a client.
 fn ship_of(client: &ProbeClient) -> Vec<u8> {
     raw_payload::ship(client.slot, client.id, raw_payload::first_object(client.slot), &client.name, 0)
 }

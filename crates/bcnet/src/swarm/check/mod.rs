@@ -1,4 +1,4 @@
-//! `bcnet swarm --check`: what a server does, rule by rule of PROTOCOL.md.
+//! `bcnet swarm --check`: tests a server rule by rule of PROTOCOL.md.
 
 mod files;
 mod game;
@@ -18,23 +18,23 @@ use super::Args;
 use crate::CommandStatus;
 use probe_client::ProbeClient;
 
-/// What a try has shown.
+/// Result of a probe.
 enum ProbeVerdict {
-    /// The rule is kept; what shows it.
+    /// The server keeps the rule; the evidence.
     Right(String),
     Wrong(String),
-    /// It could not be tried, and why.
+    /// The rule could not be tested; the reason.
     Unclear(String),
 }
 
 impl ProbeVerdict {
-    /// Right if `holds`.
+    /// Returns `Right` if `holds`.
     fn right_if(holds: bool, evidence: impl Into<String>) -> Self {
         if holds { Self::Right(evidence.into()) } else { Self::Wrong(evidence.into()) }
     }
 }
 
-/// Something to try.
+/// A test of one rule.
 struct Probe {
     rule: &'static str,
     description: &'static str,
@@ -47,7 +47,7 @@ impl Probe {
         Self { rule, description: what, slow: false, run }
     }
 
-    /// One that takes more than a few seconds.
+    /// Creates a probe that takes more than a few seconds.
     const fn slow(rule: &'static str, what: &'static str, run: ProbeFn) -> Self {
         Self { rule, description: what, slow: true, run }
     }
@@ -55,25 +55,25 @@ impl Probe {
 
 type ProbeFn = fn(&ProbeTarget) -> anyhow::Result<ProbeVerdict>;
 
-/// Whom to try it on.
+/// The tested server.
 struct ProbeTarget {
     server: SocketAddrV4,
     password: String,
 }
 
 impl ProbeTarget {
-    /// Makes a visitor that has not said anything yet.
+    /// Creates a client that has sent nothing yet.
     fn new_client(&self) -> anyhow::Result<ProbeClient> {
         ProbeClient::new(self.server, "Probe")
     }
 
-    /// Makes a visitor that was let in; `None` if that does not work.
+    /// Creates an admitted client; `None` if that fails.
     fn connected_client(&self) -> anyhow::Result<Option<ProbeClient>> {
         let mut client = self.new_client()?;
         Ok(client.connect(&self.password).then_some(client))
     }
 
-    /// Returns players in the game, in the order of their coming; `None` if that does not work.
+    /// Returns players in the game, in the order of joining; `None` if that fails.
     fn players<const N: usize>(&self) -> anyhow::Result<Option<[ProbeClient; N]>> {
         let mut players: Vec<ProbeClient> = Vec::new();
         for number in 0..N {
@@ -91,7 +91,7 @@ impl ProbeTarget {
         Ok(players.try_into().ok())
     }
 
-    /// Gets `player` into the game while `others`, who are there already, go on answering. Returns whether that worked.
+    /// Joins `player` while `others`, already in the game, continue to answer. Returns whether that worked.
     fn join(&self, player: &mut ProbeClient, others: &mut [ProbeClient]) -> bool {
         if others.is_empty() {
             return player.join(&self.password);
@@ -136,13 +136,13 @@ pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<CommandSt
     Ok(if wrong == 0 { CommandStatus::Clean } else { CommandStatus::Findings })
 }
 
-/// Returns what to try: the rules that are named, or all that do not take long.
+/// Returns the probes of the given rules, or all that do not take long.
 fn select_probes(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
     let all = || transport::PROBES.iter().chain(game::PROBES);
     for rule in rules {
         ensure!(
             all().any(|probe| probe.rule == rule),
-            "--rules {rule}: there is nothing to try for it; what can be tried is {}",
+            "--rules {rule}: no test for this rule; there are tests for {}",
             all().map(|probe| probe.rule).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ")
         );
     }
@@ -152,7 +152,7 @@ fn select_probes(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Pr
     Ok(all().filter(is_chosen).collect())
 }
 
-/// How long a visitor that waits looks at its socket.
+/// Time between two reads of a waiting client's socket.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-const NOT_ADMITTED: &str = "no guest was let in";
-const NOT_IN_GAME: &str = "the players did not get into the game";
+const NOT_ADMITTED: &str = "no client was admitted";
+const NOT_IN_GAME: &str = "the players could not join the game";

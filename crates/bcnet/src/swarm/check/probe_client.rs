@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told, byte for byte, and keeps what it hears.
+//! A client that sends exactly the given bytes and keeps everything it receives.
 
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -11,10 +11,10 @@ use bcnet_udp::Clock;
 
 use super::files;
 
-/// A message from the server.
+/// A message of the server.
 #[derive(Debug, Clone)]
 pub(super) struct ReceivedMessage {
-    /// Which datagram it came in, counted from 0.
+    /// The number of its datagram, counted from 0.
     pub(super) datagram: u32,
     pub(super) at: Time,
     pub(super) bytes: Vec<u8>,
@@ -25,7 +25,7 @@ impl ReceivedMessage {
         Message::parse(&self.bytes, Some(Role::Host)).ok()
     }
 
-    /// Returns the game payload, if it is one and whole.
+    /// Returns the game payload, if it is one and unfragmented.
     pub(super) fn payload(&self) -> Option<&[u8]> {
         let Message::Data(data) = self.message()? else { return None };
         data.delivery.fragment().is_none().then_some(data.payload)
@@ -43,13 +43,13 @@ pub(super) struct ProbeClient {
     pub(super) id: u8,
     pub(super) slot: u8,
     pub(super) name: String,
-    /// Everything that was heard, repeats too.
+    /// All received messages, repeats included.
     pub(super) received: Vec<ReceivedMessage>,
-    /// Why a datagram of the server could not be read.
+    /// The error of an unreadable datagram of the server.
     pub(super) parse_error: Option<String>,
-    /// Whether what is heard is acknowledged.
+    /// True if received messages are acknowledged.
     pub(super) sends_acks: bool,
-    /// Whether it need not say goodbye: it was never let in, or has said so.
+    /// True if no goodbye is needed: the client was never admitted, or has sent one.
     has_left: bool,
     datagrams_received: u32,
     control_seq: u16,
@@ -79,7 +79,7 @@ impl ProbeClient {
         })
     }
 
-    /// Sends one datagram of these messages.
+    /// Sends one datagram with these messages.
     pub(super) fn send(&self, messages: &[Vec<u8>]) {
         let mut datagram = vec![self.id, messages.len() as u8];
         datagram.extend(messages.iter().flatten());
@@ -88,11 +88,11 @@ impl ProbeClient {
     }
 
     pub(super) fn send_raw(&self, datagram: &[u8]) {
-        // What the network complains of shows as silence.
+        // A network error shows as silence.
         drop(self.socket.send_to(datagram, self.server));
     }
 
-    /// Returns a control message with the next number.
+    /// Returns a control message with the next sequence number.
     pub(super) fn control_message(&mut self, kind: Kind, body: &[u8]) -> Vec<u8> {
         let [low, high] = (0xC000 | (5 + body.len()) as u16).to_le_bytes();
         let [seq_low, seq_high] = self.control_seq.to_le_bytes();
@@ -100,7 +100,7 @@ impl ProbeClient {
         [&[kind.0, low, high, seq_low, seq_high], body].concat()
     }
 
-    /// Returns a reliable game message with the next number.
+    /// Returns a reliable game message with the next sequence number.
     pub(super) fn reliable_message(&mut self, payload: &[u8]) -> Vec<u8> {
         let [low, high] = (0x8000 | (5 + payload.len()) as u16).to_le_bytes();
         let [seq_low, seq_high] = self.game_seq.to_le_bytes();
@@ -108,7 +108,7 @@ impl ProbeClient {
         [&[0x32, low, high, seq_low, seq_high], payload].concat()
     }
 
-    /// Returns the same in parts.
+    /// Returns the same message in fragments.
     pub(super) fn fragments(&mut self, payload: &[u8]) -> Vec<Vec<u8>> {
         let (first, rest) = payload.split_at(payload.len().min(405));
         let chunks = [first].into_iter().chain(rest.chunks(406));
@@ -132,7 +132,7 @@ impl ProbeClient {
         self.control_message(Kind::CONNECT, &body)
     }
 
-    /// Listens until `done`, but no longer than `max`. Returns whether it was done.
+    /// Receives until `done`, at most for `max`. Returns the result of `done`.
     pub(super) fn receive_until(&mut self, max: Duration, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.clock.now() + max;
         loop {
@@ -150,7 +150,7 @@ impl ProbeClient {
                     self.handle_datagram(buffer.get_mut(..len).unwrap_or_default());
                 }
                 Ok(_) => {}
-                // A process that was stopped for a while is told so.
+                // A process that was stopped for a while gets this error.
                 Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
                 Err(_) => return false,
             }
@@ -203,12 +203,14 @@ impl ProbeClient {
         order.get(3..5).is_some_and(|seq| self.has_message(&[&[0x01], seq, &[0]].concat()))
     }
 
-    /// Returns whether a message with these first bytes was heard.
+    /// Returns whether a message with these first bytes was received.
     pub(super) fn has_message(&self, start: &[u8]) -> bool {
         self.received.iter().any(|heard| heard.bytes.starts_with(start))
     }
 
-    /// Returns all game payloads, each once, in the order of their numbers as they came; unreliable ones too.
+    /// Returns all game payloads, each once, unreliable ones included.
+    ///
+    /// Reliable payloads are in the order of their sequence numbers as they came.
     pub(super) fn payloads(&self) -> Vec<&[u8]> {
         let mut seen = Vec::new();
         let is_first_copy = |heard: &&ReceivedMessage| match heard.message().and_then(|message| message.id())
@@ -227,7 +229,7 @@ impl ProbeClient {
         self.received.iter().filter_map(ReceivedMessage::payload).any(|payload| payload.starts_with(start))
     }
 
-    /// Asks to be let in. Returns whether that worked.
+    /// Connects to the server. Returns whether that worked.
     pub(super) fn connect(&mut self, password: &str) -> bool {
         let request = self.connect_request(password);
         for _ in 0..4 {
@@ -239,7 +241,7 @@ impl ProbeClient {
         self.id != 0xFF
     }
 
-    /// Returns why it is not wanted, if it was told so.
+    /// Returns the reason of a refusal, if there was one.
     pub(super) fn refusal(&self) -> Option<BootReason> {
         self.received.iter().find_map(|heard| {
             let Message::Control(Control { body: Body::Boot { reason, .. }, .. }) = heard.message()? else {
@@ -249,20 +251,20 @@ impl ProbeClient {
         })
     }
 
-    /// Tells its name.
+    /// Sends its name.
     pub(super) fn send_identity(&mut self) {
         let identity = self.identity_body();
         let message = self.control_message(Kind::IDENTITY, &identity);
         self.send(&[message]);
     }
 
-    /// Returns the body of its identity.
+    /// Returns the body of its identity message.
     pub(super) fn identity_body(&self) -> Vec<u8> {
         let name = Text::encode(&self.name).unwrap_or_default();
         [&[self.id, 127, 0, 0, 1], name.as_slice(), &[0, 0]].concat()
     }
 
-    /// Answers a round of the file check when it is asked. Returns whether it was.
+    /// Answers a round of the file check when it is requested. Returns whether it was.
     pub(super) fn answer_round(&mut self, round: u8) -> bool {
         let asked = self.receive_until(ANSWER_TIMEOUT, |it| it.has_payload(&[0x20, round]));
         let reply = files::answer(round).unwrap_or_default();
@@ -278,7 +280,7 @@ impl ProbeClient {
         asked
     }
 
-    /// Gets all the way into the game. Returns whether that worked.
+    /// Joins the game. Returns whether that worked.
     pub(super) fn join(&mut self, password: &str) -> bool {
         if !self.connect(password) {
             return false;
@@ -287,7 +289,7 @@ impl ProbeClient {
         FILE_CHECK_ROUNDS.iter().all(|round| self.answer_round(*round)) && self.enter_game()
     }
 
-    /// Says that it has loaded the mission, and waits until it is in the game.
+    /// Reports the loaded mission and waits until the client is in the game.
     pub(super) fn enter_game(&mut self) -> bool {
         if !self.receive_until(ANSWER_TIMEOUT, |it| it.has_payload(&[0x01])) {
             return false;
@@ -301,7 +303,7 @@ impl ProbeClient {
         })
     }
 
-    /// Says goodbye, once. Whoever is dropped does it, too: nobody is left for the next probe to meet.
+    /// Sends a goodbye, once. A dropped client does so too: it must not disturb the next probe.
     pub(super) fn leave(&mut self) {
         if std::mem::replace(&mut self.has_left, true) {
             return;
@@ -317,7 +319,7 @@ impl Drop for ProbeClient {
     }
 }
 
-/// Bytes as text, cut where nobody would read on.
+/// Returns bytes as hex, shortened for people.
 pub(super) fn hex(bytes: &[u8]) -> String {
     let text: Vec<String> = bytes.iter().take(48).map(|byte| format!("{byte:02X}")).collect();
     let more = if bytes.len() > 48 { format!(" … {} bytes", bytes.len()) } else { String::new() };
@@ -326,10 +328,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// The rounds of the file check.
 pub(super) const FILE_CHECK_ROUNDS: [u8; 5] = [0, 1, 2, 3, 0xFF];
-/// How long an answer may take: much longer than it does.
+/// Longest wait for an answer, much longer than normal.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for what should not come.
+/// Wait for messages that should not come.
 pub(super) const ABSENCE_WAIT: Duration = Duration::from_millis(500);
 const RETRANSMIT_INTERVAL: Duration = Duration::from_millis(1500);
-/// Servers may wait until everyone knows a newcomer's name.
+/// Longest wait to enter the game. Servers may wait until everyone has a newcomer's name.
 const ENTER_TIMEOUT: Duration = Duration::from_secs(8);

@@ -1,9 +1,11 @@
-//! What players say, byte by byte: from the recorded sizes and layouts, and on purpose without the table of messages,
-//! which a check that shares it could not find fault with.
+//! Messages of players, byte by byte, from recorded sizes and layouts.
+//!
+//! This module does not use the library's table of messages on purpose: a check that shared it could not find its
+//! mistakes.
 
 use bcnet_lab::Rng;
 
-/// Returns an event: what happens to one of a player's things.
+/// Returns an event about an object of a player.
 pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &[u8]) -> Vec<u8> {
     let mut payload = vec![opcode];
     for word in [factory, 0x0080_0000 + event, 0, related] {
@@ -32,7 +34,7 @@ pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> 
     payload
 }
 
-/// Returns what the host says when a ship destroys itself: the answer to 0x13.
+/// Returns the host's message when a ship destroys itself: the answer to 0x13.
 pub(super) fn exploding(ship: u32) -> Vec<u8> {
     event(0x06, 0x8129, 0x4E, ship, &[0, 0, 0, 0, 0, 0, 0x18, 0x41])
 }
@@ -44,7 +46,7 @@ pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
     payload
 }
 
-/// Returns where a ship is. It follows from the ship and the number, so that a reader can tell what it should be.
+/// Returns a state update. Its position follows from ship and number, so a receiver can check it.
 pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(ship) << 32 | u64::from(number));
     let share = rng.below(100);
@@ -63,7 +65,7 @@ pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
     payload
 }
 
-/// Returns the copy of a state that others get: what a host leaves out is left out.
+/// Returns the copy of a state that others receive, without the fields that a host removes.
 pub(super) fn relayed_state(mut state: Vec<u8>) -> Vec<u8> {
     if state.get(9).is_some_and(|flags| flags & 1 != 0) {
         state.get_mut(HASH_FLAG_OFFSET).into_iter().for_each(|bits| *bits &= !HAS_HASH);
@@ -81,12 +83,12 @@ pub(super) fn first_object(slot: u8) -> u32 {
     FIRST_OBJECT + u32::from(slot) * OBJECTS_PER_SLOT
 }
 
-/// How many objects a player can have.
+/// Object ids of a player.
 const OBJECTS_PER_SLOT: u32 = 0x40000;
 const FIRST_OBJECT: u32 = 0x3FFF_FFFF;
 const HASH_FLAG_OFFSET: usize = 22;
 const HAS_HASH: u8 = 1;
-/// Shares, added up, of the kinds of states: their flags and sizes.
+/// Cumulative shares of the kinds of states, with their flags and sizes.
 const STATE_KINDS: [(u64, u8, usize); 5] =
     [(58, 0x9E, 29), (74, 0x96, 26), (83, 0x92, 23), (91, 0x9D, 39), (93, 0x8E, 27)];
 

@@ -38,16 +38,16 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::slow("T-56", "a client that is silent for 45 seconds is gone, and everyone is told", idle_timeout),
 ];
 
-/// Returns an error if nobody is there, or does not want anybody.
+/// Returns an error if no server answers, or if it refuses every client.
 pub(super) fn check_reachable(target: &ProbeTarget) -> anyhow::Result<()> {
     let mut client = target.new_client()?;
     let joined = client.connect(&target.password);
     if let Some(reason) = client.refusal().filter(|_| !joined) {
         let hint = if reason == BootReason::WRONG_PASSWORD { "; give the right --password" } else { "" };
-        bail!("{}: it lets nobody in: {reason}{hint}", target.server);
+        bail!("{}: the server admits no client: {reason}{hint}", target.server);
     }
     client.leave();
-    // What cannot be read is an answer, too.
+    // An unreadable datagram is an answer too.
     if client.received.is_empty() && client.parse_error.is_none() {
         client.send_raw(b"\\status\\");
         client.receive_until(ANSWER_TIMEOUT, |it| !it.received.is_empty());
@@ -148,7 +148,7 @@ fn first_request(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     Ok(ProbeVerdict::right_if(came && client.has_message(&[0x32, 27, 0x80, 0, 0, 0x20, 0]), evidence))
 }
 
-/// Returns a guest that has answered the first two rounds and is asked for the third, which has parts.
+/// Returns a client that answered the first two rounds; the third, which has fragments, is requested.
 fn client_before_fragments(target: &ProbeTarget) -> anyhow::Result<Option<ProbeClient>> {
     let Some(mut client) = target.connected_client()? else { return Ok(None) };
     client.send_identity();
@@ -213,14 +213,14 @@ fn single_ack(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     client.send_identity();
     let ack = [0x01, 1, 0, 2];
     let came = client.receive_until(ANSWER_TIMEOUT, |it| it.has_message(&ack));
-    // The original says it again after two thirds of a second.
+    // The original repeats it after two thirds of a second.
     client.receive_until(Duration::from_secs(2), |_| false);
     client.leave();
     let acks = client.received.iter().filter(|heard| heard.bytes == ack).count();
     Ok(ProbeVerdict::right_if(came && acks == 1, format!("ACKs of one identity: {acks}")))
 }
 
-/// Returns a guest that has answered the first round, with its answer.
+/// Returns a client that answered the first round, with its answer.
 fn client_after_first_round(target: &ProbeTarget) -> anyhow::Result<Option<(ProbeClient, Vec<u8>)>> {
     let Some(mut client) = target.connected_client()? else { return Ok(None) };
     client.send_identity();
@@ -246,7 +246,7 @@ fn duplicate_has_no_effect(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict>
         one.receive_until(ABSENCE_WAIT, |it| it.is_acknowledged(&order));
     }
     one.send(&[last]);
-    // Messages are passed on in order: when this one comes, nothing of what was said before it is still to come.
+    // Messages are relayed in order: when this one comes, nothing sent before it is missing.
     let count = |it: &ProbeClient, text: &[u8]| it.payloads().iter().filter(|it| it.ends_with(text)).count();
     let fenced = other.receive_until(ANSWER_TIMEOUT, |it| count(it, fence) > 0);
     let times = count(&other, line);
@@ -305,7 +305,7 @@ fn retransmission(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     })
 }
 
-/// Returns what one player says 300 times, with a number.
+/// Returns one of 300 numbered messages of a player.
 fn numbered_order(slot: u8, number: u32) -> Vec<u8> {
     raw_payload::event(0x08, 0x0101, 0xDA, raw_payload::first_object(slot) + 1 + number, &[])
 }
@@ -349,12 +349,12 @@ fn sequence_beyond_255(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     })
 }
 
-/// Returns the number that a reliable message has.
+/// Returns the sequence number of a reliable message.
 fn sequence_number(order: &[u8]) -> u16 {
     order.get(3..).and_then(|rest| rest.first_chunk()).map_or(0, |number| u16::from_le_bytes(*number))
 }
 
-/// Returns whether a guest still gets on with its join.
+/// Returns whether a client can continue its join.
 fn join_continues(mut client: ProbeClient) -> bool {
     client.send_identity();
     let served =
@@ -376,7 +376,7 @@ fn unknown_type(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     Ok(ProbeVerdict::Right(format!("after each of {} the join went on", hex(&UNKNOWN_TYPES))))
 }
 
-/// Types that mean nothing.
+/// Types without a meaning.
 const UNKNOWN_TYPES: [u8; 3] = [0x06, 0x33, 0xFF];
 
 fn malformed_datagrams(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
@@ -399,7 +399,7 @@ fn stolen_peer_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     };
     let mut impostor = target.new_client()?;
     impostor.id = one.id;
-    // Both have the same number, so only one of them can count.
+    // Both have the same number, so only one can count.
     let honest = one.reliable_message(&raw_payload::chat(one.id, "honest"));
     let text = honest.len().saturating_sub("honest".len());
     impostor.send(&[[honest.get(..text).unwrap_or_default(), b"stolen"].concat()]);
@@ -471,7 +471,7 @@ fn idle_timeout(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     };
     let start = other.clock.now();
     let is_reported = (0..26).any(|_| {
-        // Whoever is to be told must not be silent itself.
+        // The receiving client must not be silent itself.
         other.send(&[vec![0x02]]);
         other.receive_until(Duration::from_secs(2), |it| it.received.iter().any(is_boot))
     });

@@ -1,4 +1,4 @@
-//! Players on a session without sockets, in virtual time.
+//! Players in a session without sockets, in virtual time.
 
 use bcnet_session::{Config, Session};
 
@@ -33,7 +33,7 @@ impl SoloGame {
         }
     }
 
-    /// One frame of the player, and what the session makes of it.
+    /// Runs one tick of the player and of the session.
     fn frame(&mut self) {
         self.now = self.now + FRAME;
         let mut buffer = [0; 2048];

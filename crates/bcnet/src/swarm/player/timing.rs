@@ -1,4 +1,4 @@
-//! When what a player says leaves, and when what others say arrives: by the datagrams, not by frames.
+//! Times of sent and received messages, taken from datagrams and not from ticks.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::swarm::counters::SwarmCounters;
 use crate::swarm::delivery_tracker::DeliveryTracker;
 use crate::swarm::payload;
 
-/// Something whose time of leaving counts.
+/// A message whose send time is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::swarm) enum TimedSend {
-    /// What the server waits for while the player joins.
+    /// An answer that the server waits for during a join.
     Answer,
     State {
         slot: u8,
@@ -27,7 +27,7 @@ pub(in crate::swarm) enum TimedSend {
 }
 
 impl SimulatedPlayer {
-    /// Returns what leaves for the first time with a datagram, which is still plain.
+    /// Returns the messages that a decrypted datagram sends for the first time.
     pub(in crate::swarm) fn timed_sends(
         &mut self,
         datagram: &[u8],
@@ -51,7 +51,7 @@ impl SimulatedPlayer {
         timed_sends.collect()
     }
 
-    /// Something has left, at a time since 1970.
+    /// Records a send, with the time since 1970.
     pub(in crate::swarm) fn note_sent(
         &mut self,
         timed_send: TimedSend,
@@ -65,8 +65,7 @@ impl SimulatedPlayer {
         }
     }
 
-    /// A plain datagram of the server has arrived, at a time since 1970. The engine gets it, too, but not before the next
-    /// frame.
+    /// Records a decrypted datagram of the server, with the time since 1970. The engine gets it in the next tick.
     pub(in crate::swarm) fn note_arrival(
         &mut self,
         datagram: &[u8],
@@ -74,7 +73,7 @@ impl SimulatedPlayer {
         tracker: &DeliveryTracker,
         counters: &mut SwarmCounters,
     ) {
-        // What cannot be read is for the engine to judge.
+        // The engine judges unreadable datagrams.
         let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return };
         for message in datagram.messages() {
             let Message::Data(Data { delivery, payload, .. }) = message else { continue };
