@@ -223,7 +223,7 @@ struct ReflectedTraffic {
 }
 
 impl ReflectedTraffic {
-    /// Returns the ratio of received to sent bytes in the worst ten seconds that begin with a sent datagram.
+    /// Returns the ratio of received to sent bytes in the worst ten seconds after a sent datagram.
     fn worst_ratio(&self) -> f64 {
         let windows = self.sent.iter().step_by(1 + self.sent.len() / 200).map(|(start, _)| {
             let end = *start + WINDOW;
