@@ -240,7 +240,7 @@ fn timestamps_are_reported_when_enabled() {
         client.send_to(b"first", to).expect("sent");
         client.send_to(b"second", to).expect("sent");
         receive(&server, &mut batch, 3);
-        let noted: Vec<_> = batch.iter_with_timestamps().map(|(_, _, arrived)| arrived).collect();
+        let noted: Vec<_> = batch.iter_with_timestamps().map(|(_, _, timestamp)| timestamp).collect();
         assert!(noted[0].is_none() && noted[1] <= noted[2], "{noted:?}");
         #[cfg(target_os = "linux")]
         assert!(io == Io::Portable || noted[1].is_some(), "{noted:?}");

@@ -111,7 +111,7 @@ impl ClientDriver {
                     input = None;
                 }
             }
-            Some(Input::Line(_) | Input::EndOfInput | Input::Interrupt) | None => {}
+            Some(Input::Line(_) | Input::Eof | Input::Interrupt) | None => {}
         }
         self.client.handle_timeout(now);
         Ok(input)

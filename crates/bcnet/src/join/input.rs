@@ -16,7 +16,7 @@ pub(super) enum Input {
     /// A typed line.
     Line(String),
     /// Standard input has ended.
-    EndOfInput,
+    Eof,
     /// The user wants to leave: Ctrl-C or SIGTERM.
     Interrupt,
 }
@@ -58,7 +58,7 @@ pub(super) fn spawn_line_reader(inputs: SyncSender<Input>) -> io::Result<()> {
             // If reading fails in a line, the bytes read so far are sent.
             let ended = !matches!(input.read_until(b'\n', &mut line), Ok(1..));
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            let next = if ended { Input::EndOfInput } else { Input::Line(text) };
+            let next = if ended { Input::Eof } else { Input::Line(text) };
             if inputs.send(next).is_err() || ended {
                 break;
             }

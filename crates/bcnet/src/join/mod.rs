@@ -171,7 +171,7 @@ impl TerminalClient<'_> {
             }
             match self.driver.wait()? {
                 Some(Input::Line(line)) => self.pending_lines.extend(split_chat(&line).map(Some)),
-                Some(Input::EndOfInput) => self.pending_lines.push_back(None),
+                Some(Input::Eof) => self.pending_lines.push_back(None),
                 Some(Input::Interrupt) => return self.leave_on_interrupt(out),
                 Some(Input::Unreachable) if self.driver.client.has_entered() && !self.args.json => {
                     writeln!(out, "* no program listens on the server's port any more")?;

@@ -67,7 +67,7 @@ impl SampleHistory {
         let samples = samples.filter(|sample| since.is_none_or(|since| sample.time > since));
         json!({
             "interval_s": series.map_or(INTERVAL, |series| series.interval).as_secs(),
-            "samples": samples.map(ActivitySample::to_json).collect::<Vec<_>>(),
+            "samples": samples.map(ActivitySample::json).collect::<Vec<_>>(),
         })
     }
 
@@ -172,7 +172,7 @@ impl ActivitySample {
         }
     }
 
-    fn to_json(&self) -> Value {
+    fn json(&self) -> Value {
         let tenths = |value: f32| (f64::from(value) * 10.0).round() / 10.0;
         let thousandths = |value: f32| (f64::from(value) * 1000.0).round() / 1000.0;
         json!({

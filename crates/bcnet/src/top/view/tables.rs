@@ -58,7 +58,7 @@ const fn number_column<T>(title: &'static str, width: u16, show: fn(&T) -> CellT
 }
 
 impl<T> ScreenColumn<T> {
-    const fn from_width(self, from: u16) -> Self {
+    const fn shown_from_width(self, from: u16) -> Self {
         Self { min_width: from, ..self }
     }
 
@@ -93,11 +93,11 @@ const SESSION_COLUMNS: [ScreenColumn<SessionInfo>; 11] = [
     number_column("LEFT", 6, |one: &SessionInfo| {
         CellText::normal(one.time_left_s.map_or_else(|| "-".into(), format_duration))
     })
-    .from_width(100),
+    .shown_from_width(100),
     number_column("OUT B/s", 7, |one: &SessionInfo| {
         CellText::normal(compact_number(one.bytes_out_per_second as f64))
     })
-    .from_width(90),
+    .shown_from_width(90),
     number_column("RTT/ms", 6, |one: &SessionInfo| CellText::normal(millis(one.round_trip_p50_ms))),
     number_column("p99", 5, |one: &SessionInfo| rtt_cell(one.round_trip_p99_ms)),
     number_column("RELAY99", 7, |one: &SessionInfo| relay_cell(one.relay_p99_ms)),
@@ -109,12 +109,12 @@ const PLAYER_COLUMNS: [ScreenColumn<PlayerInfo>; 14] = [
     text_column("NAME", 0, |one: &PlayerInfo| CellText::normal(one.name.0.clone()))
         .fill_width()
         .sorted_by(PlayerOrder::Name),
-    text_column("ADDRESS", 21, |one: &PlayerInfo| CellText::normal(one.address.0.clone())).from_width(110),
-    text_column("STATE", 14, |one: &PlayerInfo| CellText::normal(one.state.0.clone())).from_width(130),
+    text_column("ADDRESS", 21, |one: &PlayerInfo| CellText::normal(one.address.0.clone())).shown_from_width(110),
+    text_column("STATE", 14, |one: &PlayerInfo| CellText::normal(one.state.0.clone())).shown_from_width(130),
     text_column("SHIP", 12, |one: &PlayerInfo| {
         CellText::normal(one.ship_name.as_ref().unwrap_or(&one.state).0.clone())
     }),
-    number_column("NOW", 5, |one: &PlayerInfo| CellText::normal(millis(one.round_trip_ms))).from_width(120),
+    number_column("NOW", 5, |one: &PlayerInfo| CellText::normal(millis(one.round_trip_ms))).shown_from_width(120),
     number_column("RTT/ms", 6, |one: &PlayerInfo| CellText::normal(millis(one.round_trip_p50_ms)))
         .sorted_by(PlayerOrder::RoundTrip),
     number_column("p99", 5, |one: &PlayerInfo| rtt_cell(one.round_trip_p99_ms)),
@@ -128,7 +128,7 @@ const PLAYER_COLUMNS: [ScreenColumn<PlayerInfo>; 14] = [
     number_column("K/D/SCORE", 10, |one: &PlayerInfo| {
         CellText::normal(format!("{}/{}/{}", one.kills, one.deaths, one.score))
     })
-    .from_width(100)
+    .shown_from_width(100)
     .sorted_by(PlayerOrder::Score),
 ];
 
