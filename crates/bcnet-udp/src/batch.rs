@@ -30,9 +30,9 @@ pub(super) struct FreeSlots<'a> {
 }
 
 impl FreeSlots<'_> {
-    /// Keeps only the first `most` slots. Returns how many are left.
-    pub(super) fn limit(&mut self, most: usize) -> usize {
-        let count = self.infos.len().min(most);
+    /// Keeps only the first `max` slots. Returns how many are left.
+    pub(super) fn limit(&mut self, max: usize) -> usize {
+        let count = self.infos.len().min(max);
         self.infos = &mut std::mem::take(&mut self.infos)[..count];
         self.buffers = &mut std::mem::take(&mut self.buffers)[..count];
         self.timestamps = &mut std::mem::take(&mut self.timestamps)[..count];
@@ -56,11 +56,11 @@ impl Batch {
     /// Returns an empty batch.
     #[must_use]
     pub fn new() -> Self {
-        let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let head = DatagramInfo { owner: 0, remote: nobody, local: None, len: 0, truncated: false };
-        let (heads, room) = (vec![head; BATCH_SIZE].into(), vec![[0; BUFFER_SIZE]; BATCH_SIZE].into());
-        let arrived = vec![None; BATCH_SIZE].into();
-        Self { infos: heads, buffers: room, timestamps: arrived, order: (0..BATCH_SIZE).collect(), len: 0 }
+        let unspecified = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let info = DatagramInfo { owner: 0, remote: unspecified, local: None, len: 0, truncated: false };
+        let (infos, buffers) = (vec![info; BATCH_SIZE].into(), vec![[0; BUFFER_SIZE]; BATCH_SIZE].into());
+        let timestamps = vec![None; BATCH_SIZE].into();
+        Self { infos, buffers, timestamps, order: (0..BATCH_SIZE).collect(), len: 0 }
     }
 
     /// Returns the number of datagrams.
@@ -94,10 +94,10 @@ impl Batch {
 
     /// Returns the datagrams with their bytes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8])> {
-        let (heads, room) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
-        heads.iter_mut().zip(room).map(|(head, room)| {
-            let len = head.len.min(BUFFER_SIZE);
-            (head, &mut room[..len])
+        let (infos, buffers) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
+        infos.iter_mut().zip(buffers).map(|(info, buffer)| {
+            let len = info.len.min(BUFFER_SIZE);
+            (info, &mut buffer[..len])
         })
     }
 
@@ -107,10 +107,10 @@ impl Batch {
     pub fn iter_with_timestamps(
         &mut self,
     ) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8], Option<Duration>)> {
-        let (heads, room) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
-        heads.iter_mut().zip(room).zip(&self.timestamps).map(|((head, room), arrived)| {
-            let len = head.len.min(BUFFER_SIZE);
-            (head, &mut room[..len], *arrived)
+        let (infos, buffers) = (&mut self.infos[..self.len], &mut self.buffers[..self.len]);
+        infos.iter_mut().zip(buffers).zip(&self.timestamps).map(|((info, buffer), timestamp)| {
+            let len = info.len.min(BUFFER_SIZE);
+            (info, &mut buffer[..len], *timestamp)
         })
     }
 
@@ -118,9 +118,9 @@ impl Batch {
     pub fn copy_from(&mut self, other: &Self) {
         self.len = other.len;
         self.infos[..self.len].copy_from_slice(&other.infos[..self.len]);
-        for ((head, from), to) in other.infos.iter().zip(&other.buffers).zip(&mut self.buffers).take(self.len)
+        for ((info, from), to) in other.infos.iter().zip(&other.buffers).zip(&mut self.buffers).take(self.len)
         {
-            to[..head.len].copy_from_slice(&from[..head.len]);
+            to[..info.len].copy_from_slice(&from[..info.len]);
         }
     }
 
@@ -128,27 +128,28 @@ impl Batch {
     ///
     /// Returns `false` if `write` returns `None` or if the batch is full.
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> Option<DatagramInfo>) -> bool {
-        let (Some(slot), Some(room)) = (self.infos.get_mut(self.len), self.buffers.get_mut(self.len)) else {
+        let (Some(slot), Some(buffer)) = (self.infos.get_mut(self.len), self.buffers.get_mut(self.len))
+        else {
             return false;
         };
-        let Some(head) = write(room) else { return false };
-        *slot = DatagramInfo { len: head.len.min(BUFFER_SIZE), ..head };
+        let Some(info) = write(buffer) else { return false };
+        *slot = DatagramInfo { len: info.len.min(BUFFER_SIZE), ..info };
         self.order[self.len] = self.len;
         self.len += 1;
         true
     }
 
-    /// Applies `cipher` to the datagrams whose number `is_meant` accepts, many in parallel.
+    /// Applies `cipher` to the datagrams whose number `is_selected` accepts, many in parallel.
     ///
     /// It skips datagrams that are never encrypted (GameSpy text).
-    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_meant: impl Fn(usize) -> bool) {
-        let meant = self.iter_mut().enumerate().filter(|(number, _)| is_meant(*number));
+    pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_selected: impl Fn(usize) -> bool) {
+        let selected = self.iter_mut().enumerate().filter(|(number, _)| is_selected(*number));
         // T-05: GameSpy text is not encrypted.
-        let mut rest = meant.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
+        let mut payloads = selected.map(|(_, (_, bytes))| bytes).filter(|bytes| !is_plaintext(bytes));
         loop {
             let mut lanes: [&mut [u8]; CIPHER_WIDTH] = array::from_fn(|_| Default::default());
             let mut busy = 0;
-            for (lane, bytes) in lanes.iter_mut().zip(&mut rest) {
+            for (lane, bytes) in lanes.iter_mut().zip(&mut payloads) {
                 *lane = bytes;
                 busy += 1;
             }
@@ -177,8 +178,8 @@ impl Batch {
 
     /// Returns the free slots.
     pub(super) fn free_slots(&mut self) -> FreeSlots<'_> {
-        let (heads, room) = (&mut self.infos[self.len..], &mut self.buffers[self.len..]);
-        FreeSlots { infos: heads, buffers: room, timestamps: &mut self.timestamps[self.len..] }
+        let (infos, buffers) = (&mut self.infos[self.len..], &mut self.buffers[self.len..]);
+        FreeSlots { infos, buffers, timestamps: &mut self.timestamps[self.len..] }
     }
 
     /// Marks the first `count` free slots as filled, with their `owner`.
@@ -197,8 +198,8 @@ impl Batch {
     }
 
     pub(super) fn datagram(&self, slot: usize) -> (&DatagramInfo, &[u8]) {
-        let head = &self.infos[slot];
-        (head, &self.buffers[slot][..head.len.min(BUFFER_SIZE)])
+        let info = &self.infos[slot];
+        (info, &self.buffers[slot][..info.len.min(BUFFER_SIZE)])
     }
 }
 

@@ -29,10 +29,10 @@ impl Clock {
     /// Returns the time since the start; it never goes back.
     #[must_use]
     pub fn now(&self) -> Time {
-        let passed = self.started.elapsed();
+        let elapsed = self.started.elapsed();
         #[cfg(feature = "faults")]
-        let passed = passed + self.ahead;
-        Time::ZERO + passed
+        let elapsed = elapsed + self.ahead;
+        Time::ZERO + elapsed
     }
 
     /// Moves the clock forward by `ahead`.

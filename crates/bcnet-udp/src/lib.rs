@@ -97,17 +97,17 @@ impl Socket {
         Ok(Self { remote: Some(remote), ..socket })
     }
 
-    fn new(address: SocketAddrV4, io: Io, asks_local: bool) -> io::Result<Self> {
+    fn new(address: SocketAddrV4, io: Io, wants_local: bool) -> io::Result<Self> {
         let socket = UdpSocket::bind(address.into())?;
         match io {
             #[cfg(target_os = "linux")]
-            Io::Batched => linux::prepare(&socket, asks_local)?,
+            Io::Batched => linux::prepare(&socket, wants_local)?,
             #[cfg(windows)]
-            Io::Addressed => windows::prepare(&socket, asks_local)?,
+            Io::Addressed => windows::prepare(&socket, wants_local)?,
             Io::Portable => {}
         }
         #[cfg(not(any(target_os = "linux", windows)))]
-        let _ = asks_local;
+        let _ = wants_local;
         Ok(Self {
             socket: Some(socket),
             io,
@@ -159,21 +159,21 @@ impl Socket {
     ///
     /// Systems other than Linux do not support that and drop none.
     ///
-    /// Of 2³² datagrams from addresses that are not `known`, about `passing` pass. With `None`, none are
-    /// dropped.
+    /// Of 2³² datagrams from addresses that are not `known`, about `pass_threshold` pass. With `None`,
+    /// none are dropped.
     ///
     /// # Errors
     /// The error of the system, or `NotConnected` if the socket is closed.
     pub fn limit_unknown_senders(
         &self,
         known: impl Iterator<Item = SocketAddrV4>,
-        passing: Option<u32>,
+        pass_threshold: Option<u32>,
     ) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        return linux::limit_unknown_senders(self.inner()?, known, passing);
+        return linux::limit_unknown_senders(self.inner()?, known, pass_threshold);
         #[cfg(not(target_os = "linux"))]
         {
-            drop((known, passing));
+            drop((known, pass_threshold));
             Ok(())
         }
     }
@@ -210,23 +210,23 @@ impl Socket {
 
     /// Adds received datagrams to `batch`, marked with `owner`, but no more than `max`.
     pub fn receive(&self, batch: &mut Batch, owner: u32, max: usize) -> io::Result<ReceiveStatus> {
-        let (mut left, socket) = (max, self.inner()?);
+        let (mut remaining, socket) = (max, self.inner()?);
         loop {
             let mut slots = batch.free_slots();
-            if slots.limit(left) == 0 {
+            if slots.limit(remaining) == 0 {
                 return Ok(ReceiveStatus::More);
             }
             let received = match self.io {
                 #[cfg(target_os = "linux")]
                 Io::Batched => linux::receive(socket, self.remote, slots),
                 #[cfg(windows)]
-                Io::Addressed => portable::receive(slots, |room| windows::read(socket, room)),
-                Io::Portable => portable::receive(slots, |room| portable::read(socket, room)),
+                Io::Addressed => portable::receive(slots, |buffer| windows::read(socket, buffer)),
+                Io::Portable => portable::receive(slots, |buffer| portable::read(socket, buffer)),
             };
-            let (got, asked) = received.or_else(|error| self.filter_reset_error(error))?;
-            batch.commit(got, owner);
-            left -= got;
-            if got < asked {
+            let (received, requested) = received.or_else(|error| self.filter_reset_error(error))?;
+            batch.commit(received, owner);
+            remaining -= received;
+            if received < requested {
                 return Ok(ReceiveStatus::Drained);
             }
         }
@@ -251,29 +251,29 @@ impl Socket {
     pub fn send(&self, batch: &Batch, range: std::ops::Range<usize>) -> Result<(), SendFailure> {
         let mut slots = batch.slots_in(range);
         let (mut unsent, is_connected) = (SendFailure { datagrams: 0, reason: None }, self.remote.is_some());
-        let mut is_told = false;
+        let mut has_retried = false;
         while !slots.is_empty() {
             let sent = self.inner_for_send().and_then(|socket| match self.io {
                 #[cfg(target_os = "linux")]
                 Io::Batched => linux::send(socket, is_connected, batch, slots),
                 #[cfg(windows)]
                 Io::Addressed if !is_connected => {
-                    portable::send(batch, slots, |head, bytes| windows::write(socket, head, bytes))
+                    portable::send(batch, slots, |info, bytes| windows::write(socket, info, bytes))
                 }
                 #[cfg(windows)]
                 Io::Addressed => {
-                    portable::send(batch, slots, |head, bytes| portable::write(socket, true, head, bytes))
+                    portable::send(batch, slots, |info, bytes| portable::write(socket, true, info, bytes))
                 }
-                Io::Portable => portable::send(batch, slots, |head, bytes| {
-                    portable::write(socket, is_connected, head, bytes)
+                Io::Portable => portable::send(batch, slots, |info, bytes| {
+                    portable::write(socket, is_connected, info, bytes)
                 }),
             });
             // A datagram that cannot be sent must not delay the others or be tried forever. It is lost, as
             // on the network; the transport retransmits reliable messages.
             let done = sent.unwrap_or_else(|error| {
                 // The connected remote refused an earlier datagram; it may be reachable again.
-                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !is_told {
-                    is_told = true;
+                if is_connected && error.kind() == ErrorKind::ConnectionRefused && !has_retried {
+                    has_retried = true;
                     return 0;
                 }
                 unsent.datagrams += 1;

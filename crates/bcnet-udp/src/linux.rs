@@ -16,9 +16,9 @@ use mio::net::UdpSocket;
 use super::batch::FreeSlots;
 use super::{BUFFER_SIZE, Batch, DatagramInfo};
 
-/// Requests buffers for bursts and, if `asks_local` is set, the local address of each datagram.
-pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
-    if asks_local {
+/// Requests buffers for bursts and, if `wants_local` is set, the local address of each datagram.
+pub(super) fn prepare(socket: &UdpSocket, wants_local: bool) -> io::Result<()> {
+    if wants_local {
         set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
     // The system silently reduces the size to its limit; an administrator may exceed that limit.
@@ -43,12 +43,12 @@ pub(super) fn receive_buffer_bytes(socket: &UdpSocket) -> Option<u32> {
 /// Returns whether a time service synchronizes the machine's clock, if the system knows that.
 pub(super) fn is_clock_synchronized() -> Option<bool> {
     // SAFETY: the structure has only integer fields, for which zero is valid.
-    let mut asked: libc::timex = unsafe { mem::zeroed() };
+    let mut timex: libc::timex = unsafe { mem::zeroed() };
     // SAFETY: the pointer is to a variable that outlives the call. Zero modes mean that nothing is changed.
-    match unsafe { libc::adjtimex(&raw mut asked) } {
+    match unsafe { libc::adjtimex(&raw mut timex) } {
         -1 => None,
         libc::TIME_ERROR => Some(false),
-        _ => Some(asked.status & libc::STA_UNSYNC == 0),
+        _ => Some(timex.status & libc::STA_UNSYNC == 0),
     }
 }
 
@@ -75,21 +75,21 @@ pub(super) fn enable_timestamps(socket: &UdpSocket) -> io::Result<()> {
 
 /// Makes the system drop datagrams of unknown senders at random before they are queued.
 ///
-/// Of 2³² datagrams from addresses that are not `known`, about `passing` pass. With `None`, none are
-/// dropped.
+/// Of 2³² datagrams from addresses that are not `known`, about `pass_threshold` pass. With `None`,
+/// none are dropped.
 pub(super) fn limit_unknown_senders(
     socket: &UdpSocket,
     known: impl Iterator<Item = SocketAddrV4>,
-    passing: Option<u32>,
+    pass_threshold: Option<u32>,
 ) -> io::Result<()> {
-    let Some(passing) = passing else {
+    let Some(pass_threshold) = pass_threshold else {
         return match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0) {
             // No filter was attached.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             result => result,
         };
     };
-    let mut program = build_filter(known, passing);
+    let mut program = build_filter(known, pass_threshold);
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // The system copies the program.
     let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
@@ -100,27 +100,27 @@ pub(super) fn limit_unknown_senders(
 ///
 /// The program sees the datagram from the UDP header on. Negative offsets give the IP header and a random
 /// number.
-fn build_filter(known: impl Iterator<Item = SocketAddrV4>, passing: u32) -> Vec<libc::sock_filter> {
+fn build_filter(known: impl Iterator<Item = SocketAddrV4>, pass_threshold: u32) -> Vec<libc::sock_filter> {
     let step = |code: u32, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let load =
         |size: u32, offset: i32| step(libc::BPF_LD | size | libc::BPF_ABS, offset.cast_unsigned(), 0, 0);
-    let unless = |test: u32, value, skip| step(libc::BPF_JMP | test | libc::BPF_K, value, 0, skip);
-    let keep = |bytes| step(libc::BPF_RET | libc::BPF_K, bytes, 0, 0);
+    let skip_unless = |test: u32, value, skip| step(libc::BPF_JMP | test | libc::BPF_K, value, 0, skip);
+    let return_len = |bytes| step(libc::BPF_RET | libc::BPF_K, bytes, 0, 0);
     let mut program = Vec::new();
     for address in known.take(MAX_KNOWN_SENDERS) {
         program.extend([
             load(libc::BPF_W, libc::SKF_NET_OFF + SOURCE_ADDRESS),
-            unless(libc::BPF_JEQ, u32::from(*address.ip()), 3),
+            skip_unless(libc::BPF_JEQ, u32::from(*address.ip()), 3),
             load(libc::BPF_H, SOURCE_PORT),
-            unless(libc::BPF_JEQ, address.port().into(), 1),
-            keep(u32::MAX),
+            skip_unless(libc::BPF_JEQ, address.port().into(), 1),
+            return_len(u32::MAX),
         ]);
     }
     program.extend([
         load(libc::BPF_W, libc::SKF_AD_OFF + libc::SKF_AD_RANDOM),
-        unless(libc::BPF_JGE, passing, 1),
-        keep(0),
-        keep(u32::MAX),
+        skip_unless(libc::BPF_JGE, pass_threshold, 1),
+        return_len(0),
+        return_len(u32::MAX),
     ]);
     program
 }
@@ -142,17 +142,17 @@ pub(super) fn receive(
     only: Option<SocketAddrV4>,
     slots: FreeSlots<'_>,
 ) -> io::Result<(usize, usize)> {
-    let FreeSlots { infos: heads, buffers: room, timestamps: arrived } = slots;
+    let FreeSlots { infos, buffers, timestamps } = slots;
     // SAFETY: all zeros is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
-    let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
+    let mut iovecs: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
     let mut controls = [ControlBuffer::EMPTY; CHUNK];
-    let count = heads.len().min(room.len()).min(CHUNK);
+    let count = infos.len().min(buffers.len()).min(CHUNK);
     for i in 0..count {
-        parts[i] = libc::iovec { iov_base: room[i].as_mut_ptr().cast(), iov_len: BUFFER_SIZE };
+        iovecs[i] = libc::iovec { iov_base: buffers[i].as_mut_ptr().cast(), iov_len: BUFFER_SIZE };
         let header = &mut messages[i].msg_hdr;
-        header.msg_iov = &raw mut parts[i];
+        header.msg_iov = &raw mut iovecs[i];
         header.msg_iovlen = 1;
         if only.is_none() {
             header.msg_name = ptr::from_mut(&mut names[i]).cast();
@@ -164,7 +164,7 @@ pub(super) fn receive(
     // SAFETY: `count` headers are initialised. Each names one buffer and, unless the socket is connected,
     // one name and one control block of the given sizes. All of them outlive the call and are borrowed
     // nowhere else.
-    let got = unsafe {
+    let received = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
             messages.as_mut_ptr(),
@@ -173,7 +173,7 @@ pub(super) fn receive(
             ptr::null_mut(),
         )
     };
-    let Ok(got) = usize::try_from(got) else {
+    let Ok(received) = usize::try_from(received) else {
         let error = io::Error::last_os_error();
         return match error.kind() {
             io::ErrorKind::WouldBlock => Ok((0, count)),
@@ -181,11 +181,11 @@ pub(super) fn receive(
             _ => Err(error),
         };
     };
-    for i in 0..got.min(count) {
+    for i in 0..received.min(count) {
         let libc::mmsghdr { msg_hdr: header, msg_len } = &messages[i];
-        let (local, noted) = read_control(header);
-        arrived[i] = noted;
-        heads[i] = DatagramInfo {
+        let (local, timestamp) = read_control(header);
+        timestamps[i] = timestamp;
+        infos[i] = DatagramInfo {
             owner: 0,
             remote: only.unwrap_or_else(|| from_sockaddr(&names[i])),
             local,
@@ -193,7 +193,7 @@ pub(super) fn receive(
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
         };
     }
-    Ok((got, count))
+    Ok((received, count))
 }
 
 /// Sends the datagrams of the first slots and returns how many it sent.
@@ -207,24 +207,24 @@ pub(super) fn send(
 ) -> io::Result<usize> {
     // SAFETY: all zeros is a valid value of each: integers and null pointers.
     let mut messages: [libc::mmsghdr; CHUNK] = unsafe { mem::zeroed() };
-    let mut parts: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
+    let mut iovecs: [libc::iovec; CHUNK] = unsafe { mem::zeroed() };
     let mut names: [libc::sockaddr_in; CHUNK] = unsafe { mem::zeroed() };
     let mut controls = [ControlBuffer::EMPTY; CHUNK];
     let count = slots.len().min(CHUNK);
     for i in 0..count {
-        let (head, bytes) = batch.datagram(slots[i]);
+        let (info, bytes) = batch.datagram(slots[i]);
         // The system only reads the bytes; its structure has no constant pointers.
-        parts[i] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        iovecs[i] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let header = &mut messages[i].msg_hdr;
-        header.msg_iov = &raw mut parts[i];
+        header.msg_iov = &raw mut iovecs[i];
         header.msg_iovlen = 1;
         if is_connected {
             continue;
         }
-        names[i] = to_sockaddr(head.remote);
+        names[i] = to_sockaddr(info.remote);
         header.msg_name = ptr::from_mut(&mut names[i]).cast();
         header.msg_namelen = SOCKADDR_SIZE;
-        if let Some(local) = head.local {
+        if let Some(local) = info.local {
             controls[i] = ControlBuffer::from_local(local);
             header.msg_control = controls[i].0.as_mut_ptr().cast();
             header.msg_controllen = PKTINFO_SPACE as _;
@@ -269,7 +269,7 @@ impl ControlBuffer {
 ///
 /// For a broadcast, the local address is the one to answer from.
 fn read_control(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
-    let (mut local, mut arrived) = (None, None);
+    let (mut local, mut timestamp) = (None, None);
     // SAFETY: the system filled the header and its control block; the macros stay inside `msg_controllen`.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
@@ -285,14 +285,14 @@ fn read_control(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
                     if cmsg_len >= libc::CMSG_LEN(TIMESTAMP_SIZE) as _ =>
                 {
                     let libc::timespec { tv_sec, tv_nsec } = ptr::read_unaligned(data.cast());
-                    arrived = Some(Duration::new(tv_sec as u64, tv_nsec as u32));
+                    timestamp = Some(Duration::new(tv_sec as u64, tv_nsec as u32));
                 }
                 _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    (local, arrived)
+    (local, timestamp)
 }
 
 fn from_sockaddr(name: &libc::sockaddr_in) -> SocketAddrV4 {

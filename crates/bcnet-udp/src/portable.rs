@@ -15,20 +15,20 @@ pub(super) fn receive(
     slots: FreeSlots<'_>,
     read: impl Fn(&mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo>,
 ) -> io::Result<(usize, usize)> {
-    let FreeSlots { infos: heads, buffers: room, timestamps: arrived } = slots;
-    let asked = heads.len();
-    arrived.fill(None);
-    for (got, (head, room)) in heads.iter_mut().zip(room).enumerate() {
-        match read(room) {
-            Ok(read) => *head = read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((got, asked)),
+    let FreeSlots { infos, buffers, timestamps } = slots;
+    let requested = infos.len();
+    timestamps.fill(None);
+    for (received, (info, buffer)) in infos.iter_mut().zip(buffers).enumerate() {
+        match read(buffer) {
+            Ok(read) => *info = read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((received, requested)),
             // The received datagrams must not be lost; a lasting error appears again in the next call.
-            Err(_) if got > 0 => return Ok((got, got)),
+            Err(_) if received > 0 => return Ok((received, received)),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok((0, 0)),
             Err(error) => return Err(error),
         }
     }
-    Ok((asked, asked))
+    Ok((requested, requested))
 }
 
 /// Sends the datagrams of the first slots and returns how many it sent; `write` sends each.
@@ -38,8 +38,8 @@ pub(super) fn send(
     write: impl Fn(&DatagramInfo, &[u8]) -> io::Result<()>,
 ) -> io::Result<usize> {
     for (sent, slot) in slots.iter().enumerate() {
-        let (head, bytes) = batch.datagram(*slot);
-        match write(head, bytes) {
+        let (info, bytes) = batch.datagram(*slot);
+        match write(info, bytes) {
             Ok(()) => {}
             Err(_) if sent > 0 => return Ok(sent),
             Err(error) => return Err(error),
@@ -51,8 +51,8 @@ pub(super) fn send(
 /// Receives a datagram with the standard library.
 ///
 /// A connected socket receives only from its remote.
-pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
-    let (len, remote) = match socket.recv_from(room) {
+pub(super) fn read(socket: &UdpSocket, buffer: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
+    let (len, remote) = match socket.recv_from(buffer) {
         Ok((len, SocketAddr::V4(remote))) => (len, remote),
         Ok((_, SocketAddr::V6(_))) => return Err(ErrorKind::InvalidData.into()),
         // The sender of a datagram that is too long is unknown.
@@ -72,12 +72,12 @@ fn is_message_too_long(error: &io::Error) -> bool {
 
 const WSAEMSGSIZE: i32 = 10_040;
 
-/// Sends a datagram to the connected remote, or else to the address in `head`.
+/// Sends a datagram to the connected remote, or else to the address in `info`.
 pub(super) fn write(
     socket: &UdpSocket,
     is_connected: bool,
-    head: &DatagramInfo,
+    info: &DatagramInfo,
     bytes: &[u8],
 ) -> io::Result<()> {
-    if is_connected { socket.send(bytes) } else { socket.send_to(bytes, head.remote.into()) }.map(drop)
+    if is_connected { socket.send(bytes) } else { socket.send_to(bytes, info.remote.into()) }.map(drop)
 }

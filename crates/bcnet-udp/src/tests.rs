@@ -46,10 +46,10 @@ fn datagrams_are_received_and_answered_in_order() {
         }
         let mut batch = Batch::new();
         receive(&server, &mut batch, 40);
-        for (i, (head, bytes)) in batch.iter_mut().enumerate() {
+        for (i, (info, bytes)) in batch.iter_mut().enumerate() {
             assert_eq!(bytes, vec![i as u8; i], "{io:?}");
-            assert_eq!((head.owner, head.truncated), (7, false));
-            assert_eq!(SocketAddr::V4(head.remote), client.local_addr().expect("bound"));
+            assert_eq!((info.owner, info.truncated), (7, false));
+            assert_eq!(SocketAddr::V4(info.remote), client.local_addr().expect("bound"));
         }
         server.send(&batch, 0..40).expect("sent");
         let mut buffer = [0; 100];
@@ -68,11 +68,11 @@ fn grouped_datagrams_leave_in_one_ordered_run_per_owner() {
         };
         let mut batch = Batch::new();
         for i in 0..6_u8 {
-            let head =
+            let info =
                 DatagramInfo { owner: u32::from(i % 2), remote, local: None, len: 1, truncated: false };
-            assert!(batch.push(|room| {
-                room[0] = i;
-                Some(head)
+            assert!(batch.push(|buffer| {
+                buffer[0] = i;
+                Some(info)
             }));
         }
         assert_eq!(batch.runs_by_owner().count(), 6);
@@ -116,7 +116,7 @@ fn long_datagram_is_marked_truncated_and_empty_one_is_not() {
         client.send_to(&[2; 512], to).expect("sent");
         let mut batch = Batch::new();
         receive(&server, &mut batch, 3);
-        let seen: Vec<_> = batch.iter_mut().map(|(head, bytes)| (head.truncated, bytes.len())).collect();
+        let seen: Vec<_> = batch.iter_mut().map(|(info, bytes)| (info.truncated, bytes.len())).collect();
         assert_eq!(seen, [(true, BUFFER_SIZE), (false, 0), (false, 512)], "{io:?}");
     }
 }
@@ -132,7 +132,7 @@ fn reply_leaves_from_the_address_that_received() {
         client.send_to(b"?", (ip, port)).expect("sent");
         let mut batch = Batch::new();
         receive(&server, &mut batch, 1);
-        assert_eq!(batch.iter_mut().next().and_then(|(head, _)| head.local), Some(ip));
+        assert_eq!(batch.iter_mut().next().and_then(|(info, _)| info.local), Some(ip));
         server.send(&batch, 0..1).expect("sent");
         let (_, from) = client.recv_from(&mut [0; 10]).expect("an answer");
         assert_eq!(from, SocketAddr::from((ip, port)));
@@ -143,12 +143,12 @@ fn reply_leaves_from_the_address_that_received() {
 fn unsendable_datagram_does_not_block_others() {
     for &io in ALL_IO {
         let (server, client) = (bind_any_port(Ipv4Addr::LOCALHOST, io), client());
-        let Ok(SocketAddr::V4(good)) = client.local_addr() else { panic!("IPv4") };
-        let bad = SocketAddrV4::new(Ipv4Addr::BROADCAST, 9);
+        let Ok(SocketAddr::V4(reachable)) = client.local_addr() else { panic!("IPv4") };
+        let unreachable = SocketAddrV4::new(Ipv4Addr::BROADCAST, 9);
         let mut batch = Batch::new();
-        for remote in [good, bad, good] {
-            assert!(batch.push(|room| {
-                room[0] = 9;
+        for remote in [reachable, unreachable, reachable] {
+            assert!(batch.push(|buffer| {
+                buffer[0] = 9;
                 Some(DatagramInfo { owner: 0, remote, local: None, len: 1, truncated: false })
             }));
         }
@@ -169,8 +169,8 @@ fn batch_cipher_equals_single_cipher_and_skips_text() {
     let mut batch = Batch::new();
     for i in 0..50 {
         let remote = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
-        batch.push(|room| {
-            room[..i].copy_from_slice(&plain(i));
+        batch.push(|buffer| {
+            buffer[..i].copy_from_slice(&plain(i));
             Some(DatagramInfo { owner: i as u32 / 20, remote, local: None, len: i, truncated: false })
         });
     }
@@ -192,20 +192,20 @@ fn batch_cipher_equals_single_cipher_and_skips_text() {
 #[test]
 fn connected_socket_receives_from_its_peer_only() {
     for &io in ALL_IO {
-        let [peer, stranger] = [client(), client()];
-        let SocketAddr::V4(there) = peer.local_addr().expect("bound") else { panic!("bound to IPv4") };
+        let [peer, unknown] = [client(), client()];
+        let SocketAddr::V4(remote) = peer.local_addr().expect("bound") else { panic!("bound to IPv4") };
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let socket = Socket::connect(any, there, io).expect("loopback");
-        let here = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_address().expect("bound").port());
-        stranger.send_to(b"stranger", here).expect("sent");
-        peer.send_to(b"peer", here).expect("sent");
+        let socket = Socket::connect(any, remote, io).expect("loopback");
+        let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_address().expect("bound").port());
+        unknown.send_to(b"unknown", local).expect("sent");
+        peer.send_to(b"peer", local).expect("sent");
         let mut batch = Batch::new();
         receive(&socket, &mut batch, 1);
-        let heard: Vec<_> = batch.iter_mut().map(|(head, bytes)| (head.remote, bytes.to_vec())).collect();
-        assert_eq!(heard, [(there, b"peer".to_vec())], "{io:?}");
+        let received: Vec<_> = batch.iter_mut().map(|(info, bytes)| (info.remote, bytes.to_vec())).collect();
+        assert_eq!(received, [(remote, b"peer".to_vec())], "{io:?}");
         socket.send(&batch, 0..1).expect("sent");
         let mut buffer = [0; 100];
-        assert_eq!(peer.recv_from(&mut buffer).expect("an answer"), (4, SocketAddr::V4(here)), "{io:?}");
+        assert_eq!(peer.recv_from(&mut buffer).expect("an answer"), (4, SocketAddr::V4(local)), "{io:?}");
     }
 }
 
@@ -213,15 +213,16 @@ fn connected_socket_receives_from_its_peer_only() {
 fn peer_receives_again_after_connection_refused() {
     for &io in ALL_IO {
         let peer = client();
-        let SocketAddr::V4(there) = peer.local_addr().expect("bound") else { panic!("bound to IPv4") };
-        let socket = Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), there, io).expect("loopback");
+        let SocketAddr::V4(remote) = peer.local_addr().expect("bound") else { panic!("bound to IPv4") };
+        let socket =
+            Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), remote, io).expect("loopback");
         let mut batch = Batch::new();
-        let head = DatagramInfo { owner: 0, remote: there, local: None, len: 3, truncated: false };
-        assert!(batch.push(|_| Some(head)));
+        let info = DatagramInfo { owner: 0, remote, local: None, len: 3, truncated: false };
+        assert!(batch.push(|_| Some(info)));
         drop(peer);
         // The port is closed: the system reports that at the latest when the next datagram is sent.
         socket.send(&batch, 0..1).expect("sent");
-        let peer = UdpSocket::bind(there).expect("the same port");
+        let peer = UdpSocket::bind(remote).expect("the same port");
         peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
         socket.send(&batch, 0..1).expect("sent");
         assert_eq!(peer.recv(&mut [0; 100]).expect("the second"), 3, "{io:?}");
@@ -240,10 +241,10 @@ fn timestamps_are_reported_when_enabled() {
         client.send_to(b"first", to).expect("sent");
         client.send_to(b"second", to).expect("sent");
         receive(&server, &mut batch, 3);
-        let noted: Vec<_> = batch.iter_with_timestamps().map(|(_, _, timestamp)| timestamp).collect();
-        assert!(noted[0].is_none() && noted[1] <= noted[2], "{noted:?}");
+        let timestamps: Vec<_> = batch.iter_with_timestamps().map(|(_, _, timestamp)| timestamp).collect();
+        assert!(timestamps[0].is_none() && timestamps[1] <= timestamps[2], "{timestamps:?}");
         #[cfg(target_os = "linux")]
-        assert!(io == Io::Portable || noted[1].is_some(), "{noted:?}");
+        assert!(io == Io::Portable || timestamps[1].is_some(), "{timestamps:?}");
     }
 }
 
@@ -253,36 +254,36 @@ fn timestamps_are_reported_when_enabled() {
 fn unknown_senders_are_dropped_by_chance_and_known_never() {
     let server = bind_any_port(Ipv4Addr::LOCALHOST, Io::Batched);
     let to = server.local_address().expect("bound");
-    let [first, second, stranger] = [(); 3].map(|()| client());
-    let elsewhere = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 9), 0)).expect("an address");
+    let [first, second, unknown] = [(); 3].map(|()| client());
+    let other_address = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 9), 0)).expect("an address");
     let known = [&first, &second].map(|known| match known.local_addr() {
         Ok(SocketAddr::V4(address)) => address,
         other => panic!("{other:?}"),
     });
-    let heard = |share: Option<u32>| {
+    let received = |share: Option<u32>| {
         server.limit_unknown_senders(known.into_iter(), share).expect("a filter");
         let mut counts = [0; 4];
         for _ in 0..BATCH_SIZE {
-            let all = [&first, &second, &stranger, &elsewhere];
+            let all = [&first, &second, &unknown, &other_address];
             all.iter().for_each(|socket| assert_eq!(socket.send_to(b"anybody there?", to).ok(), Some(14)));
             let mut batch = Batch::new();
             assert_eq!(server.receive(&mut batch, 0, BATCH_SIZE).ok(), Some(ReceiveStatus::Drained));
-            for (head, bytes) in batch.iter_mut() {
+            for (info, bytes) in batch.iter_mut() {
                 assert_eq!(bytes, b"anybody there?");
-                let place = all
+                let index = all
                     .iter()
-                    .position(|socket| socket.local_addr().ok() == Some(SocketAddr::V4(head.remote)));
-                counts[place.expect("one of them")] += 1;
+                    .position(|socket| socket.local_addr().ok() == Some(SocketAddr::V4(info.remote)));
+                counts[index.expect("one of them")] += 1;
             }
         }
         counts
     };
-    assert_eq!(heard(None), [BATCH_SIZE; 4]);
-    assert_eq!(heard(Some(0)), [BATCH_SIZE, BATCH_SIZE, 0, 0]);
-    let [.., some, others] = heard(Some(1 << 31));
+    assert_eq!(received(None), [BATCH_SIZE; 4]);
+    assert_eq!(received(Some(0)), [BATCH_SIZE, BATCH_SIZE, 0, 0]);
+    let [.., some, others] = received(Some(1 << 31));
     // Of 128 coin tosses, all but one in a billion are in this range.
     assert!((25..=103).contains(&some) && (25..=103).contains(&others), "{some}, {others}");
-    assert_eq!(heard(None), [BATCH_SIZE; 4]);
+    assert_eq!(received(None), [BATCH_SIZE; 4]);
 }
 
 #[test]
@@ -305,9 +306,9 @@ fn closed_socket_returns_errors_until_rebound() {
         })));
         assert_eq!(server.send(&batch, 0..1).expect_err("closed").datagrams, 1);
         batch.clear();
-        let thief = UdpSocket::bind(address).expect("the port is free");
+        let other_socket = UdpSocket::bind(address).expect("the port is free");
         assert!(server.rebind(address).is_err() && server.local_address().is_err(), "{io:?}");
-        drop(thief);
+        drop(other_socket);
         server.rebind(address).expect("the port is free again");
         client().send_to(b"?", address).expect("sent");
         receive(&server, &mut batch, 1);
@@ -319,14 +320,14 @@ fn closed_socket_returns_errors_until_rebound() {
 fn unreachable_peer_is_no_error_on_unconnected_socket() {
     for &io in ALL_IO {
         let server = bind_any_port(Ipv4Addr::LOCALHOST, io);
-        let nobody = match client().local_addr() {
+        let closed_port = match client().local_addr() {
             Ok(SocketAddr::V4(address)) => address,
             other => panic!("{other:?}"),
         };
         let mut batch = Batch::new();
         assert!(batch.push(|_| Some(DatagramInfo {
             owner: 0,
-            remote: nobody,
+            remote: closed_port,
             local: None,
             len: 3,
             truncated: false
@@ -356,8 +357,8 @@ fn connection_reset_matters_only_on_connected_socket() {
             .kind(),
         ErrorKind::NotConnected
     );
-    let there = server.local_address().expect("bound");
-    let one = Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), there, Io::BEST).expect("loopback");
+    let remote = server.local_address().expect("bound");
+    let one = Socket::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), remote, Io::BEST).expect("loopback");
     assert_eq!(
         one.filter_reset_error(reset()).expect_err("the reset is an error").kind(),
         ErrorKind::ConnectionRefused

@@ -21,9 +21,9 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use super::{BUFFER_SIZE, DatagramInfo};
 
-/// Requests buffers for bursts and, if `asks_local` is set, the local address of each datagram.
-pub(super) fn prepare(socket: &UdpSocket, asks_local: bool) -> io::Result<()> {
-    if asks_local {
+/// Requests buffers for bursts and, if `wants_local` is set, the local address of each datagram.
+pub(super) fn prepare(socket: &UdpSocket, wants_local: bool) -> io::Result<()> {
+    if wants_local {
         set_option(socket, IPPROTO_IP, IP_PKTINFO, 1)?;
     }
     set_option(socket, SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES)?;
@@ -41,22 +41,22 @@ pub(super) fn ignore_unreachable(socket: &UdpSocket) -> io::Result<()> {
 }
 
 /// Receives a datagram with its local address.
-pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
+pub(super) fn read(socket: &UdpSocket, buffer: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
     let receive = receiver(socket)?;
     let mut name = SOCKADDR_IN::default();
-    let mut part = WSABUF { len: BUFFER_SIZE as u32, buf: room.as_mut_ptr() };
-    let mut notes = Notes::default();
+    let mut payload = WSABUF { len: BUFFER_SIZE as u32, buf: buffer.as_mut_ptr() };
+    let mut control_message = PktinfoMessage::default();
     let mut message = WSAMSG {
         name: (&raw mut name).cast(),
         namelen: size_of::<SOCKADDR_IN>() as i32,
-        lpBuffers: &raw mut part,
+        lpBuffers: &raw mut payload,
         dwBufferCount: 1,
-        Control: WSABUF { len: size_of::<Notes>() as u32, buf: (&raw mut notes).cast() },
+        Control: WSABUF { len: size_of::<PktinfoMessage>() as u32, buf: (&raw mut control_message).cast() },
         dwFlags: 0,
     };
     let mut len = 0;
     // Inside `try_io`, so that the event loop waits for the next datagram if there is none.
-    let is_whole = socket.try_io(|| {
+    let is_complete = socket.try_io(|| {
         // SAFETY: all pointers in the message are to variables of this function or its argument, with their
         // sizes. The call has ended when it returns.
         let result = unsafe { receive(raw(socket), &raw mut message, &raw mut len, ptr::null_mut(), None) };
@@ -67,31 +67,33 @@ pub(super) fn read(socket: &UdpSocket, room: &mut [u8; BUFFER_SIZE]) -> io::Resu
             _ => Err(io::Error::last_os_error()),
         }
     })?;
-    let cut = !is_whole || message.dwFlags & MSG_TRUNC != 0;
-    let len = if cut { BUFFER_SIZE } else { (len as usize).min(BUFFER_SIZE) };
-    let noted = message.Control.len as usize >= mem::offset_of!(Notes, info) + size_of::<IN_PKTINFO>();
+    let is_truncated = !is_complete || message.dwFlags & MSG_TRUNC != 0;
+    let len = if is_truncated { BUFFER_SIZE } else { (len as usize).min(BUFFER_SIZE) };
+    let has_local =
+        message.Control.len as usize >= mem::offset_of!(PktinfoMessage, info) + size_of::<IN_PKTINFO>();
     Ok(DatagramInfo {
         owner: 0,
         remote: address(&name),
-        local: notes.local().filter(|_| noted),
+        local: control_message.local().filter(|_| has_local),
         len,
-        truncated: cut,
+        truncated: is_truncated,
     })
 }
 
-/// Sends a datagram to the remote address in `head`, from the local address in `head`.
-pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io::Result<()> {
-    let mut name = name(head.remote);
-    let mut part = WSABUF { len: bytes.len() as u32, buf: bytes.as_ptr().cast_mut() };
-    let mut notes = head.local.map(Notes::from);
-    let control = notes.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |notes| WSABUF {
-        len: size_of::<Notes>() as u32,
-        buf: ptr::from_mut(notes).cast(),
-    });
+/// Sends a datagram to the remote address in `info`, from the local address in `info`.
+pub(super) fn write(socket: &UdpSocket, info: &DatagramInfo, bytes: &[u8]) -> io::Result<()> {
+    let mut name = name(info.remote);
+    let mut payload = WSABUF { len: bytes.len() as u32, buf: bytes.as_ptr().cast_mut() };
+    let mut control_message = info.local.map(PktinfoMessage::from);
+    let control =
+        control_message.as_mut().map_or(WSABUF { len: 0, buf: ptr::null_mut() }, |control_message| WSABUF {
+            len: size_of::<PktinfoMessage>() as u32,
+            buf: ptr::from_mut(control_message).cast(),
+        });
     let message = WSAMSG {
         name: (&raw mut name).cast(),
         namelen: size_of::<SOCKADDR_IN>() as i32,
-        lpBuffers: &raw mut part,
+        lpBuffers: &raw mut payload,
         dwBufferCount: 1,
         Control: control,
         dwFlags: 0,
@@ -109,12 +111,12 @@ pub(super) fn write(socket: &UdpSocket, head: &DatagramInfo, bytes: &[u8]) -> io
 /// The control message of a datagram, in the layout of the system: one message with an `IN_PKTINFO`.
 #[repr(C, align(8))]
 #[derive(Default)]
-struct Notes {
+struct PktinfoMessage {
     header: CMSGHDR,
     info: IN_PKTINFO,
 }
 
-impl From<Ipv4Addr> for Notes {
+impl From<Ipv4Addr> for PktinfoMessage {
     fn from(local: Ipv4Addr) -> Self {
         let cmsg_len = mem::offset_of!(Self, info) + size_of::<IN_PKTINFO>();
         let header = CMSGHDR { cmsg_len, cmsg_level: IPPROTO_IP, cmsg_type: IP_PKTINFO };
@@ -122,7 +124,7 @@ impl From<Ipv4Addr> for Notes {
     }
 }
 
-impl Notes {
+impl PktinfoMessage {
     fn local(&self) -> Option<Ipv4Addr> {
         let is_info = (self.header.cmsg_level, self.header.cmsg_type) == (IPPROTO_IP, IP_PKTINFO);
         is_info.then(|| ip(&self.info.ipi_addr))
