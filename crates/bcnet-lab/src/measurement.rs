@@ -1,7 +1,7 @@
 //! The measurements that scenarios expect and reports show.
 //!
 //! A [`Measurement`] names a [`Metric`], a node and a time. It is read from a
-//! [`RunSummary`](crate::RunSummary) after the run; [`Meter`](crate::meter::Meter) collects the data during the run.
+//! [`RunSummary`] after the run; [`Meter`](crate::meter::Meter) collects the data during the run.
 
 use std::fmt;
 use std::time::Duration;

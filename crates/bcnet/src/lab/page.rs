@@ -10,7 +10,7 @@ pub(super) fn page_head(title: &str) -> String {
     )
 }
 
-/// Returns a section of a page: a text, a plot, and the command that produces the data, if there is one.
+/// Returns a section of a page: a text, a plot, and the command that produces the data, if any.
 pub(super) fn section(title: &str, text: &str, plot: &str, command: &str) -> String {
     let command = match command {
         "" => String::new(),

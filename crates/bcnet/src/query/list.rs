@@ -71,8 +71,9 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
-/// Returns the six letters of the challenge once the greeting is complete, or an error if it is not a
-/// greeting.
+/// Returns the six letters of the challenge once the greeting is complete.
+///
+/// Returns an error if the bytes are not a greeting.
 fn parse_challenge(received: &[u8]) -> Option<Result<[u8; 6], String>> {
     let common = received.len().min(GREETING.len());
     if received.get(..common) != GREETING.get(..common) {

@@ -1,5 +1,6 @@
-//! `bcnet query`: queries the status of one server, of all servers in the local network, or of all servers on
-//! a list.
+//! `bcnet query`: queries the status of servers.
+//!
+//! The servers are one address, the local network, or those of a list server.
 
 mod list;
 mod show;

@@ -232,7 +232,8 @@ fn password_rule_is_checked_when_a_password_is_given() {
     let output = run_check(&server, &["--rules", "T-34"]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
-    let expected = format!("bcnet: {server}: the server admits no client: wrong_password; give the right --password\n");
+    let expected =
+        format!("bcnet: {server}: the server admits no client: wrong_password; give the right --password\n");
     assert_eq!(error, expected);
 }
 

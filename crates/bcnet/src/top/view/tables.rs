@@ -109,12 +109,14 @@ const PLAYER_COLUMNS: [ScreenColumn<PlayerInfo>; 14] = [
     text_column("NAME", 0, |one: &PlayerInfo| CellText::normal(one.name.0.clone()))
         .fill_width()
         .sorted_by(PlayerOrder::Name),
-    text_column("ADDRESS", 21, |one: &PlayerInfo| CellText::normal(one.address.0.clone())).shown_from_width(110),
+    text_column("ADDRESS", 21, |one: &PlayerInfo| CellText::normal(one.address.0.clone()))
+        .shown_from_width(110),
     text_column("STATE", 14, |one: &PlayerInfo| CellText::normal(one.state.0.clone())).shown_from_width(130),
     text_column("SHIP", 12, |one: &PlayerInfo| {
         CellText::normal(one.ship_name.as_ref().unwrap_or(&one.state).0.clone())
     }),
-    number_column("NOW", 5, |one: &PlayerInfo| CellText::normal(millis(one.round_trip_ms))).shown_from_width(120),
+    number_column("NOW", 5, |one: &PlayerInfo| CellText::normal(millis(one.round_trip_ms)))
+        .shown_from_width(120),
     number_column("RTT/ms", 6, |one: &PlayerInfo| CellText::normal(millis(one.round_trip_p50_ms)))
         .sorted_by(PlayerOrder::RoundTrip),
     number_column("p99", 5, |one: &PlayerInfo| rtt_cell(one.round_trip_p99_ms)),
