@@ -168,7 +168,7 @@ fn forget(store: &mut ScoreStore, name: &str, yes: bool) -> anyhow::Result<Comma
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if !matches!(answer.trim(), "y" | "yes") {
-            bail!("nothing was deleted");
+            bail!("the player was not deleted");
         }
     }
     let forgotten = store.delete_player(name).with_context(|| path.clone())?;
