@@ -148,6 +148,22 @@ fn list_server_serves_metrics_and_health() {
     master.kill().and_then(|()| master.wait()).expect("ended");
 }
 
+/// The page lists every metric of serve, proxy and master; histograms by their name.
+#[test]
+fn metrics_are_all_documented() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+    let page = fs::read_to_string(page).expect("docs/reference/metrics.md");
+    let family = |name: &str| {
+        let parts = ["_seconds_bucket", "_seconds_sum", "_seconds_count"];
+        let base = parts.iter().find_map(|part| name.strip_suffix(part));
+        base.map_or_else(|| name.to_owned(), |base| format!("{base}_seconds"))
+    };
+    let names = metric_names();
+    let missing: BTreeSet<String> =
+        names.iter().map(|name| family(name)).filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert_eq!(missing, BTreeSet::new());
+}
+
 /// The dashboard and the alerts use only existing metrics, and Prometheus can parse their queries.
 #[test]
 fn dashboard_and_alert_queries_use_existing_metrics() {
