@@ -1,11 +1,11 @@
 -- Wireshark dissector for the network protocol of Star Trek: Bridge Commander.
 --
--- Deciphers, dissects every field of the transport, puts parts together, names the known game payloads, and marks what
--- is sent again and what is acknowledged again. Rules T-nn are those of PROTOCOL.md. It reads a datagram as
--- `bcnet inspect --json` does: for each key there is a field, and a test compares the two.
+-- Decrypts datagrams, dissects every field of the transport, reassembles fragments, and names the known game
+-- payloads. Marks retransmissions and repeated ACKs. Rules T-nn are those of PROTOCOL.md. The dissector reads a
+-- datagram as `bcnet inspect --json` does: each JSON key has a field, and a test compares the two.
 --
--- Any UDP port is recognised by content. The ports of the preference are always taken for Bridge Commander, so that
--- malformed datagrams show there too.
+-- On other UDP ports, datagrams are recognised by content. Datagrams on the ports of the preference always count as
+-- Bridge Commander, so malformed datagrams are shown there, too.
 
 local bcnet = Proto("bcnet", "Star Trek: Bridge Commander")
 
@@ -17,7 +17,7 @@ local KINDS = {
 }
 local BOOT_REASONS = { [0] = "default", "timed_out", "wrong_password", "full", "kicked", "banned" }
 
--- From the table of the game's messages: a test keeps it the same, and writes it with BCNET_UPDATE=1.
+-- Generated from the table of the game's messages. A test checks it, and BCNET_UPDATE=1 writes it.
 -- <table>
 local OPCODES = {
     [0x00] = "Settings",
@@ -435,7 +435,7 @@ local F = {
     truncated = ProtoField.string("bcnet.game.truncated", "Ends too early in"),
 }
 
--- What game payloads have, by type. A name has one type in all payloads. Those of the table come by themselves.
+-- The values of game payloads, by type. A name has one type in all payloads. Names from the table are added below.
 local VALUES = {
     number = [[species peer value contacts hash bits first_subsystem powered round files directories end_time kills score
         player player_score]],
@@ -455,7 +455,7 @@ local TYPES = {
     text = function(filter, label) return ProtoField.string(filter, label) end,
     bytes = function(filter, label) return ProtoField.bytes(filter, label) end,
 }
--- The types of what each kind of field shows; what is not here is made of fields with names of their own.
+-- The types of the values that each kind of field shows. Other kinds consist of fields with separate names.
 local SHOWN = {
     u8 = "number", u16 = "number", i32 = "number", u32 = "id", f32 = "float", ["object id"] = "id",
     ["3 × f32"] = "float", ["4 × f32"] = "float", ["1 byte"] = "bytes", ["7 bytes"] = "bytes", ["8 bytes"] = "bytes",
@@ -477,7 +477,7 @@ for _, fields in pairs(FIELDS) do
         for type in (SHOWN[kind] or ""):gmatch("%S+") do VALUES[type] = VALUES[type] .. " " .. name end
     end
 end
--- How a byte about subsystems is shown follows from its name.
+-- The name of a subsystem byte decides how it is shown.
 local function subsystem_type(name)
     if name == "weapon_bits" or name:find("_setting$") then return "number" end
     return name:find("_power$") and "power" or "float"
@@ -491,7 +491,7 @@ end
 local G = {}
 for type, names in pairs(VALUES) do
     for name in names:gmatch("%S+") do
-        -- What a number stands for, and the bits of a packed one, have names of their own.
+        -- The meaning of a number, and the bits of a packed one, are separate fields.
         if type == "raw" then name = name .. "_raw" elseif type == "named" then name = name .. "_name" end
         local shown_as = type == "raw" and "number" or type == "named" and "text" or type
         local label = name:sub(1, 1):upper() .. name:sub(2):gsub("_", " ")
@@ -535,17 +535,18 @@ bcnet.prefs.statistics = Pref.string("Statistics of tshark", "",
 local bxor, byte, char, floor = bit.bxor, string.byte, string.char, math.floor
 local unpack = table.unpack or unpack
 
--- The XOR of two bytes a and b is XOR[256 * a + b]: a look-up is a tenth of a call.
+-- The XOR of two bytes a and b is XOR[256 * a + b]: a look-up takes a tenth of the time of a call.
 local XOR = {}
 for i = 0, 65535 do XOR[i] = bxor(floor(i / 256), i % 256) end
 
--- A byte takes five steps s = s * 0x4E35 + c modulo 2^16. The second to the fifth can be had from the first one by itself,
--- with these powers.
+-- A byte takes five steps s = s * 0x4E35 + c modulo 2^16. With these powers, the second to the fifth step follow
+-- directly from the first.
 local POWER = { 0x4E35 }
 for i = 2, 5 do POWER[i] = POWER[i - 1] * 0x4E35 % 65536 end
 
--- All ten key bytes are XORed with the same plain bytes (T-44), so what a byte needs of the key depends on the XOR of
--- the plain bytes so far alone: 256 cases. Each has what the five steps add, the masks, and what the next byte begins with.
+-- All ten key bytes are XORed with the same plain bytes (T-44). So the key stream of a byte depends only on the XOR
+-- of the plain bytes before it: 256 cases. Each case has the sums of the five steps, the masks, and the start of the
+-- next byte.
 local ROUNDS = {}
 do
     local key = { byte("AlbyRules!", 1, -1) }
@@ -565,7 +566,7 @@ do
     end
 end
 
--- The bytes of the datagram that is looked at, and how many there are. What is behind them is left over from others.
+-- The bytes of the current datagram, and their number. Bytes behind them belong to earlier datagrams.
 local B, size = {}, 0
 
 local function load_bytes(raw)
@@ -609,18 +610,18 @@ local function utf8(code)
         0x80 + code % 64)
 end
 
--- Wireshark's strings end at a zero byte, so control characters are shown by their pictures.
+-- Wireshark's strings end at a zero byte, so control characters are shown as control pictures.
 local function shown(code)
     if code < 0x20 then code = 0x2400 + code elseif code == 0x7F then code = 0x2421 end
     return utf8(code)
 end
 
--- Text of one byte per character.
+-- Returns text with one byte per character.
 local function latin1(bytes)
     return (bytes:gsub("[%c\127-\255]", function(one) return shown(one:byte()) end))
 end
 
--- The text that begins at `from`, and where its terminator ends; nothing if it is none (T-39).
+-- Returns the text that begins at `from`, and the end of its terminator; nil if it is not valid (T-39).
 local function utf16(from, to)
     if (to - from) % 2 ~= 0 then return nil end
     local out, at = {}, from
@@ -643,13 +644,13 @@ end
 
 -- Reading a datagram (T-01 to T-39) -----------------------------------------------------------------------------------
 
--- The messages of the datagram that is looked at: `count` of them, a column for each thing that they have. Columns and not
--- a table for each message, because they are used again for the next datagram. What a message does not have is false.
+-- The messages of the current datagram: `count` of them, with one column per property. Columns are reused for the
+-- next datagram, which is cheaper than a table for each message. A property that a message does not have is false.
 local M = { kind = {}, at = {}, len = {}, word = {}, seq = {}, part = {}, total = {}, payload = {}, layout = {},
     text = {}, tail = {} }
 local count = 0
 
--- What is wrong with the datagram, or nothing: its place, its field and why; and where the message begins that has it.
+-- The error of the datagram: its place, field and reason. `broken_at` is the start of the malformed message, or nil.
 local bad = { at = 0, field = "", reason = "" }
 local broken_at
 
@@ -658,7 +659,7 @@ local function fail(at, field, reason)
     return nil
 end
 
--- The datagram ends before the message does. The first field that is not whole was cut; if all are, the last goes on.
+-- Reports that the datagram ends before the message. The first incomplete field is reported; else the last one.
 local function cut(at, ...)
     local left, stop, name = size - at, 0, "message"
     for i = 1, select("#", ...), 2 do
@@ -669,7 +670,7 @@ local function cut(at, ...)
     return fail(size, name, "truncated")
 end
 
--- Those that follow give the size of a message and put it into the columns, or fail.
+-- The following functions return the size of a message and store it in the columns, or fail.
 
 local function read_ack(i, at)
     if at + 4 > size then return cut(at, 1, "type", 2, "sequence", 1, "flags") end
@@ -711,7 +712,7 @@ local function read_data(i, at)
     return len
 end
 
--- Sizes and names of what control messages have.
+-- Sizes and names of the fields of control messages.
 local CONTROL = {
     [0x00] = { 1, "peer", 4, "address", 2, "name" },
     [0x04] = { 1, "reason", 1, "target", 0, "tail" },
@@ -722,7 +723,7 @@ local REPLY = { 1, "assigned", 0, "tail" }
 
 local function is_client(id) return id == UNASSIGNED or (id >= 0x02 and id <= 0x7E and id ~= GAMESPY) end
 
--- T-35
+-- Returns the layout of a control message (T-35).
 local function control_layout(kind, len)
     return CONTROL[kind] or (not is_client(B[1]) and len < 15 and REPLY or REQUEST)
 end
@@ -756,7 +757,8 @@ local function read_message(i, at)
     return fail(at, "type", "unknown_type")
 end
 
--- Reads all messages of a deciphered datagram. Whether nothing is wrong; else what stands in front of that is read.
+-- Reads all messages of a decrypted datagram. Returns true if it is well-formed. Otherwise the messages before the
+-- error are read.
 local function read_datagram()
     count, broken_at = 0, nil
     if size < 1 then return fail(0, "sender", "truncated") end
@@ -778,7 +780,7 @@ end
 
 local function is_reliable(i) return M.kind[i] ~= 0x01 and M.kind[i] ~= 0x02 and M.word[i] >= 0x8000 end
 
--- The names of what no stock sender does: a list, or nothing.
+-- Adds the name of something that no stock sender does to a list, which may be nil.
 local function odd(list, name)
     list = list or {}
     list[#list + 1] = name
@@ -802,14 +804,15 @@ local function oddities(i)
     return list
 end
 
--- What is shown ---------------------------------------------------------------------------------------------------------
+-- Fields that Wireshark wants -----------------------------------------------------------------------------------------
 
--- Wireshark tells what it wants of a datagram: all fields, some that a filter or a colour rule names, or none but the columns.
--- What is not wanted is not made, because making an item takes as long as reading a message.
+-- Wireshark wants all fields of a datagram, or those that a filter or a colour rule names, or only the columns. Other
+-- fields are not created, because creating an item takes as long as reading a message.
 local top, wants_all, wants_some
--- The bytes that items point to: those of the datagram as they are deciphered, or of a payload that was put together.
+-- The bytes that items point to: those of the decrypted datagram, or of a reassembled payload.
 local shown_bytes
--- What was asked for this datagram: a field has the number of the datagram if it is wanted, its negative if it is not.
+-- The cached answers for this datagram: a field maps to the datagram's number if it is wanted, to its negative if
+-- not.
 local asked, datagrams = {}, 0
 
 local function wants(field)
@@ -822,7 +825,7 @@ local function wants(field)
     return wanted
 end
 
--- The last two ranges: many fields share one, and each costs more to clear away than to make.
+-- The last two ranges. Many fields share one, and each costs more to free than to create.
 local range_a, range_b = { at = -1 }, { at = -1 }
 
 local function show_bytes(bytes)
@@ -847,22 +850,22 @@ local function range(at, len)
     return new
 end
 
--- Adds a field if it is wanted. Without a value it is what the bytes are.
+-- Adds a field if it is wanted. Without a value, it shows the bytes.
 local function put(node, field, at, len, value)
     if not wants(field) then return nil end
     if value == nil then return node:add(field, range(at, len)) end
     return node:add(field, range(at, len), value)
 end
 
--- Adds what no byte says.
+-- Adds a generated field: no byte of the datagram holds its value.
 local function tell(node, field, value)
     if wants(field) then node:add(field, value):set_generated() end
 end
 
 -- Game payloads -------------------------------------------------------------------------------------------------------
 
--- Takes one field after the other off a payload, and shows it. `ended` is the name of the field in which the payload ended,
--- and nothing is read from there on: every reader then gives 0, so that layouts need not ask. `said` is its first text.
+-- A reader of payload fields, which also shows them. `ended` is the name of the field in which the payload ended.
+-- After that every read function returns 0, so layouts need no checks. `first_text` is the first text of the payload.
 local R = { bytes = B, at = 0, stop = 0, node = nil, ended = nil, said = nil, correction = false }
 
 local function left() return R.ended and 0 or R.stop - R.at end
@@ -882,7 +885,7 @@ local function add(name, at, len, value)
     if wants_some then put(R.node, G[name], at, len, value) end
 end
 
--- The fields for the bits of a packed number and for what a number stands for.
+-- The fields for the bits of a packed number, and for the meaning of a number.
 local RAW, NAMED = {}, {}
 for name, field in pairs(G) do
     local of, is = name:match("^(.*)_(%l+)$")
@@ -935,7 +938,7 @@ local function i8(bytes, at)
     return one >= 128 and one - 256 or one
 end
 
--- Sixteen bits: a sign, a decade, and steps in it. The game's 0.001 is that of a float.
+-- A packed number of sixteen bits: a sign, a decade, and steps in it. The game's 0.001 is a single-precision float.
 local MILLI = 0.0010000000474974513
 
 local function cf16(bits)
@@ -953,7 +956,7 @@ local function read_floats(name, how_many)
     end
 end
 
--- Three bytes that give a direction, at the beginning of `len`.
+-- Adds the direction that three bytes at the start of the field give.
 local function add_vector(name, at, len, scale)
     if not wants_some then return end
     for i = 0, 2 do add(name, at, len, i8(R.bytes, at + i) / 127 * scale) end
@@ -979,7 +982,7 @@ local function read_rest(name)
     if left() > 0 then read_bytes(name, left()) end
 end
 
--- How each kind of field is read.
+-- The read function of each kind of field.
 local READ = {
     u8 = read_u8, u16 = read_u16, i32 = read_i32, u32 = read_u32, ["object id"] = read_u32,
     f32 = function(name) read_floats(name, 1) end,
@@ -1047,12 +1050,12 @@ for kind, flags in pairs(FLAGS) do
     end
 end
 
--- There only if the flags before it say so.
+-- Present only if the flags before it say so.
 function READ.correction(name)
     if R.correction then read_rest(name) end
 end
 
--- What each byte about the subsystems of a species says: how many flags its weapons have, and pairs of names and types.
+-- The subsystem bytes of each species: the number of weapon flags, and pairs of names and types.
 local KNOWN_SUBSYSTEMS = {}
 for species, known in pairs(SUBSYSTEMS) do
     local names, types = {}, {}
@@ -1064,7 +1067,7 @@ for species, known in pairs(SUBSYSTEMS) do
     KNOWN_SUBSYSTEMS[species] = { weapons = known.weapons, names = names, types = types }
 end
 
--- What the bytes from there to the end say if they are as many as the species has.
+-- Shows the bytes from `from` to the end, if their number is that of the species.
 local function show_subsystems(known, from)
     if not wants_some or not known or R.stop - from ~= #known.names then return end
     for i, name in ipairs(known.names) do
@@ -1119,7 +1122,7 @@ function READ.event()
     if extra then extra(event) end
 end
 
--- One bit byte has all flags of a message; it stands where the first of them is.
+-- One byte has the flag bits of a message. It is at the place of the first flag.
 READ["state update"] = function()
     read_u32("object")
     read_floats("time", 1)
@@ -1210,7 +1213,7 @@ for opcode, fields in pairs(FIELDS) do
 end
 local NO_LAYOUT = {}
 
--- Reads the payload that lies from `from` to `stop` in `bytes`, and shows its fields below `node`.
+-- Reads the payload from `from` to `stop` in `bytes`, and shows its fields below `node`.
 local function read_payload(node, bytes, from, stop)
     R.node, R.bytes, R.at, R.stop, R.ended, R.said, R.correction = node, bytes, from + 1, stop, nil, nil, false
     for _, field in ipairs(LAYOUTS[bytes[from + 1]] or NO_LAYOUT) do
@@ -1221,35 +1224,35 @@ end
 
 local function opcode_name(opcode) return OPCODES[opcode] or string.format("opcode 0x%02X", opcode) end
 
--- Conversations: what was sent, acknowledged and put together ------------------------------------------------------------
+-- Conversations: sent, acknowledged and reassembled messages ----------------------------------------------------------
 
--- Frames come in order once; what they showed is kept for when they are looked at again. Captures have millions of messages,
--- so that is numbers in columns: no table and no text for a message.
+-- Frames come in order once. Their analysis is stored, because Wireshark dissects them again later. Captures have
+-- millions of messages, so the analysis is stored as numbers in columns, without a table or a text for each message.
 
--- Of each reliable message, by its number here: the frame that sent it first, with its opcode or 256; the frame that sent it
--- last; how often it was sent; a hash of what it says; twice how often it was acknowledged, and 1 more if it waits for an
--- ACK; the frame that acknowledged it first. Of a part, the frame that made its message whole.
+-- For each reliable message, by record number: the frame of its first send, with its opcode or 256; the frame of its
+-- last send; the number of sends; a hash of its bytes; twice the number of its ACKs, plus 1 while it waits for an
+-- ACK; the frame of its first ACK; and for a fragment, the frame that completed its message.
 local SENT = {}
--- Of each frame: when it was captured, its conversation, and where its notes begin. Of each ACK and reliable message there
--- are two notes: 4 times the message that it is or is about, plus what it is; and the frame in which that was sent last
--- before, with how often it was sent or acknowledged before.
+-- For each frame: its capture time, its conversation, and the start of its notes. Each ACK and each reliable message
+-- has two notes. The first is 4 times the record that it is about, plus its classification. The second is the frame
+-- of the last send before, with the number of earlier sends or ACKs.
 local FRAMES, NOTES, notes = {}, {}, 0
 local PLAIN, STALE, WRONG_FORM, UNKNOWN, BAD_PART = 0, 1, 2, 3, 1
 local TIMES, MAX_PLACE = 0x100000, 0x40000000
--- Payloads that were put together, by frame and message.
+-- Reassembled payloads, by frame and message.
 local wholes
--- Who talks: addresses, ends (an address and a port), directions between two ends, conversations, and parts that wait.
+-- Addresses, ends (an address and a port), directions between two ends, conversations, and incomplete fragment sets.
 local addresses, ends, directions, conversations, joiner
 
 function bcnet.init()
     SENT = { first = {}, last = {}, times = {}, hash = {}, acks = {}, acked = {}, whole = {}, count = 0 }
     FRAMES, NOTES, notes, wholes = { time = {}, place = {} }, {}, 0, {}
     addresses, ends, directions, conversations = { count = 0 }, { count = 0 }, { count = 0 }, {}
-    -- Sets of parts that wait, and the keys of those that were put together, with the order in which that was.
+    -- The incomplete fragment sets, and the keys of completed ones in the order of completion.
     joiner = { open = {}, waiting = 0, done = {}, order = {}, last = 0 }
 end
 
--- A conversation of a player with a host. It ends when the player connects anew (T-53).
+-- Creates the conversation of a player with a host. It ends when the player connects again (T-53).
 local function new_conversation(frame)
     local talk = { number = #conversations + 1, frame = frame, client = nil, player = nil, host = nil }
     conversations[talk.number] = talk
@@ -1266,20 +1269,20 @@ local function end_of(address, port)
     local key = number * 65536 + port
     local known = ends[key]
     if not known then
-        -- The players of a host, by their ids, and its own name.
+        -- The players of a host by their ids, and the host's name.
         known = { number = ends.count + 1, players = {}, name = nil }
         ends[key], ends.count = known, known.number
     end
     return known
 end
 
--- What is sent from one end to the other.
+-- Returns the state of the direction from one end to the other.
 local function direction(from, to, frame)
     local key = from.number * 0x1000000 + to.number
     local known = directions[key]
     if not known then
         directions.count = directions.count + 2
-        -- What was sent, by its number: game messages, control messages, parts.
+        -- Records of sent messages by sequence number: game messages, control messages, fragments.
         known = { number = directions.count, game = {}, control = {}, parts = {}, nonce = nil }
         local back = { number = directions.count - 1, game = {}, control = {}, parts = {}, nonce = nil, back = known }
         known.back = back
@@ -1290,7 +1293,7 @@ local function direction(from, to, frame)
     return known
 end
 
--- Nothing is sent again for longer (T-64); what then has the same number is another message.
+-- No message is retransmitted for longer (T-64). After that, the same number belongs to another message.
 local LONGEST_LIFE = 360
 
 local function hash(from, stop)
@@ -1304,7 +1307,7 @@ local function note(about, what, frame, times)
     notes = notes + 2
 end
 
--- A reliable message is sent, perhaps again. Gives its number here.
+-- Notes a send or a retransmission of a reliable message. Returns its record number.
 local function follow_sent(way, i, frame)
     local at, seq, part = M.at[i], M.seq[i], M.part[i]
     local is_data = M.kind[i] == 0x32
@@ -1324,7 +1327,7 @@ local function follow_sent(way, i, frame)
     SENT.count, SENT.first[record], SENT.last[record], SENT.times[record] = record, frame * 512 + opcode, frame, 1
     SENT.hash[record], SENT.acks[record], SENT.acked[record] = sum, 1, 0
     by[key] = record
-    -- A whole message takes the place of parts with its number, and the other way round.
+    -- A whole message replaces fragments with its number, and the reverse.
     if part then
         way.game[seq] = nil
     elseif is_data then
@@ -1334,7 +1337,7 @@ local function follow_sent(way, i, frame)
     return record
 end
 
--- An ACK answers what was sent since the last one. If that is nothing, it is stale.
+-- Notes an ACK. If the message was not sent again since its last ACK, the ACK is stale.
 local function follow_ack(way, i, frame)
     local seq, part = M.seq[i], M.part[i]
     local is_control = M.word[i] % 4 >= 2
@@ -1353,8 +1356,7 @@ local function follow_ack(way, i, frame)
     SENT.acks[record] = acks - waits + 2
 end
 
--- Parts of more messages than this do not wait at once, and so many that were put together are remembered, so that their
--- repeats are not taken for others.
+-- Limits of incomplete fragment sets, and of remembered complete ones. Repeats of remembered ones are ignored.
 local MAX_OPEN, MAX_DONE = 256, 256
 
 local function open_set(key)
@@ -1372,7 +1374,7 @@ local function close_set(key)
     joiner.order[joiner.last], joiner.done[key] = key, joiner.last
 end
 
--- T-20, T-68. Whether a part fits in with the others. If it is the last one that was missing, keeps what they make up.
+-- Adds a fragment (T-20, T-68). Returns whether it fits the others. Stores the payload if it is the last missing one.
 local function follow_part(way, i, frame, record)
     local key = way.number * 65536 + M.seq[i]
     if joiner.done[key] then return true end
@@ -1392,7 +1394,7 @@ local function follow_part(way, i, frame, record)
     return true
 end
 
--- Numbers begin anew.
+-- Forgets the fragments of a conversation: sequence numbers start again.
 local function forget_parts(way)
     local function is_of(key) return floor(key / 65536) == way.number or floor(key / 65536) == way.back.number end
     for key in pairs(joiner.open) do
@@ -1403,7 +1405,7 @@ local function forget_parts(way)
     end
 end
 
--- Whose conversation it is.
+-- Notes the player and the host of a conversation.
 local function meet(way, host, sender)
     local talk = way.talk
     talk.host = host
@@ -1412,7 +1414,7 @@ local function meet(way, host, sender)
     talk.client = sender
 end
 
--- T-53: another nonce is a new start.
+-- Notes a connect request. Another nonce starts a new conversation (T-53).
 local function follow_request(way, i, frame)
     forget_parts(way)
     local nonce = u32(B, M.at[i] + 9)
@@ -1425,7 +1427,7 @@ local function follow_request(way, i, frame)
     end
 end
 
--- A host tells the names of its players, and a player its own.
+-- Notes the names that a host announces for its players, and a player for itself.
 local function follow_identity(host, i)
     local peer, name = B[M.at[i] + 6], M.text[i]
     if peer == HOST then host.name = name end
@@ -1433,7 +1435,7 @@ local function follow_identity(host, i)
     if talk then talk.player = name end
 end
 
--- What the messages of a frame mean in their conversation.
+-- Adds the messages of a frame to the state of their conversation.
 local function follow(pinfo, frame)
     local from, to = end_of(pinfo.src, pinfo.src_port), end_of(pinfo.dst, pinfo.dst_port)
     local way, sender, place = direction(from, to, frame), B[1], notes
@@ -1464,7 +1466,7 @@ end
 
 -- Showing -------------------------------------------------------------------------------------------------------------
 
--- A payload that lies from `from` to `stop` in `bytes`. `whole` is false for what only begins one. Gives what it says.
+-- Shows the payload from `from` to `stop` in `bytes`, and returns a summary. `whole` is false for a first fragment.
 local function show_game(parent, bytes, from, stop, whole)
     local node = wants_some and put(parent, F.game, from, stop - from) or parent
     if from == stop then
@@ -1494,8 +1496,8 @@ local function show_non_stock(node, names)
     node:add_proto_expert_info(E.non_stock)
 end
 
--- Those that follow show a message below `node`, and give what its line says behind its kind. `at_note` is where the notes
--- on it are, or nothing.
+-- The following functions show a message below `node`, and return the text for its line after the kind. `at_note` is
+-- the index of its notes, or nil.
 
 local function channel_of(i) return M.word[i] % 4 >= 2 and "control" or "game" end
 
@@ -1548,7 +1550,7 @@ local function show_word(node, at, word)
     put(node, F.urgent, at + 1, 2, word % 0x8000 >= 0x4000)
 end
 
--- So often nothing is sent that the other side reads.
+-- A message that was sent this often before is stuck.
 local MANY_RESENDS = 5
 
 local function show_sent_note(node, frame, at_note)
@@ -1566,7 +1568,7 @@ local function show_sent_note(node, frame, at_note)
     return " [again]"
 end
 
--- The bytes of a payload that was put together.
+-- The bytes of a reassembled payload.
 local W = {}
 
 local function show_whole(node, whole)
@@ -1621,7 +1623,7 @@ local function show_data(node, i, frame, at_note)
     return head .. show_part(node, i, frame, at_note)
 end
 
--- Shows the fields of a control message that end in front of `stop`, and gives what they say.
+-- Shows the fields of a control message that end before `stop`, and returns a summary.
 local function show_control_fields(node, layout, at, stop, text, text_stop)
     local said = ""
     for field = 1, #layout, 2 do
@@ -1672,7 +1674,7 @@ local function show_kind(node, at, len)
     put(node, F.len, at, len, len)
 end
 
--- Shows a message and gives its line.
+-- Shows a message, and returns its line.
 local function show_message(i, frame, at_note)
     local node, kind = top, M.kind[i]
     if wants_some then
@@ -1685,7 +1687,7 @@ local function show_message(i, frame, at_note)
     return line
 end
 
--- The message that cannot be read: its fields as far as they are there.
+-- Shows the fields of a malformed data message, as far as they are complete.
 local function show_broken_data(node, at, word)
     local stop = math.min(size, at + word % 0x2000)
     local here = at + 3
@@ -1744,7 +1746,7 @@ local function show_gamespy(tvb, pinfo, raw)
         item:add(F.gamespy_value, tvb:range(math.min(at + #key + 1, #raw), #value), latin1(value))
         at = at + #key + #value + 2
     end
-    -- A key follows the first backslash, and nothing moves the cursor.
+    -- Valid text has a key after the first backslash, and no control characters.
     local is_text = not raw:find("[%z\1-\31\127]") and (raw:find("^\\[%w_]+\\") or raw:find("^\\[%w_][%w_][%w_][%w_]+$"))
     if not is_text then item:add(F.not_gamespy, true):set_generated() end
     pinfo.cols.info = "GameSpy " .. text
@@ -1765,12 +1767,12 @@ local function show_malformed()
     return text
 end
 
--- Messages that have a place in the Info column.
+-- Number of messages that the Info column shows.
 local MAX_LINES = 12
 
 local function has_notes(i) return M.kind[i] == 0x01 or is_reliable(i) end
 
--- The frame that was read last, its conversation, and where its notes are.
+-- The frame that was dissected last, its conversation, and the index of its notes.
 local latest = { frame = nil, talk = nil, at_note = nil }
 
 local function name_of(peer, name)
@@ -1797,7 +1799,7 @@ local function show_head(talk, id)
     show_conversation(talk)
 end
 
--- Shows what was read of a datagram; `is_whole` if that is all of it.
+-- Shows the messages of a datagram. `is_whole` is true if it is well-formed.
 local function show_datagram(pinfo, is_whole)
     local frame, id = pinfo.number, size > 0 and B[1] or 0
     if is_whole and not pinfo.visited then follow(pinfo, frame) end
@@ -1836,7 +1838,8 @@ end
 
 -- Statistics ----------------------------------------------------------------------------------------------------------
 
--- `tshark -z` knows only what is written in C, so a preference asks for these: -o bcnet.statistics:opcodes
+-- `tshark -z` supports only statistics that are written in C, so a preference selects these: -o
+-- bcnet.statistics:opcodes
 
 local function row_of(table_of, key, name)
     local row = table_of[key]
@@ -1848,7 +1851,7 @@ local function row_of(table_of, key, name)
     return row
 end
 
--- Calls `use` with each message of the frame that was read last, and what is noted on it.
+-- Calls `use` with each message of the frame that was dissected last, and with its notes.
 local function each_message(use)
     local at_note = latest.at_note
     for i = 1, count do
@@ -1865,7 +1868,7 @@ local function kind_of(i)
     return opcode_name(B[M.payload[i] + 1])
 end
 
--- Fills a text up to so many characters.
+-- Pads a text to `width` characters.
 local function pad(text, width)
     local _, len = text:gsub("[^\128-\191]", "")
     return text .. string.rep(" ", width - len)
@@ -1918,7 +1921,7 @@ local STATISTICS = {
         end,
         text = function(rows)
             local total = row_of({}, "all", "all")
-            -- Wireshark's window has 75 columns. "Alone" are datagrams of ACKs only.
+            -- Wireshark's window has 75 columns. "Alone" counts datagrams that hold only ACKs.
             local lines = { string.format("%-20s%10s%9s%7s%9s%7s%6s%6s", "Talk, sender", "Datagrams", "Bytes",
                 "ACKs", "in bytes", "Share", "Stale", "Alone") }
             local function add_line(row)
@@ -1937,7 +1940,7 @@ local STATISTICS = {
     },
 }
 
--- Listens to what a filter lets through, and calls `draw` with the lines.
+-- Collects statistics of the frames that pass a filter, and calls `draw` with the text.
 local function listen(name, filter, draw)
     local statistics = STATISTICS[name]
     local tap, rows = Listener.new("frame", filter), {}
@@ -1980,8 +1983,8 @@ local function read(raw)
     return read_datagram()
 end
 
--- What `bcnet extcap` gives is deciphered. The count is ciphered with 0xD6, so what is one of the two has far too many
--- messages for its size if it is read as the other.
+-- `bcnet extcap` delivers decrypted datagrams. The cipher XORs the count with 0xD6. So a datagram that is read in the
+-- wrong form has far too many messages for its size.
 local function read_either(raw)
     if read(raw) then return true end
     load_bytes(raw)
@@ -2006,7 +2009,7 @@ function bcnet.dissector(tvb, pinfo, tree)
     return dissect(tvb, pinfo, tree, raw, byte(raw, 1) ~= GAMESPY and read_either(raw))
 end
 
--- Other games speak GameSpy too; what asks and what answers for this one is known.
+-- Other games use GameSpy, too. These patterns match queries and answers of this game.
 local GAMESPY_WORDS = { "\\gamename\\bcommander", "^\\status\\", "^\\basic\\", "^\\info\\", "^\\rules\\", "^\\players\\",
     "^\\packets\\", "^\\echo\\", "^\\secure\\", "^\\heartbeat\\" }
 

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(requests.map(received), [1, 0, 1, 0, 1]);
         let (sender, second) = channel();
         listen(&[Signal::Stop], move |signal, _| sender.send(signal).expect("is received")).expect("listens");
-        assert_eq!(heard(ShutdownRequest::Imminent), 0);
+        assert_eq!(received(ShutdownRequest::Imminent), 0);
         assert_eq!(second.try_iter().count(), 1);
     }
 }
