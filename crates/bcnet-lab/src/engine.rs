@@ -157,7 +157,7 @@ impl LabEngine for StockEngine {
     }
 
     fn dump(&self, peer: PeerId, now: Time) -> Option<PeerQueueDump> {
-        // The model skips frames that would change nothing: the queues are as the last frame left them.
+        // The model skips frames that would change nothing. So the queues of the last frame are valid at `now`.
         self.dump_at(peer, now)
     }
 

@@ -36,7 +36,8 @@ struct WorldNode<E: ?Sized> {
 impl<E: LabEngine + ?Sized> WorldNode<E> {
     /// Returns the time of the next service if something is due at `due`.
     ///
-    /// That is the next tick. There is at most one frame at one time.
+    /// That is the first tick from `due` on at which the node is not busy. An engine with frames runs at most one
+    /// frame per instant.
     fn service_at(&self, due: Time) -> Time {
         let again = self.engine.runs_in_frames() && self.last_service.1 > 0;
         let earliest = if again { self.last_service.0 + Duration::from_micros(1) } else { Time::ZERO };
@@ -133,7 +134,9 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.proxy = Some(ProxyNode::new(self.nodes.len(), server, heal, players));
     }
 
-    /// Returns the hops between two nodes, or between a node and the proxy.
+    /// Returns the links, as pairs of numbers, that replace the link `from` → `to` if there is a proxy.
+    ///
+    /// The proxy has one number for each player, so a link between proxy and server becomes several.
     pub(crate) fn hops(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         self.proxy.as_ref().map_or_else(|| vec![(from, to)], |proxy| proxy.hops(from, to))
     }
@@ -190,7 +193,9 @@ impl<E: LabEngine + ?Sized> World<E> {
         total
     }
 
-    /// Sends a datagram as if node `from` had sent it. Observers see only its arrival.
+    /// Sends a datagram over the link `from` → `to`, with the faults of the link.
+    ///
+    /// Node `from` is the source, but observers are not told that it sent the datagram. They see its arrival.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.send_datagram(from, to, bytes);
     }
@@ -241,7 +246,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         }
     }
 
-    /// Returns the time of the next arrival, service or timer.
+    /// Returns the time of the next arrival, service or timer of the proxy.
     #[must_use]
     pub(crate) fn next_event_at(&self) -> Option<Time> {
         let arrival = self.in_flight.peek().map(|Reverse(flight)| flight.at);
@@ -305,7 +310,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         node.last_service = (now, services);
         if let Some(blocked) = node.behavior.take_blocked_period(now) {
             node.busy_until = now + blocked;
-            // An engine without frames gets the time of its next service instead.
+            // Only an engine with frames resumes with the old clock reading. Others read the clock again.
             node.blocked_frame_start =
                 node.blocked_frame_start.or_else(|| node.engine.runs_in_frames().then_some(now));
             return self.schedule_at(number, now);

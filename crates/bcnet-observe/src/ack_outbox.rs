@@ -97,17 +97,16 @@ impl AckLifetimes {
 #[derive(Debug, Clone)]
 pub(crate) struct AckOutbox {
     pending: VecDeque<ObservedAck>,
-    /// The keys of `pending`, in the same order: fast to scan, because each message needs a lookup.
-    /// lookup.
+    /// The keys of `pending`, in the same order. Each message needs a lookup, and keys are fast to scan.
     keys: Vec<MessageKey>,
     /// The position behind the ACK that was sent last: ACKs leave in the order in which they were queued.
     search_hint: usize,
     policy: AckPolicy,
-    /// No ACK was sent before this time.
+    /// Lower bound of `last` of all pending ACKs: `expire` has nothing to do while it is recent.
     earliest_send: Time,
     /// Number of ACKs that were not repeated although they were due.
     not_repeated: u32,
-    /// Number of repeated ACKs since the policy became `Once`.
+    /// Number of repeated ACKs while the policy is `Once`. An ACK that is not repeated resets it.
     repeated: u32,
     /// `true` if the finding that this side sends each ACK once is reported.
     once_reported: bool,
@@ -164,7 +163,7 @@ impl AckOutbox {
         if self.policy == AckPolicy::Stock { self.pending.len() } else { self.pending_at(at).count() }
     }
 
-    /// Returns the send counts and lifetimes of the ACKs that were dropped.
+    /// Returns the send counts and lifetimes of the ACKs that have left the outbox.
     pub(crate) const fn lifetimes(&self) -> &AckLifetimes {
         &self.lifetimes
     }
@@ -216,8 +215,8 @@ impl AckOutbox {
 
     /// Returns how many of these ACKs waited until the sender sent another message, and the longest wait.
     ///
-    /// Counted are ACKs that were due after their standalone sends. `before` is the time of the sender's
-    /// previous datagram.
+    /// An ACK counts if it has used its standalone sends and became due after `before`, the time of the
+    /// sender's previous datagram. The result is `None` unless the sender is known to be stock.
     pub(crate) fn delayed_acks(&self, acks: &[Message<'_>], before: Time, at: Time) -> Option<(u32, u64)> {
         if self.policy != AckPolicy::Stock || at.micros_since(before) <= MIN_WAIT {
             return None;
@@ -255,7 +254,10 @@ impl AckOutbox {
         0
     }
 
-    /// Notes that the ACK was sent. `again`: the ACK answers no arrival that the node may just have read.
+    /// Notes that the ACK was sent.
+    ///
+    /// `is_repeat` is `true` if no copy of the message has arrived that the node may not have read before:
+    /// then this send cannot be the answer to a new copy.
     ///
     /// Returns the delay since the ACK was queued if this is the first send, and the number of sends if this
     /// is the last.
@@ -281,7 +283,7 @@ impl AckOutbox {
         let sends = owed.sends;
         self.search_hint = place + 1;
         if sends > 1 && is_repeat {
-            // The capture may have missed the arrival that this ACK answers, so one repeat is not enough.
+            // The capture may have missed the arrival that this ACK answers. So one repeat does not end `Once`.
             self.repeated += u32::from(self.policy == AckPolicy::Once);
             if self.policy == AckPolicy::Unknown || self.repeated >= ONCE_POLICY_THRESHOLD {
                 self.policy = AckPolicy::Stock;
@@ -330,7 +332,7 @@ impl AckOutbox {
         once
     }
 
-    /// Returns whether so many ACKs are overdue that this side must send each ACK once.
+    /// Returns whether enough ACKs were not repeated to conclude that this side sends each ACK once.
     fn sends_each_once(&self, at: Time) -> bool {
         let missed = self.pending.iter().filter(|owed| owed.is_second_send_overdue(at)).count();
         self.not_repeated as usize + missed >= ONCE_POLICY_THRESHOLD as usize
@@ -349,7 +351,9 @@ const CHUNK: usize = 32;
 const SEARCH_BACK: usize = 4;
 /// This many ACKs without a repeat are no accident: report the finding.
 const ONCE_REPORT_THRESHOLD: u32 = 4;
-/// This many make the policy `Once` likely. If they were lost together, later traffic shows it.
+/// This many ACKs without a repeat set the policy `Once`, and this many repeats set it back to `Stock`.
+///
+/// If the capture missed the repeats, later repeats correct the policy.
 const ONCE_POLICY_THRESHOLD: u32 = 3;
 /// A shorter wait may be the wait for the next tick.
 const MIN_WAIT: u64 = SECOND / 4;

@@ -172,8 +172,8 @@ impl ConversationState {
 
     /// Returns whether a side has dropped its queues.
     ///
-    /// A side that leaves drops them when its disconnect message is acknowledged. The other side drops them
-    /// after the linger time, in which it may still have to answer.
+    /// A side that leaves drops them when its disconnect message is acknowledged. Both sides drop them at the
+    /// latest after the linger time, in which the other side may still have to answer.
     pub(crate) fn has_dropped_queues(&self, side: Side, state: &SideState, now: Time) -> bool {
         self.end.is_some_and(|ConversationEnd { at, leaver, .. }| {
             let waits = |key| state.sent.get(key).is_some_and(|sent| sent.queued);
@@ -225,7 +225,7 @@ impl ConversationState {
         let losses = self.capture_losses;
         for side in [Side::First, Side::Second] {
             for channel in [Channel::Control, Channel::Game] {
-                // A side that has gone silent may have had no chance to send the number again.
+                // The age of a gap ends with the side's last datagram: a silent side cannot fill the gap.
                 let heard = self.side_state(side).last_sent.unwrap_or(self.started);
                 self.side_state_mut(side).sequence_mut(channel).expire(heard, |seq, at, mark| {
                     let (at, mark) = if mark == NO_MARK { (reporter.at, reporter.mark) } else { (at, mark) };
@@ -258,7 +258,9 @@ impl ConversationState {
             (IdleLevel::Active, Some(at), Some(at));
     }
 
-    /// Reports the unexplained retransmissions of one datagram; its open sequence gaps get a later mark.
+    /// Reports the unexplained retransmissions in the datagram with this mark.
+    ///
+    /// If the sequence numbers that it skipped never arrive, they are reported with a later datagram.
     pub(crate) fn finalize_findings(&mut self, mark: u64, reporter: &mut FindingReporter<'_>) {
         for side in [Side::First, Side::Second] {
             self.close_unexplained(side, |open| open.mark == mark, reporter);

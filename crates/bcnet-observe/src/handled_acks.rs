@@ -11,7 +11,7 @@ use bcnet_wire::{Channel, MessageId, Time};
 pub struct HandledAck {
     /// The time at which the ACK was seen on its way to the node.
     pub at: Time,
-    /// The mark of its datagram.
+    /// The mark of its datagram: the number that the caller passed to [`Observer::observe`].
     pub mark: u64,
     /// The conversation.
     pub conversation: ConversationId,
@@ -31,7 +31,7 @@ impl HandledAck {
     }
 }
 
-/// Formats the ACK like the log of the hook that was set in the original engine.
+/// Formats the ACK like the recorded log of the original engine's ACK handler (`HandleACK`).
 impl fmt::Display for HandledAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MessageId { channel, seq, fragment: part } = self.id;

@@ -171,8 +171,8 @@ pub trait Engine: Debug {
 
     /// Starts a graceful shutdown of all connections. Keep polling until [`is_closed`](Self::is_closed).
     ///
-    /// The engine first delivers all queued messages. Then it sends a disconnect notice and retransmits it
-    /// until it is acknowledged, for [`linger`](crate::Config::linger) at most.
+    /// The engine first delivers the queued messages, for half of [`linger`](crate::Config::linger) at most.
+    /// Then it sends a disconnect notice and retransmits it until it is acknowledged or `linger` has passed.
     fn leave(&mut self, now: Time);
 
     /// Returns whether no peer is left.
@@ -182,7 +182,7 @@ pub trait Engine: Debug {
     /// Sets whether a host removes the clients' addresses from relayed identities and disconnects (S-03).
     fn mask_addresses(&mut self, mask: bool);
 
-    /// Sets the admission of a host: the proof of new clients, the choice of ids, and selective admission.
+    /// Sets how a host verifies new clients and chooses their ids, and whether it admits only some of them.
     ///
     /// See T-50, T-76 and [`selective_admission`](crate::Config::selective_admission).
     fn set_admission(&mut self, prove: ProofPolicy, ids: IdPolicy, selective: bool);

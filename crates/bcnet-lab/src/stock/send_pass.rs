@@ -13,7 +13,7 @@ use super::peer::PeerEntry;
 use super::{DEFAULT_PORT, StockEngine};
 
 impl StockEngine {
-    /// Fills and sends one datagram per peer, then removes peers that have lingered.
+    /// Fills and sends one datagram per peer, then removes peers whose linger time has passed.
     ///
     /// A pass starts after the entry that was served last. It skips peers whose socket cannot send. While all
     /// sockets can send, every pass starts at the second entry and ends with the first.
@@ -59,7 +59,7 @@ impl StockEngine {
         self.counters.bytes += bytes.len() as u64;
         let port = self.ports.get(&address).copied().unwrap_or(DEFAULT_PORT);
         let to = SocketAddrV4::new(address, port);
-        // The engine's own entry: the operating system loops the datagram back.
+        // A datagram to the engine itself goes into its own receive buffer, as on a loopback interface.
         if id == self.id && address == self.own_address {
             self.socket_buffer.push_back((to, bytes));
             return;
@@ -104,7 +104,9 @@ impl<'a> DatagramBuilder<'a> {
         }
     }
 
-    /// Adds the ACKs that may be sent alone: the first ACK pass. They stay in the outbox.
+    /// Adds the ACKs with free sends left: the first ACK pass.
+    ///
+    /// Free sends need no other message in the datagram. The ACKs stay in the outbox for the next send.
     fn put_free_acks(&mut self, peer: &mut PeerEntry) {
         let free = self.params.free_acks;
         self.put_acks(peer, |count| count < free);
@@ -112,8 +114,9 @@ impl<'a> DatagramBuilder<'a> {
 
     /// Adds retransmissions.
     ///
-    /// The first message that is due ends the search, even if it does not fit, unless all are to be sent.
-    /// Only messages that the search skips are checked for age.
+    /// The search ends at the first message that is due, or with [`RetransmitsPerFrame::All`] at the first due
+    /// message that does not fit. Messages before it that are older than `age_limit` are dropped. A due message
+    /// is never dropped.
     fn put_retransmission(&mut self, peer: &mut PeerEntry) {
         let mut place = 0;
         while let Some(message) = peer.retx.get_mut(place).filter(|_| !self.is_full()) {
@@ -140,6 +143,8 @@ impl<'a> DatagramBuilder<'a> {
     }
 
     /// Adds unsent messages. The first one that does not fit ends the search.
+    ///
+    /// After one message without the flag `aggregate`, others without it are skipped.
     fn put_first_sends(&mut self, peer: &mut PeerEntry) {
         let (mut place, mut alone) = (0, false);
         while let Some(message) = peer.unsent.get(place).filter(|_| !self.is_full()) {

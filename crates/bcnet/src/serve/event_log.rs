@@ -81,7 +81,7 @@ impl EventLog {
         }
     }
 
-    /// Remembers an event, and logs it unless the rate limit is exceeded.
+    /// Logs an event unless the rate limit is exceeded. Remembers departures and mismatched files.
     pub(super) fn record(&mut self, event: Event, shutdown_reason: ShutdownReason, now: Time) {
         if self.allows_line(&event, now) {
             self.log(&event, shutdown_reason);
@@ -133,7 +133,7 @@ impl EventLog {
 
     /// Returns the number of left-out lines if a `log_flood` line is due.
     ///
-    /// A `log_flood` line for each left-out line would fill half of the log.
+    /// At most one is due per second. In a flood, one before each logged line would fill half of the log.
     fn take_flood_count(&mut self, now: Time) -> Option<u64> {
         let is_due = self.held_back > 0 && self.flood_limiter.allow(now).is_some();
         is_due.then(|| mem::take(&mut self.held_back))
@@ -177,7 +177,7 @@ impl EventLog {
                 let RoundSummary { round, system, duration, reason, players } = summary;
                 let (seconds, reason) = (duration.as_secs(), reason.to_string());
                 let players = Value::from_iter(players.iter().map(participant_json));
-                // In the JSON format of the log, `players` is a list.
+                // `players` is logged as JSON text. The JSON format of the log converts the text to a list.
                 tracing::info!(event = name, port, round, %system, seconds, reason, %players);
             }
             Event::MasterSeen { master } => tracing::info!(event = name, port, %master),

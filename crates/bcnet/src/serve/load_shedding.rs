@@ -1,9 +1,9 @@
 //! Sheds load of unknown senders when datagrams arrive faster than a session handles them.
 //!
 //! A full socket drops the datagrams of players and of a flood alike. So before it is full, a socket filter
-//! passes only a random share of unknown senders, halved until the rest can be handled. The system applies
-//! the filter before it queues a datagram. Players are exempt. A newcomer has the same chance as it would
-//! have with a full socket.
+//! passes only a random share of the datagrams of unknown senders. The share is halved until the session can
+//! handle the rest. The system applies the filter before it queues a datagram. Players are exempt. A
+//! newcomer's datagram has the same chance as with a full socket.
 //!
 //! A player's address with more datagrams than any player sends, real or forged, loses its exemption until
 //! the overload ends.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-/// Controls the share of unknown senders that pass, for one socket.
+/// Controls the share of unknown senders' datagrams that pass, for one socket.
 #[derive(Debug, Default)]
 pub(super) struct LoadShedder {
     /// Start of the time in which the socket could not be drained.
@@ -21,7 +21,7 @@ pub(super) struct LoadShedder {
     /// Number of times the share was halved, and the time of the last change.
     halvings: u32,
     changed: Time,
-    /// Datagrams from each player's address since the last change.
+    /// Datagrams from each exempt address since `counted_since`, the last call of `exempt_players`.
     received: Vec<(SocketAddrV4, u32)>,
     /// Players' addresses with too many datagrams.
     flooding: Vec<SocketAddrV4>,
@@ -29,7 +29,7 @@ pub(super) struct LoadShedder {
 }
 
 impl LoadShedder {
-    /// Records whether the socket was drained in its share of the turn. Returns whether the share changed.
+    /// Records whether the socket was drained in its turn. Returns whether the passing share changed.
     pub(super) fn update(&mut self, is_empty: bool, now: Time) -> bool {
         if is_empty {
             self.overloaded_since = None;
@@ -58,7 +58,7 @@ impl LoadShedder {
         (self.halvings > 0 && self.overloaded_since.is_none()).then(|| self.changed + RECOVERY_TIME)
     }
 
-    /// Counts a received datagram.
+    /// Counts a received datagram if load is shed and its sender is exempt.
     pub(super) fn count_datagram(&mut self, from: SocketAddrV4) {
         if self.halvings > 0
             && let Some((_, count)) = self.received.iter_mut().find(|(address, _)| *address == from)
@@ -94,12 +94,12 @@ impl LoadShedder {
 
 /// Time without draining the socket after which the share is halved.
 const OVERLOAD_TIME: Duration = Duration::from_millis(20);
-/// Time with a drained socket after which the share is doubled.
+/// Time since the last change after which the share is doubled, if the socket is drained.
 const RECOVERY_TIME: Duration = Duration::from_millis(90);
 /// Burst, and datagrams per millisecond, of one player: several times the traffic of any game.
 const MAX_PLAYER_BURST: u32 = 100;
 const MAX_PLAYER_DATAGRAMS_PER_MS: u32 = 1;
-/// At least one of a thousand unknown senders passes.
+/// At least one in 1024 datagrams of unknown senders passes.
 const MAX_HALVINGS: u32 = 10;
 
 #[cfg(test)]
