@@ -158,8 +158,8 @@ impl Endpoint {
             self.dirty_peers.drop_front(1);
             return self.transmit_reply(buffer);
         };
-        let lone = peer.fill_single_message(buffer, self.id, &self.config, now);
-        let len = if lone.is_some() { lone } else { peer.fill(buffer, self.id, &self.config, now) };
+        let single = peer.fill_single_message(buffer, self.id, &self.config, now);
+        let len = if single.is_some() { single } else { peer.fill(buffer, self.id, &self.config, now) };
         let to = peer.address;
         if !peer.is_dirty {
             self.dirty_peers.drop_front(1);

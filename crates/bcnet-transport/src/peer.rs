@@ -256,9 +256,9 @@ impl Peer {
     #[inline(always)]
     pub(crate) fn queue_ack(&mut self, first: MessageId, count: u8, config: &Config<u64>, now: Time) {
         if self.outbox().queue_ack(first, count) && self.ack_due.is_none() {
-            let company = now.micros_since(self.last_data_sent) <= config.ack_piggyback_window
+            let sent_recently = now.micros_since(self.last_data_sent) <= config.ack_piggyback_window
                 && self.last_data_sent > Time::ZERO;
-            self.ack_due = Some(if company { now.plus(config.ack_delay) } else { now });
+            self.ack_due = Some(if sent_recently { now.plus(config.ack_delay) } else { now });
         }
     }
 
@@ -400,7 +400,7 @@ impl Peer {
             PeerState::Contested { until, .. } => return until.min(silence),
             PeerState::Established => silence.min(self.last_queued.plus(config.keepalive)),
             PeerState::Draining { since } => since.plus(config.linger / 2),
-            PeerState::Lingering { until, muted_until: Some(hushed) } => return until.min(hushed),
+            PeerState::Lingering { until, muted_until: Some(muted) } => return until.min(muted),
             PeerState::Lingering { until, muted_until: None } => until,
         };
         let undeliverable =

@@ -32,8 +32,8 @@ impl Endpoint {
             self.handle_rest(handle, &mut messages, &mut acks, now);
             // T-57: only now, because messages behind a disconnect were sent before it: control messages go
             // first (T-66).
-            if let Some(farewell) = self.pending_disconnect.take() {
-                self.finish_disconnect(farewell, now);
+            if let Some(disconnect) = self.pending_disconnect.take() {
+                self.finish_disconnect(disconnect, now);
             }
         }
         if let Some(peer) = self.peers.get_mut(handle) {

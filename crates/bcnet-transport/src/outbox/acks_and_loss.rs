@@ -34,26 +34,26 @@ impl Outbox {
     /// datagram.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, id: MessageId, rtt: &RttEstimator, now: Time) -> AckEffect {
-        let (segment, flown) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
+        let (segment, freed) = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
             (Some(StreamEntryMut::Whole(segment)), None) => (*segment, segment.mark_acked()),
             (Some(StreamEntryMut::Split(split)), Some(part)) => {
                 let Some(segment) = split.segments.get_mut(usize::from(part)) else {
                     return AckEffect::Useless;
                 };
-                let (copy, flown) = (*segment, segment.mark_acked());
-                split.unacked -= u8::from(flown.is_some());
+                let (copy, freed) = (*segment, segment.mark_acked());
+                split.unacked -= u8::from(freed.is_some());
                 split.deferred -= u8::from(copy.state == SegmentState::Deferred);
                 // T-65: this may be the fragment that the others waited for.
-                if flown.is_some() && split.all_deferred() {
+                if freed.is_some() && split.all_deferred() {
                     self.retransmit_deferred(id.channel, id.seq, now);
                 }
-                (copy, flown)
+                (copy, freed)
             }
             (Some(StreamEntryMut::Split(_)), None) => return self.on_plain_ack(id.channel, id.seq, now),
             (Some(StreamEntryMut::Whole(_)), Some(_)) | (None, _) => return AckEffect::Useless,
         };
-        let Some(flown) = flown else { return AckEffect::Useless };
-        self.in_flight -= flown;
+        let Some(freed) = freed else { return AckEffect::Useless };
+        self.in_flight -= freed;
         self.queued -= 1;
         self.queued_bytes -= segment.len();
         if segment.sends == 1 {

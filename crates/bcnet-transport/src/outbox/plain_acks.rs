@@ -28,8 +28,8 @@ impl Outbox {
         if busy && split.all_deferred() {
             self.retransmit_deferred(channel, seq, now);
         }
-        let Some((flown, bytes)) = arrived else { return AckEffect::Counted };
-        self.in_flight -= flown;
+        let Some((freed, bytes)) = arrived else { return AckEffect::Counted };
+        self.in_flight -= freed;
         self.queued -= 1;
         self.queued_bytes -= bytes;
         AckEffect::Delivered { bytes, rtt: None, max_rtt: None }

@@ -425,12 +425,12 @@ impl OutboxSegment {
     /// Returns its bytes in flight, or `None` if it was not sent or was acknowledged before.
     #[inline]
     pub(super) fn mark_acked(&mut self) -> Option<usize> {
-        let flown = if self.state == SegmentState::InFlight { self.len() } else { 0 };
+        let freed = if self.state == SegmentState::InFlight { self.len() } else { 0 };
         if matches!(self.state, SegmentState::Unsent | SegmentState::Acked) {
             return None;
         }
         self.state = SegmentState::Acked;
-        Some(flown)
+        Some(freed)
     }
 }
 

@@ -475,7 +475,7 @@ fn only_unreliable_messages_and_delayed_acks_are_not_urgent() {
     assert_eq!(
         host.endpoint.next_urgent_timeout(),
         Some(ms(23)),
-        "its ACK has waited for company for long enough then"
+        "the ACK has waited long enough for data to travel with"
     );
     assert!(is_urgent(&mut host, ms(23)));
     assert!(!is_urgent(&mut host, ms(24)));

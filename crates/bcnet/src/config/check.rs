@@ -118,11 +118,11 @@ impl Loaded {
     pub(crate) fn secret_keys_in_file(&self) -> Vec<String> {
         let tables = self.settings.tables().into_iter().chain(self.settings.file_only_tables());
         let secrets = tables.flat_map(|(table, keys)| {
-            let is_told = |key: &&KeyInfo| {
+            let is_set_secret = |key: &&KeyInfo| {
                 let is_of_file = matches!(self.origin(&table, key.name), Origin::File { .. });
                 is_secret(key.name) && is_of_file && keys.show(key.name) != quoted("")
             };
-            keys.keys().iter().filter(is_told).map(|key| format!("{table}.{}", key.name)).collect::<Vec<_>>()
+            keys.keys().iter().filter(is_set_secret).map(|key| format!("{table}.{}", key.name)).collect::<Vec<_>>()
         });
         secrets.collect()
     }

@@ -104,10 +104,10 @@ impl<'a> SecurityDescriptor<'a> {
     /// Returns whether a service with this account SID may run the program.
     pub(super) fn allows_execution(&self, account: &str) -> bool {
         let Some(entries) = &self.entries else { return true };
-        let is_meant = |entry: &&AccessEntry<'_>| {
+        let applies = |entry: &&AccessEntry<'_>| {
             !entry.is_inherit_only && (entry.trustee == account || SERVICE_GROUPS.contains(&entry.trustee))
         };
-        let rights = entries.iter().filter(is_meant).fold(0, |rights, entry| rights | entry.rights);
+        let rights = entries.iter().filter(applies).fold(0, |rights, entry| rights | entry.rights);
         rights & GENERIC_ALL != 0
             || (rights & (READ | GENERIC_READ) != 0 && rights & (EXECUTE | GENERIC_EXECUTE) != 0)
     }

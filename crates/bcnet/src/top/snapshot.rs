@@ -47,10 +47,10 @@ pub(super) fn find_port(sessions: &[SessionInfo], wanted: Option<&str>) -> Resul
     let Some(wanted) = wanted else {
         return sessions.first().map(|one| one.port).ok_or_else(|| "the server has no sessions".into());
     };
-    let is_meant =
+    let matches_wanted =
         |one: &&SessionInfo| one.port.to_string() == wanted || one.name.0.eq_ignore_ascii_case(wanted);
-    let meant = sessions.iter().find(is_meant);
-    meant.map(|one| one.port).ok_or_else(|| {
+    let matching = sessions.iter().find(matches_wanted);
+    matching.map(|one| one.port).ok_or_else(|| {
         format!("no session has the name or port {wanted}; `bcnet ctl status` lists names and ports")
     })
 }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
+use std::time::Instant;
 
 use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
@@ -71,8 +72,11 @@ impl TopProcess {
 
     /// Waits until the screen shows all of `parts`.
     fn wait_for_text(&mut self, parts: &[&str]) {
+        // `top` redraws all the time, so a timeout of each read would never be reached.
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !parts.iter().all(|part| self.text().contains(part)) {
-            let Ok(bytes) = self.output.recv_timeout(TEST_TIMEOUT) else {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(bytes) = self.output.recv_timeout(left) else {
                 panic!("no {parts:?} in\n{}", self.text())
             };
             self.screen.process(&bytes);
