@@ -1,4 +1,7 @@
-//! Reassembly of payloads that travel in fragments (T-20, T-68).
+//! Reassembly of payloads that travel in fragments ([T-20], [T-68]).
+//!
+//! [T-20]: bcnet_wire::protocol#t-20
+//! [T-68]: bcnet_wire::protocol#t-68
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -1,14 +1,19 @@
-//! Reads the replies of game servers to queries, for a game browser (S-05, S-06).
+//! Reads the replies of game servers to queries, for a game browser ([S-05], [S-06]).
 //!
 //! A GameSpy reply can have several datagrams. [`ReplyAssembler`] puts them in order and returns pairs of key and
 //! value. Replies come from unknown servers, so the number of datagrams and pairs is limited. Unprintable characters
 //! are replaced. This module sends nothing.
+//!
+//! [S-05]: bcnet_transport::wire::protocol#s-05
+//! [S-06]: bcnet_transport::wire::protocol#s-06
 
 use std::collections::BTreeMap;
 
 use bcnet_transport::wire::is_printable;
 
-/// The query that asks for all keys (S-05).
+/// The query that asks for all keys ([S-05]).
+///
+/// [S-05]: bcnet_transport::wire::protocol#s-05
 pub const STATUS_QUERY: &[u8] = b"\\status\\";
 
 /// A complete reply.

@@ -1,4 +1,4 @@
-//! A game client without I/O: the counterpart of a [`Session`](crate::Session) (S-80 to S-84).
+//! A game client without I/O: the counterpart of a [`Session`](crate::Session) ([S-80] to [S-84]).
 //!
 //! [`Client`] connects, sends its name, answers the file check, enters the game and reports what the server sends as
 //! events. The caller decides: it supplies the file hashes, loads the mission and sends chat and ships by commands.
@@ -52,9 +52,12 @@
 //! # Guarantees
 //!
 //! - No input from a server makes a client panic, grow without bound or work without bound. Malformed and impossible
-//!   messages are counted, reported by [`Event::Anomaly`] at a falling rate, and have no other effect (S-84).
+//!   messages are counted, reported by [`Event::Anomaly`] at a falling rate, and have no other effect ([S-84]).
 //! - Every game message gives exactly one event, in the order of arrival, except anomalies.
 //! - A client is deterministic: it reads no clock and uses no random numbers. The same input gives the same output.
+//!
+//! [S-80]: bcnet_transport::wire::protocol#s-80
+//! [S-84]: bcnet_transport::wire::protocol#s-84
 
 mod event;
 mod receive;
@@ -101,7 +104,9 @@ impl ClientOptions {
 pub struct KnownPlayer {
     /// The player's name; empty if it is not known.
     pub name: String,
-    /// True if the server lists the player as taking part (S-81).
+    /// True if the server lists the player as taking part ([S-81]).
+    ///
+    /// [S-81]: bcnet_transport::wire::protocol#s-81
     pub listed: bool,
     /// The player's score.
     pub score: Score,
@@ -208,12 +213,14 @@ impl<E: Engine> Client<E> {
         self.answer_file_check(&answer, now)
     }
 
-    /// Answers the pending file check request with these bytes, which are sent unchecked (S-21).
+    /// Answers the pending file check request with these bytes, which are sent unchecked ([S-21]).
     ///
     /// A caller that does not want to answer does not call it.
     ///
     /// # Errors
     /// Returns a [`CommandError`] if no request is pending or the message cannot be queued.
+    ///
+    /// [S-21]: bcnet_transport::wire::protocol#s-21
     pub fn answer_file_check(&mut self, answer: &[u8], now: Time) -> Result<(), CommandError> {
         self.pending_file_check.ok_or(CommandError::NoAnswer)?;
         self.send(answer, DeliveryMode::Reliable, now)?;
@@ -259,13 +266,15 @@ impl<E: Engine> Client<E> {
         self.send_message(&Message::TeamChat(chat), DeliveryMode::Reliable, now)
     }
 
-    /// Creates this client's ship (S-82); the client is in the game afterwards.
+    /// Creates this client's ship ([S-82]); the client is in the game afterwards.
     ///
     /// `number` is the number of the ship among the object ids of this client's slot, 0 for the first. The subsystems
     /// get the numbers after it, so the next ship needs a number above theirs.
     ///
     /// # Errors
     /// Returns a [`CommandError`] if the client has not entered or the message cannot be queued.
+    ///
+    /// [S-82]: bcnet_transport::wire::protocol#s-82
     pub fn create_ship(
         &mut self,
         number: u32,

@@ -25,17 +25,23 @@ pub struct Config {
     pub rotation: Vec<System>,
     /// The length of a round in minutes, 1 to 254. With `None`, rounds have no time limit.
     pub time_limit: Option<u8>,
-    /// The number of kills that ends a round. The server only announces it, because it does not see kills (S-60).
+    /// The number of kills that ends a round. The server only announces it, because it does not see kills ([S-60]).
+    ///
+    /// [S-60]: bcnet_transport::wire::protocol#s-60
     pub frag_limit: Option<u8>,
     /// The time from the end of a round to the next one.
     ///
     /// With `None`, the next round starts when [`restart`](crate::Session::restart) is called.
     pub intermission: Option<Duration>,
-    /// The highest number of players, at most 16 (S-04).
+    /// The highest number of players, at most 16 ([S-04]).
+    ///
+    /// [S-04]: bcnet_transport::wire::protocol#s-04
     pub player_limit: u8,
-    /// The highest number of players from one address; `None` means three quarters of all (S-13).
+    /// The highest number of players from one address; `None` means three quarters of all ([S-13]).
     ///
     /// That is enough for a household or a LAN party behind one address, and leaves places for others.
+    ///
+    /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub players_per_address: Option<u8>,
     /// The highest number of players from one network (/16); `None` means three quarters of all. Private addresses
     /// are the host's own network and do not count.
@@ -44,15 +50,21 @@ pub struct Config {
     pub password: Option<String>,
     /// The text that each player gets as chat on entering, line by line. Empty for none.
     pub welcome: String,
-    /// The peer id under which the server sends chat (S-41).
+    /// The peer id under which the server sends chat ([S-41]).
+    ///
+    /// [S-41]: bcnet_transport::wire::protocol#s-41
     pub say_as: SayAs,
     /// The prefix of the server's own lines of chat.
     pub say_prefix: String,
-    /// True to list a player `Dedicated Server` in replies to queries, as stock does (S-06).
+    /// True to list a player `Dedicated Server` in replies to queries, as stock does ([S-06]).
     ///
     /// Many query programs then lose the last real player.
+    ///
+    /// [S-06]: bcnet_transport::wire::protocol#s-06
     pub list_host_as_player: bool,
-    /// The opcode of the message that tells a client that its files differ: 0x22 or 0x23 (S-24).
+    /// The opcode of the message that tells a client that its files differ: 0x22 or 0x23 ([S-24]).
+    ///
+    /// [S-24]: bcnet_transport::wire::protocol#s-24
     pub refusal_opcode: Opcode,
     /// The files that clients must have.
     pub checksums: Checksums,
@@ -62,37 +74,61 @@ pub struct Config {
     ///
     /// The event is [`Event::ManifestLearned`](crate::Event::ManifestLearned).
     pub learn_manifests: bool,
-    /// True to relay messages with unknown opcodes: mods have such messages (S-34).
+    /// True to relay messages with unknown opcodes: mods have such messages ([S-34]).
+    ///
+    /// [S-34]: bcnet_transport::wire::protocol#s-34
     pub forward_unknown: bool,
-    /// True to relay ships and events that the stock game does not have (S-32).
+    /// True to relay ships and events that the stock game does not have ([S-32]).
+    ///
+    /// [S-32]: bcnet_transport::wire::protocol#s-32
     pub allow_mods: bool,
-    /// True to remove the addresses from names and disconnect notices that are relayed (S-03).
+    /// True to remove the addresses from names and disconnect notices that are relayed ([S-03]).
+    ///
+    /// [S-03]: bcnet_transport::wire::protocol#s-03
     pub mask_addresses: bool,
     /// True if ships can collide.
     pub collisions: bool,
     /// True if weapons can hit ships of the shooter's team.
     pub friendly_fire: bool,
-    /// True to credit a destroyed ship to the player that fired at it last: a guess (S-45).
+    /// True to credit a destroyed ship to the player that fired at it last: a guess ([S-45]).
+    ///
+    /// [S-45]: bcnet_transport::wire::protocol#s-45
     pub credit_last_shot: bool,
-    /// The list servers that get heartbeats (S-09). Empty for none.
+    /// The list servers that get heartbeats ([S-09]). Empty for none.
+    ///
+    /// [S-09]: bcnet_transport::wire::protocol#s-09
     pub masters: Vec<SocketAddrV4>,
     /// The UDP port at which players reach this server, for [`masters`](Self::masters).
     pub advertise_port: u16,
-    /// The only networks that are admitted, besides [`trusted`](Self::trusted) ones (S-15). Empty to admit all.
+    /// The only networks that are admitted, besides [`trusted`](Self::trusted) ones ([S-15]). Empty to admit all.
+    ///
+    /// [S-15]: bcnet_transport::wire::protocol#s-15
     pub whitelist: Vec<Network>,
-    /// Networks without limits by address, whose clients need no address verification (S-13).
+    /// Networks without limits by address, whose clients need no address verification ([S-13]).
     ///
     /// They are for proxies, and for tests with many players.
+    ///
+    /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub trusted: Vec<Network>,
-    /// The most replies to queries per second, for all networks together (S-07).
+    /// The most replies to queries per second, for all networks together ([S-07]).
+    ///
+    /// [S-07]: bcnet_transport::wire::protocol#s-07
     pub query_rate: u32,
-    /// The most lines of chat of one player that are relayed per second, after ten at once (S-42).
+    /// The most lines of chat of one player that are relayed per second, after ten at once ([S-42]).
+    ///
+    /// [S-42]: bcnet_transport::wire::protocol#s-42
     pub chat_rate: u32,
-    /// The most bytes of one player that are relayed per second. Each message counts 32 bytes more than it has (S-33).
+    /// The most bytes of one player that are relayed per second. Each message counts 32 bytes more than it has ([S-33]).
+    ///
+    /// [S-33]: bcnet_transport::wire::protocol#s-33
     pub relay_rate: u32,
-    /// The longest time from a client's connect request until it has entered the game (S-26).
+    /// The longest time from a client's connect request until it has entered the game ([S-26]).
+    ///
+    /// [S-26]: bcnet_transport::wire::protocol#s-26
     pub handshake_timeout: Duration,
-    /// The longest time for a client's answer in one round of the file check (S-22).
+    /// The longest time for a client's answer in one round of the file check ([S-22]).
+    ///
+    /// [S-22]: bcnet_transport::wire::protocol#s-22
     pub round_timeout: Duration,
     /// The settings of the transport.
     ///

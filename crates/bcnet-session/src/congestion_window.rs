@@ -1,6 +1,8 @@
-//! The congestion window of one player: the limit of messages in flight while its link is full (S-43).
+//! The congestion window of one player: the limit of messages in flight while its link is full ([S-43]).
 //!
 //! [`CongestionWindow`] sets the limit from the ACKs of the player. It counts nothing itself and queues no messages.
+//!
+//! [S-43]: bcnet_transport::wire::protocol#s-43
 
 use bcnet_transport::wire::Kind;
 use bcnet_transport::{InFlightLimit, PeerCounters};

@@ -1,4 +1,4 @@
-//! Game messages: the payloads of the transport's data messages (S-70 to S-77).
+//! Game messages: the payloads of the transport's data messages ([S-70] to [S-77]).
 //!
 //! The table in `game/table.rs` has a row for each message. A row has the opcode, the name, the direction, the action
 //! of a host, the evidence and the fields. The type [`Message`] reads and writes messages, and [`describe()`] lists
@@ -24,6 +24,9 @@
 //!
 //! Writing a parsed message gives the same bytes again: packed numbers and flags keep their bits, and fields of unknown
 //! meaning stay bytes.
+//!
+//! [S-70]: bcnet_transport::wire::protocol#s-70
+//! [S-77]: bcnet_transport::wire::protocol#s-77
 
 mod code;
 mod describe;

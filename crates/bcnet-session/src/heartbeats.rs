@@ -1,6 +1,8 @@
-//! Heartbeats: announces a server to list servers (S-09).
+//! Heartbeats: announces a server to list servers ([S-09]).
 //!
 //! [`ListServers`] decides when a heartbeat is due, and which list servers are lost. It sends nothing itself.
+//!
+//! [S-09]: bcnet_transport::wire::protocol#s-09
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A list server without I/O: it keeps a list of game servers and sends it to players (S-09).
+//! A list server without I/O: it keeps a list of game servers and sends it to players ([S-09]).
 //!
 //! A server is listed after two proofs. First it answers the challenge that it gets for its heartbeat, so no one can
 //! list the address of others. Then the address for players answers `\status\`. A listed server gets this query every
@@ -7,6 +7,8 @@
 //!
 //! No data of a heartbeat is stored until the challenge is answered, except for the port in a table of fixed size. A
 //! challenge is shorter than a heartbeat. So a flood of spoofed heartbeats takes no memory and floods no other address.
+//!
+//! [S-09]: bcnet_transport::wire::protocol#s-09
 
 mod challenge;
 mod text;

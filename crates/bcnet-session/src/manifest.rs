@@ -1,8 +1,11 @@
-//! Manifests: the hashes of files from a client's five file check answers (S-20 to S-24).
+//! Manifests: the hashes of files from a client's five file check answers ([S-20] to [S-24]).
 //!
 //! A strict file check compares the answers of clients with manifests.
 //!
 //! This module computes no hashes: a manifest is learned from the answers of a client with a good installation.
+//!
+//! [S-20]: bcnet_transport::wire::protocol#s-20
+//! [S-24]: bcnet_transport::wire::protocol#s-24
 
 mod answer;
 
@@ -78,9 +81,11 @@ impl fmt::Display for MismatchKind {
 }
 
 impl Mismatch {
-    /// Returns the text for the player: the file that differs, and what to do (S-24).
+    /// Returns the text for the player: the file that differs, and what to do ([S-24]).
     ///
     /// The game shows it in a window.
+    ///
+    /// [S-24]: bcnet_transport::wire::protocol#s-24
     #[must_use]
     pub fn advice(&self) -> String {
         let what = if self.kind == MismatchKind::Version { "game version " } else { "" };

@@ -16,7 +16,9 @@ use crate::text::to_latin1;
 /// A score in the form of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Score {
-    /// The number of destroyed ships. The server does not see kills; it can only guess them (S-45).
+    /// The number of destroyed ships. The server does not see kills; it can only guess them ([S-45]).
+    ///
+    /// [S-45]: bcnet_transport::wire::protocol#s-45
     pub kills: i32,
     /// Ships lost.
     pub deaths: i32,

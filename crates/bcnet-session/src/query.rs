@@ -1,6 +1,10 @@
-//! GameSpy queries and replies in text form (S-05, S-06, S-08).
+//! GameSpy queries and replies in text form ([S-05], [S-06], [S-08]).
 //!
 //! This module parses and builds texts. It does not limit replies; see `query_limiter`.
+//!
+//! [S-05]: bcnet_transport::wire::protocol#s-05
+//! [S-06]: bcnet_transport::wire::protocol#s-06
+//! [S-08]: bcnet_transport::wire::protocol#s-08
 
 use crate::text::to_latin1;
 
@@ -108,9 +112,11 @@ impl ReplyBuilder {
     }
 }
 
-/// Returns whether a GameSpy text is a reply: it has a number such as `\queryid\1.1` (S-05).
+/// Returns whether a GameSpy text is a reply: it has a number such as `\queryid\1.1` ([S-05]).
 ///
 /// No query has such a number.
+///
+/// [S-05]: bcnet_transport::wire::protocol#s-05
 #[must_use]
 pub fn is_reply(text: &[u8]) -> bool {
     let mut tokens = text.split(|byte| *byte == b'\\').skip_while(|token| *token != b"queryid");
@@ -120,7 +126,9 @@ pub fn is_reply(text: &[u8]) -> bool {
     parts.next().is_some_and(is_number) && parts.next().is_some_and(is_number)
 }
 
-/// Returns the answer to a list server's challenge (S-08).
+/// Returns the answer to a list server's challenge ([S-08]).
+///
+/// [S-08]: bcnet_transport::wire::protocol#s-08
 #[must_use]
 pub fn challenge_response(challenge: &[u8]) -> String {
     let mut state: [u8; 256] = std::array::from_fn(|at| u8::try_from(at).unwrap_or(0));
@@ -141,7 +149,10 @@ pub fn challenge_response(challenge: &[u8]) -> String {
     base64(&mixed)
 }
 
-/// Returns the reply to a list server's challenge, or `None` if `text` has no challenge (S-08, S-09).
+/// Returns the reply to a list server's challenge, or `None` if `text` has no challenge ([S-08], [S-09]).
+///
+/// [S-08]: bcnet_transport::wire::protocol#s-08
+/// [S-09]: bcnet_transport::wire::protocol#s-09
 #[must_use]
 pub fn answer_challenge(text: &[u8]) -> Option<Vec<u8>> {
     let challenge = Query::parse(text)?.secure?;

@@ -1,6 +1,8 @@
-//! Limits the replies to queries of browsers and list servers (S-07).
+//! Limits the replies to queries of browsers and list servers ([S-07]).
 //!
 //! [`QueryLimiter`] decides whether a query gets a reply. It does not build replies; see `query`.
+//!
+//! [S-07]: bcnet_transport::wire::protocol#s-07
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -21,10 +23,12 @@ pub enum QueryOrigin {
     Trusted,
 }
 
-/// The limits of replies for each /24 network, and for all networks together (S-07).
+/// The limits of replies for each /24 network, and for all networks together ([S-07]).
 ///
 /// Below the rate, every query is answered. Above it, only queries that are repeated from the same address are
 /// answered. People and browsers repeat queries; attackers use another spoofed address.
+///
+/// [S-07]: bcnet_transport::wire::protocol#s-07
 #[derive(Debug)]
 pub struct QueryLimiter {
     /// In bytes.

@@ -1,4 +1,6 @@
-//! Rate limits for addresses and peers, in limited memory (S-13).
+//! Rate limits for addresses and peers, in limited memory ([S-13]).
+//!
+//! [S-13]: bcnet_transport::wire::protocol#s-13
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;

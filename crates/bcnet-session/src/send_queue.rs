@@ -1,7 +1,10 @@
-//! The send queue of one player: messages that wait for its link (S-43) or for a name (S-28).
+//! The send queue of one player: messages that wait for its link ([S-43]) or for a name ([S-28]).
 //!
 //! Each message is in the lane of the player that sent it or that it is about. Each lane is a FIFO. Chat and the
 //! server's own messages go first; the lanes share the rest of the link equally. The queue sends nothing itself.
+//!
+//! [S-28]: bcnet_transport::wire::protocol#s-28
+//! [S-43]: bcnet_transport::wire::protocol#s-43
 
 use std::collections::VecDeque;
 

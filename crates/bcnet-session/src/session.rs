@@ -3,11 +3,22 @@
 //! The [`Session`] owns the members and drives the engine of the transport. It simulates nothing. The submodules contain
 //! the rules:
 //!
-//! - admission and file check (S-10 to S-31)
-//! - game messages and relaying (S-32 to S-45)
-//! - leaving (S-50 to S-55)
-//! - rounds (S-60 to S-63)
-//! - queries (S-05 to S-09)
+//! - admission and file check ([S-10] to [S-31])
+//! - game messages and relaying ([S-32] to [S-45])
+//! - leaving ([S-50] to [S-55])
+//! - rounds ([S-60] to [S-63])
+//! - queries ([S-05] to [S-09])
+//!
+//! [S-05]: bcnet_transport::wire::protocol#s-05
+//! [S-09]: bcnet_transport::wire::protocol#s-09
+//! [S-10]: bcnet_transport::wire::protocol#s-10
+//! [S-31]: bcnet_transport::wire::protocol#s-31
+//! [S-32]: bcnet_transport::wire::protocol#s-32
+//! [S-45]: bcnet_transport::wire::protocol#s-45
+//! [S-50]: bcnet_transport::wire::protocol#s-50
+//! [S-55]: bcnet_transport::wire::protocol#s-55
+//! [S-60]: bcnet_transport::wire::protocol#s-60
+//! [S-63]: bcnet_transport::wire::protocol#s-63
 
 mod game_messages;
 mod join;
@@ -173,7 +184,9 @@ impl<E: Engine> Session<E> {
 
     /// Returns the time of the next urgent work, which is in the past if there is some now.
     ///
-    /// Copies of state updates are not urgent (S-33): they may wait to share a datagram with the next one.
+    /// Copies of state updates are not urgent ([S-33]): they may wait to share a datagram with the next one.
+    ///
+    /// [S-33]: bcnet_transport::wire::protocol#s-33
     #[must_use]
     pub fn next_urgent(&self) -> Option<Time> {
         if !self.gamespy_outbox.is_empty() {
@@ -213,7 +226,9 @@ impl<E: Engine> Session<E> {
     /// Replaces the settings; no player is dropped.
     ///
     /// Of the transport's settings, only proof policy and id policy change. Settings that all players share are applied
-    /// later (S-63): a new system or time limit in the next round, a new mission when all players have left.
+    /// later ([S-63]): a new system or time limit in the next round, a new mission when all players have left.
+    ///
+    /// [S-63]: bcnet_transport::wire::protocol#s-63
     pub fn reconfigure(&mut self, mut config: Config, now: Time) {
         let (proof_policy, id_policy) = (config.transport.proof_policy, config.transport.id_policy);
         config.transport = transport::Config { proof_policy, id_policy, ..self.config.transport.clone() };
@@ -242,7 +257,9 @@ impl<E: Engine> Session<E> {
         &self.bans
     }
 
-    /// Replaces the banned networks and boots all members in them (S-10).
+    /// Replaces the banned networks and boots all members in them ([S-10]).
+    ///
+    /// [S-10]: bcnet_transport::wire::protocol#s-10
     pub fn set_bans(&mut self, bans: Vec<Network>, now: Time) {
         self.bans = bans;
         let banned = |member: &&Member| any_contains(&self.bans, *member.address.ip());
@@ -253,20 +270,26 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Boots a client (S-52). Returns `false` if there is no such client.
+    /// Boots a client ([S-52]). Returns `false` if there is no such client.
+    ///
+    /// [S-52]: bcnet_transport::wire::protocol#s-52
     pub fn kick(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
         let booted = self.endpoint.boot(peer, reason, now);
         self.process_events(now);
         booted.is_ok()
     }
 
-    /// Starts the next round (S-61).
+    /// Starts the next round ([S-61]).
+    ///
+    /// [S-61]: bcnet_transport::wire::protocol#s-61
     pub fn restart(&mut self, now: Time) {
         self.next_round(now);
         self.process_events(now);
     }
 
-    /// Sends a disconnect notice to everyone (S-53). Keep driving the session until [`is_closed`](Self::is_closed).
+    /// Sends a disconnect notice to everyone ([S-53]). Keep driving the session until [`is_closed`](Self::is_closed).
+    ///
+    /// [S-53]: bcnet_transport::wire::protocol#s-53
     pub fn shutdown(&mut self, now: Time) {
         self.closing = true;
         self.masters.set_addresses(&[]);

@@ -125,7 +125,9 @@ pub struct Counters {
     pub queries: u64,
     /// Queries that were answered.
     pub queries_answered: u64,
-    /// Queries that were not answered, because of the limits (S-07) or a full outbox.
+    /// Queries that were not answered, because of the limits ([S-07]) or a full outbox.
+    ///
+    /// [S-07]: bcnet_transport::wire::protocol#s-07
     pub queries_limited: u64,
     /// Heartbeats sent to list servers.
     pub heartbeats: u64,
@@ -133,7 +135,9 @@ pub struct Counters {
     pub admitted: u64,
     /// Refused clients.
     pub refused: u64,
-    /// Connect requests that were left unanswered, because their address or network joins too often (S-13).
+    /// Connect requests that were left unanswered, because their address or network joins too often ([S-13]).
+    ///
+    /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub ignored: u64,
     /// Game messages received from players in the game.
     pub messages_in: u64,

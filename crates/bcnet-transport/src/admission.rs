@@ -1,8 +1,11 @@
 //! Clients before they are peers: pending requests, offered ids, address verification.
 //!
-//! This module implements T-75 and T-76. Its memory is bounded: pending requests, one offer for each id,
+//! This module implements [T-75] and [T-76]. Its memory is bounded: pending requests, one offer for each id,
 //! and queued replies. The cookie of an offer is a keyed hash. So a client can still join after a flood has
 //! overwritten its offer.
+//!
+//! [T-75]: bcnet_wire::protocol#t-75
+//! [T-76]: bcnet_wire::protocol#t-76
 
 mod cookie;
 mod verify;

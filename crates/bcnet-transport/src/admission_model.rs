@@ -1,4 +1,7 @@
-//! T-75, T-76: with random clients, memory is bounded, and only clients that were sent a cookie join.
+//! [T-75], [T-76]: with random clients, memory is bounded, and only clients that were sent a cookie join.
+//!
+//! [T-75]: bcnet_wire::protocol#t-75
+//! [T-76]: bcnet_wire::protocol#t-76
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -13,62 +13,94 @@ use crate::wire::{DATAGRAM_HEADER, MAX_DATAGRAM, MAX_MESSAGE};
 /// `D` is the type of all times: [`Duration`] for callers, microseconds inside the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config<D = Duration> {
-    /// Encrypts and decrypts datagrams (T-40).
+    /// Encrypts and decrypts datagrams ([T-40]).
     ///
     /// Switch the cipher off only if the caller encrypts, in batches for example. Peers cannot read plaintext
     /// datagrams.
+    ///
+    /// [T-40]: bcnet_wire::protocol#t-40
     pub cipher: bool,
     /// The own address, as far as it is known. Connect requests, identities and disconnects carry it.
     pub address: Ipv4Addr,
-    /// The largest datagram to send, in bytes (T-04).
+    /// The largest datagram to send, in bytes ([T-04]).
     ///
     /// A datagram must have space for a control message, so values below 414 become 414.
+    ///
+    /// [T-04]: bcnet_wire::protocol#t-04
     pub datagram_limit: usize,
-    /// The largest message to send without splitting it, in bytes with its header (T-23).
+    /// The largest message to send without splitting it, in bytes with its header ([T-23]).
     ///
     /// A message must fit a datagram and its size field, so larger values are reduced. Values below 8 become
     /// 8.
+    ///
+    /// [T-23]: bcnet_wire::protocol#t-23
     pub message_limit: usize,
-    /// The maximum number of peers that a host admits, at most 124 (T-50).
+    /// The maximum number of peers that a host admits, at most 124 ([T-50]).
+    ///
+    /// [T-50]: bcnet_wire::protocol#t-50
     pub max_peers: usize,
     /// The maximum number of addresses whose requests wait for the caller's decision.
     pub max_pending_requests: usize,
-    /// The choice of ids for new clients (T-50).
+    /// The choice of ids for new clients ([T-50]).
+    ///
+    /// [T-50]: bcnet_wire::protocol#t-50
     pub id_policy: IdPolicy,
-    /// The proof that a new client must give to verify its address (T-76).
+    /// The proof that a new client must give to verify its address ([T-76]).
+    ///
+    /// [T-76]: bcnet_wire::protocol#t-76
     pub proof_policy: ProofPolicy,
-    /// Tells that the caller admits only some clients, for example those with a password (T-76).
+    /// Tells that the caller admits only some clients, for example those with a password ([T-76]).
     ///
     /// A client then joins only while its offer is stored. A cookie can be guessed, and a cookie does not
     /// show that the caller has agreed.
+    ///
+    /// [T-76]: bcnet_wire::protocol#t-76
     pub selective_admission: bool,
-    /// The time without queued messages after which a peer gets a keepalive (T-55). The minimum is 1 ms.
+    /// The time without queued messages after which a peer gets a keepalive ([T-55]). The minimum is 1 ms.
+    ///
+    /// [T-55]: bcnet_wire::protocol#t-55
     pub keepalive: D,
-    /// The time without a datagram from a peer after which that peer is gone (T-56).
+    /// The time without a datagram from a peer after which that peer is gone ([T-56]).
+    ///
+    /// [T-56]: bcnet_wire::protocol#t-56
     pub idle_timeout: D,
     /// The time for which a connect request waits for the caller's decision.
     pub pending_timeout: D,
-    /// The time without an ACK after which a reliable message ends the connection (T-64).
+    /// The time without an ACK after which a reliable message ends the connection ([T-64]).
+    ///
+    /// [T-64]: bcnet_wire::protocol#t-64
     pub delivery_timeout: D,
-    /// The maximum duration of a graceful shutdown (T-57).
+    /// The maximum duration of a graceful shutdown ([T-57]).
     ///
     /// The disconnect notice is retransmitted until then. It waits up to half of this time for earlier
     /// messages to be acknowledged.
+    ///
+    /// [T-57]: bcnet_wire::protocol#t-57
     pub linger: D,
-    /// The maximum delay of an ACK that waits for data to share a datagram with (T-60).
+    /// The maximum delay of an ACK that waits for data to share a datagram with ([T-60]).
     ///
     /// ACKs wait only if this side has sent data within [`ack_piggyback_window`](Self::ack_piggyback_window).
+    ///
+    /// [T-60]: bcnet_wire::protocol#t-60
     pub ack_delay: D,
-    /// The time after sent data in which more data is likely, so that ACKs wait for it (T-60).
+    /// The time after sent data in which more data is likely, so that ACKs wait for it ([T-60]).
+    ///
+    /// [T-60]: bcnet_wire::protocol#t-60
     pub ack_piggyback_window: D,
-    /// The retransmission timeout before the first round-trip time is measured (T-61).
+    /// The retransmission timeout before the first round-trip time is measured ([T-61]).
+    ///
+    /// [T-61]: bcnet_wire::protocol#t-61
     pub initial_rto: D,
-    /// The minimum retransmission timeout (T-61).
+    /// The minimum retransmission timeout ([T-61]).
     ///
     /// It must exceed the time that a peer takes to answer: its [`ack_delay`](Self::ack_delay) and one frame
     /// of a game at 60 Hz.
+    ///
+    /// [T-61]: bcnet_wire::protocol#t-61
     pub min_rto: D,
-    /// The maximum retransmission timeout (T-61).
+    /// The maximum retransmission timeout ([T-61]).
+    ///
+    /// [T-61]: bcnet_wire::protocol#t-61
     pub max_rto: D,
     /// The interval at which the caller polls the endpoint, if it is fixed (a game loop).
     ///
@@ -78,11 +110,15 @@ pub struct Config<D = Duration> {
     /// The maximum number of messages queued for one peer; each fragment counts.
     ///
     /// Above it, `send` returns an error. `send` also returns an error if 16,384 reliable payloads follow the
-    /// oldest unacknowledged one (T-69).
+    /// oldest unacknowledged one ([T-69]).
+    ///
+    /// [T-69]: bcnet_wire::protocol#t-69
     pub max_queued_messages: usize,
     /// The maximum number of bytes queued for one peer, at most 512 MiB.
     ///
-    /// Above it, `send` returns an error. Control messages of the engine do not count; T-64 limits them.
+    /// Above it, `send` returns an error. Control messages of the engine do not count; [T-64] limits them.
+    ///
+    /// [T-64]: bcnet_wire::protocol#t-64
     pub max_queued_bytes: usize,
     /// The size in bytes of the out-of-order buffer of one channel of one peer.
     ///
@@ -92,9 +128,13 @@ pub struct Config<D = Duration> {
     ///
     /// Above it, the endpoint drops messages without an ACK, so that the peers retransmit them.
     pub max_event_bytes: usize,
-    /// The congestion window at the start, in bytes (T-63).
+    /// The congestion window at the start, in bytes ([T-63]).
+    ///
+    /// [T-63]: bcnet_wire::protocol#t-63
     pub initial_window: usize,
-    /// The maximum congestion window, in bytes (T-63).
+    /// The maximum congestion window, in bytes ([T-63]).
+    ///
+    /// [T-63]: bcnet_wire::protocol#t-63
     pub max_window: usize,
     /// Uses the fast path for frequent datagrams. Switch it off only to compare both paths.
     #[doc(hidden)]
@@ -177,7 +217,9 @@ impl Config {
     }
 }
 
-/// The choice of ids for new clients (T-50).
+/// The choice of ids for new clients ([T-50]).
+///
+/// [T-50]: bcnet_wire::protocol#t-50
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IdPolicy {
     /// The id after the last assigned one, as stock does.
@@ -187,7 +229,9 @@ pub enum IdPolicy {
     Random,
 }
 
-/// The proof that a [challenged](crate::Engine::challenge) client must give (T-76).
+/// The proof that a [challenged](crate::Engine::challenge) client must give ([T-76]).
+///
+/// [T-76]: bcnet_wire::protocol#t-76
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProofPolicy {
     /// An ACK of the cookie. While no attack is detected, datagrams under the id are enough after one second.

@@ -1,6 +1,9 @@
 //! Round-trip estimate, retransmission timeout and congestion window.
 //!
-//! This module implements T-61 and T-63. Times are in microseconds.
+//! This module implements [T-61] and [T-63]. Times are in microseconds.
+//!
+//! [T-61]: bcnet_wire::protocol#t-61
+//! [T-63]: bcnet_wire::protocol#t-63
 
 use crate::config::Config;
 use crate::time::Time;

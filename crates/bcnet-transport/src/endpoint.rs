@@ -1,7 +1,12 @@
 //! An endpoint: all peers of one socket, their admission, their messages and their end.
 //!
-//! This module implements T-50 to T-59; [`admission`](crate::admission) implements T-75 and T-76. Delivery
+//! This module implements [T-50] to [T-59]; [`admission`](crate::admission) implements [T-75] and [T-76]. Delivery
 //! is in [`peer`](crate::peer) and the modules below it.
+//!
+//! [T-50]: bcnet_wire::protocol#t-50
+//! [T-59]: bcnet_wire::protocol#t-59
+//! [T-75]: bcnet_wire::protocol#t-75
+//! [T-76]: bcnet_wire::protocol#t-76
 
 mod admission;
 mod control;
@@ -88,10 +93,13 @@ impl Endpoint {
         Self::new(config, Role::Host, PeerId::HOST)
     }
 
-    /// Sets the secret that makes ids and cookies unpredictable (T-50, T-76).
+    /// Sets the secret that makes ids and cookies unpredictable ([T-50], [T-76]).
     ///
     /// `secret` must be a number that an attacker cannot guess. Without it, ids and cookies are
     /// predictable.
+    ///
+    /// [T-50]: bcnet_wire::protocol#t-50
+    /// [T-76]: bcnet_wire::protocol#t-76
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Self {
         Self { admission: AddressVerifier::new(secret), ..self }

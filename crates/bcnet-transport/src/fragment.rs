@@ -1,6 +1,9 @@
 //! Splits payloads into fragments as stock does, and stores received fragments until all have arrived.
 //!
-//! This module implements T-67 and T-68.
+//! This module implements [T-67] and [T-68].
+//!
+//! [T-67]: bcnet_wire::protocol#t-67
+//! [T-68]: bcnet_wire::protocol#t-68
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

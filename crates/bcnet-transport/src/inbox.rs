@@ -1,7 +1,10 @@
 //! The receiving end of one channel of one peer: delivers each message once and in order.
 //!
-//! This module implements T-69 and T-70. Messages in order pass through without being stored. Only
+//! This module implements [T-69] and [T-70]. Messages in order pass through without being stored. Only
 //! fragments and messages behind a gap are buffered.
+//!
+//! [T-69]: bcnet_wire::protocol#t-69
+//! [T-70]: bcnet_wire::protocol#t-70
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

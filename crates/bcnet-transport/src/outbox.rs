@@ -1,7 +1,12 @@
 //! Everything that waits to be sent to one peer: pending ACKs, lost messages, new messages.
 //!
-//! This module implements T-60 (ACKs). [`fill`] implements T-66 (order), [`acks_and_loss`] T-62 (loss), and
-//! [`plain_acks`] T-65 (plain ACKs for fragments).
+//! This module implements [T-60] (ACKs). [`fill`] implements [T-66] (order), [`acks_and_loss`] [T-62] (loss), and
+//! [`plain_acks`] [T-65] (plain ACKs for fragments).
+//!
+//! [T-60]: bcnet_wire::protocol#t-60
+//! [T-62]: bcnet_wire::protocol#t-62
+//! [T-65]: bcnet_wire::protocol#t-65
+//! [T-66]: bcnet_wire::protocol#t-66
 
 mod acks_and_loss;
 mod fill;

@@ -1,4 +1,4 @@
-//! The datagram cipher: rules T-40 to T-45.
+//! The datagram cipher: rules [T-40] to [T-45].
 //!
 //! Every byte but the first is XORed with a mask byte. The mask depends on all plaintext before it in the
 //! same datagram. This module computes the masks. The caller decides which datagrams are encrypted at all
@@ -21,6 +21,9 @@
 //! The lanes are plain arrays that the compiler turns into vector instructions. It compiles the kernels
 //! twice: for the instructions that the target always has, and for AVX2. For that the kernels are always
 //! inlined.
+//!
+//! [T-40]: crate::protocol#t-40
+//! [T-45]: crate::protocol#t-45
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -7,7 +7,9 @@ use core::iter::FusedIterator;
 use crate::parse::{self, DatagramOrigin};
 use crate::{DATAGRAM_HEADER, Field, Message, PeerId, Role, WireError, WireErrorReason};
 
-/// A decrypted datagram that is well formed from its first byte to its last (T-01).
+/// A decrypted datagram that is well formed from its first byte to its last ([T-01]).
+///
+/// [T-01]: crate::protocol#t-01
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
     bytes: &'a [u8],
@@ -18,10 +20,12 @@ impl<'a> Datagram<'a> {
     /// Checks every byte of a decrypted datagram.
     ///
     /// `sent_by` is the role of the sender. With `None`, the sender id and the size decide whether a
-    /// connect is a request or a reply (T-35).
+    /// connect is a request or a reply ([T-35]).
     ///
     /// # Errors
     /// The first fault, with its field and its place. Then no part of the datagram is usable.
+    ///
+    /// [T-35]: crate::protocol#t-35
     #[inline]
     pub fn parse(bytes: &'a [u8], sent_by: Option<Role>) -> Result<Self, WireError> {
         let (sender, count) = parse_header(bytes)?;

@@ -4,7 +4,9 @@ use core::fmt;
 use core::num::NonZeroU8;
 
 /// The end of a conversation that sent a datagram. It decides whether a connect is a request or a reply
-/// (T-35).
+/// ([T-35]).
+///
+/// [T-35]: crate::protocol#t-35
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The host; a dedicated server is a host.
@@ -22,7 +24,9 @@ impl fmt::Display for Role {
     }
 }
 
-/// The id of a peer, as the sender byte carries it (T-02).
+/// The id of a peer, as the sender byte carries it ([T-02]).
+///
+/// [T-02]: crate::protocol#t-02
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u8);
 
@@ -31,7 +35,9 @@ impl PeerId {
     pub const NULL: Self = Self(0x00);
     /// The host.
     pub const HOST: Self = Self(0x01);
-    /// Never assigned: a datagram that begins with this byte is GameSpy text (T-05).
+    /// Never assigned: a datagram that begins with this byte is GameSpy text ([T-05]).
+    ///
+    /// [T-05]: crate::protocol#t-05
     pub const GAMESPY: Self = Self(0x5C);
     /// The sender has no id yet.
     pub const UNASSIGNED: Self = Self(0xFF);
@@ -55,7 +61,9 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// The type byte of a message; unknown values are kept (T-10).
+/// The type byte of a message; unknown values are kept ([T-10]).
+///
+/// [T-10]: crate::protocol#t-10
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub u8);
 
@@ -75,7 +83,9 @@ impl Kind {
     /// A game payload, whole or a fragment of one.
     pub const DATA: Self = Self(0x32);
 
-    /// Returns the channel whose sequence numbers this kind uses (T-11).
+    /// Returns the channel whose sequence numbers this kind uses ([T-11]).
+    ///
+    /// [T-11]: crate::protocol#t-11
     #[must_use]
     #[inline]
     pub const fn channel(self) -> Channel {
@@ -107,7 +117,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One of the two reliable sequences between two peers, each with its own numbers (T-11).
+/// One of the two reliable sequences between two peers, each with its own numbers ([T-11]).
+///
+/// [T-11]: crate::protocol#t-11
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
     /// Kinds below 0x32: connections and names.
@@ -133,7 +145,9 @@ impl fmt::Display for Channel {
     }
 }
 
-/// A sequence number: 16 bits that wrap (T-24). Two numbers have a distance but no order.
+/// A sequence number: 16 bits that wrap ([T-24]). Two numbers have a distance but no order.
+///
+/// [T-24]: crate::protocol#t-24
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(pub u16);
 
@@ -161,7 +175,10 @@ impl fmt::Display for Seq {
     }
 }
 
-/// The position of a fragment. Only the first fragment has the total (T-20, T-22).
+/// The position of a fragment. Only the first fragment has the total ([T-20], [T-22]).
+///
+/// [T-20]: crate::protocol#t-20
+/// [T-22]: crate::protocol#t-22
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fragment {
     /// Fragment 0.
@@ -225,7 +242,11 @@ impl fmt::Display for Fragment {
     }
 }
 
-/// The delivery of a data message: reliable or not, whole or a fragment (T-15, T-20, T-21).
+/// The delivery of a data message: reliable or not, whole or a fragment ([T-15], [T-20], [T-21]).
+///
+/// [T-15]: crate::protocol#t-15
+/// [T-20]: crate::protocol#t-20
+/// [T-21]: crate::protocol#t-21
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// Sent once, without a sequence number; it may be lost.
@@ -283,7 +304,9 @@ impl fmt::Display for Delivery {
     }
 }
 
-/// The identity of a reliable message or fragment between two peers, as an ACK names it (T-30).
+/// The identity of a reliable message or fragment between two peers, as an ACK names it ([T-30]).
+///
+/// [T-30]: crate::protocol#t-30
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
     /// The channel of the message.

@@ -1,7 +1,7 @@
 //! Parses, writes, encrypts and decrypts the datagrams of Star Trek: Bridge Commander 1.1.
 //!
-//! The crate does no I/O. [`Datagram`] parses, [`Writer`] writes, and both use [`Message`] (rules T-01 to
-//! T-39 of PROTOCOL.md). The module [`cipher`] encrypts and decrypts datagrams (T-40 to T-45). Parsing is
+//! The crate does no I/O. [`Datagram`] parses, [`Writer`] writes, and both use [`Message`] (rules [T-01] to
+//! [T-39] of PROTOCOL.md). The module [`cipher`] encrypts and decrypts datagrams ([T-40] to [T-45]). Parsing is
 //! all or nothing: [`Datagram::parse`] checks every byte before it returns a value. So a caller never acts
 //! on half of a malformed datagram.
 //!
@@ -35,6 +35,11 @@
 //! assert_eq!(writer.finish().as_deref(), Some(&bytes[..]));
 //! # Ok::<(), bcnet_wire::WireError>(())
 //! ```
+//!
+//! [T-01]: crate::protocol#t-01
+//! [T-39]: crate::protocol#t-39
+//! [T-40]: crate::protocol#t-40
+//! [T-45]: crate::protocol#t-45
 #![no_std]
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
@@ -46,6 +51,9 @@ mod error;
 mod id;
 mod message;
 mod parse;
+/// The rules of the protocol, T-01 to T-79 and S-01 to S-84, which the documentation cites.
+#[cfg_attr(doc, doc = "\n", doc = include_str!("../PROTOCOL.md"))]
+pub mod protocol {}
 mod queues;
 mod text;
 mod time;
@@ -69,11 +77,17 @@ pub mod encoded {
     pub use crate::write::{data_header, plain_ack};
 }
 
-/// The largest datagram that a stock sender makes, in bytes (T-04).
+/// The largest datagram that a stock sender makes, in bytes ([T-04]).
+///
+/// [T-04]: crate::protocol#t-04
 pub const MAX_DATAGRAM: usize = 512;
-/// The largest message that a stock sender makes, in bytes including its header (T-23).
+/// The largest message that a stock sender makes, in bytes including its header ([T-23]).
+///
+/// [T-23]: crate::protocol#t-23
 pub const MAX_MESSAGE: usize = 412;
-/// The length of the sender byte and the count byte in front of the messages (T-01).
+/// The length of the sender byte and the count byte in front of the messages ([T-01]).
+///
+/// [T-01]: crate::protocol#t-01
 pub const DATAGRAM_HEADER: usize = 2;
 
 #[cfg(doctest)]

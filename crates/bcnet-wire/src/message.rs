@@ -18,7 +18,10 @@ pub enum Message<'a> {
     Data(Data<'a>),
 }
 
-/// An acknowledgement (T-30, T-31).
+/// An acknowledgement ([T-30], [T-31]).
+///
+/// [T-30]: crate::protocol#t-30
+/// [T-31]: crate::protocol#t-31
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
     /// The acknowledged message or fragment.
@@ -35,7 +38,10 @@ impl Ack {
     }
 }
 
-/// A message of the control channel with its header (T-13, T-16).
+/// A message of the control channel with its header ([T-13], [T-16]).
+///
+/// [T-13]: crate::protocol#t-13
+/// [T-16]: crate::protocol#t-16
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control<'a> {
     /// The sequence number.
@@ -100,7 +106,11 @@ pub enum Body<'a> {
     },
 }
 
-/// A game payload, or a fragment of one, with its header (T-12, T-15, T-20).
+/// A game payload, or a fragment of one, with its header ([T-12], [T-15], [T-20]).
+///
+/// [T-12]: crate::protocol#t-12
+/// [T-15]: crate::protocol#t-15
+/// [T-20]: crate::protocol#t-20
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
     /// Reliable or not, whole or a fragment.
@@ -111,7 +121,9 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// The reason of a boot; unknown values are kept (T-37).
+/// The reason of a boot; unknown values are kept ([T-37]).
+///
+/// [T-37]: crate::protocol#t-37
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BootReason(pub i8);
 

@@ -1,11 +1,13 @@
 //! Parses one message from the front of the remaining bytes of a datagram.
 //!
 //! Each kind is read in two steps. First the size in its size field is checked against the minimum of the
-//! kind (T-14). Then the fields are taken from exactly that many bytes. If the datagram ends earlier, the
+//! kind ([T-14]). Then the fields are taken from exactly that many bytes. If the datagram ends earlier, the
 //! field list of the kind shows which field was cut.
 //!
 //! The frequent kinds are inlined into their callers on purpose. A caller that only checks a message, or
 //! reads only one field, then never builds the message, which halves the cost.
+//!
+//! [T-14]: crate::protocol#t-14
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;

@@ -1,4 +1,6 @@
-//! UTF-16LE text inside a datagram (T-39).
+//! UTF-16LE text inside a datagram ([T-39]).
+//!
+//! [T-39]: crate::protocol#t-39
 
 use alloc::vec::Vec;
 use core::char::{REPLACEMENT_CHARACTER, decode_utf16};
@@ -50,10 +52,12 @@ impl<'a> Text<'a> {
             .map(|decoded| decoded.unwrap_or(REPLACEMENT_CHARACTER))
     }
 
-    /// Returns the clean form of a name (T-71), at most `max` bytes of UTF-16LE for [`Text::new`].
+    /// Returns the clean form of a name ([T-71]), at most `max` bytes of UTF-16LE for [`Text::new`].
     ///
     /// The result is valid UTF-16 with only [printable](is_printable) characters. Each blank is a plain
     /// space, and there is none at the ends. A text that was cleaned before does not change.
+    ///
+    /// [T-71]: crate::protocol#t-71
     #[must_use]
     pub fn cleaned(self, max: usize) -> Vec<u8> {
         let valid = decode_utf16(self.units.iter().map(|unit| u16::from_le_bytes(*unit))).flatten();

@@ -17,7 +17,9 @@ pub struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    /// Starts a datagram of at most 512 bytes (T-04), or fewer if `buffer` is shorter.
+    /// Starts a datagram of at most 512 bytes ([T-04]), or fewer if `buffer` is shorter.
+    ///
+    /// [T-04]: crate::protocol#t-04
     #[must_use]
     pub fn new(buffer: &'b mut [u8], sender: PeerId) -> Self {
         Self::with_limit(buffer, sender, MAX_DATAGRAM)
@@ -39,7 +41,9 @@ impl<'b> Writer<'b> {
     ///
     /// That is the case if the message does not fit, if the datagram has 255 messages already, or if the
     /// size is too large for the size field. It is also the case if no reader would accept the tail: an odd
-    /// number of bytes behind text (T-39).
+    /// number of bytes behind text ([T-39]).
+    ///
+    /// [T-39]: crate::protocol#t-39
     #[must_use]
     pub fn push(&mut self, message: &Message<'_>) -> bool {
         let Some(count) = self.count.checked_add(1) else { return false };
@@ -119,7 +123,9 @@ impl<'b> Writer<'b> {
         self.buffer.len().saturating_sub(self.len)
     }
 
-    /// Returns the datagram, or `None` if it has no message: an empty datagram is never sent (T-03).
+    /// Returns the datagram, or `None` if it has no message: an empty datagram is never sent ([T-03]).
+    ///
+    /// [T-03]: crate::protocol#t-03
     #[must_use]
     #[inline]
     pub fn finish(self) -> Option<&'b mut [u8]> {
@@ -132,16 +138,23 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// Returns the encoded ACK of a whole message (T-30, T-31).
+/// Returns the encoded ACK of a whole message ([T-30], [T-31]).
+///
+/// [T-30]: crate::protocol#t-30
+/// [T-31]: crate::protocol#t-31
 #[inline]
 pub const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     let [low, high] = seq.0.to_le_bytes();
     [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
 
-/// Returns the header of a data message in the first bytes, and its length (T-12, T-15, T-20).
+/// Returns the header of a data message in the first bytes, and its length ([T-12], [T-15], [T-20]).
 ///
 /// `word` has the size of the whole message and the urgent flag.
+///
+/// [T-12]: crate::protocol#t-12
+/// [T-15]: crate::protocol#t-15
+/// [T-20]: crate::protocol#t-20
 #[inline(always)]
 pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
     let kind = Kind::DATA.0;

@@ -1,7 +1,11 @@
 //! The events, states and errors of a [`Client`](super::Client).
 //!
-//! Events report what the server sent; states follow the way into the game (S-80, S-82, S-83). The names that
+//! Events report what the server sent; states follow the way into the game ([S-80], [S-82], [S-83]). The names that
 //! [`ClientState::name`] and [`Event::name`] return are stable, because logs contain them.
+//!
+//! [S-80]: bcnet_transport::wire::protocol#s-80
+//! [S-82]: bcnet_transport::wire::protocol#s-82
+//! [S-83]: bcnet_transport::wire::protocol#s-83
 
 use std::fmt;
 
@@ -63,7 +67,9 @@ impl fmt::Display for ClientState {
     }
 }
 
-/// The reason why a connection has ended (S-83).
+/// The reason why a connection has ended ([S-83]).
+///
+/// [S-83]: bcnet_transport::wire::protocol#s-83
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DisconnectReason {
     /// The client has left.
@@ -107,7 +113,9 @@ impl fmt::Display for DisconnectReason {
     }
 }
 
-/// A file check request of the server (S-20).
+/// A file check request of the server ([S-20]).
+///
+/// [S-20]: bcnet_transport::wire::protocol#s-20
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCheck {
     /// The round number on the wire: 0, 1, 2, 3 or 0xFF.
@@ -120,7 +128,9 @@ pub struct FileCheck {
     pub recursive: bool,
 }
 
-/// The settings that the server sends before the client loads the mission (S-25).
+/// The settings that the server sends before the client loads the mission ([S-25]).
+///
+/// [S-25]: bcnet_transport::wire::protocol#s-25
 #[derive(Debug, Clone, PartialEq)]
 pub struct GameSettings {
     /// The name of the mission script.
@@ -148,7 +158,9 @@ pub struct PlayerShip {
     pub species: Species,
 }
 
-/// Something that a correct server never sends. It had no effect, except on a counter (S-84).
+/// Something that a correct server never sends. It had no effect, except on a counter ([S-84]).
+///
+/// [S-84]: bcnet_transport::wire::protocol#s-84
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAnomaly {
     /// A datagram that the transport could not use.

@@ -1,7 +1,10 @@
-//! Handling of the messages that a client receives (S-80 to S-84).
+//! Handling of the messages that a client receives ([S-80] to [S-84]).
 //!
 //! Turns events of the transport and game messages into events of the client, and updates its state, players and ships.
 //! It sends nothing but the player's name.
+//!
+//! [S-80]: bcnet_transport::wire::protocol#s-80
+//! [S-84]: bcnet_transport::wire::protocol#s-84
 
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{self as transport, Engine, LeaveReason, Time};

@@ -1,6 +1,8 @@
-//! Events: something happens to an object of a player (S-75).
+//! Events: something happens to an object of a player ([S-75]).
 //!
 //! Many messages contain an event. Each such message has events of one or a few kinds.
+//!
+//! [S-75]: bcnet_transport::wire::protocol#s-75
 
 use super::code::{EventClass, EventNumber, PhaserLevel};
 use super::field::{Cut, Names, Reader, Text8, Wire, names, record};

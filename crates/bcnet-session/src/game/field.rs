@@ -1,4 +1,6 @@
-//! Fields: reads, writes and lists each kind of value in a payload (S-71).
+//! Fields: reads, writes and lists each kind of value in a payload ([S-71]).
+//!
+//! [S-71]: bcnet_transport::wire::protocol#s-71
 
 use std::ops::Range;
 

@@ -1,4 +1,7 @@
-//! The file check: its rounds, and the answers of clients (S-20, S-21).
+//! The file check: its rounds, and the answers of clients ([S-20], [S-21]).
+//!
+//! [S-20]: bcnet_transport::wire::protocol#s-20
+//! [S-21]: bcnet_transport::wire::protocol#s-21
 
 use super::field::{Cut, Names, Reader, Wire, names};
 
@@ -15,7 +18,9 @@ pub struct FileCheckRound {
     pub recursive: bool,
 }
 
-/// The rounds of the file check, in their order (S-20).
+/// The rounds of the file check, in their order ([S-20]).
+///
+/// [S-20]: bcnet_transport::wire::protocol#s-20
 pub const FILE_CHECK_ROUNDS: [FileCheckRound; 5] = [
     FileCheckRound { index: 0, directory: "scripts/", filter: "App.pyc", recursive: false },
     FileCheckRound { index: 1, directory: "scripts/", filter: "Autoexec.pyc", recursive: false },
@@ -24,7 +29,9 @@ pub const FILE_CHECK_ROUNDS: [FileCheckRound; 5] = [
     FileCheckRound { index: 0xFF, directory: "Scripts/Multiplayer", filter: "*.pyc", recursive: true },
 ];
 
-/// An answer to a file check request: the hashes of a client's files (S-21).
+/// An answer to a file check request: the hashes of a client's files ([S-21]).
+///
+/// [S-21]: bcnet_transport::wire::protocol#s-21
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChecksumResponse {
     /// The round number.

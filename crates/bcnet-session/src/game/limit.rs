@@ -1,4 +1,6 @@
-//! Scores and limits: fields that are present only if another field says so (S-71).
+//! Scores and limits: fields that are present only if another field says so ([S-71]).
+//!
+//! [S-71]: bcnet_transport::wire::protocol#s-71
 
 use std::num::NonZeroI32;
 

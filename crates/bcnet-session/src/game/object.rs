@@ -1,11 +1,16 @@
-//! Objects: their ids, and the messages that create them (S-02, S-77).
+//! Objects: their ids, and the messages that create them ([S-02], [S-77]).
+//!
+//! [S-02]: bcnet_transport::wire::protocol#s-02
+//! [S-77]: bcnet_transport::wire::protocol#s-77
 
 use super::code::{ObjectClass, Species};
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Text8, Wire, names, record};
 use super::subsystems::note_subsystems;
 
-/// The id of a ship, of a subsystem or of another object. Each slot has a range of ids (S-02).
+/// The id of a ship, of a subsystem or of another object. Each slot has a range of ids ([S-02]).
+///
+/// [S-02]: bcnet_transport::wire::protocol#s-02
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectId(pub u32);
 

@@ -1,6 +1,9 @@
-//! Packed numbers and vectors: they have fewer bits than a float (S-73, S-74).
+//! Packed numbers and vectors: they have fewer bits than a float ([S-73], [S-74]).
 //!
 //! Each value keeps its bits, so writing gives the same bytes that were read.
+//!
+//! [S-73]: bcnet_transport::wire::protocol#s-73
+//! [S-74]: bcnet_transport::wire::protocol#s-74
 
 use super::describe::Value;
 use super::field::{Cut, Names, Reader, Wire};

@@ -1,4 +1,7 @@
-//! The columns of the message table: opcode, direction, evidence, and the host's action (S-34, S-70).
+//! The columns of the message table: opcode, direction, evidence, and the host's action ([S-34], [S-70]).
+//!
+//! [S-34]: bcnet_transport::wire::protocol#s-34
+//! [S-70]: bcnet_transport::wire::protocol#s-70
 
 use std::fmt;
 
@@ -86,7 +89,9 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// The action of a host for a message of a client in the game (S-34).
+/// The action of a host for a message of a client in the game ([S-34]).
+///
+/// [S-34]: bcnet_transport::wire::protocol#s-34
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Relays it to all other players.
@@ -113,7 +118,9 @@ pub enum Rule {
     Unknown,
 }
 
-/// The check that a message is about the sender's own objects (S-32).
+/// The check that a message is about the sender's own objects ([S-32]).
+///
+/// [S-32]: bcnet_transport::wire::protocol#s-32
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// The message contains an event.

@@ -1,4 +1,6 @@
-//! The settings of a game (S-25). They have correction data only if a flag says so.
+//! The settings of a game ([S-25]). They have correction data only if a flag says so.
+//!
+//! [S-25]: bcnet_transport::wire::protocol#s-25
 
 use super::code::SettingsFlags;
 use super::field::{Cut, Names, Part, Reader, Text16, Wire, names};

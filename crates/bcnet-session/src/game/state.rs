@@ -1,4 +1,7 @@
-//! State updates: the position and the condition of a ship (S-76, S-37).
+//! State updates: the position and the condition of a ship ([S-76], [S-37]).
+//!
+//! [S-37]: bcnet_transport::wire::protocol#s-37
+//! [S-76]: bcnet_transport::wire::protocol#s-76
 
 use super::code::StateFlags;
 use super::describe::Value;

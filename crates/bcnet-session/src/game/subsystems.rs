@@ -1,4 +1,6 @@
-//! The subsystems of a new ship: the meaning of each byte, for classes whose list is known (S-77).
+//! The subsystems of a new ship: the meaning of each byte, for classes whose list is known ([S-77]).
+//!
+//! [S-77]: bcnet_transport::wire::protocol#s-77
 
 use super::code::Species;
 use super::describe::Value;

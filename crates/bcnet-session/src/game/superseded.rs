@@ -1,4 +1,6 @@
-//! Decides which queued state updates a newer one supersedes (S-33).
+//! Decides which queued state updates a newer one supersedes ([S-33]).
+//!
+//! [S-33]: bcnet_transport::wire::protocol#s-33
 
 use super::field::{Reader, Wire, names};
 use super::rows::Opcode;

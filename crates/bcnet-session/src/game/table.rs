@@ -1,4 +1,6 @@
-//! The table of all messages (S-70). The types, constants and functions of this module are generated from its rows.
+//! The table of all messages ([S-70]). The types, constants and functions of this module are generated from its rows.
+//!
+//! [S-70]: bcnet_transport::wire::protocol#s-70
 
 use super::code::{
     CollisionFlags, EndCode, RequestFlags, SystemNumber, TorpedoFlags, TorpedoType, UnknownFlags,
@@ -48,7 +50,9 @@ macro_rules! messages {
                 }
             }
 
-            /// Returns the action of a host when a client in the game sends this message (S-34).
+            /// Returns the action of a host when a client in the game sends this message ([S-34]).
+            ///
+            /// [S-34]: bcnet_transport::wire::protocol#s-34
             #[must_use]
             pub const fn rule(self) -> Rule {
                 match self {

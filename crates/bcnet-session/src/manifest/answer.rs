@@ -1,4 +1,6 @@
-//! Encodes a manifest as a client's answers to the file check (S-21).
+//! Encodes a manifest as a client's answers to the file check ([S-21]).
+//!
+//! [S-21]: bcnet_transport::wire::protocol#s-21
 
 use super::{FileCheckReply, FileEntry, Manifest};
 use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileHash, Message};

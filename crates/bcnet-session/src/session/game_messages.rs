@@ -1,7 +1,11 @@
-//! Handling of the messages that players in the game send (S-32 to S-42).
+//! Handling of the messages that players in the game send ([S-32] to [S-42]).
 //!
-//! Checks each message against the rule of its opcode (S-34), then relays, answers or drops it. Messages of clients
+//! Checks each message against the rule of its opcode ([S-34]), then relays, answers or drops it. Messages of clients
 //! that have not entered are handled in the join module.
+//!
+//! [S-32]: bcnet_transport::wire::protocol#s-32
+//! [S-34]: bcnet_transport::wire::protocol#s-34
+//! [S-42]: bcnet_transport::wire::protocol#s-42
 
 use bcnet_transport::wire::{Delivery, PeerId};
 use bcnet_transport::{DeliveryMode, Engine, Time};
@@ -232,7 +236,9 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Sends chat of the server to everyone in the game, one message per line (S-41).
+    /// Sends chat of the server to everyone in the game, one message per line ([S-41]).
+    ///
+    /// [S-41]: bcnet_transport::wire::protocol#s-41
     pub fn say(&mut self, text: &str, now: Time) {
         for peer in self.in_game.iter() {
             self.say_to(peer, text, now);

@@ -1,7 +1,10 @@
-//! The way of a client from the connect request into the game (S-10 to S-31).
+//! The way of a client from the connect request into the game ([S-10] to [S-31]).
 //!
 //! Decides on admission, assigns slots, checks files and sends the state of the game to a new player. The transport
 //! verifies addresses; the names module delays the entry until all names have arrived.
+//!
+//! [S-10]: bcnet_transport::wire::protocol#s-10
+//! [S-31]: bcnet_transport::wire::protocol#s-31
 
 use std::net::SocketAddrV4;
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! Kill credits: a guess which player destroyed a ship (S-45).
+//! Kill credits: a guess which player destroyed a ship ([S-45]).
 //!
 //! The server sees the target of each shot and the creation of each ship; it simulates no damage. Credits are given
 //! only if the settings ask for them.
+//!
+//! [S-45]: bcnet_transport::wire::protocol#s-45
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
-//! Departure of a client: notices to the others, stored scores, kick cooldown (S-50 to S-52).
+//! Departure of a client: notices to the others, stored scores, kick cooldown ([S-50] to [S-52]).
+//!
+//! [S-50]: bcnet_transport::wire::protocol#s-50
+//! [S-52]: bcnet_transport::wire::protocol#s-52
 
 use std::net::SocketAddrV4;
 use std::time::Duration;

@@ -1,4 +1,8 @@
-//! Moderation by the operator of a host: whitelist, mute, kick with a reason (S-15, S-44, S-55).
+//! Moderation by the operator of a host: whitelist, mute, kick with a reason ([S-15], [S-44], [S-55]).
+//!
+//! [S-15]: bcnet_transport::wire::protocol#s-15
+//! [S-44]: bcnet_transport::wire::protocol#s-44
+//! [S-55]: bcnet_transport::wire::protocol#s-55
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -26,9 +30,11 @@ impl MutedPlayer {
 }
 
 impl<E: Engine> Session<E> {
-    /// Mutes the chat of a player until [`unmute`](Self::unmute), also after a rejoin (S-44).
+    /// Mutes the chat of a player until [`unmute`](Self::unmute), also after a rejoin ([S-44]).
     ///
     /// A rejoin is recognised by address and name. Returns `false` if there is no such player.
+    ///
+    /// [S-44]: bcnet_transport::wire::protocol#s-44
     pub fn mute(&mut self, peer: PeerId) -> bool {
         let Some(member) = self.member_mut(peer) else { return false };
         member.is_muted = true;
@@ -65,10 +71,12 @@ impl<E: Engine> Session<E> {
         whitelist.is_empty() || [whitelist, trusted].iter().any(|list| any_contains(list, *from.ip()))
     }
 
-    /// Sends a player the reason as chat, then kicks it (S-55).
+    /// Sends a player the reason as chat, then kicks it ([S-55]).
     ///
     /// The boot follows when the client has acknowledged everything, or after three seconds. Returns `false` if the
     /// player is not in the game.
+    ///
+    /// [S-55]: bcnet_transport::wire::protocol#s-55
     pub fn kick_with_reason(&mut self, peer: PeerId, reason: &str, now: Time) -> bool {
         if !self.say_to(peer, reason, now) {
             return false;

@@ -1,7 +1,9 @@
-//! Names before join events: a client gets no event about a player before that player's name (S-28).
+//! Names before join events: a client gets no event about a player before that player's name ([S-28]).
 //!
 //! Tracks which names each member has acknowledged. A member that lacks a name gets its messages later; other members
 //! are not delayed.
+//!
+//! [S-28]: bcnet_transport::wire::protocol#s-28
 
 use bcnet_transport::wire::{BootReason, Channel, PeerId, Seq};
 use bcnet_transport::{Engine, Time};

@@ -1,4 +1,7 @@
-//! Queries of browsers and heartbeats to list servers (S-05 to S-09).
+//! Queries of browsers and heartbeats to list servers ([S-05] to [S-09]).
+//!
+//! [S-05]: bcnet_transport::wire::protocol#s-05
+//! [S-09]: bcnet_transport::wire::protocol#s-09
 
 use std::net::SocketAddrV4;
 

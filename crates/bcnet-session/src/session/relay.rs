@@ -1,4 +1,9 @@
-//! Relaying of messages to players, and the send queues behind full links (S-28, S-33, S-43, S-54).
+//! Relaying of messages to players, and the send queues behind full links ([S-28], [S-33], [S-43], [S-54]).
+//!
+//! [S-28]: bcnet_transport::wire::protocol#s-28
+//! [S-33]: bcnet_transport::wire::protocol#s-33
+//! [S-43]: bcnet_transport::wire::protocol#s-43
+//! [S-54]: bcnet_transport::wire::protocol#s-54
 
 use bcnet_transport::wire::{Channel, PeerId, Seq};
 use bcnet_transport::{Capacity, DeliveryMode, Engine, InFlightLimit, SendError, Time};

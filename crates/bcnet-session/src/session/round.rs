@@ -1,4 +1,9 @@
-//! Rounds: clock, time limit, rotation of systems, scores and summaries (S-27, S-30, S-60 to S-63).
+//! Rounds: clock, time limit, rotation of systems, scores and summaries ([S-27], [S-30], [S-60] to [S-63]).
+//!
+//! [S-27]: bcnet_transport::wire::protocol#s-27
+//! [S-30]: bcnet_transport::wire::protocol#s-30
+//! [S-60]: bcnet_transport::wire::protocol#s-60
+//! [S-63]: bcnet_transport::wire::protocol#s-63
 
 use std::time::Duration;
 

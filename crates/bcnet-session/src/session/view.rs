@@ -52,7 +52,9 @@ pub struct PlayerStatus {
     pub joined_at: Time,
     /// The smoothed round-trip time, once measured.
     pub rtt: Option<Duration>,
-    /// True if the player is muted (S-44).
+    /// True if the player is muted ([S-44]).
+    ///
+    /// [S-44]: bcnet_transport::wire::protocol#s-44
     pub muted: bool,
     /// The anomalies of the client.
     pub anomalies: Anomalies,

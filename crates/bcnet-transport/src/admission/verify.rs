@@ -1,4 +1,6 @@
-//! Verification of datagrams with an id that is not in use (T-76).
+//! Verification of datagrams with an id that is not in use ([T-76]).
+//!
+//! [T-76]: bcnet_wire::protocol#t-76
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::Range;

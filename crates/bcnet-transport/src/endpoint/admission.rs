@@ -1,6 +1,9 @@
 //! Admission of clients: from a connect request to a peer, and the errors of that.
 //!
-//! This module implements T-53 and T-77; [`admission`](crate::admission) verifies the addresses.
+//! This module implements [T-53] and [T-77]; [`admission`](crate::admission) verifies the addresses.
+//!
+//! [T-53]: bcnet_wire::protocol#t-53
+//! [T-77]: bcnet_wire::protocol#t-77
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Retransmission of fragments to a peer that answers with plain ACKs (T-65).
+//! Retransmission of fragments to a peer that answers with plain ACKs ([T-65]).
 //!
 //! A plain ACK does not name the fragment.
 //!
@@ -7,6 +7,8 @@
 //! ACK may be missing. So each fragment is then sent once more, alone, after a quiet period for this
 //! message. The next ACK answers that fragment. Only an ACK that is delayed by more than the quiet period
 //! could still mislead.
+//!
+//! [T-65]: bcnet_wire::protocol#t-65
 
 use super::stream::{SegmentState, SplitMessage, StreamEntryMut};
 use super::{AckEffect, Outbox, RetransmitPolicy, Transmission};

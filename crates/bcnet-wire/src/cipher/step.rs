@@ -1,4 +1,7 @@
-//! One byte step of the cipher, as arithmetic (T-42, T-45).
+//! One byte step of the cipher, as arithmetic ([T-42], [T-45]).
+//!
+//! [T-42]: crate::protocol#t-42
+//! [T-45]: crate::protocol#t-45
 
 /// The values that survive from byte to byte.
 #[derive(Clone, Copy, Default)]

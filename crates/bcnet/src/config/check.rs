@@ -122,7 +122,11 @@ impl Loaded {
                 let is_of_file = matches!(self.origin(&table, key.name), Origin::File { .. });
                 is_secret(key.name) && is_of_file && keys.show(key.name) != quoted("")
             };
-            keys.keys().iter().filter(is_set_secret).map(|key| format!("{table}.{}", key.name)).collect::<Vec<_>>()
+            keys.keys()
+                .iter()
+                .filter(is_set_secret)
+                .map(|key| format!("{table}.{}", key.name))
+                .collect::<Vec<_>>()
         });
         secrets.collect()
     }
