@@ -1,8 +1,8 @@
 //! Traffic with the rates of a recorded battle: 33.5 minutes, three players, a dedicated host.
 //!
 //! Ship frames are 95 ms apart. A ship sends its state in nine of ten frames. It also sends 0.39 reliable messages per
-//! second, in bursts: it fires, hits, stops. The host relays most of them to the other players and adds its own events
-//! in bursts: 1.3 reliable messages per second and client in all. It sends each client 23.5 states per second.
+//! second, in bursts when it opens fire, hits and ceases fire. The host relays most of them to the other players and
+//! adds bursts of its own events. In total, the host sends each client 1.3 reliable messages and 23.5 states per second.
 //!
 //! All random choices depend on the seed alone, so that every engine gets the same traffic.
 

@@ -153,11 +153,11 @@ impl AddAssign for QueueStatistics {
     }
 }
 
-/// Queue lengths for a peer that have not changed since a time.
+/// The current queue lengths for one peer, and the time of their last change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLengthInterval {
     pub(crate) since: Time,
     pub(crate) lengths: QueueLengths,
-    /// Time since which the outbox has not been empty, if it has ACKs.
+    /// Time at which the first ACK was added to the empty outbox; `None` while the outbox is empty.
     pub(crate) acks_pending_since: Option<Time>,
 }

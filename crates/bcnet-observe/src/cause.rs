@@ -9,9 +9,9 @@ use crate::stock::SECOND;
 use crate::{FindingReporter, Side};
 use bcnet_wire::{Message, Time};
 
-/// Reports the retransmissions for which `is_over` holds: no ACK came that explains them.
+/// Reports and removes the retransmissions that `is_over` selects: no ACK has explained them in time.
 ///
-/// `missed` is the last time at which the capture missed something that the receiver sent.
+/// `missed` is the last time at which the capture missed a datagram of the receiver.
 pub(crate) fn close_unexplained(
     state: &mut SideState,
     side: Side,
@@ -32,7 +32,7 @@ pub(crate) fn close_unexplained(
     }
 }
 
-/// Returns the cause of a retransmission if no ACK of the message was seen.
+/// Returns the cause to report for a retransmission that no ACK has explained.
 pub(crate) fn cause_without_ack(open: &UnexplainedRetransmission, missed: Option<Time>) -> RetransmitCause {
     match missed {
         Some(missed) if missed >= open.previous_send => RetransmitCause::NotCaptured,
@@ -70,8 +70,8 @@ pub(crate) fn find_cause(
 ) -> Option<RetransmitCause> {
     let (since, trip) = (at.micros_since(open.at), sender.rtt);
     let for_previous = trip.is_below_min(since) && trip.is_plausible(at.micros_since(open.previous_send));
-    // A stock receiver repeats an ACK before its interval is over only if the message arrived again in
-    // between.
+    // A stock receiver repeats an ACK at a fixed interval. It sends the ACK earlier only if the message has
+    // arrived again.
     let restarted = open.acks_seen > 0 && at.micros_since(open.last_ack) < ACK_RESTARTED_WITHIN;
     if open.acks_seen == 0 && for_previous || open.acks_seen > 0 && restarted {
         return Some(RetransmitCause::AckLate);
@@ -88,9 +88,10 @@ pub(crate) fn find_cause(
 
 /// Returns whether the receiver had the message before the retransmission, if its ACKs show it.
 ///
-/// A receiver keeps ACKs in the order of arrival and sends them in front of all other messages. So the ACK of
-/// another message, sent between the two copies and acknowledged in the same datagram, shows which copy
-/// arrived.
+/// A receiver sends its ACKs at the start of a datagram, in the order in which the messages arrived. Take
+/// another message that was first sent between the two copies and is acknowledged in the same datagram. If
+/// its ACK comes later in the datagram, the earlier copy had arrived. If its ACK comes first, only the
+/// retransmission arrived.
 fn arrived_before(
     open: &UnexplainedRetransmission,
     together: &[Message<'_>],
@@ -106,7 +107,8 @@ fn arrived_before(
     leading().find_map(|(place, key)| {
         let other = sent.get(key)?;
         let between = other.first_sent > open.previous_send && other.first_sent < open.at && other.sends == 1;
-        // ACKs without standalone sends left come last, in any order.
+        // After three sends, an ACK leaves only together with other messages. Such ACKs are the last ones in
+        // the datagram and in any order, so a later position proves nothing.
         let standalone = at.micros_since(other.first_sent) < STANDALONE_ACKS_WITHIN;
         (between && (standalone || place < own)).then_some(own < place)
     })
@@ -114,7 +116,7 @@ fn arrived_before(
 
 /// After this many ACKs the most likely cause is reported.
 const MAX_ACKS_SEEN: u8 = 3;
-/// A little less than the time between two sends of an ACK.
+/// A little less than the interval at which a stock receiver repeats an ACK.
 const ACK_RESTARTED_WITHIN: u64 = SECOND / 2;
-/// A little less than the time that the standalone sends of an ACK take.
+/// A little less than the time from the first to the last standalone send of an ACK: two intervals.
 const STANDALONE_ACKS_WITHIN: u64 = SECOND + SECOND / 4;

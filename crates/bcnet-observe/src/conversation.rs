@@ -89,13 +89,15 @@ impl Conversation<'_> {
         self.0.side_state(side).sent.len()
     }
 
-    /// Returns how many retransmissions of this side have no known cause.
+    /// Returns how many retransmissions of this side have no known cause so far.
     #[must_use]
     pub fn unexplained_retransmissions(&self, side: Side) -> usize {
         self.0.side_state(side).sent.unexplained.len()
     }
 
-    /// Returns whether no more findings can follow about the datagram with this mark.
+    /// Returns whether all findings about a datagram are reported.
+    ///
+    /// `mark` is the number that the caller gave to the datagram.
     #[must_use]
     pub fn are_findings_final(&self, mark: u64) -> bool {
         self.0.sides.iter().all(|side| side.are_findings_final(mark))
@@ -119,7 +121,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns the send counts and lifetimes of the ACKs that this side has dropped.
+    /// Returns the send counts and lifetimes of the ACKs that this side has removed from its outbox.
     #[must_use]
     pub const fn dropped_ack_lifetimes(&self, side: Side) -> &AckLifetimes {
         self.0.side_state(side).ack_outbox.lifetimes()
@@ -131,10 +133,10 @@ impl Conversation<'_> {
         self.0.side_state(side).ack_outbox.pending_lifetimes(self.0.last_seen)
     }
 
-    /// Returns the fragments that this side has certainly queued and not sent.
+    /// Returns the fragments that this side has queued but not sent, as far as the capture proves it.
     ///
-    /// The first fragment has announced their number, and the side has sent nothing that was queued behind
-    /// them. Other unsent messages are not visible on the wire.
+    /// The first fragment of a message announces the number of fragments. The rest are still in the queue if
+    /// the side has sent no later message. Other unsent messages are not visible on the wire.
     #[must_use]
     pub fn unsent_fragments(&self, side: Side, now: Time) -> Vec<MessageId> {
         let state = self.0.side_state(side);

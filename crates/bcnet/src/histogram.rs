@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Counts of durations. Each power of two of microseconds has `2^BITS` buckets of equal width.
+/// Counts of durations, in microseconds. Each range from `2^n` to `2^(n+1)` has `2^BITS` equal buckets.
 ///
-/// The list of buckets grows with the longest duration.
+/// The list of buckets ends at the longest duration so far. Its length grows with the logarithm of that
+/// duration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Histogram<const BITS: u32> {
     buckets: Vec<u64>,
@@ -77,7 +78,9 @@ impl<const BITS: u32> Histogram<BITS> {
         self.sum
     }
 
-    /// Returns how many durations were at most `most`, exact to the width of a bucket.
+    /// Returns how many durations were at most `most`.
+    ///
+    /// Leaves out the bucket that contains `most`, unless the bucket ends there.
     pub(crate) fn count_up_to(&self, most: Duration) -> u64 {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         let is_within = |index: &usize| bucket_upper_bound(*index, BITS) <= most;
@@ -89,9 +92,9 @@ impl<const BITS: u32> Histogram<BITS> {
             .sum()
     }
 
-    /// Returns the duration that this share of all did not exceed, or zero if there is none.
+    /// Returns the quantile: the share `share` of all durations did not exceed it. Zero if there are none.
     ///
-    /// It is exact to the width of a bucket.
+    /// The result is the upper end of a bucket, so it can be too long by the width of that bucket.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -117,9 +120,10 @@ impl<const BITS: u32> Histogram<BITS> {
     }
 }
 
-/// Returns the bucket of a number.
+/// Returns the index of the bucket that contains a number.
 ///
-/// A small number is its own bucket; for others, the bit length and the leading bits determine the bucket.
+/// Numbers below `2^(bits + 1)` have a bucket each. For other numbers, the bit length and the first
+/// `bits + 1` bits determine the bucket.
 const fn bucket_index(micros: u64, bits: u32) -> usize {
     let shift = (u64::BITS - micros.leading_zeros()).saturating_sub(bits + 1);
     ((shift as u64) << bits) as usize + (micros >> shift) as usize

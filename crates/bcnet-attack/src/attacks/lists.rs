@@ -181,10 +181,10 @@ fn connect_from(env: &Environment, from: Ipv4Addr, to: SocketAddrV4) -> anyhow::
 const HEAD_START: Duration = Duration::from_secs(3);
 /// The longest wait until a server is listed.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(70);
-/// The longest time that an attack continues after that.
+/// The longest time that an attack continues after [`LISTING_TIMEOUT`].
 const MARGIN: Duration = Duration::from_secs(30);
 const FAKE_SERVERS: u16 = 4096;
-/// The time for which fake servers are announced, and their number per 0.1 s.
+/// The time for which fake servers send heartbeats, and the number of heartbeats per 0.1 s.
 const FAKE_TIME: Duration = Duration::from_secs(40);
 const BURST: usize = 20;
 const IDLE_CONNECTIONS: u8 = 128;

@@ -18,8 +18,8 @@ pub(super) struct IncomingQueues {
 impl IncomingQueues {
     /// Queues an unreliable message.
     ///
-    /// An urgent message is inserted after the urgent messages at the head. If the head is not urgent, it is
-    /// inserted directly after the head.
+    /// An urgent message is inserted after the urgent messages at the head of the queue. If the message at the
+    /// head is not urgent, the urgent message gets the second place.
     pub(super) fn push_unreliable(&mut self, channel: Channel, message: StockMessage) {
         let queue = &mut self.unreliable[channel_index(channel)];
         let place = if message.urgent {
@@ -33,7 +33,12 @@ impl IncomingQueues {
 
     /// Combines a fragment with the queued fragments that have the same sequence number, from any sender.
     ///
-    /// Returns the whole message if there are enough fragments. Otherwise returns the fragment, to be queued.
+    /// Returns the whole message if the number of fragments is reached. Otherwise returns the fragment, to be
+    /// queued.
+    ///
+    /// # Errors
+    ///
+    /// Returns a crash if the number is reached although a fragment is missing, as the original crashes.
     pub(super) fn reassemble(
         &mut self,
         mut part: StockMessage,

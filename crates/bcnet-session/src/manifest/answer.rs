@@ -53,14 +53,16 @@ impl Manifest {
     }
 }
 
-/// Appends a directory at `depth`, and its subdirectories. `files` has all files in it, sorted by path.
+/// Appends a directory at `depth`, and its subdirectories.
+///
+/// `files` contains all files of the directory and its subdirectories, sorted by path.
 fn add_tree(tree: &mut Vec<DirectoryHashes>, files: &[FileEntry], depth: usize) -> Option<()> {
     let is_own = |file: &&FileEntry| file.path.len() == depth + 1;
     let own = files.iter().filter(is_own);
     let own = own.map(|file| Some(FileHash { name: *file.path.get(depth)?, content: file.content }));
     let own: Vec<FileHash> = own.collect::<Option<_>>()?;
     let groups = files.chunk_by(|a, b| a.path.get(depth) == b.path.get(depth));
-    // A file can have the name of a directory. It is sorted before the files in the directory.
+    // A group can begin with a file that has the same name as the directory.
     let below = groups.map(|group| group.split_at(group.iter().take_while(is_own).count()).1);
     let below: Vec<&[FileEntry]> = below.filter(|group| !group.is_empty()).collect();
     let names = below.iter().map(|group| group.first()?.path.get(depth).copied());

@@ -1,9 +1,13 @@
 //! Encrypts one datagram as segments that run in parallel.
 //!
-//! The keys are known in advance, as XORs of the plaintext. The carry is linear: the carry out of a segment
-//! is a constant times the carry into it, plus a value that depends only on the segment. So the steps of
-//! all segments are first computed with carry 0. Then a scan over the segments finds the real carries. Only
-//! then are the steps completed and the masks applied.
+//! The cipher XORs each byte with a mask. The mask depends on a key and on a carry, which both change with
+//! every byte. The key is the XOR of the plaintext so far, so the key at the start of each segment is known in
+//! advance. The carry out of a segment is a constant times the carry into it, plus a value that depends only
+//! on the segment.
+//!
+//! So the work has three passes. The first pass computes all segments with carry 0. The second pass goes over
+//! the segments in order and finds the real carries. The third pass adds the real carries and applies the
+//! masks.
 
 use super::step::{ByteStep, CipherState, multiplier_power, splat};
 use super::transpose::transpose;
@@ -79,7 +83,7 @@ fn starting_keys(key: u8, bytes: &[[u8; SEGMENTS]; SEGMENT_LEN]) -> ([u16; SEGME
     (starts.to_le_bytes().map(splat), last)
 }
 
-/// The steps of one byte position in all segments.
+/// Intermediate values of the cipher for one byte of every segment: the bytes at the same offset.
 #[derive(Clone, Copy, Default)]
 struct SegmentRow {
     sums: [[u16; SEGMENTS]; 5],
@@ -88,7 +92,7 @@ struct SegmentRow {
 }
 
 impl SegmentRow {
-    /// Computes the steps with carry 0 into the segments, and advances by one byte.
+    /// Computes the values as if the carry into every segment were 0, and advances by one byte.
     #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
     #[inline(always)]
     fn prepare(&mut self, keys: &mut [u16; SEGMENTS], carried: &mut [u16; SEGMENTS], bytes: &[u8; SEGMENTS]) {
@@ -103,7 +107,7 @@ impl SegmentRow {
         }
     }
 
-    /// Completes the steps with the real carry and masks the bytes.
+    /// Adds the real carries to the values, and XORs the bytes with the masks.
     #[expect(clippy::indexing_slicing, reason = "all arrays have an element for every segment")]
     #[inline(always)]
     fn finish(&self, carried: &mut [u16; SEGMENTS], bytes: &mut [u8; SEGMENTS]) {
@@ -119,7 +123,7 @@ impl SegmentRow {
     }
 }
 
-/// One segment for each byte of a `u128`, which computes their starting keys.
+/// The number of segments: `starting_keys` needs one byte of a `u128` for each.
 const SEGMENTS: usize = 16;
 const SEGMENT_LEN: usize = 8;
 const BLOCK_LEN: usize = SEGMENTS * SEGMENT_LEN;

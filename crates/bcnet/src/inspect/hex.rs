@@ -181,7 +181,7 @@ fn parse_hex_digits(line: &[u8], start: usize) -> Result<Vec<u8>, BadHex> {
     }
 }
 
-/// Returns the addresses of the sender and the receiver for a line of hex, which has none.
+/// Makes up addresses of sender and receiver for a line of hex, since the line contains no addresses.
 pub(super) fn synthetic_addresses(sent_by: Option<Role>, datagram: &[u8]) -> [SocketAddrV4; 2] {
     let sender = datagram.first().map_or(PeerId::UNASSIGNED, |byte| PeerId(*byte));
     let role = sent_by.unwrap_or(if sender == PeerId::HOST { Role::Host } else { Role::Client });

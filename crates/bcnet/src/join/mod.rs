@@ -1,4 +1,4 @@
-//! `bcnet join`: a client for the terminal. It shows all events and chats; it has no ship.
+//! `bcnet join`: a client for the terminal. It prints all events and sends chat; it has no ship.
 
 mod check;
 mod diagnosis;
@@ -26,7 +26,9 @@ use diagnosis::JoinDiagnosis;
 use driver::{ClientDriver, LeaveResult};
 use input::Input;
 
-/// Default player name of checks. Servers report no hook event for a player with this name.
+/// The default player name, which join checks use.
+///
+/// A server calls no hook when a player with this name joins or leaves: monitoring would cause many events.
 pub(crate) const CHECK_NAME: &str = "bcnet";
 
 #[derive(clap::Args)]
@@ -214,7 +216,9 @@ impl TerminalClient<'_> {
         self.finish(step, end, why, out)
     }
 
-    /// Returns the next event with its time, after the client's own reaction to it.
+    /// Returns the next event with its time.
+    ///
+    /// Reacts to the event first: answers a file check, enters the game, or records it for the diagnosis.
     fn next_event(&mut self) -> anyhow::Result<Option<(Event, Time)>> {
         let Some((event, at)) = self.driver.poll_event() else { return Ok(None) };
         if let Event::FileCheck(_) = event {

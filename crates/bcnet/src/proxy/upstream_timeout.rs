@@ -7,17 +7,17 @@ use bcnet_transport::Time;
 /// Tracks how long the server has been silent while clients send.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamTimeout {
-    /// The time of the first datagram without an answer.
+    /// The time of the first datagram without an answer, or of the last report that the server is silent.
     unanswered_since: Option<Time>,
-    /// The time of the last datagram.
+    /// The time of the last datagram to the server.
     last_sent: Option<Time>,
 }
 
 impl UpstreamTimeout {
     /// Records a datagram to the server.
     pub(super) fn on_sent(&mut self, now: Time) {
-        // A single old datagram without a repetition, such as a browser's lost query, proves nothing about
-        // the server.
+        // After a pause of a minute, the time starts again: one unanswered datagram, such as a lost query of
+        // a server browser, does not show that the server is down.
         let begins =
             self.unanswered_since.is_none() || self.last_sent.is_some_and(|sent| now.since(sent) >= TIMEOUT);
         if begins {
@@ -31,7 +31,9 @@ impl UpstreamTimeout {
         self.unanswered_since = None;
     }
 
-    /// Returns whether the server has been silent for a minute. It returns `true` once a minute.
+    /// Returns whether the server has answered nothing for a minute.
+    ///
+    /// While the server stays silent, this is `true` only once a minute.
     pub(super) fn check_expired(&mut self, now: Time) -> bool {
         let long = self.unanswered_since.is_some_and(|asked| now.since(asked) >= TIMEOUT);
         if long {

@@ -8,7 +8,7 @@ use crate::server_info::{PlayerInfo, PlayerQueues, SampleList, ServerInfo, Serve
 #[derive(Debug, Default)]
 pub(super) struct TopSnapshot {
     pub(super) status: ServerInfo,
-    /// The session of the players.
+    /// The port of the session to which `players` belong.
     pub(super) port: u16,
     pub(super) players: Vec<PlayerInfo>,
     pub(super) interval: u64,

@@ -48,7 +48,7 @@ pub(crate) fn descriptor_text(path: &Path) -> io::Result<String> {
         )
     })?;
     let mut text = ptr::null_mut();
-    // SAFETY: the first pointer is to memory of the system, and the other to a variable of this function.
+    // SAFETY: Windows allocated the first pointer's memory. The other pointer is to a variable of this function.
     check(unsafe {
         ConvertSecurityDescriptorToStringSecurityDescriptorW(
             security.0,
@@ -61,7 +61,7 @@ pub(crate) fn descriptor_text(path: &Path) -> io::Result<String> {
     Ok(string_from_system(&LocalAllocation(text.cast())))
 }
 
-/// Grants an account, given by SID, read and write access to a directory and everything in it.
+/// Lets an account, given by SID, read, write and delete a directory and everything in it.
 pub(crate) fn grant_access(directory: &Path, sid: &str) -> io::Result<()> {
     let path = wide_path(directory);
     let number = parse_sid(sid)?;
@@ -79,10 +79,10 @@ pub(crate) fn grant_access(directory: &Path, sid: &str) -> io::Result<()> {
         },
     };
     let made: *mut *mut ACL = (&raw mut new.0).cast();
-    // SAFETY: the old list is part of memory of the system that is still allocated. The other pointers are to
-    // variables of this function.
+    // SAFETY: Windows allocated the old list, and it is not freed yet. The other pointers are to variables of
+    // this function.
     check_error_code(unsafe { SetEntriesInAclW(1, &raw const access, old.entries, made) })?;
-    // SAFETY: the path is zero-terminated, and the system allocated the list.
+    // SAFETY: the path is zero-terminated, and Windows allocated the list.
     check_error_code(unsafe {
         SetNamedSecurityInfoW(
             path.as_ptr(),
@@ -96,25 +96,27 @@ pub(crate) fn grant_access(directory: &Path, sid: &str) -> io::Result<()> {
     })
 }
 
-/// Gives a file the access list of another, which may be a file of [`create_private_file`].
+/// Copies the access list of the file `from` to the open file `to`.
+///
+/// The handle of `to` needs the right to change the list; a file from [`create_private_file`] has it.
 pub(crate) fn copy_permissions(from: &Path, to: &File) -> io::Result<()> {
     let list = AccessList::read(from)?;
     let (mut control, mut revision) = (0, 0);
-    // SAFETY: the first pointer is to memory of the system, and the others to variables of this function.
+    // SAFETY: Windows allocated the first pointer's memory. The others are to variables of this function.
     check(unsafe { GetSecurityDescriptorControl(list.security.0, &raw mut control, &raw mut revision) })?;
     if control & SE_DACL_AUTO_INHERITED != 0 {
-        // The system keeps the mark for inherited rights only with this flag.
+        // Without this flag, Windows drops the mark that the rights were inherited.
         let request = SE_DACL_AUTO_INHERIT_REQ;
-        // SAFETY: the pointer is to memory of the system that nothing else uses.
+        // SAFETY: Windows allocated the descriptor, and nothing else uses it.
         check(unsafe { SetSecurityDescriptorControl(list.security.0, request, request) })?;
     }
-    // SAFETY: the handle is open, and the pointer is to memory of the system.
+    // SAFETY: the handle is open, and Windows allocated the descriptor.
     check(unsafe { SetKernelObjectSecurity(to.as_raw_handle(), DACL_SECURITY_INFORMATION, list.security.0) })
 }
 
 /// The access list of a file or directory.
 struct AccessList {
-    /// A part of the descriptor; null if everyone has every right.
+    /// Points into `security`; null if everyone has every right.
     entries: *const ACL,
     security: LocalAllocation,
 }
@@ -145,27 +147,30 @@ pub(crate) fn create_directory(path: &Path, descriptor: &str) -> io::Result<()> 
     let path = wide_path(path);
     let security = parse_descriptor(descriptor)?;
     let attributes = security_attributes(&security);
-    // SAFETY: the path is zero-terminated. The attributes refer to a local variable and to memory of the
-    // system.
+    // SAFETY: the path is zero-terminated. The attributes refer to a local variable and to a descriptor that
+    // Windows allocated.
     check(unsafe { CreateDirectoryW(path.as_ptr(), &raw const attributes) })
 }
 
-/// Returns the descriptor for objects of this user, administrators and the system only.
+/// Returns a descriptor that gives access only to this user, administrators and the system.
 ///
-/// It names the user: objects that an administrator creates may belong to the group, and the same user is not
-/// in that group without `Run as administrator`.
+/// It sets this user as the owner. Otherwise the group of administrators may own an object that an
+/// administrator creates. Without `Run as administrator`, the same user does not count as a member of that
+/// group.
 pub(super) fn private_descriptor() -> io::Result<String> {
     let user = current_user_sid()?;
     Ok(format!("O:{user}D:P(A;;FA;;;{user})(A;;FA;;;BA)(A;;FA;;;SY)"))
 }
 
-/// Creates a file for this user, administrators and the system. It must not exist.
+/// Creates a file to which only this user, administrators and the system have access.
+///
+/// Returns an error if the file exists.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     let path = wide_path(path);
     let security = parse_descriptor(&private_descriptor()?)?;
     let attributes = security_attributes(&security);
-    // SAFETY: the path is zero-terminated. The attributes refer to a local variable and to memory of the
-    // system.
+    // SAFETY: the path is zero-terminated. The attributes refer to a local variable and to a descriptor that
+    // Windows allocated.
     let handle = unsafe {
         CreateFileW(
             path.as_ptr(),
@@ -213,7 +218,7 @@ fn lookup_account_name(number: &str) -> io::Result<String> {
     Ok(if domain.is_empty() { name } else { format!("{domain}\\{name}") })
 }
 
-/// Parses a SID. The system also accepts its two-letter abbreviations.
+/// Parses a SID, or a two-letter abbreviation of a well-known one, such as `BA`.
 fn parse_sid(text: &str) -> io::Result<LocalAllocation> {
     let text = to_wide(text);
     let mut number = LocalAllocation(ptr::null_mut());

@@ -33,7 +33,9 @@ impl HookCounters {
     }
 }
 
-/// Bodies or lines to post. A full queue drops the oldest.
+/// The messages to post. A full queue drops the oldest message.
+///
+/// A message is a line of text for Discord, and a whole request body for other formats.
 #[derive(Debug, Default)]
 pub(super) struct HookQueue {
     state: Mutex<HookQueueState>,
@@ -160,7 +162,7 @@ impl HookSender {
         }
     }
 
-    /// Posts one message, with retries after temporary errors.
+    /// Posts one request body, with retries after temporary errors.
     ///
     /// # Errors
     ///
@@ -175,8 +177,8 @@ impl HookSender {
                 Ok(answer) => retry_delay(*answer, attempt),
                 Err(failure) => failure.is_temporary().then(|| backoff(attempt)),
             };
-            // The problem is visible before the last attempt. A closed queue means that another hook may use
-            // these counters.
+            // Records the problem after each attempt, so that operators see it before the last one. If the
+            // queue is closed, a new hook with the same name may use these counters already.
             if !self.queue.lock().is_closed {
                 self.counters.set_problem(Some(describe_outcome(&outcome)));
             }

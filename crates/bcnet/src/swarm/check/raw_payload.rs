@@ -1,7 +1,7 @@
 //! Messages of players, byte by byte, from recorded sizes and layouts.
 //!
-//! This module does not use the library's table of messages on purpose: a check that shared it could not find its
-//! mistakes.
+//! This module deliberately does not use the library's table of messages. Otherwise a mistake in that table would be
+//! on both sides of the check, and the check would not find it.
 
 use bcnet_lab::Rng;
 
@@ -15,7 +15,7 @@ pub(super) fn event(opcode: u8, factory: u32, event: u32, related: u32, extra: &
     payload
 }
 
-/// Returns a Sovereign: 113 bytes for a name of five letters.
+/// Returns the message that creates a ship of class Sovereign: 113 bytes for a name of five letters.
 pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> Vec<u8> {
     let mut payload = vec![0x03, slot, peer];
     payload.extend(0x8008_u32.to_le_bytes());
@@ -34,7 +34,7 @@ pub(super) fn ship(slot: u8, peer: u8, object: u32, name: &str, number: u32) -> 
     payload
 }
 
-/// Returns the host's message when a ship destroys itself: the answer to 0x13.
+/// Returns the host's answer to a self-destruct request (opcode 0x13): the ship explodes.
 pub(super) fn exploding(ship: u32) -> Vec<u8> {
     event(0x06, 0x8129, 0x4E, ship, &[0, 0, 0, 0, 0, 0, 0x18, 0x41])
 }
@@ -46,7 +46,9 @@ pub(super) fn chat(peer: u8, text: &str) -> Vec<u8> {
     payload
 }
 
-/// Returns a state update. Its position follows from ship and number, so a receiver can check it.
+/// Returns a state update.
+///
+/// Its bytes depend only on `ship` and `number`, so that a receiver can compute and compare them.
 pub(super) fn state(ship: u32, number: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(ship) << 32 | u64::from(number));
     let share = rng.below(100);
@@ -78,17 +80,17 @@ pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
     payload.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Returns the first object of a slot.
+/// Returns the first object id of the player in a slot.
 pub(super) fn first_object(slot: u8) -> u32 {
     FIRST_OBJECT + u32::from(slot) * OBJECTS_PER_SLOT
 }
 
-/// Object ids of a player.
+/// The number of object ids for each player.
 const OBJECTS_PER_SLOT: u32 = 0x40000;
 const FIRST_OBJECT: u32 = 0x3FFF_FFFF;
 const HASH_FLAG_OFFSET: usize = 22;
 const HAS_HASH: u8 = 1;
-/// Cumulative shares of the kinds of states, with their flags and sizes.
+/// The kinds of state updates: cumulative share in percent, flags, size in bytes.
 const STATE_KINDS: [(u64, u8, usize); 5] =
     [(58, 0x9E, 29), (74, 0x96, 26), (83, 0x92, 23), (91, 0x9D, 39), (93, 0x8E, 27)];
 

@@ -1,4 +1,6 @@
-//! Prints what each side does with every ACK that it receives, like a hook in the original engine.
+//! Prints a line for every received ACK, with its effect on the receiver's retransmit queue.
+//!
+//! The lines are like the output of a hook in the ACK handler of the original engine.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,7 +28,7 @@ impl<W: Write> HandledAckList<W> {
         Self { context, span: CaptureSpan::default(), pending_lines: BTreeMap::new(), count: 0 }
     }
 
-    /// Prints the lines from before `until`. If too many wait, prints the oldest.
+    /// Prints the lines from before `until`, and the oldest lines beyond [`MAX_PENDING_LINES`].
     fn print_until(&mut self, until: Time) -> io::Result<()> {
         let is_due = |waiting: &BTreeMap<(Time, u64), String>| {
             waiting.first_key_value().is_some_and(|((at, _), _)| *at < until)
@@ -94,6 +96,8 @@ impl<W: Write> Sink for HandledAckList<W> {
     }
 }
 
-/// A live side sends a keepalive before that time, which shows which ACKs it has read.
+/// The age in microseconds at which a line is printed. No line from an earlier time can follow then.
+///
+/// A live side sends at least a keepalive within this time, which shows the ACKs that it has read.
 const MAX_REPORT_DELAY: u64 = 10_000_000;
 const MAX_PENDING_LINES: usize = 1 << 16;

@@ -65,7 +65,10 @@ fn affected_players(text: &str, players: &[&PlayerInfo]) -> Markup {
     }
 }
 
-/// Returns the form with duration and reason. A hidden field lists the players that the page showed.
+/// Returns the form with duration and reason.
+///
+/// A hidden field lists the affected players that the page shows. If other players are affected when the
+/// form arrives, the server refuses the ban.
 fn ban_form(operator: &Operator, about: &[(&str, &str)], shown: &[&PlayerInfo], count: usize) -> Markup {
     let others = encode_player_list(shown.iter().copied());
     let hidden: Vec<_> = about.iter().copied().chain([("others", others.as_str())]).collect();

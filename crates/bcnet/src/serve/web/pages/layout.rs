@@ -9,7 +9,7 @@ use crate::serve::web::site::{PageResponse, RequestContext};
 /// A page with its title and content.
 pub(super) struct Layout {
     pub(super) title: String,
-    /// The path of its menu entry.
+    /// The path of the menu entry that is marked as the current page.
     pub(super) menu_entry: &'static str,
     pub(super) main: Markup,
 }
@@ -20,9 +20,9 @@ impl Layout {
         PageResponse::html(status, page.into_string(), context.nonce)
     }
 
-    /// Returns only the content and the title.
+    /// Returns only the content and the title, for an update of an open page.
     ///
-    /// The script compares the title to detect that another player or session has this address.
+    /// The script compares the title: if it differs, the URL now belongs to another player or session.
     fn live_fragment(self) -> Markup {
         html! { h1 { (self.title) } (self.main) }
     }
@@ -96,7 +96,7 @@ fn menu(current: &str, context: &RequestContext) -> Markup {
     }
 }
 
-/// Returns the hidden field that every form needs.
+/// Returns the hidden field with the token against cross-site request forgery. Every form needs it.
 pub(super) fn csrf_field(operator: &Operator) -> Markup {
     html! { input type="hidden" name="csrf" value=(operator.csrf.reveal()); }
 }
