@@ -172,8 +172,8 @@ impl ConversationState {
 
     /// Returns whether a side has dropped its queues.
     ///
-    /// A side that leaves drops them when its disconnect message is acknowledged. Both sides drop them at the
-    /// latest after the linger time, in which the other side may still have to answer.
+    /// A side that leaves drops its queues when its disconnect message is acknowledged. At the end of the
+    /// linger time both sides have dropped theirs. Until then a side still answers a peer that has left.
     pub(crate) fn has_dropped_queues(&self, side: Side, state: &SideState, now: Time) -> bool {
         self.end.is_some_and(|ConversationEnd { at, leaver, .. }| {
             let waits = |key| state.sent.get(key).is_some_and(|sent| sent.queued);
@@ -225,7 +225,8 @@ impl ConversationState {
         let losses = self.capture_losses;
         for side in [Side::First, Side::Second] {
             for channel in [Channel::Control, Channel::Game] {
-                // The age of a gap ends with the side's last datagram: a silent side cannot fill the gap.
+                // A gap ages only up to the side's last datagram: while the side is silent, it cannot fill
+                // the gap.
                 let heard = self.side_state(side).last_sent.unwrap_or(self.started);
                 self.side_state_mut(side).sequence_mut(channel).expire(heard, |seq, at, mark| {
                     let (at, mark) = if mark == NO_MARK { (reporter.at, reporter.mark) } else { (at, mark) };
@@ -258,9 +259,10 @@ impl ConversationState {
             (IdleLevel::Active, Some(at), Some(at));
     }
 
-    /// Reports the unexplained retransmissions in the datagram with this mark.
+    /// Reports the unexplained retransmissions in the datagram that has this mark (its number).
     ///
-    /// If the sequence numbers that it skipped never arrive, they are reported with a later datagram.
+    /// Sequence numbers that the datagram skipped may still arrive. If they do not, a later datagram gets the
+    /// finding.
     pub(crate) fn finalize_findings(&mut self, mark: u64, reporter: &mut FindingReporter<'_>) {
         for side in [Side::First, Side::Second] {
             self.close_unexplained(side, |open| open.mark == mark, reporter);
@@ -295,7 +297,9 @@ const fn is_cookie_message(message: &Message<'_>) -> bool {
     matches!(message, Message::Data(Data { delivery: Delivery::Reliable(_), payload: [], .. }))
 }
 
-/// Returns the finding for a number that never came. It is a capture loss if the capture has other losses.
+/// Returns the finding for a sequence number that never appeared in the capture.
+///
+/// If the capture has lost other datagrams, this one counts as lost by the capture too.
 const fn gap_or_capture_loss(channel: Channel, seq: Seq, losses: u64) -> FindingKind {
     if losses > 0 {
         FindingKind::CaptureLoss(CaptureMiss::Message(MessageId { channel, seq, fragment: None }))
@@ -304,7 +308,9 @@ const fn gap_or_capture_loss(channel: Channel, seq: Seq, losses: u64) -> Finding
     }
 }
 
-/// Four keepalives and a little more. A capture that misses one datagram in twenty hardly misses all of them.
+/// Silence after which a side is reported as idle.
+///
+/// A live side sends four keepalives in this time. Even a capture that misses 5 % of the datagrams has one of them.
 const IDLE_AFTER: u64 = 22 * SECOND;
 /// An ACK that explains a retransmission may still come for this long.
 const EXPLAIN_WITHIN: u64 = 12 * SECOND;

@@ -10,7 +10,7 @@ use bcnet_wire::{Seq, Time};
 pub(crate) struct SequenceTracker {
     first: Option<Seq>,
     next: Seq,
-    /// Skipped numbers, each with the time and the mark of the datagram that skipped it.
+    /// Skipped numbers, each with the time and the mark (number) of the datagram that skipped it.
     missing: Vec<(Seq, Time, u64)>,
 }
 
@@ -76,7 +76,9 @@ impl SequenceTracker {
     }
 }
 
-/// Above this number, missing numbers are not reported one by one.
+/// Largest number of missing numbers to remember. Further ones are never reported.
 const MAX_MISSING_NUMBERS: usize = 64;
-/// By then a stock sender has retransmitted a lost message nine times.
+/// Age at which a missing number counts as lost.
+///
+/// In this time a stock sender retransmits a lost message nine times.
 const GIVE_UP_ON_GAP_AFTER: u64 = 28 * SECOND;

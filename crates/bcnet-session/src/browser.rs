@@ -50,7 +50,7 @@ fn is_player_key(key: &str) -> bool {
 /// Reassembles the replies of one server from datagrams.
 #[derive(Debug, Default)]
 pub struct ReplyAssembler {
-    /// The incomplete replies by their number: a repeated query gets a second reply.
+    /// The replies by their number: a repeated query gets a second reply. Complete replies stay as empty entries.
     replies: BTreeMap<u32, PartialReply>,
 }
 
@@ -65,7 +65,7 @@ struct PartialReply {
 impl ReplyAssembler {
     /// Adds a datagram, and returns the reply if it is complete now.
     ///
-    /// Ignores datagrams that are not replies, and new replies while eight replies are incomplete.
+    /// Ignores datagrams that are not replies, and all replies after the first eight numbers.
     pub fn add(&mut self, datagram: &[u8]) -> Option<ServerReply> {
         let piece = ReplyDatagram::parse(datagram)?;
         if !self.replies.contains_key(&piece.query_id) && self.replies.len() == MAX_REPLIES {
@@ -129,7 +129,7 @@ fn to_display_text(bytes: &[u8]) -> String {
     letters.map(|letter| if is_printable(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
-/// The most replies of one server that are reassembled at a time.
+/// The most replies that are reassembled for one server, complete ones included.
 const MAX_REPLIES: usize = 8;
 /// The most datagrams in a reply. Stock servers need one or two.
 const MAX_REPLY_DATAGRAMS: u32 = 16;
@@ -143,7 +143,9 @@ mod tests {
     use super::*;
     use bcnet_lab::Rng;
 
-    /// Returns the reply to the last of `datagrams`. The reply must be incomplete before.
+    /// Adds `datagrams` to a new assembler and returns the result for the last one.
+    ///
+    /// Panics if an earlier datagram already completes a reply.
     fn reply(datagrams: &[&[u8]]) -> Option<ServerReply> {
         let mut assembly = ReplyAssembler::default();
         let (last, before) = datagrams.split_last().expect("at least one datagram");

@@ -15,7 +15,7 @@ pub enum RejectCause {
     WrongAddress,
     /// Only the other role, or only an admitted peer, may send this message.
     NotAllowed,
-    /// The message names another peer as its subject, or the address belongs to a peer that is alive.
+    /// The message names another peer as its subject, or a connect request has the address of a live peer.
     Impostor,
     /// The tables of requests or of peers are full.
     Crowded,

@@ -12,8 +12,8 @@ use super::{Scenario, ScenarioError, check};
 pub struct Change {
     /// The key to change.
     ///
-    /// It is a key of the head (`engine`, `duration`, `settle`, `seed`), of every node (`gate`), of one node
-    /// (`host.gate`), of every link (`link.loss`), or `proxy`.
+    /// It is a top-level key (`engine`, `duration`, `settle`, `seed`), a key of every node (`gate`), of one node
+    /// (`host.gate`) or of every link (`link.loss`), or the word `proxy`.
     pub key: String,
     /// The new value.
     value: Value,
@@ -126,7 +126,7 @@ fn write_key(out: &mut String, key: &str) {
     out.push_str(" = ");
 }
 
-/// Writes a value on one line.
+/// Writes a value as TOML on one line, with arrays and tables inline.
 fn write_value(out: &mut String, value: &Value) {
     match value {
         Value::String(text) => write_string(out, text),
@@ -166,5 +166,5 @@ fn write_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Keys of the head that a change can set.
+/// Top-level keys that a change can set.
 const HEAD_KEYS: [&str; 4] = ["engine", "duration", "settle", "seed"];

@@ -34,7 +34,9 @@ pub struct StockCounters {
     pub comparisons: u64,
     /// Reliable messages that arrived outside the receive window. Nearly all of them are old.
     pub duplicates: u64,
-    /// Messages dropped because no peer has their sender id, or because their turn had passed in a queue.
+    /// Received messages dropped when their turn came.
+    ///
+    /// No peer has the sender id, or the engine already expects a later sequence number.
     pub dropped: u64,
     /// Game payloads delivered.
     pub delivered: u64,
@@ -44,7 +46,7 @@ pub struct StockCounters {
     pub aborted: u64,
     /// ACK entries removed after their last send.
     pub acks_expired: u64,
-    /// ACK entries that a duplicate message started again.
+    /// Times that a duplicate message restarted the timer of an ACK entry.
     pub acks_restarted: u64,
     /// Longest lifetime of an ACK entry up to its last send.
     pub longest_ack: Duration,

@@ -218,7 +218,7 @@ impl fmt::Display for PeerQueueDump {
         let Self { peer, retx, acks, .. } = self;
         let (stamp, waiting, pending) = (DumpTime(self.at), retx.len(), acks.len());
         write!(f, "{stamp} peer={} retxQ={waiting} ackOutQ={pending}", peer.0)?;
-        // The recorded dumps have no such field.
+        // The dumps of the original have no such field, so it is left out if it is zero.
         if self.first_count > 0 {
             write!(f, " firstQ={}", self.first_count)?;
         }

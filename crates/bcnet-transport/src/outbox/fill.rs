@@ -93,8 +93,8 @@ impl Outbox {
     ) -> FilledDatagram {
         let mut filled = FilledDatagram::default();
         if self.pending_ack_count > 0 {
-            // T-60: if a datagram of ACKs is lost, the peer retransmits all its messages. So one datagram
-            // has few of them.
+            // T-60: if an ACK-only datagram is lost, the peer retransmits every message that it acknowledged.
+            // So an ACK-only datagram carries few ACKs.
             let max = if ready == Readiness::Now { u32::MAX } else { MAX_ACKS_PER_ACK_DATAGRAM };
             filled.acks = self.fill_acks(writer, max);
         }
@@ -257,7 +257,7 @@ impl Outbox {
         true
     }
 
-    /// Returns how many bytes may be sent. The first message or fragment has `first` bytes.
+    /// Returns how many bytes may be sent now; `first` is the length of the next message or fragment.
     #[inline]
     fn window_space(&self, first: usize, window: usize) -> usize {
         // At least one message must be in flight: otherwise no ACK would ever open the window.

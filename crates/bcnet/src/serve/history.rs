@@ -97,8 +97,9 @@ fn previous_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Entries in memory, and the size at which a file is renamed.
+/// Largest number of entries in memory.
 const MAX_ENTRIES: usize = 2_000;
+/// Largest size of a file in bytes. A full file replaces the previous one, and a new file begins.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
 #[cfg(test)]

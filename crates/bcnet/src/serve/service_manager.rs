@@ -39,7 +39,7 @@ impl ServiceManager {
         }
         self.notify("READY=1");
         let (manager, workers) = (self.clone(), workers.clone());
-        // Report twice per watchdog interval, as systemd advises. An answer may take half of the pause.
+        // Report twice per watchdog interval, as systemd advises. Each thread has half of that pause to answer.
         let pause = self.watchdog.map_or(STATUS_INTERVAL, |time| time / 2);
         let watch = move || {
             while manager.report_health(&workers, pause / 2) {

@@ -44,7 +44,7 @@ pub(super) struct SessionHost {
     pub(super) scores: Option<ScoreRecorder>,
     pub(super) socket_counters: SocketCounters,
     pub(super) metrics: SessionMetrics,
-    /// Arrival times and counts of datagrams with copies that are not sent yet.
+    /// Arrival times of datagrams whose relayed copies are not sent yet, each with the number of datagrams.
     arrivals: Vec<(Time, u32)>,
     /// When the summary was logged last.
     last_summary: Time,
@@ -56,7 +56,7 @@ pub(super) struct SessionHost {
     pub(super) is_dirty: bool,
     /// Start of the current coalescing window.
     pub(super) coalescing_since: Option<Time>,
-    /// A player's datagram was relayed since the last send.
+    /// Since the last send, a player's datagram was relayed or acknowledged something.
     pub(super) has_relayed: bool,
     reply_addresses: Option<ReplyAddresses>,
     rejections: Rejections,
@@ -291,7 +291,7 @@ impl SessionHost {
         }
     }
 
-    /// Counts a received datagram. Returns whether it can have an effect, before it is decrypted.
+    /// Counts a received, still encrypted datagram. Returns `false` if it can be dropped without decrypting.
     pub(super) fn prefilter(&mut self, head: &DatagramInfo, bytes: &[u8]) -> bool {
         self.socket_counters.datagrams_in += 1;
         self.socket_counters.bytes_in += bytes.len() as u64;
@@ -344,7 +344,7 @@ impl SessionHost {
     fn record_arrival(&mut self, now: Time) {
         let is_full = self.arrivals.len() == MAX_ARRIVALS;
         match self.arrivals.last_mut() {
-            // A full list counts later arrivals at its last time.
+            // If the list is full, later arrivals count as if they had arrived at its last time.
             Some((at, count)) if *at == now || is_full => *count += 1,
             _ => self.arrivals.push((now, 1)),
         }
@@ -372,7 +372,7 @@ impl SessionHost {
                 return false;
             }
             ReceiveState::Working => (now, REBIND_DELAY),
-            // The event loop reported data before the retry was due.
+            // The next attempt is not due yet, but the event loop has reported data and caused a receive.
             ReceiveState::Failing { next, .. } if now < next => return false,
             ReceiveState::Failing { since, pause, .. } => (since, (2 * pause).min(MAX_REBIND_DELAY)),
         };
@@ -506,7 +506,7 @@ fn acknowledged_messages(counters: &PeerCounters) -> u64 {
     counters.messages_in.count(Kind::ACK) - counters.acks_useless
 }
 
-/// Makes the port of the socket the advertised port, unless the settings name another.
+/// Makes `port` the port that list servers get, unless the settings name another.
 fn set_default_advertise_port(config: &mut Config, port: u16) {
     if config.advertise_port == 0 {
         config.advertise_port = port;
@@ -518,7 +518,7 @@ pub(super) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// Largest number of distinct arrival times until copies are sent.
+/// Largest number of arrival times to remember for copies that are not sent yet.
 const MAX_ARRIVALS: usize = 64;
 /// Time for players to acknowledge the disconnect notice after a panic.
 const FAILURE_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -237,8 +237,8 @@ fn create_players(args: &Args, server: SocketAddrV4) -> anyhow::Result<SwarmDriv
             let name = args.names.get(usize::from(number)).cloned();
             let name = name.unwrap_or_else(|| format!("Swarm {session}-{number}"));
             let server = SocketAddrV4::new(*server.ip(), server.port() + session);
-            // Join as many at a time as a server of that size would see at its start. To measure join times, join
-            // about one after the other.
+            // The players join at random times within a few seconds, like the rush after the start of a server.
+            // With --steady they join about one after the other, so that they do not delay each other's joins.
             let pause = if args.steady { 50 } else { 1 };
             let ramp = (pause * u64::from(args.sessions) * u64::from(players)).min(5_000);
             let joins_at = Duration::from_millis(rng.below(ramp));
@@ -272,7 +272,7 @@ fn wait_until_joined(driver: &mut SwarmDriver, server: SocketAddrV4, time: Durat
     Ok(())
 }
 
-/// Plays until everyone has a ship, and discards the measurements.
+/// Plays for [`WARM_UP_TIME`], so that everyone has a ship, and discards the measured delays.
 fn warm_up(driver: &mut SwarmDriver) -> anyhow::Result<()> {
     let end = driver.clock.now() + WARM_UP_TIME;
     while driver.clock.now() < end {
@@ -283,7 +283,7 @@ fn warm_up(driver: &mut SwarmDriver) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until everything has arrived.
+/// Waits until all messages have arrived, at most [`DRAIN_TIMEOUT`]. Then all players leave.
 fn drain(driver: &mut SwarmDriver) -> anyhow::Result<()> {
     let end = driver.clock.now() + DRAIN_TIMEOUT;
     while driver.clock.now() < end && driver.undelivered() > 0 {
@@ -307,13 +307,13 @@ fn hold(driver: &mut SwarmDriver) -> anyhow::Result<CommandStatus> {
     }
 }
 
-/// Longest time to join after the last player has come.
+/// Longest wait for all players to be in the game, counted from the last planned join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time until all players have a steady rate.
 const WARM_UP_TIME: Duration = Duration::from_secs(2);
 /// Longest time for the last messages to arrive.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time for goodbyes.
+/// Time to send the disconnect messages.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
 /// Interval of the test whether everyone is done.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

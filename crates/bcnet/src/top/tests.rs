@@ -236,7 +236,7 @@ fn typed_text_is_sent_as_chat() {
         panic!("no request was sent")
     };
     assert_eq!(word.request, Request::Say { to: Some("#2".into()), text: vec!["hi".into()] });
-    // AltGr on Windows.
+    // Windows reports AltGr as Ctrl and Alt: the key is still text.
     press_keys(&mut state, "t");
     state.handle_key(KeyEvent::new(KeyCode::Char('@'), KeyModifiers::CONTROL | KeyModifiers::ALT));
     let Some(ServerRequest::Execute(say)) = press_keys(&mut state, "\n") else {

@@ -154,7 +154,7 @@ impl DumpLogReader {
             return self.add_error(line, "the index of the entry is not a number");
         };
         if self.current.is_none() {
-            // If the head could not be read, an error was already reported for it.
+            // A recent error is probably about the head line of this dump: one error is enough.
             let is_reported = self.log.errors.last().is_some_and(|last| line - last.line <= MAX_ENTRIES);
             if !is_reported {
                 self.add_error(line, "an entry without the head line of its dump");
@@ -236,7 +236,7 @@ impl DumpedEntry {
     }
 }
 
-/// Parses the author in a heading: `# host` of the laboratory, or the addresses before a queue dump.
+/// Parses the author in a heading: `host`, the name of a client, or `ADDRESS to ADDRESS`.
 fn parse_author(heading: &str) -> Option<DumpAuthor> {
     if let Some((own, other)) = heading.split_once(" to ")
         && let (Ok(own), Ok(other)) = (own.parse(), other.parse())
@@ -254,5 +254,5 @@ fn parse_author(heading: &str) -> Option<DumpAuthor> {
 }
 
 const MICROS_PER_DAY: u64 = 86_400 * 1_000_000;
-/// More lines of entries do not belong to one head.
+/// Largest number of entry lines that can follow one head line.
 const MAX_ENTRIES: usize = 4096;
