@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Instant;
 
 use bcnet_session::client::DisconnectReason;
 use bcnet_transport::wire::BootReason;
+use bcnet_udp::Clock;
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use crate::player::{LoopbackPlayer, join_two};
@@ -73,9 +73,10 @@ impl TopProcess {
     /// Waits until the screen shows all of `parts`.
     fn wait_for_text(&mut self, parts: &[&str]) {
         // `top` redraws all the time, so a timeout of each read would never be reached.
-        let deadline = Instant::now() + TEST_TIMEOUT;
+        let clock = Clock::start();
+        let started = clock.now();
         while !parts.iter().all(|part| self.text().contains(part)) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = TEST_TIMEOUT.saturating_sub(clock.now().since(started));
             let Ok(bytes) = self.output.recv_timeout(left) else {
                 panic!("no {parts:?} in\n{}", self.text())
             };
