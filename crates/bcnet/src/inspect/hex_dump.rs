@@ -122,7 +122,7 @@ impl DumpAssembler {
         FedLine::DumpLine(done)
     }
 
-    /// Ends the input. Returns the last dump.
+    /// Ends the current dump. Returns it if it shows a packet.
     pub(super) fn finish(&mut self) -> Option<HexDump> {
         let mut current = self.current.take().filter(|current| !current.is_not_packet)?;
         // The text column of the last line may look like bytes.
@@ -216,7 +216,7 @@ impl<'a> DumpRow<'a> {
         }
         let digits = std::str::from_utf8(digits).ok()?;
         let (bytes, group) = parse_bytes(rest);
-        // Without a colon, groups of four hex digits cannot be told from an offset and its bytes.
+        // Without a colon, a line of four-digit groups may be plain hex instead of an offset with its bytes.
         let is_clear = has_colon || group == 2 || rest.is_empty() || count >= MIN_WORD_DIGITS;
         (is_clear && (rest.trim_ascii().is_empty() || !bytes.is_empty())).then_some(Self {
             digits,
@@ -280,7 +280,7 @@ fn parse_title(head: &str) -> Option<&str> {
 }
 
 const PACKET_TITLE: &str = "Frame";
-/// The fewest digits of an offset. Offsets without a colon have more, and seven before two-byte words.
+/// The fewest digits of an offset: with a colon, without a colon, and before two-byte words.
 const MIN_DIGITS: usize = 3;
 const MIN_BARE_DIGITS: usize = 4;
 const MIN_WORD_DIGITS: usize = 7;

@@ -298,7 +298,7 @@ fn open_input(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if is_stdin(path) {
         return Ok(Box::new(io::stdin().lock()));
     }
-    // Windows does not open a directory at all, so the error would be another.
+    // Windows refuses to open a directory, with an error that does not name the cause.
     ensure!(!path.is_dir(), "is a directory; name a file with one datagram per line");
     Ok(Box::new(File::open(path)?))
 }

@@ -56,7 +56,7 @@ impl TerminalClient<'_> {
         }
     }
 
-    /// Joins the game and leaves it. Returns the failed step and the reason.
+    /// Joins the game and leaves it. Returns the failed step and the reason, if a step failed.
     fn join_and_leave(
         &mut self,
         start: Time,
@@ -76,7 +76,7 @@ impl TerminalClient<'_> {
         Ok(failure)
     }
 
-    /// Joins step by step. Returns the failed step and the reason.
+    /// Joins step by step. Returns the failed step and the reason, if a step failed.
     fn join_step_by_step(
         &mut self,
         start: Time,

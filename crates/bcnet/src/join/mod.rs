@@ -26,9 +26,9 @@ use diagnosis::JoinDiagnosis;
 use driver::{ClientDriver, LeaveResult};
 use input::Input;
 
-/// The default player name, which join checks use.
+/// The default player name. [`try_join`] always uses it.
 ///
-/// A server calls no hook when a player with this name joins or leaves: monitoring would cause many events.
+/// A server calls no hook when a player with this name joins or leaves: regular join checks would cause many events.
 pub(crate) const CHECK_NAME: &str = "bcnet";
 
 #[derive(clap::Args)]
@@ -88,7 +88,7 @@ fn parse_chat(text: &str) -> Result<String, String> {
     has_words.then(|| text.into()).ok_or_else(|| "expected a text with visible characters".into())
 }
 
-/// Joins a server and leaves at once, like `--check`. Returns the time that it took.
+/// Joins a server and leaves immediately, like `--check`. Returns the time that this took.
 pub(crate) fn try_join(
     server: SocketAddrV4,
     password: &str,

@@ -131,7 +131,9 @@ impl VariantMetrics {
         [self.ack_bytes_taken, self.p99, self.crowded, self.longest_ack]
     }
 
-    /// Returns which measurements show a fault. A delay is a fault only if it is more than twice the median.
+    /// Returns which of the [`fault_metrics`](Self::fault_metrics) show a fault.
+    ///
+    /// The 99th percentile of the delay is a fault only if it is more than twice the median.
     fn has_faults(&self) -> [bool; 4] {
         [self.ack_bytes_taken > 0.0, self.p99 > 2.0 * self.p50, self.crowded > 0.0, self.longest_ack > 0.0]
     }
@@ -269,9 +271,9 @@ pub(super) fn without_samples(mut outcome: RunSummary) -> RunSummary {
     outcome
 }
 
-/// Returns for each variant the remaining fraction of the baseline's faults.
+/// Returns for each variant the remaining fraction of the faults of the first variant, the baseline.
 ///
-/// It is the mean over all scenarios in which the baseline has the fault.
+/// It is the mean over all scenarios and faults that the baseline shows.
 fn remaining_faults(sheets: &[ComparisonTable]) -> Vec<Option<f64>> {
     let variants = sheets.first().map_or(0, |sheet| sheet.rows.len());
     let of = |variant: usize| {

@@ -1,4 +1,4 @@
-//! The columns that every table of a run has for a node.
+//! The counters that the tables of a run show for each node, one column each.
 
 use bcnet_lab::RunCounters;
 

@@ -66,8 +66,7 @@ pub(super) fn load_source(name: &str) -> anyhow::Result<ScenarioSource> {
     }
 }
 
-/// Loads a comparison from a file or the built-in one with this name. Returns `None` if it is not a
-/// comparison.
+/// Loads a comparison from a file, or the built-in one with this name. Returns `None` if there is none.
 pub(super) fn load_comparison(name: &str) -> anyhow::Result<Option<Comparison>> {
     let path = Path::new(name);
     let text: Cow<'_, str> = match BUILT_IN_COMPARISONS.iter().find(|(known, _)| *known == name) {

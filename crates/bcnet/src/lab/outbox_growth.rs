@@ -1,6 +1,6 @@
 //! `bcnet lab growth`: measures whether the cost of a session grows with its length.
 //!
-//! The output shows the expectation of seed 001 beside the measurement.
+//! The output shows beside each measurement the number of entries that the document `seed 001` expects.
 
 use std::io::{self, Write};
 
@@ -251,5 +251,5 @@ const HOST_NAME: &str = "host";
 const EXPECTS: &str = "seed 001 expects";
 /// Number of entries that seed 001 expects after a number of seconds.
 const EXPECTED_ENTRIES: [(u64, f64); 4] = [(120, 13.0), (1800, 600.0), (7200, 2400.0), (14_400, 6000.0)];
-/// Number of line colours in the style sheet, without the last one.
+/// Number of line colours in the style sheet that are used.
 const LINE_COLORS: usize = 11;

@@ -1,4 +1,4 @@
-//! The common frame of all laboratory pages. A page needs no script, font or image from elsewhere.
+//! The common head, style and end of all laboratory pages. A page loads nothing from elsewhere.
 
 /// Returns the start of a page, up to its title.
 pub(super) fn page_head(title: &str) -> String {

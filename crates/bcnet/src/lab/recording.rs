@@ -17,7 +17,7 @@ use crate::inspect::for_each_datagram;
 pub(super) struct Recording {
     /// Addresses of the clients, in the order of their first datagrams.
     pub(super) clients: Vec<SocketAddrV4>,
-    /// Every payload that was handed to an engine, with its time since the first one.
+    /// Every payload that a client or the host sent, with its time since the first datagram.
     pub(super) messages: Vec<GameMessage>,
     pub(super) datagrams: u64,
     pub(super) bytes: u64,
@@ -49,7 +49,7 @@ impl Recording {
         Ok(reader.finish())
     }
 
-    /// Returns the estimated one-way delay, including the waits of both programs. `None` without ACKs.
+    /// Returns the estimated one-way delay, including the time in both programs. `None` without ACKs.
     pub(super) fn delay(&self) -> Option<Duration> {
         let medians = self.ack_delays.iter().filter_map(|waits| waits.get(waits.len() / 2));
         let sum: u64 = medians.sum();
@@ -209,9 +209,9 @@ fn delivery_mode(data: &Data<'_>) -> DeliveryMode {
     }
 }
 
-/// Largest distance of a retransmission, in messages. A sequence number is reused after 65,536 messages.
+/// A message repeated within this many messages is a retransmission, otherwise a reused sequence number.
 const MAX_RETRANSMIT_DISTANCE: u64 = 30_000;
-/// Largest distance between the fragments of one payload, in messages.
+/// Fragments with the same sequence number that are farther apart belong to different payloads.
 const MAX_FRAGMENT_DISTANCE: usize = 30_000;
 /// Number of ids that a host can assign.
 const MAX_CLIENTS: usize = 124;

@@ -1,4 +1,4 @@
-//! The HTML page of one run: expectations, queues over time, delays, datagrams of a time window.
+//! Writes the HTML page of one run: expectations, queues over time, delays, datagrams of a time window.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -51,13 +51,13 @@ pub(super) struct DatagramHop {
 /// Recorder of the datagrams of a run.
 pub(super) struct RunRecorder {
     capture: Option<CaptureWriter>,
-    /// Restricts the recording to the datagrams of this node.
+    /// Restricts the capture to the datagrams that this node sends or receives.
     only_node: Option<usize>,
     nodes: usize,
     start: Time,
     window: Option<TimeWindow>,
     pub(super) hops: Vec<DatagramHop>,
-    /// Error of the capture file.
+    /// The first error in writing the capture.
     failure: Option<anyhow::Error>,
 }
 
@@ -116,7 +116,7 @@ impl RunRecorder {
         self.failure = capture.write(&packet).err();
     }
 
-    /// Returns the column of a node. All addresses of the proxy share one column.
+    /// Returns the column of a node in the diagram. All addresses of the proxy share one column.
     fn column(&self, number: usize) -> usize {
         number.min(self.nodes)
     }

@@ -8,13 +8,13 @@ use bcnet_lab::{RunOptions, Scenario};
 
 use super::number_format::format_duration;
 
-/// Runs with about the same speed.
+/// Runs that need about the same computing time for each virtual second.
 pub(super) struct RunBatch {
     /// One of the scenarios.
     pub(super) sample: Scenario,
     /// Number of runs.
     pub(super) runs: u64,
-    /// Sum of their virtual seconds.
+    /// Sum of the durations of all runs, in seconds of the virtual clock.
     pub(super) virtual_seconds: f64,
 }
 

@@ -52,7 +52,7 @@ impl EngineRuns {
     }
 }
 
-/// A row of the table: the measurement of a claim on both engines.
+/// A row of the table of claims: the measurement that tests a claim, on both engines.
 pub(super) struct ClaimRow<'a> {
     pub(super) name: &'a str,
     pub(super) claim: &'a ScenarioClaim,
@@ -63,7 +63,7 @@ pub(super) struct ClaimRow<'a> {
 }
 
 impl ClaimRow<'_> {
-    /// Returns the ratio of the stock value to the bcnet value, or `None` if a value is missing.
+    /// Returns the ratio of the stock value to the bcnet value; `None` if one is missing or bcnet's is 0.
     pub(super) fn factor(&self) -> Option<f64> {
         let (stock, bcnet) = (self.stock?, self.bcnet?);
         (bcnet > 0.0).then(|| stock / bcnet)
@@ -179,7 +179,9 @@ impl RunJob {
     }
 }
 
-/// Returns the number of seeds for a scenario. A run of several hours has enough data with one seed.
+/// Returns the number of seeds for a scenario.
+///
+/// A scenario without randomness needs one. So does random traffic on a perfect link for more than an hour.
 fn seed_count(entry: &NamedScenario) -> usize {
     let scenario = &entry.scenario;
     let is_short = scenario.duration <= MAX_POOLED_DURATION;
@@ -284,5 +286,5 @@ fn summary_json(stops: &[ScenarioRuns], checked: usize, missed: usize) -> Json {
     })
 }
 
-/// Longest scenario that is pooled over several seeds.
+/// Longest scenario that is run with several seeds because of its random traffic.
 const MAX_POOLED_DURATION: Duration = Duration::from_secs(3600);

@@ -82,7 +82,7 @@ fn custom_section(stop: &ScenarioRuns) -> String {
     section(&escape_html(&scenario.title), &text, &plot, &command)
 }
 
-/// Returns the most important measurements.
+/// Returns the most important measurements as HTML.
 fn key_metrics(stops: &[ScenarioRuns]) -> String {
     let chosen = ["battle", "battle-loss5", "p12", "starvation", "mixing", "forced-reliable"];
     let mut html = String::from("<div class=\"cards\">");
@@ -163,7 +163,7 @@ fn bytes_section(
         &parts,
         None,
     );
-    // Each reliable message has one ACK that clears it.
+    // Each reliable message has one useful ACK: the one that removes it from the retransmit queue.
     let each = |run: &EngineRuns| {
         format_number(run.total_counters().ack_bytes as f64 / run.total_counters().useful_acks.max(1) as f64)
     };

@@ -19,7 +19,7 @@ use crate::server_info::{SampleList, ServerInfo, parse, parse_list};
 
 /// A request to the polling thread.
 pub(super) enum ServerRequest {
-    /// Show the session with this port from now on, and the last hour of this session or of all.
+    /// Show the session with this port from now on. Plot the last hour of all sessions, or of this one.
     Select { port: u16, is_all_sessions: bool },
     /// Send a request to the server.
     Execute(Envelope),
@@ -143,8 +143,8 @@ impl Poller<'_> {
             if events.send(TopEvent::Snapshot(Box::new(self.fetch_snapshot()?))).is_err() {
                 return Ok(());
             }
-            // The pause grows with the time that a request took, so polling uses a small share of the
-            // server's time, whatever the number of sessions.
+            // The pause grows with the time that the requests took, so polling uses a small part of the
+            // server's time even with many sessions.
             let pause = (clock.now().since(started) * PAUSE_FACTOR).max(MIN_POLL_INTERVAL);
             let first = match requests.recv_timeout(pause) {
                 Ok(request) => request,
@@ -199,7 +199,7 @@ impl Poller<'_> {
         Ok(snapshot)
     }
 
-    /// Sends a request that the server has no reason to refuse.
+    /// Sends a request. A refusal is an error, because the server has no reason to refuse.
     fn query(&mut self, session: Option<String>, request: Request) -> anyhow::Result<Value> {
         let envelope = Envelope { session, by: None, request };
         match ctl::send_request(self.path, self.stream, &mut self.answers, &envelope)? {

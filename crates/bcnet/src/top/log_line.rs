@@ -29,14 +29,14 @@ impl LogLine {
             }
         };
         let is_bad = matches!(text("level"), "WARN" | "ERROR");
-        // No terminal is wider than this.
+        // Terminals are narrower than this limit.
         let line: String =
             sanitize_for_terminal(&line).replace('\n', " ").chars().take(MAX_LINE_CHARS).collect();
         Self { time: sanitize_for_terminal(time), text: line, is_bad }
     }
 }
 
-/// Formats all other fields of an event.
+/// Formats all fields of an event except time, level and event name.
 fn other_fields(event: &Map<String, Value>) -> String {
     let others = event.iter().filter(|(key, _)| !["timestamp", "level", "event"].contains(&key.as_str()));
     let shown = others.filter(|(_, value)| !value.is_null() && value.as_str() != Some(""));

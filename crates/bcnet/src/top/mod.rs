@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     poller.spawn_poller(args.session.clone(), request_receiver, sender.clone())?;
     log_follower.spawn_log_follower(sender.clone())?;
     let stopped = sender.clone();
-    // A full queue is ignored: the screen is already busy or has ended.
+    // A full queue is ignored: a signal handler must not block.
     signals::listen(vec![(Signal::Stop, Box::new(move || drop(stopped.try_send(TopEvent::Stop))))])?;
     let mut terminal = open_terminal()?;
     let end = spawn_key_reader(sender)
@@ -154,7 +154,7 @@ fn run_screen(
             match step {
                 LoopAction::Continue => {}
                 LoopAction::Quit => return Ok(None),
-                // If the thread has ended, its reason is already in the queue.
+                // If the polling thread has ended, the reason is already in the event queue.
                 LoopAction::Send(request) => drop(requests.send(request)),
             }
         }

@@ -30,7 +30,7 @@ impl Plot {
         [0, 1].map(|line| self.series.get(line).and_then(|(_, value)| value(sample)))
     }
 
-    /// Returns the series for an area of `dots` columns that shows the time window up to the last sample.
+    /// Returns one value of each series for each of `dots` columns. The last column is the last sample.
     fn line_points(
         &self,
         samples: &VecDeque<ServerSample>,
@@ -157,7 +157,7 @@ pub(super) fn compact_number(value: f64) -> String {
     }
 }
 
-/// Formats milliseconds with the significant digits only.
+/// Formats milliseconds with two or more significant digits.
 pub(super) fn millis(value: Option<f64>) -> String {
     match value {
         None => "-".into(),

@@ -17,7 +17,7 @@ use super::state::{Panel, ScreenState};
 use crate::number_format::pluralize;
 use crate::plots::{PLOTS, Plot};
 
-/// The colours of the screen. Colour is never the only sign.
+/// The colours of the screen. Everything that a colour shows is visible without colours too.
 pub(super) struct Theme {
     pub(super) is_coloured: bool,
 }
@@ -239,9 +239,9 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
 
 const MIN_WIDTH: u16 = 60;
 const MIN_HEIGHT: u16 = 16;
-/// The title and the column headings.
+/// The height of a table's title and column headings.
 const TABLE_HEADER_LINES: u16 = 2;
-/// The height of a row of plots with its titles. From the next constant on there are two rows.
+/// The height of a row of plots with its titles. Screens of `TWO_PLOT_ROWS_HEIGHT` lines have two rows.
 const PLOT_LINES: u16 = 5;
 const TWO_PLOT_ROWS_HEIGHT: u16 = 30;
 const PLOTS_PER_ROW: usize = 4;

@@ -1,11 +1,11 @@
-//! Counts how often each side sent its ACKs, and how long it kept them: does it ever drop them?
+//! Reports how often each side sent each ACK, and how long the ACK stayed in its outbox.
 
 use bcnet_observe::{AckLifetimes, Conversation};
 use serde_json::{Value, json};
 
 use crate::number_format::group_digits;
 
-/// The ACKs of both sides: those dropped, and those still pending at the end of the capture.
+/// The ACK lifetimes of both sides: of ACKs dropped, and of ACKs pending at the end of the capture.
 #[derive(Clone, Copy)]
 pub(super) struct AckLifetimePair {
     pub(super) dropped: [AckLifetimes; 2],
@@ -47,10 +47,10 @@ pub(super) fn rows(
     rows
 }
 
-/// Returns the same data as JSON.
+/// Returns the lifetimes of one side's ACKs as JSON, in seconds.
 ///
-/// `sends` is a histogram of the number of sends; its last entry counts all ACKs that were sent more often. Lifetimes
-/// are in seconds.
+/// Entry `n` of `sends` counts the ACKs that were sent `n` times. The last entry includes ACKs that were sent more
+/// often.
 pub(super) fn to_json(lives: &AckLifetimes) -> Value {
     let count = lives.count();
     let average = (count > 0).then(|| lives.total_lifetime.as_secs_f64() / count as f64);
@@ -85,5 +85,5 @@ fn average_text(lives: &AckLifetimes) -> String {
     format!("{:.1} s", lives.total_lifetime.as_secs_f64() / count as f64)
 }
 
-/// The last index of the histogram.
+/// The last index of [`AckLifetimes::by_send_count`].
 const MAX_SENDS: usize = 19;

@@ -1,7 +1,7 @@
 //! Writes the datagrams of a capture into a new capture, with the findings as packet comments.
 //!
-//! The datagrams are written as they were on the wire, like in the captures of the proxy, so that every reader
-//! understands them. A finding without a datagram becomes a comment on the datagram before it.
+//! The datagrams are written enciphered, as on the wire and in the captures of the proxy, so that every tool for
+//! captures can read them. A finding without a datagram becomes a comment on the datagram before it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::file::ensure_not_input;
 pub(super) struct AnnotatedCapture {
     out: CaptureWriter,
     filter: Filter,
-    /// True if each datagram is written at once.
+    /// True if each datagram is written and flushed immediately, not held back.
     flush_each: bool,
     start: Option<u64>,
     /// The latest datagram, held back for findings that belong to no datagram.

@@ -32,7 +32,7 @@ use crate::inspect::{input_name, is_stdin};
 
 /// A hash that identifies a message: its sender and its bytes.
 type MessageHash = u64;
-/// A message hash, and the group of conversations in which it is matched.
+/// A message hash, and the [group of intervals](MatchStatus::group) in which it is matched.
 type MatchKey = (MessageHash, u32);
 
 /// One capture, read message by message.
@@ -43,10 +43,10 @@ struct CaptureStream {
     datagrams: u64,
     batch: PacketBatch,
     intervals: PlayerIntervals,
-    /// Messages that were read and not yet used.
+    /// Messages that were read and not yet processed.
     lookahead: VecDeque<SeenMessage>,
     end: Option<ReadStep>,
-    /// True if messages were discarded, so that the file must be read again.
+    /// True if the first pass discarded messages, so that the file must be read again.
     has_discarded: bool,
 }
 
@@ -56,7 +56,7 @@ struct SeenMessage {
     micros: i64,
     interval: IntervalId,
     from: Role,
-    /// True if it is one of the first messages of its interval.
+    /// True if the message is one of the first [`interval_pairs::EARLY_MESSAGES`] of its interval.
     is_early: bool,
     label: MessageLabel,
 }
@@ -127,7 +127,9 @@ impl CaptureStream {
         self.end.is_some()
     }
 
-    /// Prints the damage of the file and the skipped packets. Returns whether the file is damaged.
+    /// Prints the damage of the file and the skipped packets.
+    ///
+    /// Returns whether the file is damaged or too many of its packets could not be read.
     fn report_problems(&self) -> bool {
         let (name, skipped) = (&self.name, &self.counts.skipped);
         let is_damaged = if let Some(ReadStep::Damaged(damage)) = &self.end {
@@ -143,7 +145,7 @@ impl CaptureStream {
     }
 }
 
-/// Returns the hash of a message that carries data. ACKs and keepalives are all alike and cannot be matched.
+/// Returns the hash of a message. ACKs and keepalives have none: they are all alike.
 fn message_hash(sender: PeerId, message: &Message<'_>) -> Option<MessageHash> {
     let mut hasher = DefaultHasher::new();
     (sender.0, message.kind().0).hash(&mut hasher);
@@ -164,7 +166,7 @@ fn message_hash(sender: PeerId, message: &Message<'_>) -> Option<MessageHash> {
 #[derive(Debug, Default)]
 struct DirectionStats {
     matched: u64,
-    /// Messages seen in the first capture only, and in the second only.
+    /// The number of messages seen only in the first capture, and only in the second.
     unmatched: [u64; 2],
     /// The first of the unmatched messages, with their times.
     unmatched_messages: [Vec<(i64, MessageLabel)>; 2],
@@ -174,13 +176,13 @@ struct DirectionStats {
     timed_count: u64,
     /// A histogram of delays from the first capture to the second, in steps of 100 µs.
     delay_counts: BTreeMap<i64, u64>,
-    /// The median delay, updated now and then, once there are enough messages.
+    /// The median delay, updated at powers of two of `timed_count`, from [`MIN_TIMED_MESSAGES`] on.
     typical_delay: Option<i64>,
 }
 
 /// A message that is in both captures.
 struct MatchedMessage {
-    /// The delay from the first capture to the second. It is unknown if several messages are identical.
+    /// The time in the second capture minus that in the first. `None` if several messages are identical.
     delay: Option<i64>,
 }
 
@@ -205,7 +207,7 @@ impl DirectionStats {
         }
     }
 
-    /// Returns the delay below which this share of all delays lies.
+    /// Returns the delay below which the fraction `share` of all delays lies.
     fn quantile(&self, share: f64) -> Option<i64> {
         let total: u64 = self.delay_counts.values().sum();
         let rank = (total as f64 * share) as u64;
@@ -237,7 +239,7 @@ struct CaptureJoin {
     /// For each interval of each capture: its relation to the other capture.
     match_statuses: [Vec<Option<MatchStatus>>; 2],
     directions: [DirectionStats; 2],
-    /// The approximate delay of each direction from the first clock to the second.
+    /// For each direction: about the time of a message in the second capture minus that in the first.
     rough_delays: [i64; 2],
     /// The times of the first and the last message of each capture. The last is `None` until it is known.
     spans: [(i64, Option<i64>); 2],
@@ -346,7 +348,7 @@ impl CaptureJoin {
         self.match_statuses[capture].get(interval as usize).copied().flatten()
     }
 
-    /// Removes and returns the same message of the other capture, if it is waiting.
+    /// Removes the same message from the unmatched messages of the other capture, and returns the match.
     ///
     /// A message of the same conversation is preferred.
     fn take_match(&mut self, capture: usize, key: MatchKey, message: &SeenMessage) -> Option<MatchedMessage> {
@@ -373,7 +375,7 @@ impl CaptureJoin {
         Some(MatchedMessage { delay: is_alone.then(|| time(&other)) })
     }
 
-    /// Returns the typical delay of a direction, from the first clock to the second.
+    /// Returns the typical time of a message in the second capture minus its time in the first.
     fn typical_delay(&self, direction: usize) -> i64 {
         self.directions[direction].typical_delay.unwrap_or(self.rough_delays[direction])
     }
@@ -393,7 +395,7 @@ impl CaptureJoin {
         }
     }
 
-    /// Counts a message that is in one capture only.
+    /// Counts a message that is in one capture only, if its interval is in both.
     fn on_unmatched(&mut self, capture: usize, message: &SeenMessage) {
         let direction = direction_index(message.from);
         let (micros, typical) = (message.micros, self.typical_delay(direction));
@@ -414,7 +416,9 @@ impl CaptureJoin {
         }
     }
 
-    /// Gives up messages that have waited too long at the time `now` of the second clock.
+    /// Removes messages that found no match in time, and the oldest beyond [`MAX_UNMATCHED`].
+    ///
+    /// `now` is on the second clock; `i64::MAX` removes all messages.
     fn expire(&mut self, now: i64) {
         for capture in [0, 1] {
             while let Some((micros, key)) = self.expiry_order[capture].front().copied() {
@@ -444,12 +448,13 @@ fn direction_index(from: Role) -> usize {
 
 /// The precision of delays, in microseconds.
 const DELAY_STEP: i64 = 100;
-/// The longest delay of a message between the two ends, in microseconds.
+/// The longest one-way delay that is considered possible, in microseconds.
 const MAX_DELAY: i64 = 20_000_000;
 const BATCH_SIZE: usize = 64;
 const MAX_DELAY_BUCKETS: usize = 1 << 16;
-/// The most messages without a match that are remembered, and the most identical ones of these.
+/// The most messages of one capture that wait for a match.
 const MAX_UNMATCHED: usize = 1 << 17;
+/// The most identical messages of one capture that wait for a match.
 const MAX_IDENTICAL: usize = 64;
 /// The most lost messages of each direction that are listed.
 const MAX_LISTED_MESSAGES: usize = 10_000;

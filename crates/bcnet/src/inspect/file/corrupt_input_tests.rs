@@ -40,7 +40,7 @@ fn sample_inputs() -> [Vec<u8>; 6] {
     [pcap(), pcapng(), LOG.as_bytes().to_vec(), hex_dumps(), gzip.finish().expect("memory"), zstd]
 }
 
-/// Returns dumps in the formats of `hexdump -C` and Wireshark.
+/// Returns hex dumps of the packets in the style of `hexdump -C`, each below a line with a time.
 fn hex_dumps() -> Vec<u8> {
     let mut text = String::new();
     for frame in ip_packets() {
@@ -63,7 +63,7 @@ fn read_to_end(bytes: Vec<u8>, seed: u64) -> u64 {
     // The smallest packet has some bytes, so there are fewer packets than decompressed bytes.
     for _ in 0..=length * MAX_COMPRESSION_RATIO {
         batch.clear();
-        // Asking for the time of the next packet changes nothing.
+        // Peeking at the next packet must not disturb reading.
         source.next_time();
         let step = source.read(&mut batch, &mut counts).expect("reading from memory cannot fail");
         batch.decrypt();

@@ -1,4 +1,4 @@
-//! Writes datagrams of the game from an interface, deciphered, for other programs.
+//! Captures from an interface and writes the datagrams of the game deciphered, for `bcnet extcap`.
 //!
 //! Datagrams are never held back. A finding about an earlier datagram becomes a comment on the next one, with the
 //! packet number of the earlier datagram in the output.

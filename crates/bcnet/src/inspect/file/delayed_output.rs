@@ -1,11 +1,11 @@
 //! Holds datagrams back until all findings about them are known.
 //!
-//! The cause of a retransmission is often known only when its ACK comes, or does not come. Outputs of single datagrams
-//! get each datagram with all its findings, in the order of the capture. A datagram with an open question is held back,
-//! and all datagrams after it too.
+//! The cause of a retransmission is often known only when its ACK comes, or does not come. A [`DatagramOutput`] gets
+//! each datagram with all its findings, in the order of the capture. A datagram whose findings are not final is held
+//! back, and all datagrams after it too.
 //!
-//! Memory is bounded: the observer must decide after [`MAX_DELAY`], or when more than [`MAX_BYTES`] are held. While no
-//! question is open, nothing is copied.
+//! Memory is bounded: the observer must decide after [`MAX_DELAY`], or when more than [`MAX_BYTES`] are held. Datagrams
+//! that need not be held back are not copied.
 
 use std::collections::VecDeque;
 use std::io;
@@ -50,7 +50,7 @@ pub(super) struct ConversationRef {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DetachedFinding {
     pub(super) finding: Finding,
-    /// The position of the datagram that it is about.
+    /// The position of the datagram that the finding is about.
     pub(super) location: Option<PacketLocation>,
     /// The peer ids of the two sides, if they were known at that time.
     pub(super) peer_ids: [Option<PeerId>; 2],
@@ -170,7 +170,7 @@ impl<S: DatagramOutput> DelayedOutput<S> {
         done
     }
 
-    /// Returns the findings of the held datagram with this number.
+    /// Returns the findings of the held datagram with the packet number `mark`.
     fn delayed_findings(&mut self, mark: u64) -> Option<&mut Vec<Finding>> {
         if mark == NO_MARK {
             return None;
@@ -260,7 +260,7 @@ impl<S: DatagramOutput> Sink for DelayedOutput<S> {
 
 /// The longest delay of a datagram, on the clock of the capture.
 ///
-/// A sequence number that is not sent for 28 seconds counts as missing.
+/// It exceeds the 28 seconds after which the observer reports an unsent sequence number as missing.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The most bytes that are held back.
 const MAX_BYTES: usize = 2 << 20;

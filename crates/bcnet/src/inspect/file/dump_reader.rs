@@ -1,7 +1,7 @@
 //! Reads packets from hex dumps in a text, as `tcpdump -x`, `tshark -x` and others print them.
 //!
-//! A dump that contains a UDP datagram is a whole packet, of any link type. Any other dump is the datagram alone. The
-//! time comes from the line before the dump, if it has one.
+//! A dump with IP and UDP headers is read as a whole packet, of any link type. Any other dump is read as the UDP
+//! payload alone. The time comes from the line before the dump, if that line contains one.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub(super) struct DumpReader {
     assembler: DumpAssembler,
     clock: TimeOfDayClock,
     last_micros: u64,
-    /// True if the dumps are whole packets. Set once one of them was.
+    /// True once a dump was a whole packet.
     has_packet_headers: bool,
 }
 
@@ -103,7 +103,7 @@ pub(in crate::inspect) fn extract_udp_from_any_link(bytes: &[u8]) -> Result<UdpD
     for link in link_layer::RECOGNIZABLE_LINKS {
         match link_layer::extract_udp(link, bytes) {
             Ok(udp) => return Ok(udp),
-            // The lengths in the packet, or the position of its protocol, show that it is a packet.
+            // These reasons require a plausible IP header, so the bytes are a packet.
             Err(skip @ (SkipReason::Ipv6 | SkipReason::IpFragment | SkipReason::Truncated(Some(_))))
                 if why == SkipReason::NotUdp =>
             {
@@ -115,12 +115,12 @@ pub(in crate::inspect) fn extract_udp_from_any_link(bytes: &[u8]) -> Result<UdpD
     Err(why)
 }
 
-/// Returns whether a dump begins in the complete lines.
+/// Returns whether one of the complete lines in `bytes` belongs to a hex dump.
 fn contains_dump(bytes: &[u8]) -> bool {
     let mut dumps = DumpAssembler::default();
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.into_iter().any(|line| matches!(dumps.feed(line, 0, 0), FedLine::DumpLine(_)))
 }
 
-/// The interval between packets without a time, in microseconds.
+/// The assumed interval between packets without a time, in microseconds.
 const UNTIMED_INTERVAL: u64 = 1000;

@@ -87,7 +87,7 @@ impl Filter {
         self.seq.is_empty() || seq.is_some_and(|Seq(seq)| self.seq.contains(&seq))
     }
 
-    /// Returns whether a finding in a selected datagram is selected. It is not if it is about another message.
+    /// Returns whether a finding about a selected datagram is selected: its message must be selected too.
     pub(super) fn wants_finding(&self, finding: &Finding) -> bool {
         let opcode = finding.kind.message_info().and_then(|about| about.opcode);
         finding.kind.message_id().is_none_or(|id| self.wants_seq(Some(id.seq)))
@@ -328,6 +328,6 @@ fn parse_u8(text: &str) -> Option<u8> {
     }
 }
 
-/// Options that show whole conversations.
+/// Options that show the whole capture. Most filters conflict with them.
 const WHOLE_CAPTURE_OPTIONS: [&str; 2] = ["summary", "report"];
 const MICROS_PER_DAY: u64 = 86_400 * 1_000_000;

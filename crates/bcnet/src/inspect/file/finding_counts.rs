@@ -7,14 +7,16 @@ use bcnet_observe::{Finding, FindingKind, Observer, RetransmitCause};
 use super::PacketLocation;
 use super::summary::side_name;
 
-/// A kind of finding, for people.
+/// The description of a kind of finding, for people.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FindingClass {
     /// The severity from 1 to 9; 0 is not a fault.
     pub(super) severity: u8,
-    /// The title for several findings of this kind, after their number.
+    /// The title in the plural: a number is written before it.
     pub(super) title: &'static str,
     /// The meaning for a person who hosts games and does not know the protocol.
+    ///
+    /// `{}` stands for the measured times.
     pub(super) meaning: &'static str,
 }
 

@@ -14,7 +14,7 @@ use crate::inspect::{input_name, is_stdin};
 
 /// The files to read, in their order.
 pub(super) struct Inputs {
-    /// The name of all files together.
+    /// The name for messages about all files together.
     pub(super) name: String,
     pub(super) files: Vec<InputFile>,
     /// Problems with files that are left out.

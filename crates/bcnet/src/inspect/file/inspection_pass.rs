@@ -200,7 +200,7 @@ fn report_problems(
     verdict
 }
 
-/// Warns if a noticeable share of the packets could not be read. Returns whether it did.
+/// Warns if more than one in [`UNREADABLE_RATIO`] packets could not be read. Returns whether it did.
 ///
 /// `read` is the number of datagrams that could be read.
 pub(super) fn report_unreadable(name: &str, read: u64, skipped: &SkippedPackets) -> bool {
@@ -224,7 +224,7 @@ pub(super) fn open_source(path: &Path, follow: bool) -> anyhow::Result<PacketSou
             PacketSource::open(Box::new(io::stdin().lock()))
         };
     }
-    // Windows does not open a directory at all, so the error would be another.
+    // Windows refuses to open a directory, with an error that does not name the cause.
     ensure!(!path.is_dir(), "is a directory; name a file, or read all its captures with --merge");
     let file = File::open(path)?;
     let metadata = file.metadata()?;

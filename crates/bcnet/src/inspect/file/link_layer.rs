@@ -13,11 +13,11 @@ pub(super) struct UdpDatagram<'a> {
 /// The reason why a packet contains no datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipReason {
-    /// Neither IPv4 nor UDP.
+    /// Not UDP over IPv4 or IPv6.
     NotUdp,
     /// A fragment of an IPv4 packet. The game sends none, and a fragment cannot be deciphered.
     IpFragment,
-    /// The capture contains only the beginning; the addresses, if they are in it.
+    /// Only the beginning of the packet was captured. Contains the addresses, if they were captured.
     Truncated(Option<(SocketAddrV4, SocketAddrV4)>),
     /// UDP over IPv6.
     Ipv6,

@@ -53,7 +53,7 @@ impl LiveCapture {
     }
 }
 
-/// Truncates a kept file to the bytes that were read: the last packet may be incomplete.
+/// Truncates a file to `length` bytes, those that were analysed: a packet after them may be incomplete.
 pub(super) fn truncate_file(path: &Path, length: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     if file.metadata()?.len() > length { file.set_len(length) } else { Ok(()) }

@@ -29,11 +29,11 @@ pub(super) struct MergedReader<'a> {
     /// In the order in which they were opened.
     open: Vec<OpenFile>,
     current: Option<CurrentFile>,
-    /// The clock of the last packet log that ended.
+    /// The clock of the last packet log that ended. The next log continues it.
     clock: Option<TimeOfDayClock>,
     /// All files that were opened, if there are several.
     pub(super) files: Vec<MergedFile>,
-    /// The time of the latest packet, and the number of files that were opened too late.
+    /// The time of the latest packet, and the number of files that begin earlier but were opened after it.
     latest_time: u64,
     late_files: usize,
     /// The decompressed bytes of the files that have ended, and their bytes on disk.
@@ -41,7 +41,7 @@ pub(super) struct MergedReader<'a> {
     file_bytes: u64,
 }
 
-/// A file that is being read.
+/// A file that is open.
 struct OpenFile {
     source: PacketSource,
     name: String,
@@ -62,7 +62,7 @@ struct BackwardPackets {
     first_offset: u64,
 }
 
-/// The file that is being read.
+/// The open file that the next packets come from.
 ///
 /// It is read until the time `until`; at equal times the file with the lower index comes first.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +85,7 @@ pub(super) enum MergeStep {
 pub(super) struct EndedFile {
     pub(super) name: String,
     pub(super) packets: u64,
-    /// The error that stopped reading, if any.
+    /// The end or the damage of the file, or the error that stopped reading.
     pub(super) end: anyhow::Result<ReadStep>,
     /// True if the user stopped the program.
     pub(super) is_stopped: bool,
@@ -260,7 +260,7 @@ impl OpenFile {
     fn peek_next_time(&mut self, read: u64) {
         self.latest_time = self.latest_time.max(self.next_time);
         let Some(next) = self.source.next_time() else {
-            // The end or the damage of this file is reported at once.
+            // Time 0 selects this file next, so that its end or its damage is reported.
             self.next_time = 0;
             return;
         };

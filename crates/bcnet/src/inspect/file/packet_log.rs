@@ -1,4 +1,4 @@
-//! Reads packet logs of the community's tools: a line for each datagram, and a hex dump below it.
+//! Reads packet logs of other tools for the game: a line for each datagram, and a hex dump below it.
 //!
 //! ```text
 //! [11:39:21.419] #1758 C->S Peer#2(10.10.10.239:22101) len=10 rc=10 [ACK]
@@ -32,7 +32,7 @@ pub(super) struct TimeOfDayClock {
 }
 
 impl TimeOfDayClock {
-    /// Returns microseconds since the first midnight.
+    /// Returns the microseconds since the midnight before the first time.
     pub(super) fn absolute(&mut self, time_of_day: u64) -> u64 {
         // A small step back is disorder, a large one is midnight.
         if time_of_day + MICROS_PER_DAY / 2 < self.last {
@@ -195,7 +195,7 @@ struct EntryHead {
     len: Option<usize>,
 }
 
-/// Returns whether the complete lines contain the head of a datagram.
+/// Returns whether one of the complete lines in `bytes` is the head of a datagram.
 fn contains_log(bytes: &[u8]) -> bool {
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.filter_map(|line| std::str::from_utf8(line).ok()).any(|line| parse_head(line.trim()).is_some())

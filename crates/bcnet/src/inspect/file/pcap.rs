@@ -62,7 +62,7 @@ struct PacketHeader {
     has_options: bool,
 }
 
-/// Buffered bytes of a file.
+/// An input whose next bytes can be examined before they are consumed.
 pub(super) struct InputBuffer {
     input: Box<dyn Read>,
     buffer: Vec<u8>,
@@ -159,7 +159,7 @@ struct PcapngInterface {
     link: u16,
     /// True if its datagrams are deciphered, according to the interface name.
     is_decrypted: bool,
-    /// Units per second, as a power of ten or of two.
+    /// The option `if_tsresol`: units per second as a power of ten, or of two if the top bit is set.
     resolution: u8,
     offset_seconds: i64,
 }

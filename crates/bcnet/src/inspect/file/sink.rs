@@ -9,7 +9,7 @@ use super::{AnalyzedDatagram, CaptureEnd, PacketLocation};
 
 /// A receiver of the datagrams and findings of a capture.
 pub(super) trait Sink {
-    /// Called before a datagram with this time. The observer has not processed the datagram yet.
+    /// Called with the time of the next datagram, before the observer processes it.
     fn before_datagram(&mut self, _next: Time, _observer: &Observer) -> io::Result<()> {
         Ok(())
     }
@@ -42,7 +42,7 @@ pub(super) trait Sink {
     fn on_idle(&mut self, _observer: &Observer) -> io::Result<()> {
         Ok(())
     }
-    /// Returns a datagram whose findings must be decided now, because it has waited too long.
+    /// Returns the datagram that has waited too long, so that its findings must be decided now.
     fn overdue_datagram(&self, _now: Time, _observer: &Observer) -> Option<(ConversationId, u64)> {
         None
     }

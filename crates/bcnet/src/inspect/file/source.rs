@@ -21,7 +21,7 @@ use super::{dump_reader, packet_log};
 /// A datagram without its bytes.
 #[derive(Debug, Clone)]
 pub(in crate::inspect) struct PacketInfo {
-    /// Counted from 1 over all packets of the file, as in Wireshark. A packet log has its own numbers.
+    /// Counted from 1 over all packets of all files, as in Wireshark. A packet log has its own numbers.
     pub(in crate::inspect) number: u64,
     /// The offset in the file.
     pub(in crate::inspect) offset: u64,
@@ -256,7 +256,7 @@ impl PacketSource {
             return Ok(step);
         };
         Ok(match (unpacking.damage(), step) {
-            // Where decompression stopped, the decompressed data seems to be cut off. The cause is the compressed file.
+            // The decompressed data only seems to be cut off: the damage is in the compressed file.
             (Some(damage), _) => ReadStep::Damaged(damage),
             (None, ReadStep::Damaged(damage)) => {
                 ReadStep::Damaged(Damage { is_in_decompressed: true, ..damage })
@@ -318,7 +318,7 @@ impl SourceKind {
     }
 }
 
-/// An input of another kind, with a text that names the kind.
+/// The error for an input of unknown format, as a text for people.
 #[derive(Debug)]
 pub(super) struct NotACapture(String);
 
@@ -343,8 +343,8 @@ impl Error for NotACapture {}
 
 /// Returns whether bytes that begin with a backslash are GameSpy text.
 ///
-/// Any datagram begins with a backslash with a probability of 1/256. GameSpy text has a key after it, and no control
-/// characters.
+/// One in 256 datagrams of other programs begins with a backslash by chance. In GameSpy text a key follows, and there
+/// are no control characters.
 pub(super) fn is_gamespy(text: &[u8]) -> bool {
     let Some((b'\\', rest)) = text.split_first() else { return false };
     let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -353,7 +353,7 @@ pub(super) fn is_gamespy(text: &[u8]) -> bool {
     is_closed && !text.iter().any(u8::is_ascii_control)
 }
 
-/// Returns a datagram of a packet log.
+/// Returns a datagram of a packet log or a hex dump, without its bytes.
 pub(super) fn logged_packet(
     number: u64,
     offset: u64,

@@ -30,7 +30,7 @@ pub(super) fn summary_json(
     whole
 }
 
-/// Returns the packets that are in one of several files.
+/// Returns the packet numbers and the packet count of one of several files.
 fn file_json(MergedFile { name, first, last, packets }: &MergedFile) -> Value {
     json!({ "file": **name, "first": first, "last": last, "packets": packets })
 }

@@ -29,7 +29,7 @@ pub(super) struct MessageRow {
     pub(super) opcode: Option<u8>,
     pub(super) name: Option<&'static str>,
     pub(super) payload_len: u32,
-    /// The names of the findings about it.
+    /// The names of the findings about the message or the datagram.
     pub(super) findings: String,
 }
 
@@ -44,7 +44,7 @@ pub(super) trait RowWriter {
 pub(super) struct MessageTable<R> {
     rows: R,
     filter: Filter,
-    /// True if each row is written at once.
+    /// True if each row is flushed immediately.
     flush_each: bool,
     start: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! Writes datagrams as text: a line for each message, and the findings.
 //!
-//! All ACKs of a datagram share a line. Time and addresses are at the start of each line, so that every line can be found by itself. On a narrow terminal
-//! they would leave little space, so they are on a separate line above the messages.
+//! All ACKs of a datagram share a line. Each line starts with time and addresses, so that a search for them finds it.
+//! On a narrow terminal they are on a separate line above the messages, because they would leave little space.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -16,7 +16,7 @@ use super::player_names::PlayerNames;
 use super::{PacketInfo, PacketLocation};
 use crate::inspect::{explain, human, latin1_to_string};
 
-/// True if lines have colours.
+/// The option `--color`: the use of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(in crate::inspect) enum Color {
     /// If the output is a terminal and NO_COLOR is not set.
@@ -48,7 +48,7 @@ impl TextStyle {
     }
 }
 
-/// Writes lines.
+/// Writes datagrams and findings as lines. Collects the names of players for them.
 #[derive(Debug, Default)]
 pub(super) struct TextWriter {
     style: TextStyle,
@@ -313,7 +313,7 @@ const DEFAULT_COLOR: &str = "";
 const DIM: &str = "\x1b[2m";
 const FAULT_COLOR: &str = "\x1b[31m";
 const RESET_COLOR: &str = "\x1b[0m";
-/// Terminals with fewer columns are narrow: they have these prefixes of lines and findings.
+/// Terminals with fewer columns are narrow. The next two constants are their prefixes.
 const NARROW_WIDTH: usize = 110;
 const NARROW_PREFIX: &str = "       ";
 const NARROW_FINDING_PREFIX: &str = "     ! ";

@@ -28,7 +28,7 @@ pub(super) struct DatagramView<W> {
     text: Option<TextWriter>,
     reassembler: Reassembler,
     filter: Filter,
-    /// True if each datagram is written at once.
+    /// True if each datagram is flushed immediately.
     flush_each: bool,
     start_micros: Option<u64>,
     json: Json,
@@ -62,7 +62,7 @@ impl<W: Write> DatagramView<W> {
         Self { explain, ..self }
     }
 
-    /// Writes all output, so that its reader sees it.
+    /// Writes all buffered output.
     fn flush(&mut self) -> io::Result<()> {
         self.json.write(&mut self.out)?;
         self.out.flush()

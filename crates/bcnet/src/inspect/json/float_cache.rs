@@ -2,7 +2,7 @@
 
 use super::writer::{Json, JsonValue};
 
-/// Written like the same value as `f64`, from the cache if possible.
+/// Written by the same rules as `f64`, from the cache if possible.
 impl JsonValue for f32 {
     fn add(self, json: &mut Json) {
         let CachedFloat { bits, text, len } = *json.float_cache.slot(self.to_bits());
@@ -38,7 +38,7 @@ impl CachedFloat {
 
 /// The most recent numbers.
 ///
-/// Compressed vectors take few different values, and formatting a number costs more than everything else about it.
+/// The compressed vectors of the game take few different values, and formatting a number is slow.
 pub(super) struct FloatCache(Box<[CachedFloat; Self::SLOTS]>);
 
 impl FloatCache {

@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn addresses_are_formatted_correctly() {
-        // The second pass reads from the cache. The last two addresses share a slot there.
+        // Each address is written twice; the second text comes from the cache. The last three share a slot there.
         let addresses = [
             "0.0.0.0:0",
             "255.255.255.255:65535",

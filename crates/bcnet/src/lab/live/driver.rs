@@ -211,5 +211,7 @@ fn seconds(now: Time) -> f64 {
 }
 
 const MIN_TICK: Duration = Duration::from_millis(1);
-/// Slightly longer than the time that the original waits for the ACK of its disconnect.
+/// The longest wait for the node to leave.
+///
+/// The stock engine waits slightly less for the ACK of its disconnect.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(16);

@@ -13,7 +13,7 @@ pub(super) trait LiveNode {
     fn handle_datagram(&mut self, from: SocketAddrV4, bytes: &mut [u8], now: Time);
     fn handle_timeout(&mut self, now: Time);
     fn poll_transmit(&mut self, buffer: &mut [u8], now: Time) -> Option<Transmit>;
-    /// Returns a text for the next event.
+    /// Removes the next event and returns a text about it.
     fn poll_event_text(&mut self, now: Time) -> Option<String>;
     /// Handles a typed line. Returns `true` if it asks for a dump of the queues.
     fn on_input_line(&mut self, line: &str, now: Time) -> bool;
@@ -108,7 +108,7 @@ impl<E: LabEngine> LiveNode for LiveClient<E> {
 
     fn poll_event_text(&mut self, now: Time) -> Option<String> {
         let event = self.client.poll_event(&mut self.payload, now)?;
-        // An error here shows in the reaction of the server.
+        // Errors are ignored: the server then ends the connection, which is reported.
         match event.milestone() {
             Some(Milestone::FileCheck(_)) => drop(self.client.answer_from_manifest(&self.files, now)),
             Some(Milestone::Load) => drop(self.client.enter(now)),

@@ -20,7 +20,7 @@ struct ScreenColumn<T> {
     cell_text: fn(&T) -> CellText,
     min_width: u16,
     is_number: bool,
-    /// The order of players by this column.
+    /// The order of players that this column shows, if players can be sorted by it.
     order: Option<PlayerOrder>,
 }
 

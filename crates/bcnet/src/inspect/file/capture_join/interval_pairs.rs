@@ -15,21 +15,22 @@ use super::{CaptureStream, MAX_DELAY, MessageHash, SeenMessage, direction_index}
 
 /// The intervals that two captures have in common.
 pub(super) struct IntervalPairs {
-    /// The approximate delay of each direction, from the first clock to the second.
+    /// For each direction: about the time of a message in the second capture minus that in the first.
     pub(super) rough_delays: [i64; 2],
     pub(super) intervals: [Vec<PlayerInterval>; 2],
-    /// The pairs of intervals that are the same.
+    /// Pairs of intervals, one of each capture, that show the same stay of a player.
     pub(super) matched: Vec<[IntervalId; 2]>,
-    /// For each capture, the datagrams that exceed the limit of intervals.
+    /// For each capture, the datagrams without an interval, because [`MAX_INTERVALS`] was reached.
     pub(super) omitted_datagrams: [u64; 2],
 }
 
 /// The relation of an interval of one capture to the other capture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MatchStatus {
-    /// Messages are matched within a group: the intervals of all address pairs that share a pair.
+    /// The group of intervals in which messages are matched.
     ///
-    /// The two captures do not quite agree on where one interval ends and the next begins.
+    /// A group has all intervals of the address pairs that matched intervals connect. A single interval would be too
+    /// narrow: the two captures do not quite agree on where one ends and the next begins.
     pub(super) group: u32,
     /// The index into [`IntervalPairs::matched`] if the interval is in both captures. Its messages that the other
     /// capture lacks were lost.
@@ -51,7 +52,7 @@ struct PairCandidate {
     rough_delays: [i64; 2],
 }
 
-/// Reads both captures to their ends. Returns `None` if they have nothing in common.
+/// Reads both captures to their ends. Returns the intervals that are in both, or `None` without any.
 ///
 /// The messages of a long capture are discarded; [`CaptureStream::has_discarded`] tells.
 pub(super) fn pair_intervals(
@@ -117,7 +118,7 @@ fn find_root(merged: &mut [u32], mut group: u32) -> u32 {
     group
 }
 
-/// Returns the first messages of every interval, and as many of the others as the limit allows.
+/// Returns the first messages of every interval, and as many of the others as [`MAX_SAMPLES`] allows.
 fn sample_messages(stream: &mut CaptureStream) -> anyhow::Result<Vec<SeenMessage>> {
     let mut kept = Vec::new();
     // The mask selects by hash, so both captures omit the same messages.
@@ -147,7 +148,7 @@ fn sample_messages(stream: &mut CaptureStream) -> anyhow::Result<Vec<SeenMessage
     }
 }
 
-/// Returns the votes of all messages that occur once in intervals of both captures.
+/// Returns a vote for each message that occurs exactly once in an interval of each capture.
 fn collect_votes(samples: [Vec<SeenMessage>; 2], intervals: &[Vec<PlayerInterval>; 2]) -> Vec<PairVote> {
     let [a, b] = samples.map(|mut sample| {
         sample.sort_unstable_by_key(|message| (message.hash, message.interval));
@@ -182,7 +183,7 @@ fn collect_votes(samples: [Vec<SeenMessage>; 2], intervals: &[Vec<PlayerInterval
     votes
 }
 
-/// Returns those of the identical, sorted messages that occur once in their interval.
+/// Returns the messages that occur once in their interval. `alike` are identical ones, by interval.
 fn unique_per_interval(alike: &[SeenMessage]) -> impl Iterator<Item = &SeenMessage> {
     alike.chunk_by(|one, next| one.interval == next.interval).filter_map(|same| match same {
         [alone] => Some(alone),
@@ -197,7 +198,7 @@ fn collect_candidates(mut votes: Vec<PairVote>, intervals: &[Vec<PlayerInterval>
     of_same.filter_map(|votes| evaluate_pair(votes, intervals)).collect()
 }
 
-/// Evaluates the votes for one pair.
+/// Evaluates the votes for one pair. Returns `None` if they are too few.
 ///
 /// Each direction has its own delay: on a slow connection the two directions differ by much.
 fn evaluate_pair(votes: &[PairVote], intervals: &[Vec<PlayerInterval>; 2]) -> Option<PairCandidate> {
@@ -229,14 +230,14 @@ fn largest_cluster(votes: &[PairVote]) -> &[PairVote] {
     &votes[best]
 }
 
-/// The most messages of a capture that are kept after the first pass, so that it is read only once.
+/// The most messages that are kept after the first pass. A capture with more messages is read twice.
 const MAX_LOOKAHEAD: usize = 1 << 18;
 /// The most messages of a capture that may vote. The first messages of every interval fit.
 const MAX_SAMPLES: usize = MAX_INTERVALS * 8;
 /// The number of messages that count as the first ones of an interval.
 pub(super) const EARLY_MESSAGES: u64 = 6;
 const MAX_VOTES: usize = 1 << 20;
-/// A message that more intervals than this contain does not tell them apart.
+/// A message that occurs more often than this has no vote: it does not tell intervals apart.
 const MAX_IDENTICAL_INTERVALS: usize = 16;
 /// The number of votes that proves a pair if the connect request was not captured.
 const MIN_VOTES: usize = 2;

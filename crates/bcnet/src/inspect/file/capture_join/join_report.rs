@@ -43,8 +43,8 @@ struct DirectionReport {
 impl<'a> JoinReport<'a> {
     pub(super) fn new(directions: [DirectionStats; 2], names: [String; 2], pairs: &'a IntervalPairs) -> Self {
         let [from_client, from_host] = &directions;
-        // In the direction from the first end, the shortest delay counts. In the other direction the delays are
-        // negative, so the longest one counts.
+        // The offset is the middle between the shortest delays of both directions. Towards the first end delays
+        // are negative, so the shortest one is the largest number.
         let client_first = match (from_client.median(), from_host.median()) {
             (Some(client), Some(host)) => client >= host,
             _ => true,
@@ -254,7 +254,7 @@ impl DirectionReport {
     }
 }
 
-/// A message is late if it takes this much longer than the median, in microseconds.
+/// A late message takes at least twice the median, and this many microseconds longer than the median.
 const LATE_MARGIN: i64 = 100_000;
 /// The most conversations that are listed under one title.
 const MAX_LINES: usize = 16;

@@ -13,7 +13,7 @@ use super::super::sender_role;
 
 /// The index of an interval in the list of the capture.
 pub(super) type IntervalId = u32;
-/// The number of two addresses that communicate, in the order of their appearance.
+/// The number of an [`AddressPair`], in the order in which the pairs appear in the capture.
 pub(super) type AddressPairId = u32;
 
 /// One player from joining to leaving, as far as a capture shows it.
@@ -47,13 +47,14 @@ pub(super) struct PlayerIntervals {
     all: Vec<PlayerInterval>,
     address_pairs: HashMap<[SocketAddrV4; 2], AddressPair>,
     by_peer: HashMap<(AddressPairId, PeerId), IntervalId>,
-    /// Datagrams that exceed the limit of intervals.
+    /// Datagrams without an interval, because [`MAX_INTERVALS`] was reached.
     pub(super) omitted_datagrams: u64,
 }
 
 /// Two addresses that communicate.
 ///
-/// For a while after a new connect request, the host still sends to the previous interval.
+/// For a while after a new connect request, the host still sends to the previous interval. So each direction has its
+/// own current interval.
 #[derive(Debug, Clone, Copy)]
 struct AddressPair {
     id: AddressPairId,
@@ -65,7 +66,7 @@ struct AddressPair {
 }
 
 impl PlayerIntervals {
-    /// Returns the interval of a datagram. Returns `None` if there are too many.
+    /// Returns the interval of a datagram. Returns `None` if it needs a new one beyond [`MAX_INTERVALS`].
     pub(super) fn interval_of(
         &mut self,
         from: SocketAddrV4,
@@ -143,7 +144,7 @@ impl PlayerIntervals {
             return Some(address_pair.requesting);
         }
         let interval = self.interval_with_peer(address_pair, sender)?;
-        // A client that uses its id has received the reply, even if the capture does not contain it.
+        // A client that uses its id has received the connect reply, even if the capture does not contain it.
         if interval > address_pair.answered {
             (address_pair.requesting, address_pair.answered) = (interval, interval);
         }
@@ -199,7 +200,7 @@ impl PlayerIntervals {
 
     /// Returns the interval with this peer id.
     ///
-    /// If there is none, the latest interval without an id gets it, or else a new interval.
+    /// If there is none, the requesting interval gets the id. If that one already has an id, a new interval starts.
     fn interval_with_peer(&mut self, address_pair: &AddressPair, peer: PeerId) -> Option<IntervalId> {
         if let Some(interval) = self.by_peer.get(&(address_pair.id, peer)) {
             return Some(*interval);

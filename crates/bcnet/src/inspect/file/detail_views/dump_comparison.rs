@@ -1,7 +1,8 @@
-//! Compares a dump log with a capture: are the queues as the capture shows them?
+//! Compares the queues in a [dump log](super::dump_log) with the queues reconstructed from a capture.
 //!
-//! Timestamps have milliseconds, so a dump may be from any moment of its millisecond. It is equal if one of these
-//! moments is equal. If none is, the moments around are searched, because the two clocks may differ.
+//! The timestamp of a dump has a precision of one millisecond. A dump counts as equal if the capture shows the same
+//! queues at any moment of this millisecond. Otherwise the moments within [`SEARCH_WINDOW`] are compared, because the
+//! two clocks may differ.
 
 mod difference;
 mod output;
@@ -27,9 +28,9 @@ pub(super) struct DumpComparison<W> {
     span: CaptureSpan,
     /// The number of the last packet.
     last_packet: u64,
-    /// The records that are still to be compared, in the order of time.
+    /// Time and index of each record that is still to be compared, in the order of time.
     due: VecDeque<(u64, usize)>,
-    /// The dumps that are being compared.
+    /// The dumps that are being compared: their search window has begun and not ended.
     pending: Vec<PendingComparison>,
     results: Vec<(usize, DumpVerdict)>,
     /// The times of the handled ACKs in the log, sorted.
@@ -39,14 +40,14 @@ pub(super) struct DumpComparison<W> {
     has_differences: bool,
 }
 
-/// A dump whose time has come.
+/// A dump that is being compared.
 struct PendingComparison {
     record: usize,
-    /// The beginning of its millisecond, on the clock of the capture.
+    /// The beginning of the dump's millisecond, on the clock of the capture.
     at: u64,
-    /// The smallest difference in its millisecond, and the packet before it.
+    /// The smallest difference within the dump's millisecond, and the packet before that moment.
     best: Option<(QueueDifference, u64)>,
-    /// The shortest time, earlier or later, at which the queues were equal.
+    /// The offset in microseconds of the nearest moment with equal queues outside that millisecond.
     equal_at_offset: Option<i64>,
 }
 
@@ -54,7 +55,7 @@ struct PendingComparison {
 #[derive(Debug)]
 enum DumpVerdict {
     Equal,
-    /// Equal at a moment that is this many microseconds later.
+    /// Equal at a moment that is this many microseconds later; negative is earlier.
     Shifted(i64),
     /// Different after this packet.
     Different(QueueDifference, u64),
@@ -137,7 +138,7 @@ impl<W: Write> DumpComparison<W> {
         self.decide_finished(until, observer);
     }
 
-    /// Decides about dumps that no later state can change.
+    /// Gives a verdict on the dumps whose search window has ended.
     fn decide_finished(&mut self, until: u64, observer: &Observer) {
         let Self { pending: open, results, log, span, context, .. } = self;
         open.retain_mut(|open| {
@@ -164,7 +165,7 @@ impl<W: Write> DumpComparison<W> {
         });
     }
 
-    /// Compares each handled ACK with the nearest one of the capture for the same message.
+    /// Compares each handled ACK of the log with the nearest one of the capture for the same message.
     fn compare_handled(&mut self, observer: &Observer) {
         let mut taken = vec![false; self.handled_acks.len()];
         self.handled_acks.sort_by_key(|handled| handled.at);
@@ -329,7 +330,7 @@ fn may_be_author(node: DumpAuthor, handled: &HandledAck, observer: &Observer) ->
 
 const OUTSIDE_CAPTURE: &str = "outside the capture";
 const MILLISECOND: u64 = 1_000;
-/// The longest distance from its own time at which a dump is searched, in microseconds.
+/// The largest offset from the time of a dump at which equal queues are searched, in microseconds.
 const SEARCH_WINDOW: u64 = 250_000;
 const MICROS_PER_DAY: u64 = 86_400 * 1_000_000;
 const MAX_HANDLED: usize = 1 << 20;

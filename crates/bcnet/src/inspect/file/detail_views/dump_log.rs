@@ -36,7 +36,7 @@ pub(super) struct DumpLogRecord {
     pub(super) content: DumpContent,
 }
 
-/// The author of a record, as far as the log names it.
+/// The node that wrote a record, as far as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DumpAuthor {
     Unknown,

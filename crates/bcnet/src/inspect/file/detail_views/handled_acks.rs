@@ -96,8 +96,8 @@ impl<W: Write> Sink for HandledAckList<W> {
     }
 }
 
-/// The age in microseconds at which a line is printed. No line from an earlier time can follow then.
+/// A line is printed when it is this old, in microseconds: no earlier line can follow by then.
 ///
-/// A live side sends at least a keepalive within this time, which shows the ACKs that it has read.
+/// A connected side sends at least a keepalive within this time. Its datagrams show which ACKs it has handled.
 const MAX_REPORT_DELAY: u64 = 10_000_000;
 const MAX_PENDING_LINES: usize = 1 << 16;

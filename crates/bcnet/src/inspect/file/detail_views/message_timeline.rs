@@ -53,7 +53,7 @@ struct MessageTimeline {
     sends: BTreeMap<Option<u8>, (u32, u64)>,
     /// For each fragment: the number of ACKs.
     acks: BTreeMap<Option<u8>, u32>,
-    /// For each fragment: the time of the first send, and the time when an ACK cleared it.
+    /// For each fragment: the times of its first send, and of its removal from the retransmit queue.
     sent_and_cleared: BTreeMap<Option<u8>, (Time, Option<Time>)>,
 }
 
@@ -186,7 +186,7 @@ impl<W: Write> MessageTimelines<W> {
         }
     }
 
-    /// Returns the error if there is no such message.
+    /// Returns the error for a capture without the selected message.
     fn not_found_error(&self) -> io::Error {
         let seen = self.seq_ranges.iter().map(|(name, (low, high))| format!("{name} {low} to {high}"));
         let seen = seen.collect::<Vec<_>>().join(", ");
@@ -264,7 +264,7 @@ impl<W: Write> Sink for MessageTimelines<W> {
             if timeline.sends.is_empty() {
                 continue;
             }
-            // A side shows what it has read only when it sends, so these events are added late.
+            // The effect of an ACK becomes known only when its receiver sends again, so these events are added late.
             timeline.events.sort_by_key(|event| (event.at, event.packet));
             let names = [side, side.other()].map(|side| short_name(&talk, side));
             let addresses = [side, side.other()].map(|side| talk.address(side));

@@ -36,7 +36,7 @@ impl<W: Write> QueueDumps<W> {
         Self { context, times, span: CaptureSpan::default(), due: Vec::new(), dump_count: 0 }
     }
 
-    /// Computes the times, once the start of the capture is known.
+    /// Computes the times of the dumps, once the start of the capture is known.
     fn schedule(&mut self, start: u64) {
         self.span.extend(start);
         self.due = match &self.times {
@@ -68,7 +68,7 @@ impl<W: Write> QueueDumps<W> {
         if self.dump_count == 0 && !self.context.json {
             self.context.out.write_all(HEADER.as_bytes())?;
         }
-        // A capture may have a gap of a year between two packets.
+        // With --every, a gap of a year between two packets would cause millions of dumps.
         self.dump_count += 1;
         if self.dump_count > MAX_DUMPS {
             self.context.out.flush()?;

@@ -125,7 +125,7 @@ impl<W: Write> Sink for SequenceDiagrams<W> {
     }
 }
 
-/// Returns the side on the left: the client, whichever side was seen first.
+/// Returns the side on the left: the client, or the side seen first if the roles are unknown.
 fn left_side(conversation: &Conversation<'_>) -> Side {
     if conversation.role(Side::First) == Some(Role::Host) { Side::Second } else { Side::First }
 }
@@ -166,6 +166,8 @@ fn opcode_name(opcode: Option<u8>) -> String {
 }
 
 /// Returns ACKs with consecutive numbers grouped: `ACK c0 g3-5 g7.0-2`.
+///
+/// `c` is the control channel and `g` the game channel; `.0-2` are fragments.
 fn ack_ranges(acks: &[MessageId]) -> String {
     let mut text = String::from("ACK");
     let mut rest = acks;

@@ -1,4 +1,4 @@
-//! Builds the JSON data that the script of the page reads.
+//! Builds the JSON data that the script of the report page reads.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -62,7 +62,7 @@ struct DetailJson {
     /// The length of an interval in microseconds.
     width: u64,
     sides: [SeriesJson; 2],
-    /// Number, name, and messages and bytes of both sides.
+    /// For each opcode: number, name, and the messages and the bytes of both sides.
     opcodes: Vec<(u8, &'static str, [u64; 2], [u64; 2])>,
     lives: [AckLifetimesJson; 2],
 }
@@ -78,7 +78,7 @@ struct SeriesJson {
     fullest: Vec<u64>,
 }
 
-/// The number of sends of ACKs.
+/// Statistics of a side's ACKs: those it dropped, and those it kept to the end of the capture.
 #[derive(Serialize)]
 struct AckLifetimesJson {
     sends: Vec<u64>,
@@ -128,7 +128,7 @@ type MessageJson = (usize, usize, String, String, Vec<(usize, usize, usize, Stri
 
 /// Returns the data as JSON that is safe inside a script, and the number of datagrams in it.
 ///
-/// `rest` are conversations of which only counts are known.
+/// `rest` counts the conversations that were evicted from memory.
 pub(super) fn report_json(
     report: &HtmlReport,
     rest: Option<&AggregateCounters>,
@@ -161,14 +161,14 @@ pub(super) fn report_json(
     };
     let mut json = to_json_text(&data);
     let datagrams = writer.datagrams(MAX_DATA_BYTES.saturating_sub(json.len()).min(MAX_DATAGRAM_BYTES));
-    // The two members are inserted before the closing bracket.
+    // The members `datagrams` and `fields` are inserted before the closing brace.
     json.pop();
     json.push_str(",\"datagrams\":[");
     json.push_str(&datagrams.join(","));
     json.push_str("],\"fields\":");
     json.push_str(&to_json_text(&writer.fields));
     json.push('}');
-    // No text can end the script this way. In JSON the character `<` occurs only in texts.
+    // A text with `</script>` must not end the script. In JSON the character `<` occurs only in strings.
     (json.replace('<', "\\u003c"), datagrams.len())
 }
 
@@ -271,9 +271,9 @@ impl ReportJsonBuilder<'_> {
         all
     }
 
-    /// Returns as many datagrams as fit, in their order.
+    /// Returns datagrams as JSON, up to `room` bytes, in the order of the capture.
     ///
-    /// Datagrams with a finding come first, then other datagrams of findings, then the first datagrams of the capture.
+    /// Datagrams with a finding are chosen first, then other datagrams of findings, then the first ones of the capture.
     fn datagrams(&mut self, room: usize) -> Vec<String> {
         let report = self.report;
         let samples = || report.samples.iter().flat_map(|(_, samples)| samples.items());

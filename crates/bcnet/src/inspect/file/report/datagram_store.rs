@@ -1,4 +1,4 @@
-//! Selects the datagrams and findings that a page shows with their bytes, in bounded number.
+//! Selects a bounded number of datagrams and findings that the report page shows with their bytes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -63,7 +63,9 @@ pub(super) struct DatagramStore {
 }
 
 impl DatagramStore {
-    /// Stores a datagram for a while. Keeps it if it is one of the first of the capture or of its conversation.
+    /// Stores a datagram for a while.
+    ///
+    /// The first datagrams of the capture and of each plotted conversation are kept to the end.
     pub(super) fn push(&mut self, kept: StoredDatagram, is_plotted: bool) {
         let kept = Rc::new(kept);
         if self.first.len() < MAX_FIRST
@@ -77,7 +79,7 @@ impl DatagramStore {
         self.latest.push_back(kept);
     }
 
-    /// Returns the datagrams that are kept.
+    /// Returns the datagrams that are kept to the end.
     pub(super) fn first(&self) -> &[Rc<StoredDatagram>] {
         &self.first
     }
@@ -202,7 +204,7 @@ impl<T> EvenSamples<T> {
     }
 }
 
-/// The most datagrams that are kept: of all, and of each plotted conversation.
+/// The most datagrams that are kept to the end: of the capture, and of each plotted conversation.
 const MAX_FIRST: usize = 800;
 const MAX_FIRST_PER_CONVERSATION: u64 = 20;
 /// The most recent datagrams that findings can refer to.
@@ -211,7 +213,7 @@ const MAX_LATEST: usize = 1 << 13;
 const MAX_LOOK_BACK: u64 = 120_000_000;
 /// The most bytes of a datagram that are stored. The game sends at most 512.
 const MAX_BYTES: usize = 1500;
-/// The most datagrams of one finding (an even number), and of a finding without a message.
+/// The most datagrams of a finding (an even number), and those before a finding without a message.
 const MAX_RELATED: usize = 10;
 const MAX_PRECEDING: usize = 4;
 /// The most findings of a kind (an even number).

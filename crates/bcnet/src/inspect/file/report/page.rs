@@ -18,7 +18,7 @@ pub(super) fn render_page(report: &HtmlReport, end: &CaptureEnd<'_>) -> String {
         .filter(|conversation| report.filter.wants_conversation(conversation))
         .collect();
     conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation_bytes(conversation)));
-    // With a filter for a peer, conversations of which only counts are known are left out.
+    // Evicted conversations have no addresses. They are left out if a filter selects a peer.
     let rest = (conversations.len() == end.observer.conversations().count())
         .then(|| end.observer.evicted_counters());
     let (json, shown) = data::report_json(report, rest, &ranked, &conversations);

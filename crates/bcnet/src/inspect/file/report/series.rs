@@ -122,7 +122,7 @@ impl ReportSeries {
     }
 }
 
-/// The shortest interval in microseconds. Doubling it gives readable lengths for a long time.
+/// The shortest interval in microseconds. Doubling it gives short numbers: 0.1 s, 0.2 s, 0.4 s.
 const MIN_WIDTH: u64 = 50_000;
 const MAX_INTERVALS: usize = 600;
 

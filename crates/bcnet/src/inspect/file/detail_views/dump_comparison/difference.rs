@@ -5,7 +5,7 @@ use bcnet_transport::wire::{Channel, MessageId};
 
 use super::super::dump_log::{DumpContent, DumpedEntry, DumpedQueue};
 
-/// The differences, each as a text.
+/// The differences between queues of a dump log and of a capture, each as a text.
 #[derive(Debug, Default)]
 pub(super) struct QueueDifference(pub(super) Vec<String>);
 
@@ -31,7 +31,7 @@ impl QueueDifference {
         found
     }
 
-    /// Compares the retransmit queues at the moment when an ACK was handled.
+    /// Compares a logged retransmit queue with that of the capture, at the moment when an ACK was handled.
     pub(super) fn of_retransmit_queue(list: &DumpedQueue, waiting: &[MessageId]) -> Self {
         let entry = |id: &MessageId| DumpedEntry {
             seq: id.seq.0,

@@ -61,7 +61,7 @@ fn write_arrow(
     Ok(())
 }
 
-/// Returns the contents of a datagram in lines that fit.
+/// Returns the contents of a datagram in lines that fit between the two vertical lines.
 fn wrap_items(items: &[String]) -> Vec<String> {
     // A long list of ACKs is broken between two ACKs.
     let words = items.iter().enumerate().flat_map(|(place, item)| {
@@ -114,7 +114,7 @@ pub(super) fn write_diagram_json(
     Ok(())
 }
 
-/// The width left of the drawing: packet and time.
+/// The width of the text left of the drawing: packet number and time.
 const MARGIN: usize = 19;
 /// The width between the two vertical lines.
 const INNER_WIDTH: usize = 59;
