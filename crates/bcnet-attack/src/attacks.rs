@@ -162,7 +162,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Returns the effect on players, with limits: no player lost, no chat lost, at most 20 ms more delay.
+/// Compares what honest players measured without (`quiet`) and during an attack.
+///
+/// The limits are: no player lost, no chat lost, p99 delay of chat at most 20 ms longer.
 fn compare(label: &str, quiet: &PlayerMeasurement, attacked: &PlayerMeasurement) -> Vec<AttackMetric> {
     let usual = millis(quiet.chat.quantile(0.99));
     vec![
@@ -196,7 +198,7 @@ fn compare(label: &str, quiet: &PlayerMeasurement, attacked: &PlayerMeasurement)
     ]
 }
 
-/// Returns the CPU time and memory that the attacked program used.
+/// Returns the share of a core and the peak memory that the attacked program used.
 fn resource_usage(label: &str, before: TargetUsage, after: TargetUsage, seconds: f64) -> Vec<AttackMetric> {
     let used = after.cpu_time.saturating_sub(before.cpu_time).as_secs_f64() / seconds.max(0.001);
     vec![
@@ -208,5 +210,5 @@ fn resource_usage(label: &str, before: TargetUsage, after: TargetUsage, seconds:
 
 /// Number of honest players in most attacks.
 const PLAYERS: u16 = 7;
-/// A player limit that leaves slots free.
+/// A setting of the server: more slots than there are honest players.
 const SIXTEEN_SLOTS: &str = "session.player_limit=16";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_udp::Clock;
 
-/// Measured delays. All samples are stored, because there are few.
+/// Measured delays. It stores all samples, because there are few.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DelaySamples(Vec<Duration>);
 

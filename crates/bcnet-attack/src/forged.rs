@@ -1,7 +1,7 @@
-//! Datagrams of a forger.
+//! Datagrams that an attacker sends with forged source addresses.
 //!
-//! A forger receives no answers, so it cannot use a client. It knows or guesses all content in advance. The
-//! codecs of the transport and of the game write the bytes.
+//! Most forgers receive no answers, so they cannot use a client: they know or guess all content in advance.
+//! The codecs of the transport and of the game write the bytes.
 
 use std::net::Ipv4Addr;
 
@@ -86,7 +86,9 @@ pub(crate) fn unknown_opcode() -> Opcode {
     (0..=u8::MAX).rev().map(Opcode).find(|opcode| opcode.name().is_none()).unwrap_or(Opcode::CHAT)
 }
 
-/// Returns the ACKs of a datagram's messages, and the sender's id: the assigned one, or else `known`.
+/// Returns a datagram that acknowledges `received`, and the peer id that sends it.
+///
+/// The id is that of a connect reply in `received`, or else `known`.
 pub(crate) fn acks_for(received: &[u8], known: Option<PeerId>) -> Option<(PeerId, Vec<u8>)> {
     let mut plain = received.to_vec();
     cipher::decrypt(&mut plain);
@@ -100,7 +102,7 @@ pub(crate) fn acks_for(received: &[u8], known: Option<PeerId>) -> Option<(PeerId
     Some((id, datagram(id, &acks.collect::<Vec<_>>())))
 }
 
-/// Returns all datagrams of a client with this id from its connect request to the start of the game.
+/// Returns all datagrams of a client with this id after its connect request, until it is in the game.
 pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
     let name = Text::encode(name).unwrap_or_default();
     let name = Text::new(&name).unwrap_or_default();
@@ -117,9 +119,9 @@ pub(crate) fn blind_join(id: PeerId, name: &str) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// Returns a datagram that keeps a player connected without receiving anything.
+/// Returns a datagram that keeps a forged player connected, although it receives nothing.
 ///
-/// It holds ACKs of the messages that the server probably sent.
+/// It acknowledges the messages that the server probably sent.
 pub(crate) fn stay_connected(id: PeerId, first: u16) -> Vec<u8> {
     let both = |seq| [ack(Channel::Control, seq), ack(Channel::Game, seq)];
     let acks: Vec<_> = (first..first + 40).flat_map(both).collect();
@@ -134,7 +136,7 @@ pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
     numbers.chunks(ACKS_PER_DATAGRAM).map(|numbers| datagram(id, &acks(numbers))).collect()
 }
 
-/// The address that a forger puts into its messages.
+/// The IPv4 address inside forged messages; the server does not use it.
 const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
 /// Number of ACKs that fit into a datagram.
 const ACKS_PER_DATAGRAM: usize = 127;

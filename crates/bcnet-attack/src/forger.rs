@@ -134,7 +134,7 @@ pub(crate) fn flood<T: Send>(
             let (mut number, mut now) = (0, start);
             while !is_over.load(Ordering::Relaxed) && now < end {
                 let due = (now.since(start).as_secs_f64() * f64::from(flood_rate.rate)) as u64 + 1;
-                // A delayed sender does not catch up with everything at once.
+                // After a delay, skips the datagrams that are more than 50 ms late.
                 number = number.max(due.saturating_sub(u64::from(flood_rate.rate / 20).max(1)));
                 while number < due {
                     write(&mut forger, number);

@@ -24,7 +24,7 @@ pub(crate) struct PlayerGroup {
     chat_count: u64,
 }
 
-/// The measurement of one period.
+/// What the players of a group measured in one period.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlayerMeasurement {
     /// Chat messages that should arrive, counted for each receiver.
@@ -73,7 +73,7 @@ impl PlayerGroup {
         Self::join_at(env, (process.address(), process.password()), count, link)
     }
 
-    /// Lets players join at another address than the server's, such as a proxy.
+    /// Lets players join at `server`, which may also be a proxy.
     pub(crate) fn join_at(
         env: &Environment,
         (server, password): (SocketAddrV4, &str),
@@ -160,7 +160,7 @@ impl PlayerGroup {
         }
     }
 
-    /// Sends a state update and waits, without measuring.
+    /// Lets the next player send a state update, and waits, without measuring.
     pub(crate) fn send_state_and_wait(&mut self, time: Duration) {
         let turn = self.chat_count as usize;
         self.chat_count += 1;
@@ -198,7 +198,7 @@ impl PlayerGroup {
         self.chat_count += 1;
         let text = format!("{CHAT_PREFIX}{} {}", self.chat_count, now.as_micros());
         let Some(player) = self.players.get_mut(turn % count) else { return };
-        // A refused message counts as lost, because all other players wait for it.
+        // If the outbox is full, the message is not sent. It still counts as expected, so it is lost.
         let _ = player.client.chat(&text, now);
         player.send();
         // The server sends chat back to its sender, too.
@@ -275,7 +275,7 @@ fn sent_at(text: &str) -> Option<Time> {
 const CHAT_PREFIX: &str = "honest ";
 /// The longest time that a join takes without an attack.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time until all players know all ships.
+/// The time in which all players learn of all ships.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 /// The longest wait for the last chat messages.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -24,9 +24,9 @@ impl JoinResults {
     }
 }
 
-/// Lets newcomers join one after the other, each from a different network, spread over the measurement.
+/// Lets newcomers join one after the other, each from a different network.
 ///
-/// Each plays for a moment and leaves.
+/// The attempts are spread over the measurement. Each newcomer leaves as soon as it is in the game.
 pub(crate) fn try_joins(env: &Environment, process: &Process) -> anyhow::Result<JoinResults> {
     let mut joins = JoinResults::default();
     let start = env.clock.now();
@@ -80,5 +80,5 @@ pub(crate) fn join_once(
 
 /// The longest time that a newcomer waits.
 pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Newcomers have other addresses than the connected players.
+/// The number of the first newcomer's address; other honest players have lower numbers.
 const FIRST_ADDRESS: u16 = 1000;

@@ -100,7 +100,7 @@ pub(crate) struct Environment {
     /// Only cases whose names contain this text run.
     pub(crate) case: Option<String>,
     pub(crate) seed: u64,
-    /// Further settings of the server.
+    /// Further settings of the server, as `KEY=VALUE`.
     pub(crate) set: Vec<String>,
 }
 
@@ -202,7 +202,7 @@ fn select_attacks(names: &[String]) -> anyhow::Result<Vec<&'static Attack>> {
     Ok(chosen)
 }
 
-/// Returns the absolute path of the program to attack: it runs in another directory.
+/// Returns the path of the program to attack. It is absolute, because the program runs in another directory.
 fn find_program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let beside = || -> anyhow::Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("bcnet")) };
     let path = given.map_or_else(beside, Ok)?;

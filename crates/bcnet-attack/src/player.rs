@@ -1,4 +1,4 @@
-//! A player: the session's client over a real socket.
+//! A player: the client of `bcnet_session` with a UDP socket.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -28,7 +28,7 @@ pub(crate) struct JoinRequest<'a> {
     pub(crate) link: LinkProfile,
 }
 
-/// A simulated link to a player. Datagrams queue before it, and are lost if the queue is too long.
+/// A simulated link to a player: received datagrams queue, and are lost if the queue is too long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkProfile {
     /// The delay of the link, in addition to the delay on this machine.
@@ -57,7 +57,7 @@ pub(crate) struct AttackPlayer {
     pub(crate) entered: Option<Time>,
     /// `true` if the client answers the file check and enters the game.
     pub(crate) enters_game: bool,
-    /// A filter for received datagrams, deciphered. Refused datagrams count as lost.
+    /// A filter for received datagrams after decryption. The client does not get the refused ones.
     pub(crate) accepts: fn(&[u8]) -> bool,
     /// Number of refused datagrams.
     pub(crate) rejected: u64,
@@ -73,7 +73,7 @@ pub(crate) struct AttackPlayer {
 }
 
 impl AttackPlayer {
-    /// Sends a connect request.
+    /// Creates a player and its socket. The first poll sends the connect request.
     pub(crate) fn connect(sandbox: Sandbox, clock: Clock, request: JoinRequest<'_>) -> anyhow::Result<Self> {
         sandbox.check(request.server)?;
         let socket =
@@ -115,7 +115,7 @@ impl AttackPlayer {
         [self.client.next_timeout(), arrival].into_iter().flatten().min()
     }
 
-    /// Receives datagrams, does the steps of a joining client, passes all events on, and sends.
+    /// Receives datagrams, takes the next steps of joining, passes on all events, and sends.
     pub(crate) fn poll(&mut self, mut on_event: impl FnMut(&Event, &[u8], Time)) {
         self.receive();
         let now = self.clock.now();
@@ -178,7 +178,7 @@ impl AttackPlayer {
         }
     }
 
-    /// Sends a datagram without the client's knowledge.
+    /// Sends a datagram from the player's socket, past the client.
     pub(crate) fn send_raw(&self, server: SocketAddrV4, datagram: &[u8]) {
         // A datagram that the system refuses is lost.
         drop(self.socket.send_to(datagram, server));
@@ -188,8 +188,8 @@ impl AttackPlayer {
         let now = self.clock.now();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(event) = self.client.poll_event(&mut payload, now) {
-            // A refused message is not sent. The server then disconnects the player, and the measurement
-            // shows it.
+            // A message that the full outbox refuses is not sent. Then the server disconnects the player, and
+            // the measurement shows it.
             match event.milestone() {
                 Some(Milestone::Connected(_)) => self.connected = Some(now),
                 Some(Milestone::FileCheck(_)) if self.enters_game => {

@@ -100,7 +100,7 @@ impl Process {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
-            // After a timeout, the receiver is gone and the error is ignored.
+            // After a timeout the receiver does not exist any more. The error is ignored.
             drop(BufReader::new(output).read_line(&mut line).map(|_| sender.send(line)));
         });
         process.ready_line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Process {
         value.map(|(_, value)| value).ok_or_else(|| anyhow!("no {key} in: {}", self.ready_line.trim()))
     }
 
-    /// Returns the address with a port from the ready line.
+    /// Returns the program's address with the port that the ready line has under `key`.
     pub(crate) fn ready_address(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
         Ok(SocketAddrV4::new(self.env.sandbox.server_address(), self.ready_value(key)?.parse()?))
     }

@@ -69,7 +69,7 @@ fn has_name(answer: &[u8]) -> bool {
     answer.windows(10).any(|window| window == b"\\hostname\\")
 }
 
-/// Query clients have other addresses than players.
+/// The number of the first query client's address; players have lower numbers.
 const FIRST_ADDRESS: u16 = 3000;
 const TRIES: u32 = 3;
 /// The time for all tries.

@@ -1,8 +1,8 @@
 //! The isolated network in which attacks run, and the check that they run nowhere else.
 //!
 //! A [`Sandbox`] is a network namespace that this process creates. Every IPv4 address in it is local, so any
-//! source address can be forged, and no packet can leave. Without the right to create one, it is loopback.
-//! Each sender calls [`Sandbox::check`] first.
+//! source address can be forged, and no packet can leave. With `--loopback` it is 127.0.0.0/8 of this
+//! machine, without forged addresses. Each sender calls [`Sandbox::check`] first.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -99,7 +99,7 @@ fn enter_namespace() -> anyhow::Result<Isolation> {
     ip(&["link", "set", "lo", "up"])?;
     ip(&["route", "add", "local", "0.0.0.0/0", "dev", "lo"])?;
     for interface in ["all", "lo"] {
-        // If the file cannot be written, the filter is off.
+        // The reverse path filter would drop forged packets. Without this file there is no filter.
         drop(fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"), "0"));
     }
     Ok(Isolation::Namespace)

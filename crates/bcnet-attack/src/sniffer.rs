@@ -1,6 +1,6 @@
-//! Receives every datagram in the namespace, for any destination.
+//! Receives the datagrams that one program sends to any address in the namespace.
 //!
-//! An attacker with many real addresses would receive the same, and a flooded third party as well.
+//! It plays the part of an attacker with many real addresses, or of the third party of a reflection attack.
 
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -2,7 +2,7 @@
 //!
 //! Each line on the socket is one JSON object. [`Envelope::parse`] parses a complete request, or returns a
 //! one-line error. [`render_answer`] formats a response as text without control characters, so that it cannot
-//! control a terminal. [`did_you_mean`] suggests a name for a mistyped one.
+//! control a terminal. [`did_you_mean`] suggests the name that a mistyped word may mean.
 
 mod render;
 mod request;

@@ -42,14 +42,14 @@ pub fn render_answer(answer: &Value) -> String {
     }
 }
 
-/// Returns the places in the configuration file to which a change was saved, if any.
+/// Returns a line with the places where a change was saved in the configuration file, if any.
 fn render_saved_places(answer: &Value) -> String {
     let places = answer.get("kept").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let places: Vec<String> = places.iter().filter_map(Value::as_str).map(sanitize_for_terminal).collect();
     if places.is_empty() { String::new() } else { format!("saved in {}\n", places.join("; ")) }
 }
 
-/// Returns the text of what was done. It names the server if the user may have meant another one.
+/// Returns the result of a command. It names the server if the response does.
 fn render_done(answer: &Value) -> String {
     match answer.get("server") {
         None => cell(answer, "done"),
@@ -82,7 +82,7 @@ const LISTS: [AnswerList; 7] = [
     },
 ];
 
-/// Returns how long state updates wait, and the reason, if they wait in any session.
+/// Returns the longest delay of state updates in any session, and its cause; empty without a delay.
 fn render_coalescing(sessions: &[Value]) -> String {
     let number = |session: &Value, key: &str| session.get(key).and_then(Value::as_f64).unwrap_or(0.0);
     let window = |session: &&Value| number(session, "coalescing_ms");
@@ -107,7 +107,7 @@ fn render_list_servers(sessions: &[Value]) -> String {
     render_section(sessions, "masters", "list servers", MASTERS)
 }
 
-/// Returns the players whose files did not match, if there are any.
+/// Returns the players whose game files failed the file check, if there are any.
 fn render_mismatches(sessions: &[Value]) -> String {
     render_section(sessions, "mismatches", "files did not match", MISMATCHES)
 }
@@ -129,7 +129,7 @@ fn render_scores(scores: &Value) -> String {
     format!("\nscores: {kept} rounds saved, {lost} lost{}\n", problem.unwrap_or_default())
 }
 
-/// Returns the rows of one list from all sessions, below a title. It is empty if no session has rows.
+/// Returns a table of one list of all sessions, below a title; empty if no session has rows.
 fn render_section(sessions: &[Value], key: &str, title: &str, columns: ColumnSpecs) -> String {
     let lists = sessions.iter().filter_map(|session| session.get(key)?.as_array());
     let rows: Vec<Value> = lists.flatten().cloned().collect();
@@ -140,7 +140,6 @@ type ColumnSpecs = &'static [ColumnSpec];
 /// Title and key of a column.
 pub type ColumnSpec = (&'static str, &'static str);
 
-/// Title and key of each column.
 const PLAYERS: ColumnSpecs = &[
     ("SESSION", "session"),
     ("ID", "peer"),
@@ -229,7 +228,8 @@ const SESSIONS: ColumnSpecs = &[
 
 /// Formats rows, each an object, as a table. It ends with a newline and has no control characters.
 ///
-/// Keys that end in `_s` are durations in seconds. Without rows the result is the line `when_empty`.
+/// Keys that end in `_s` are durations in seconds. The key `time` is a time in seconds since 1970. Without
+/// rows the result is the line `when_empty`.
 #[must_use]
 pub fn render_table(columns: &[ColumnSpec], rows: &[Value], when_empty: &str) -> String {
     if rows.is_empty() {
@@ -277,8 +277,9 @@ fn cell(row: &Value, key: &str) -> String {
     }
 }
 
-/// Replaces control characters. The response may come from another program, and must not control the
-/// terminal.
+/// Replaces each character that is not printable by U+FFFD, except newlines.
+///
+/// Text from another program must not control the terminal.
 #[must_use]
 pub fn sanitize_for_terminal(text: &str) -> String {
     let is_fine = |letter: char| letter == '\n' || is_printable(letter);

@@ -235,7 +235,7 @@ impl fmt::Display for Request {
                 Value::Null | Value::Bool(false) => {}
                 _ if is_secret && key == "value" => f.write_str(" …")?,
                 Value::Bool(true) => write!(f, " {key}")?,
-                // Without the key, the reader could not distinguish these arguments.
+                // The key is written, too: otherwise these arguments would look the same.
                 Value::String(text) if ["add", "remove", "to"].contains(&key.as_str()) => {
                     write!(f, " {key} {text}")?;
                 }
@@ -252,7 +252,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Returns whether the value of a key is secret, even if the key cannot be set.
+/// Returns whether the value of a setting is secret. It also knows keys that `set` does not accept.
 #[must_use]
 pub fn is_secret(key: &str) -> bool {
     key.ends_with("password") || key.ends_with("url") || key.contains("hook")
@@ -287,7 +287,7 @@ impl Envelope {
         let keys: Vec<String> = given.keys().cloned().collect();
         let envelope: Self =
             serde_json::from_value(Value::Object(given)).map_err(|error| error_line(&error))?;
-        // A serialized envelope has all known keys.
+        // The serialized envelope has all keys that this command knows.
         let written = serde_json::to_value(&envelope).map_err(|error| error_line(&error))?;
         let known = || written.as_object().into_iter().flat_map(Map::keys);
         match keys.iter().find(|key| known().all(|known| known != *key)) {

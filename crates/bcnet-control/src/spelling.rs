@@ -8,7 +8,7 @@ pub fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> St
     nearest_name(typed, names).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns a key for use in a message: on one line, escaped, at most 64 characters.
+/// Returns the first 64 characters of a key, escaped for a one-line message.
 #[must_use]
 pub fn escape_key(key: &str) -> String {
     key.chars().take(64).flat_map(char::escape_debug).collect()
@@ -26,7 +26,8 @@ fn nearest_name<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option
 
 /// Returns the name that `typed` almost certainly means, if there is one.
 ///
-/// One wrong letter is accepted in a name of 4 or 5 letters, two in a longer one, and none in a shorter one.
+/// `typed` may have one typing error if it has 4 or 5 letters, two if it is longer, and none if it is
+/// shorter.
 #[must_use]
 pub fn correct_spelling<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = match typed.len() {
@@ -39,7 +40,8 @@ pub fn correct_spelling<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -
     near.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= most).map(|(_, name)| name)
 }
 
-/// No key is longer, and the time of the comparison grows with the product of both lengths.
+/// Longer input is not compared. No name is longer, and a comparison takes time proportional to the product
+/// of both lengths.
 const MAX_TYPED_LEN: usize = 64;
 
 #[cfg(test)]

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use bcnet_wire::PeerId;
 
-/// The known facts about a datagram besides its bytes.
+/// Addresses, length and owner of a datagram: everything but its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct DatagramInfo {
-    /// The number that the caller gave to the socket.
+    /// A number that the caller chooses for each socket.
     pub owner: u32,
     /// The address of the remote end.
     pub remote: SocketAddrV4,
-    /// The local address, if it is known or requested.
+    /// The local address: where a received datagram arrived, or where to send from. `None`: unknown, or
+    /// the system chooses.
     pub local: Option<Ipv4Addr>,
     /// The length in bytes.
     pub len: usize,
@@ -45,7 +46,7 @@ impl FreeSlots<'_> {
 pub struct Batch {
     infos: Box<[DatagramInfo]>,
     buffers: Box<[[u8; BUFFER_SIZE]]>,
-    /// Arrival times since 1970, if the system was asked and reports them.
+    /// Arrival times since 1970, if they were requested and the system reports them.
     timestamps: Box<[Option<Duration>]>,
     /// The slots in the order of sending.
     order: Box<[usize]>,
@@ -103,7 +104,8 @@ impl Batch {
 
     /// Returns the datagrams with their bytes and arrival times.
     ///
-    /// An arrival time counts from 1970. It is `None` unless the system was asked and reports it.
+    /// An arrival time counts from 1970. It is `None` unless
+    /// [`Socket::enable_timestamps`](crate::Socket::enable_timestamps) was called and the system supports it.
     pub fn iter_with_timestamps(
         &mut self,
     ) -> impl Iterator<Item = (&mut DatagramInfo, &mut [u8], Option<Duration>)> {
@@ -114,7 +116,7 @@ impl Batch {
         })
     }
 
-    /// Replaces the content with a copy of `other`.
+    /// Replaces the datagrams with copies of those in `other`. It copies neither arrival times nor grouping.
     pub fn copy_from(&mut self, other: &Self) {
         self.len = other.len;
         self.infos[..self.len].copy_from_slice(&other.infos[..self.len]);
@@ -139,9 +141,9 @@ impl Batch {
         true
     }
 
-    /// Applies `cipher` to the datagrams whose number `is_selected` accepts, many in parallel.
+    /// Applies `cipher` to the datagrams whose index `is_selected` accepts, many in parallel.
     ///
-    /// It skips datagrams that are never encrypted (GameSpy text).
+    /// It skips GameSpy text, which is never encrypted.
     pub fn apply_cipher(&mut self, cipher: impl Fn(&mut [&mut [u8]]), is_selected: impl Fn(usize) -> bool) {
         let selected = self.iter_mut().enumerate().filter(|(number, _)| is_selected(*number));
         // T-05: GameSpy text is not encrypted.
@@ -160,12 +162,12 @@ impl Batch {
         }
     }
 
-    /// Groups the order of sending by owner, and keeps the order within each owner.
+    /// Sorts the order of sending by owner. Datagrams of one owner keep their order.
     pub fn group_by_owner(&mut self) {
         self.order[..self.len].sort_by_key(|slot| self.infos[*slot].owner);
     }
 
-    /// Returns the runs of datagrams with the same owner, in order.
+    /// Returns each run of datagrams with the same owner: the owner and the range for `Socket::send`.
     pub fn runs_by_owner(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
         let owner = |slot: &usize| self.infos[*slot].owner;
         let mut start = 0;
@@ -211,7 +213,7 @@ fn is_plaintext(bytes: &[u8]) -> bool {
 pub const BATCH_SIZE: usize = 128;
 /// The largest datagram that is received as a whole.
 ///
-/// Games send up to 512 bytes; browsers and servers send text of up to 1,400.
+/// Games send up to 512 bytes. GameSpy queries and replies have up to 1,400.
 pub const BUFFER_SIZE: usize = 2048;
 /// The number of datagrams that the cipher processes in parallel.
 const CIPHER_WIDTH: usize = 16;

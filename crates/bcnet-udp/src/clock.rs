@@ -1,15 +1,15 @@
-//! The only module that reads the clock.
+//! The only module of the project that reads the system's clocks.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bcnet_wire::Time;
 
-/// Real time in the form that protocols need.
+/// A monotonic clock that gives the [`Time`] since its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     started: Instant,
-    /// The injected offset. It cannot be subtracted from the start: on some systems the clock counts from
-    /// boot.
+    /// The sum of all jumps. `started` cannot be moved back instead: on some systems an `Instant` counts
+    /// from boot and cannot be earlier.
     #[cfg(feature = "faults")]
     ahead: Duration,
 }
@@ -35,14 +35,14 @@ impl Clock {
         Time::ZERO + elapsed
     }
 
-    /// Moves the clock forward by `ahead`.
+    /// Moves the clock forward by `ahead`, for tests.
     #[cfg(feature = "faults")]
     pub fn jump(&mut self, ahead: Duration) {
         self.ahead += ahead;
     }
 }
 
-/// Returns the time since 1970 on the machine's clock. An administrator may set that clock back or ahead.
+/// Returns the time since 1970 on the wall clock. An administrator may set that clock back or ahead.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "a program has to read the clock somewhere")]
 pub fn wall_now() -> Duration {

@@ -1,12 +1,12 @@
 //! UDP sockets that receive and send datagrams in batches, with the local address of each datagram.
 //!
-//! On Linux a batch is one system call (`recvmmsg`, `sendmmsg`). If a socket has many addresses, each
-//! datagram carries its local address (`IP_PKTINFO`). On Windows each datagram is one call, also with the
-//! local address (`WSARecvMsg`, `WSASendMsg`). The variant [`Io::Portable`] works on every platform: one
-//! call per datagram, and the system chooses the address that answers leave from. None of them allocates
-//! per datagram.
+//! On Linux one system call receives or sends many datagrams (`recvmmsg`, `sendmmsg`). If a socket is bound
+//! to all addresses, each datagram carries its local address (`IP_PKTINFO`). On Windows each datagram is one
+//! call, also with the local address (`WSARecvMsg`, `WSASendMsg`). The variant [`Io::Portable`] works on every
+//! platform: one call per datagram, and the system chooses the address that answers leave from. No variant
+//! allocates per datagram.
 //!
-//! [`Clock`] gives protocols the time. It and [`wall_now`] are the only code that reads the clock.
+//! [`Clock`] gives protocols the time. It and [`wall_now`] are the only code that reads the system's clocks.
 
 mod batch;
 mod clock;
@@ -60,7 +60,7 @@ impl Io {
 /// A bound non-blocking socket.
 #[derive(Debug)]
 pub struct Socket {
-    /// `None` while it is closed, for example because it could not be bound again.
+    /// `None` while the socket is closed, for example because [`Socket::rebind`] failed.
     socket: Option<UdpSocket>,
     io: Io,
     /// The address that the socket is connected to: it sends to and receives from no other.
@@ -73,7 +73,7 @@ pub struct Socket {
 /// The state of a socket after a receive call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveStatus {
-    /// The socket is empty.
+    /// No received datagram waits in the socket.
     Drained,
     /// The batch is full or the limit is reached; there may be more datagrams.
     More,
@@ -88,7 +88,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Binds a socket and connects it to `remote`, which costs the system less.
+    /// Binds a socket and connects it to `remote`. A connected socket needs less work per datagram.
     ///
     /// Datagrams from other addresses do not arrive.
     pub fn connect(address: SocketAddrV4, remote: SocketAddrV4, io: Io) -> io::Result<Self> {
@@ -117,7 +117,7 @@ impl Socket {
         })
     }
 
-    /// Closes an unusable socket and binds it again to `address`.
+    /// Closes the socket and binds a new, unconnected one to `address`.
     pub fn rebind(&mut self, address: SocketAddrV4) -> io::Result<()> {
         // The port is free only after the old socket is closed.
         self.close();
@@ -146,9 +146,9 @@ impl Socket {
         self.socket.as_mut().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
-    /// Asks the system to record the arrival time of each datagram, if it supports that.
+    /// Asks the system to record the arrival time of each datagram.
     ///
-    /// Datagrams of a connected socket have no arrival time.
+    /// Only `Io::Batched` reports arrival times, and only for unconnected sockets.
     pub fn enable_timestamps(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         linux::enable_timestamps(self.inner()?)?;
@@ -157,10 +157,9 @@ impl Socket {
 
     /// Makes the system drop datagrams of unknown senders at random before they are queued.
     ///
-    /// Systems other than Linux do not support that and drop none.
-    ///
-    /// Of 2³² datagrams from addresses that are not `known`, about `pass_threshold` pass. With `None`,
-    /// none are dropped.
+    /// A datagram from an address that is not in `known` passes with the probability
+    /// `pass_threshold` / 2³². With `None`, all datagrams pass. Systems other than Linux do not support this
+    /// and drop none.
     ///
     /// # Errors
     /// The error of the system, or `NotConnected` if the socket is closed.
@@ -234,8 +233,7 @@ impl Socket {
 
     /// Filters the reset error that Windows may report for an earlier datagram to an unreachable address.
     ///
-    /// It is ignored on an unconnected socket. On a connected socket it means that the remote refused the
-    /// connection.
+    /// An unconnected socket ignores this error. On a connected socket it becomes `ConnectionRefused`.
     fn filter_reset_error(&self, error: io::Error) -> io::Result<(usize, usize)> {
         match (error.kind(), self.remote) {
             (ErrorKind::ConnectionReset, None) => Ok((0, 0)),
@@ -244,7 +242,7 @@ impl Socket {
         }
     }
 
-    /// Sends the datagrams `range` of `batch`.
+    /// Sends a range of `batch`: positions in the order of sending.
     ///
     /// # Errors
     /// The number of datagrams that the system refused, with the reason for the last.
@@ -288,7 +286,7 @@ impl Socket {
 
 #[cfg(any(test, feature = "faults"))]
 impl Socket {
-    /// Returns a socket whose calls all fail: its handle is not a socket.
+    /// Returns a socket whose calls all fail: its handle is a file, or on Windows it is closed.
     pub fn broken() -> Self {
         #[cfg(unix)]
         let socket = {

@@ -1,4 +1,4 @@
-//! `recvmmsg` and `sendmmsg`: the only module that calls Linux directly.
+//! `recvmmsg`, `sendmmsg` and socket options: the only module of this crate that uses `libc`.
 //!
 //! Every pointer passed to the system points into a variable or an argument of the same function. The
 //! system keeps none of them.
@@ -16,12 +16,12 @@ use mio::net::UdpSocket;
 use super::batch::FreeSlots;
 use super::{BUFFER_SIZE, Batch, DatagramInfo};
 
-/// Requests buffers for bursts and, if `wants_local` is set, the local address of each datagram.
+/// Enlarges the socket's buffers and, if `wants_local` is set, requests each datagram's local address.
 pub(super) fn prepare(socket: &UdpSocket, wants_local: bool) -> io::Result<()> {
     if wants_local {
         set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
-    // The system silently reduces the size to its limit; an administrator may exceed that limit.
+    // `SO_RCVBUFFORCE` needs CAP_NET_ADMIN. `SO_RCVBUF` silently reduces the size to the system's limit.
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BYTES).is_err() {
         set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BYTES)?;
     }
@@ -75,8 +75,8 @@ pub(super) fn enable_timestamps(socket: &UdpSocket) -> io::Result<()> {
 
 /// Makes the system drop datagrams of unknown senders at random before they are queued.
 ///
-/// Of 2³² datagrams from addresses that are not `known`, about `pass_threshold` pass. With `None`,
-/// none are dropped.
+/// A datagram from an address that is not in `known` passes with the probability
+/// `pass_threshold` / 2³². With `None`, all datagrams pass.
 pub(super) fn limit_unknown_senders(
     socket: &UdpSocket,
     known: impl Iterator<Item = SocketAddrV4>,
@@ -134,7 +134,7 @@ fn set_option<T>(socket: &UdpSocket, level: libc::c_int, name: libc::c_int, valu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Fills slots with received datagrams, which come from `only` if the socket is connected.
+/// Fills slots with received datagrams. `only` is the remote address of a connected socket.
 ///
 /// Returns how many datagrams it received and how many it requested.
 pub(super) fn receive(
@@ -267,7 +267,7 @@ impl ControlBuffer {
 
 /// Returns the local address of a datagram and its arrival time since 1970.
 ///
-/// For a broadcast, the local address is the one to answer from.
+/// For a broadcast, the local address is the address of this machine to answer from.
 fn read_control(header: &libc::msghdr) -> (Option<Ipv4Addr>, Option<Duration>) {
     let (mut local, mut timestamp) = (None, None);
     // SAFETY: the system filled the header and its control block; the macros stay inside `msg_controllen`.
@@ -308,7 +308,7 @@ fn to_sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// Datagrams per system call. Each call sets up their headers again, which costs less than half a datagram.
+/// Datagrams per system call. A call initialises this many headers; that is faster than half a datagram.
 const CHUNK: usize = 64;
 const SOCKADDR_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
 const PKTINFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;
@@ -320,7 +320,8 @@ const TIMESTAMP_SPACE: usize = unsafe { libc::CMSG_SPACE(TIMESTAMP_SIZE) } as us
 /// each small datagram.
 const RECEIVE_BYTES: libc::c_int = 4 << 20;
 const SEND_BYTES: libc::c_int = 1 << 20;
-/// This many addresses fit into a program; there are no more ids.
+/// The number of known addresses in a filter. A session has fewer peer ids, and the filter stays below the
+/// kernel's limit of 4,096 instructions.
 const MAX_KNOWN_SENDERS: usize = 254;
 /// The offsets of the sender in the IPv4 header and in the UDP header.
 const SOURCE_ADDRESS: i32 = 12;

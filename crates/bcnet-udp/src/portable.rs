@@ -50,7 +50,6 @@ pub(super) fn send(
 
 /// Receives a datagram with the standard library.
 ///
-/// A connected socket receives only from its remote.
 pub(super) fn read(socket: &UdpSocket, buffer: &mut [u8; BUFFER_SIZE]) -> io::Result<DatagramInfo> {
     let (len, remote) = match socket.recv_from(buffer) {
         Ok((len, SocketAddr::V4(remote))) => (len, remote),

@@ -1,4 +1,4 @@
-//! Test that all `Io` variants behave the same.
+//! Tests that all `Io` variants behave the same.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn bind_any_port(ip: Ipv4Addr, io: Io) -> Socket {
     Socket::bind(SocketAddrV4::new(ip, 0), io).expect("a free port")
 }
 
-/// Returns a client socket that waits for its answers.
+/// Returns a client socket that waits up to 10 s for an answer.
 fn client() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
@@ -248,7 +248,7 @@ fn timestamps_are_reported_when_enabled() {
     }
 }
 
-/// The port distinguishes known senders as well as the address.
+/// Two sockets with the same IP address are different senders: the port is compared, too.
 #[cfg(target_os = "linux")]
 #[test]
 fn unknown_senders_are_dropped_by_chance_and_known_never() {
@@ -281,7 +281,7 @@ fn unknown_senders_are_dropped_by_chance_and_known_never() {
     assert_eq!(received(None), [BATCH_SIZE; 4]);
     assert_eq!(received(Some(0)), [BATCH_SIZE, BATCH_SIZE, 0, 0]);
     let [.., some, others] = received(Some(1 << 31));
-    // Of 128 coin tosses, all but one in a billion are in this range.
+    // The number of heads in 128 coin tosses is outside this range less than once in a billion trials.
     assert!((25..=103).contains(&some) && (25..=103).contains(&others), "{some}, {others}");
     assert_eq!(received(None), [BATCH_SIZE; 4]);
 }
@@ -315,7 +315,7 @@ fn closed_socket_returns_errors_until_rebound() {
     }
 }
 
-/// On Windows, a closed port could be an error of the next receive call for another peer.
+/// On Windows, the error of a datagram to a closed port could appear in a later receive call.
 #[test]
 fn unreachable_peer_is_no_error_on_unconnected_socket() {
     for &io in ALL_IO {
@@ -344,7 +344,7 @@ fn unreachable_peer_is_no_error_on_unconnected_socket() {
     }
 }
 
-/// The system may report a reset although it was asked not to.
+/// Windows may report a reset although `SIO_UDP_CONNRESET` is off.
 #[test]
 fn connection_reset_matters_only_on_connected_socket() {
     let reset = || io::Error::from(ErrorKind::ConnectionReset);

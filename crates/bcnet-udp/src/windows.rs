@@ -21,7 +21,7 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use super::{BUFFER_SIZE, DatagramInfo};
 
-/// Requests buffers for bursts and, if `wants_local` is set, the local address of each datagram.
+/// Enlarges the socket's buffers and, if `wants_local` is set, requests each datagram's local address.
 pub(super) fn prepare(socket: &UdpSocket, wants_local: bool) -> io::Result<()> {
     if wants_local {
         set_option(socket, IPPROTO_IP, IP_PKTINFO, 1)?;
@@ -32,7 +32,7 @@ pub(super) fn prepare(socket: &UdpSocket, wants_local: bool) -> io::Result<()> {
 
 /// Stops the system from reporting unreachable destinations.
 ///
-/// Otherwise each of them would be an error of the next receive call, which may concern another peer.
+/// Otherwise the next receive call would fail, although its datagram may come from another peer.
 pub(super) fn ignore_unreachable(socket: &UdpSocket) -> io::Result<()> {
     control(socket, SIO_UDP_CONNRESET, 0_u32)?;
     // Older systems do not know this option.
@@ -55,7 +55,7 @@ pub(super) fn read(socket: &UdpSocket, buffer: &mut [u8; BUFFER_SIZE]) -> io::Re
         dwFlags: 0,
     };
     let mut len = 0;
-    // Inside `try_io`, so that the event loop waits for the next datagram if there is none.
+    // If there is no datagram, `try_io` makes the event loop wait for the next one.
     let is_complete = socket.try_io(|| {
         // SAFETY: all pointers in the message are to variables of this function or its argument, with their
         // sizes. The call has ended when it returns.
@@ -139,7 +139,7 @@ type Receive = unsafe extern "system" fn(
     windows_sys::Win32::Networking::WinSock::LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32;
 
-/// Returns `WSARecvMsg`. No library exports it, so the function asks the system once.
+/// Returns `WSARecvMsg`. No library exports it, so the first call asks the system for its address.
 fn receiver(socket: &UdpSocket) -> io::Result<Receive> {
     static RECEIVE: OnceLock<Receive> = OnceLock::new();
     if let Some(receive) = RECEIVE.get() {

@@ -4,23 +4,23 @@
 //! same datagram. This module computes the masks. The caller decides which datagrams are encrypted at all
 //! (GameSpy text is not).
 //!
-//! The rule runs five rounds of 16-bit arithmetic over ten key bytes, but only two small values survive
-//! from byte to byte. That allows three forms of the same step. The tests compare all three with the
-//! textbook form:
+//! For each byte, the cipher runs five rounds of 16-bit arithmetic over ten key bytes. Only two small values
+//! survive from byte to byte: a carry, and the XOR of the plaintext so far. That allows three
+//! implementations. The tests compare all three with the algorithm as T-42 states it:
 //!
 //! * Decrypting one datagram is a dependency chain: each plaintext byte must be known before the next mask.
-//!   A table gives the step for each value of the byte by which the key has changed. The cost per byte is
-//!   the latency of a load, an addition and a few XORs. Vectors cannot help a single datagram here.
-//! * Encrypting one datagram is no chain: the plaintext is known and the rest is linear. A block is cut
-//!   into sixteen segments. A short scan finds the state that each segment starts with; then the segments
-//!   run in parallel.
+//!   A table, indexed by the XOR of the plaintext so far, has the result of the five rounds. The cost per
+//!   byte is the latency of a load, an addition and a few XORs. Vectors cannot help a single datagram here.
+//! * Encrypting one datagram is no chain: the plaintext is known, and the carry changes linearly. A block is
+//!   cut into sixteen segments. A short scan finds the state that each segment starts with; then the
+//!   segments run in parallel.
 //! * A batch runs sixteen datagrams in parallel, in both directions. The fifteen multiplications per byte
 //!   limit narrow vectors. Wide vectors, when decrypting, are limited by the same chain as a single
 //!   datagram.
 //!
-//! The lanes are plain arrays that the compiler turns into vector instructions. It compiles the kernels
-//! twice: for the instructions that the target always has, and for AVX2. For that the kernels are always
-//! inlined.
+//! A lane is one of the segments or datagrams that run in parallel. The lanes are plain arrays that the
+//! compiler turns into vector instructions. It compiles the inner loops twice: for the instructions that the
+//! target always has, and for AVX2. Therefore these functions are always inlined.
 //!
 //! [T-40]: crate::protocol#t-40
 //! [T-45]: crate::protocol#t-45
@@ -78,10 +78,10 @@ fn body(datagram: &mut [u8]) -> &mut [u8] {
 
 /// The differences between encrypting and decrypting.
 trait CipherDirection {
-    /// With at most this many busy lanes, one datagram at a time is faster.
+    /// A batch with at most this many unfinished datagrams is faster one datagram at a time.
     const SEQUENTIAL_MAX_LANES: usize;
 
-    /// Computes one byte step of a lane.
+    /// Computes the five rounds for one byte; the arguments are those of [`ByteStep::new`].
     #[inline(always)]
     fn byte_step(carried: u16, splat_key: u16) -> ByteStep {
         ByteStep::new(carried, splat_key)
@@ -89,7 +89,7 @@ trait CipherDirection {
 
     /// Returns the plaintext: the input when encrypting, the output when decrypting.
     ///
-    /// The key changes by the plaintext (T-44).
+    /// The key bytes are XORed with the plaintext (T-44).
     fn plaintext<T>(input: T, output: T) -> T;
 
     /// Processes the rest of a single datagram.

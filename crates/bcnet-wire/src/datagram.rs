@@ -23,7 +23,7 @@ impl<'a> Datagram<'a> {
     /// connect is a request or a reply ([T-35]).
     ///
     /// # Errors
-    /// The first fault, with its field and its place. Then no part of the datagram is usable.
+    /// The first fault, with its field and its offset. No part of a datagram with a fault is usable.
     ///
     /// [T-35]: crate::protocol#t-35
     #[inline]
@@ -46,7 +46,7 @@ impl<'a> Datagram<'a> {
 
     /// Parses like [`parse`](Self::parse) and adds the messages to `messages` in the same pass.
     ///
-    /// For a reader that uses the messages more than once. After an error, `messages` may contain the
+    /// For callers that read the messages more than once. After an error, `messages` may contain the
     /// messages before the fault.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl<'a> Messages<'a> {
         self.rest
     }
 
-    /// Continues with `rest`, which should begin behind one of the remaining messages.
+    /// Continues with `rest`: the bytes behind one of the messages that were not returned yet.
     #[inline]
     pub const fn skip_to(&mut self, rest: &'a [u8]) {
         self.rest = rest;

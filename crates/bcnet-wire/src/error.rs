@@ -4,10 +4,12 @@ use core::fmt;
 
 use crate::Kind;
 
-/// The reason why a datagram was refused. Offsets count from byte 0 of the datagram.
+/// The reason why a datagram, or a single message, was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireError {
-    /// The end of the bytes for [`WireErrorReason::Truncated`], otherwise the first byte of the field.
+    /// The offset of the field, or the end of the bytes for [`WireErrorReason::Truncated`].
+    ///
+    /// It counts from byte 0 of the bytes that were given to the parser.
     pub at: usize,
     /// The field that could not be read.
     pub field: Field,
@@ -20,7 +22,7 @@ pub struct WireError {
 pub enum WireErrorReason {
     /// The datagram ends inside the field, or before it.
     Truncated,
-    /// A size or number is smaller than the minimum of its kind (T-14, T-17, T-22).
+    /// A size, or the number of fragments, is below its minimum (T-14, T-17, T-22).
     BadSize {
         /// The value in the datagram.
         found: u16,

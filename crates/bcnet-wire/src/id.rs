@@ -3,8 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU8;
 
-/// The end of a conversation that sent a datagram. It decides whether a connect is a request or a reply
-/// ([T-35]).
+/// The role of a sender. It decides whether a connect is a request or a reply ([T-35]).
 ///
 /// [T-35]: crate::protocol#t-35
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,7 +30,7 @@ impl fmt::Display for Role {
 pub struct PeerId(pub u8);
 
 impl PeerId {
-    /// Never assigned; as a target it means everyone.
+    /// Nobody; as the target of a message, everyone. Never assigned.
     pub const NULL: Self = Self(0x00);
     /// The host.
     pub const HOST: Self = Self(0x01);
@@ -61,7 +60,7 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// The type byte of a message; unknown values are kept ([T-10]).
+/// The type byte of a message ([T-10]). It can have a value that no known type has.
 ///
 /// [T-10]: crate::protocol#t-10
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +75,7 @@ impl Kind {
     pub const KEEPALIVE: Self = Self(0x02);
     /// Requests a connection, or accepts the request.
     pub const CONNECT: Self = Self(0x03);
-    /// Reports that a peer was removed, with the reason.
+    /// Reports that a peer was removed or refused, with the reason.
     pub const BOOT: Self = Self(0x04);
     /// A peer leaves.
     pub const DISCONNECT: Self = Self(0x05);
@@ -214,7 +213,7 @@ impl Fragment {
         }
     }
 
-    /// Returns the bytes of the fragment header. If it has one byte, the second is zero.
+    /// Returns the bytes of the fragment header. If the header has one byte, the second byte is zero.
     #[inline]
     pub(crate) const fn to_bytes(self) -> [u8; 2] {
         match self {

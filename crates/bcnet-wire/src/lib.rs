@@ -3,20 +3,19 @@
 //! The crate does no I/O. [`Datagram`] parses, [`Writer`] writes, and both use [`Message`] (rules [T-01] to
 //! [T-39] of PROTOCOL.md). The module [`cipher`] encrypts and decrypts datagrams ([T-40] to [T-45]). Parsing is
 //! all or nothing: [`Datagram::parse`] checks every byte before it returns a value. So a caller never acts
-//! on half of a malformed datagram.
+//! on half of a malformed datagram. "Stock" is the unmodified game.
 //!
-//! [`Time`] and [`PeerQueues`] are shared by the crates that send datagrams and the crates that observe
-//! them.
+//! [`Time`] and [`PeerQueues`] are here because the other crates share them.
 //!
 //! # Contract
 //! - No byte sequence makes a function of this crate panic or read outside the given slice.
 //! - No byte sequence makes a function allocate, with three exceptions: [`Text::encode`], [`Text::cleaned`]
 //!   and the at most 255 messages of [`Datagram::parse_into`].
 //! - For every `bytes` that parse, writing the sender and the messages gives the same `bytes`, including
-//!   unusual forms.
+//!   forms that stock never sends.
 //! - For every message that a [`Writer`] accepts, parsing with the right [`Role`] gives the same message.
-//! - Forms that stock senders never produce but a reader can interpret are decoded, and the value shows
-//!   them. All other bytes are a [`WireError`].
+//! - A form that stock never sends is decoded if it has a clear meaning, and the decoded value shows it. All
+//!   other bytes are a [`WireError`].
 //!
 //! This crate does not know sequence windows, retransmission or game payloads.
 //!
@@ -68,10 +67,10 @@ pub use text::{Text, is_printable};
 pub use time::Time;
 pub use write::Writer;
 
-/// The most frequent messages as bytes.
+/// Encodes and parses the most frequent messages without building a [`Message`].
 ///
-/// For an engine that encodes a message once and sends it often, and that parses received messages on a
-/// fast path.
+/// For an engine that encodes a message once and sends it often, and that has a fast path for received
+/// messages.
 pub mod encoded {
     pub use crate::parse::{WholeData, plain_ack as parse_plain_ack, whole_data as parse_whole_data};
     pub use crate::write::{data_header, plain_ack};

@@ -26,7 +26,7 @@ pub enum Message<'a> {
 pub struct Ack {
     /// The acknowledged message or fragment.
     pub id: MessageId,
-    /// Bits 2 to 7 of the flags, in place; bits 0 and 1 are not written. Stock senders send zero.
+    /// Bits 2 to 7 of the flags byte, not shifted. The writer ignores bits 0 and 1. Stock sends zero.
     pub reserved: u8,
 }
 
@@ -46,9 +46,10 @@ impl Ack {
 pub struct Control<'a> {
     /// The sequence number.
     pub seq: Seq,
-    /// Bit 15; stock senders always set it. Without it the message has a number but expects no ACK.
+    /// Bit 15 of the size field; stock always sets it. Without it the message expects no ACK, although it
+    /// has a sequence number.
     pub reliable: bool,
-    /// Bit 14; stock senders always set it.
+    /// Bit 14 of the size field; stock always sets it.
     pub urgent: bool,
     /// The content.
     pub body: Body<'a>,
@@ -71,14 +72,14 @@ pub enum Body<'a> {
     Identity {
         /// The named peer.
         peer: PeerId,
-        /// The address as that peer sees it.
+        /// The IPv4 address of that peer, as it sees itself.
         address: Ipv4Addr,
         /// The player's name.
         name: Text<'a>,
     },
     /// A client asks for a connection (T-33).
     ConnectRequest {
-        /// The client's address as the client sees it.
+        /// The IPv4 address of the client, as it sees itself.
         address: Ipv4Addr,
         /// Random; the same in every retransmission of one attempt.
         nonce: u32,
@@ -101,7 +102,7 @@ pub enum Body<'a> {
     Disconnect {
         /// The peer that leaves.
         peer: PeerId,
-        /// The address as that peer sees it.
+        /// The IPv4 address of that peer, as it sees itself.
         address: Ipv4Addr,
     },
 }
@@ -121,7 +122,7 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// The reason of a boot; unknown values are kept ([T-37]).
+/// The reason of a boot ([T-37]). It can have a value that no known reason has.
 ///
 /// [T-37]: crate::protocol#t-37
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -134,7 +135,7 @@ impl BootReason {
     pub const TIMED_OUT: Self = Self(1);
     /// The password is wrong or missing.
     pub const WRONG_PASSWORD: Self = Self(2);
-    /// All places are taken.
+    /// The host has no free place for a player.
     pub const FULL: Self = Self(3);
     /// The host removed the peer.
     pub const KICKED: Self = Self(4);
@@ -210,7 +211,7 @@ impl Body<'_> {
         }
     }
 
-    /// Returns whether the body ends in text. Then the bytes behind it must be text, too.
+    /// Returns whether the body ends in text. Then the tail must have an even number of bytes (T-39).
     pub(crate) const fn has_text(&self) -> bool {
         matches!(self, Self::Identity { .. } | Self::ConnectRequest { .. })
     }

@@ -1,11 +1,11 @@
 //! Parses one message from the front of the remaining bytes of a datagram.
 //!
-//! Each kind is read in two steps. First the size in its size field is checked against the minimum of the
-//! kind ([T-14]). Then the fields are taken from exactly that many bytes. If the datagram ends earlier, the
-//! field list of the kind shows which field was cut.
+//! Data and control messages are read in two steps. First the size field is checked against the minimum size
+//! of the kind ([T-14]). Then the fields are taken from exactly that many bytes. If the datagram ends
+//! earlier, the error names the field that was cut off.
 //!
-//! The frequent kinds are inlined into their callers on purpose. A caller that only checks a message, or
-//! reads only one field, then never builds the message, which halves the cost.
+//! The functions for frequent kinds are inlined into their callers on purpose. A caller that only checks a
+//! message, or reads only one field, then never builds the message, which halves the cost.
 //!
 //! [T-14]: crate::protocol#t-14
 
@@ -32,7 +32,7 @@ pub(crate) struct DatagramOrigin {
 impl DatagramOrigin {
     /// Returns whether a connect is a reply (T-35): the host sends replies and everyone else requests.
     ///
-    /// Without a role, the sender id decides if only a client has such an id. Otherwise the size decides: a
+    /// Without a role, the sender id decides if it is the id of a client. Otherwise the size decides: a
     /// request is longer than a reply.
     fn is_reply(self, size: usize) -> bool {
         match (self.role, self.sender) {
@@ -64,7 +64,7 @@ pub(crate) fn message(
 
 /// Parses like [`message`] and adds the message to `messages`.
 ///
-/// Each frequent kind has its own branch, so that the message is built in place.
+/// Each frequent kind has a separate branch, so that the compiler builds the message inside `messages`.
 #[inline(always)]
 pub(crate) fn add_message<'a>(
     bytes: &'a [u8],
@@ -191,7 +191,7 @@ fn sequence(message: &[u8], word: u16) -> Option<(Option<Seq>, &[u8])> {
 
 /// Returns the index of a fragment and, with index 0, the total (T-20, T-22).
 ///
-/// `index_at` is the place of the index.
+/// `body` begins with the index. `at` and `index_at` are the offsets of the message and of the index.
 #[inline(always)]
 fn fragment(body: &[u8], index_at: usize, at: usize, size: u16) -> Result<(Fragment, &[u8]), WireError> {
     let too_small = || bad_size_error(at, size, size + 1);

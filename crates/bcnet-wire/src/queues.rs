@@ -1,4 +1,4 @@
-//! The retransmit queue and the ACK queue for one peer, as dumps of the original engine show them.
+//! The retransmit queue and the ACK queue for one peer, as a queue dump of the stock engine shows them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,11 +11,11 @@ use crate::{Channel, MessageId, PeerId};
 /// An engine reports its own queues. An observer reconstructs them from the datagrams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerQueues {
-    /// The receiver of the messages.
+    /// The receiver of the messages and ACKs.
     pub peer: PeerId,
     /// Messages that were sent and have no ACK yet, in the order of first sending.
     pub retransmit: Vec<QueuedMessage>,
-    /// ACKs that are pending or still repeated, oldest first.
+    /// ACKs that are not sent yet or will be sent again, oldest first.
     pub acks: Vec<QueuedAck>,
 }
 
@@ -30,7 +30,7 @@ pub struct QueuedMessage {
     pub interval: Duration,
 }
 
-/// An ACK in the outbox.
+/// An ACK in the ACK queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedAck {
     /// The acknowledged message.
@@ -39,7 +39,7 @@ pub struct QueuedAck {
     pub sends: u32,
 }
 
-/// The format of the queue dumps that were taken of the original engine.
+/// Formats the queues like the queue dumps of the stock engine.
 impl fmt::Display for PeerQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (retx, acks) = (self.retransmit.len(), self.acks.len());

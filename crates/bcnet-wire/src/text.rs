@@ -54,8 +54,8 @@ impl<'a> Text<'a> {
 
     /// Returns the clean form of a name ([T-71]), at most `max` bytes of UTF-16LE for [`Text::new`].
     ///
-    /// The result is valid UTF-16 with only [printable](is_printable) characters. Each blank is a plain
-    /// space, and there is none at the ends. A text that was cleaned before does not change.
+    /// The result is valid UTF-16 with only [printable](is_printable) characters. Each white space character
+    /// becomes a plain space, and both ends are trimmed. Cleaning a clean text changes nothing.
     ///
     /// [T-71]: crate::protocol#t-71
     #[must_use]
@@ -92,7 +92,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Displays the characters unescaped; use [`quoted`](Text::quoted) for a terminal.
+/// Writes the characters without escapes; use [`quoted`](Text::quoted) for a terminal.
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.chars().try_for_each(|c| f.write_char(c))
@@ -116,7 +116,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Returns whether a character is visible or a blank.
+/// Returns whether a character is visible or a space.
 ///
 /// Other characters control terminals, change the direction of writing, have no width, or are invisible.
 #[must_use]

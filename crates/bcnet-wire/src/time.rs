@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::Add;
 use core::time::Duration;
 
-/// A point on an arbitrary clock, in microseconds.
+/// A point in time: microseconds since the start that the caller chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -66,7 +66,6 @@ impl Add<Duration> for Time {
 
     #[inline]
     fn add(self, duration: Duration) -> Self {
-        // A duration that does not fit saturates.
         self.plus(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
     }
 }

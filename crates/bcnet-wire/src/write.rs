@@ -39,9 +39,9 @@ impl<'b> Writer<'b> {
 
     /// Appends a message; returns `false` and changes nothing if it cannot.
     ///
-    /// That is the case if the message does not fit, if the datagram has 255 messages already, or if the
-    /// size is too large for the size field. It is also the case if no reader would accept the tail: an odd
-    /// number of bytes behind text ([T-39]).
+    /// It cannot if the message does not fit, if the datagram has 255 messages already, or if the size is
+    /// too large for the size field. It also refuses a tail that no parser accepts: an odd number of bytes
+    /// behind text ([T-39]).
     ///
     /// [T-39]: crate::protocol#t-39
     #[must_use]
@@ -59,6 +59,8 @@ impl<'b> Writer<'b> {
     }
 
     /// Appends `count` ACKs with sequence numbers from that of `first` upwards. Returns how many fit.
+    ///
+    /// If `first` names a fragment, it appends at most one ACK.
     #[must_use]
     #[inline]
     pub fn push_acks(&mut self, first: MessageId, count: u8) -> u8 {
@@ -148,9 +150,10 @@ pub const fn plain_ack(channel: Channel, seq: Seq) -> [u8; 4] {
     [Kind::ACK.0, low, high, if matches!(channel, Channel::Control) { ACK_CONTROL } else { 0 }]
 }
 
-/// Returns the header of a data message in the first bytes, and its length ([T-12], [T-15], [T-20]).
+/// Returns a buffer that begins with a data header, and the header's length ([T-12], [T-15], [T-20]).
 ///
-/// `word` has the size of the whole message and the urgent flag.
+/// `word` is the size field with the size of the whole message and the urgent flag. The function adds the
+/// other flags.
 ///
 /// [T-12]: crate::protocol#t-12
 /// [T-15]: crate::protocol#t-15
@@ -179,9 +182,9 @@ pub const fn data_header(delivery: Delivery, word: u16) -> ([u8; 7], usize) {
     }
 }
 
-/// Writes `message` into `out`, which has exactly its size.
+/// Writes `message` into `out`, which has exactly `size` bytes, the length of the message.
 ///
-/// Returns `false` if the size does not fit the size field.
+/// Returns `false` if the size does not fit the size field, or if no parser would accept the tail.
 fn write_message(out: &mut [u8], size: usize, message: &Message<'_>) -> bool {
     let kind = message.kind().0;
     let mut out = MessageCursor { rest: out };
@@ -211,7 +214,7 @@ const fn flag(set: bool, bit: u16) -> u16 {
     if set { bit } else { 0 }
 }
 
-/// The space of one message, exactly [`Message::wire_len`] bytes: nothing is left over or cut off.
+/// The unwritten part of the space for one message, which has exactly [`Message::wire_len`] bytes.
 struct MessageCursor<'b> {
     rest: &'b mut [u8],
 }

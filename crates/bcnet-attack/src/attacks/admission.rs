@@ -37,7 +37,7 @@ pub(crate) fn restart_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetri
     Ok(metrics)
 }
 
-/// Lets one player leave. Returns the share of the honest players' departures that are in the log.
+/// Lets one player leave. Returns the share of departed honest players that the server's log names.
 fn logged_departures_share(
     env: &Environment,
     server: &Process,
@@ -52,15 +52,15 @@ fn logged_departures_share(
     sleep_until(env.clock, env.clock.now() + Duration::from_secs(1));
     let left = server.log_events("left")?;
     let logged = names.iter().filter(|name| left.iter().any(|line| line["player"] == name.as_str())).count();
-    // One player has left by itself.
+    // The `lost` players, and the one that left on purpose.
     Ok(logged as f64 / (measured.lost + 1) as f64)
 }
 
-/// A case of `replace-player`: the datagrams to forge for the addresses of players.
+/// A case of `replace-player`: the datagrams to forge from the addresses of players.
 struct ReplaceCase {
     label: &'static str,
     options: &'static [&'static str],
-    /// `true` if the victims send nothing by themselves at first.
+    /// `true` if the victims send only keepalives and ACKs before the measurement.
     is_idle: bool,
     script: fn(&[SocketAddrV4]) -> Vec<ForgedDatagram>,
     rate: u32,
@@ -147,7 +147,7 @@ fn forge_one_each(victims: &[SocketAddrV4], password: &str) -> Vec<ForgedDatagra
     victims.iter().map(|victim| (*victim, forged::connect(0xDEAD_BEEF, password))).collect()
 }
 
-/// Forges a connect request from each port that a player's system may have chosen.
+/// Forges a connect request from every port that a player's socket may have.
 fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     let from = |victim: &SocketAddrV4, port| {
         (SocketAddrV4::new(*victim.ip(), port), forged::connect(0xDEAD_BEEF, ""))
@@ -157,7 +157,7 @@ fn forge_every_port(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
 
 /// Forges connect requests from the addresses of players, and ACKs with guessed ids and cookies.
 ///
-/// A correct guess would verify the address.
+/// With a correct guess, the server would take the address for verified.
 fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
     let guess = |number: u32| {
         let id = PeerId(2 + (number % 125) as u8);
@@ -172,13 +172,13 @@ fn forge_guesses(victims: &[SocketAddrV4]) -> Vec<ForgedDatagram> {
         .collect()
 }
 
-/// The longest time that an attack continues after the measurement.
+/// A flood ends after its measurements. This limits how long it may run in addition to them.
 const MARGIN: Duration = Duration::from_secs(60);
-/// Number of players that one attack once removed together.
+/// Number of players whose addresses are forged.
 const VICTIMS: u16 = 3;
 /// Longer than the keepalive interval.
 const IDLE_TIME: Duration = Duration::from_secs(12);
-/// The ports that operating systems choose from.
+/// The ports that Linux chooses from by default.
 const PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Number of guesses for the address of each player.
 const GUESSES_PER_VICTIM: u32 = 40_000;

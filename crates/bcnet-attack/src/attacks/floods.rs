@@ -74,7 +74,7 @@ fn measure_flood(
     Ok(FloodMeasurements { quiet, attacked: measured, after, flooded, cost })
 }
 
-/// Runs `victims` while garbage arrives from all networks.
+/// Runs `victims` while garbage arrives from 65,000 forged networks.
 fn flood_with_garbage<T: Send>(
     env: &Environment,
     garbage: Garbage,
@@ -205,7 +205,7 @@ pub(crate) fn query_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     Ok(metrics)
 }
 
-/// The longest time that an attack continues after the measurement.
+/// A flood ends after its measurements. This limits how long it may run in addition to them.
 const MARGIN: Duration = Duration::from_secs(90);
-/// All values must be normal after this time.
+/// The time after a flood in which loss and delay must return to normal.
 const RECOVERY: Duration = Duration::from_secs(1);

@@ -66,7 +66,7 @@ pub(crate) fn list_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>>
     Ok(metrics)
 }
 
-/// Starts an honest server, and returns the time until it is listed; twice the timeout if it never is.
+/// Starts an honest server and returns the time until it is listed; twice the timeout if it is not.
 fn listing_time(env: &Environment, master: &Process) -> anyhow::Result<Duration> {
     let start = env.clock.now();
     let masters = format!("server.masters={}", master.ready_address("udp")?);
@@ -181,7 +181,7 @@ fn connect_from(env: &Environment, from: Ipv4Addr, to: SocketAddrV4) -> anyhow::
 const HEAD_START: Duration = Duration::from_secs(3);
 /// The longest wait until a server is listed.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(70);
-/// The longest time that an attack continues after [`LISTING_TIMEOUT`].
+/// The longest time that the flood continues after [`LISTING_TIMEOUT`].
 const MARGIN: Duration = Duration::from_secs(30);
 const FAKE_SERVERS: u16 = 4096;
 /// The time for which fake servers send heartbeats, and the number of heartbeats per 0.1 s.

@@ -1,4 +1,4 @@
-//! Attacks that involve one connected player.
+//! Attacks around one connected player: its link is down, or its address is forged.
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ pub(crate) fn silent_member(env: &Environment) -> anyhow::Result<Vec<AttackMetri
 
 /// Lets a silent player receive again, and returns the time until it receives another player's message.
 ///
-/// Datagrams that were sent to it in the meantime are dropped.
+/// Datagrams that arrived for the player during the silence are dropped.
 fn resume_listening(env: &Environment, group: &mut PlayerGroup, silent: &mut AttackPlayer) -> Duration {
     silent.accepts = |_| false;
     silent.poll(|_, _, _| {});
@@ -91,7 +91,7 @@ fn flood_as_member(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool
     let (start, rate, mut sent) = (clock.now(), env.rate(100_000), 0);
     while !is_over.load(Ordering::Relaxed) && player.end.is_none() {
         let due = (clock.now().since(start).as_secs_f64() * f64::from(rate)) as u64;
-        // A delayed sender does not catch up with everything at once.
+        // After a delay, skips the datagrams that are more than 50 ms late.
         sent = due.saturating_sub(u64::from(rate / 20)).max(sent);
         while sent < due {
             sent += 1;
@@ -110,7 +110,7 @@ fn flood_as_member(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool
     Ok(())
 }
 
-/// The duration of the outage: shorter than the silence timeout of a player.
+/// The longest outage: shorter than the 45 s after which the server disconnects a silent player.
 const MAX_IDLE: Duration = Duration::from_secs(20);
 /// The longest wait for the silent player to receive again.
 const MAX_RESUME_TIME: Duration = Duration::from_secs(10);

@@ -28,7 +28,7 @@ struct BulkCase {
     send: Attacker,
 }
 
-/// The actions of an attacker at a server, until the flag is set.
+/// A function that attacks the server at the address until the flag is set.
 pub(super) type Attacker = fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>;
 
 const BULK_CASES: [BulkCase; 3] = [
@@ -128,7 +128,7 @@ pub(super) fn join(env: &Environment, server: SocketAddrV4, name: &str) -> anyho
     Ok(player)
 }
 
-/// Sends a connect request from the attacker's real address.
+/// Creates a player at the attacker's real address. Its first poll sends the connect request.
 fn connect(env: &Environment, server: SocketAddrV4, name: &str, nonce: u32) -> anyhow::Result<AttackPlayer> {
     let from = env.sandbox.attacker_address();
     let request = JoinRequest { server, from, name, password: "", nonce, link: LinkProfile::UNLIMITED };
@@ -148,7 +148,7 @@ pub(crate) fn come_and_go(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     Ok(metrics)
 }
 
-/// Joins thirty times a second, and leaves when it has joined or has waited for a while.
+/// Connects thirty times a second. Each player leaves when it has entered the game, or gives up in time.
 fn join_and_leave_repeatedly(
     env: &Environment,
     server: SocketAddrV4,
@@ -220,7 +220,7 @@ pub(crate) fn mutate(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     Ok(metrics)
 }
 
-/// Joins, sends datagrams with a few changed bytes, and rejoins after a disconnect.
+/// Joins, sends mutated datagrams for two seconds or until a disconnect, and joins again.
 fn send_mutated_datagrams(
     env: &Environment,
     server: SocketAddrV4,
@@ -247,7 +247,7 @@ fn send_mutated_datagrams(
     Ok(())
 }
 
-/// Returns a datagram with a few changed bytes.
+/// Returns a datagram with a few changed bytes, cut off at a random length.
 fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
     let seq = rng.below(60) as u16;
     let mut payload = match rng.below(6) {
@@ -265,7 +265,7 @@ fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
         _ => forged::reliable(seq, &payload),
     };
     let mut datagram = forged::datagram(id, &[message]);
-    // Changes the plaintext, which the server parses after decryption.
+    // The changes are made in the plaintext, so that the server's parser sees them.
     cipher::decrypt(&mut datagram);
     for _ in 0..rng.between(1, 4) {
         let at = 1 + rng.index(datagram.len() - 1);
@@ -288,5 +288,5 @@ pub(crate) fn return_after_kick(env: &Environment) -> anyhow::Result<Vec<AttackM
 
 pub(super) const HEAD_START: Duration = Duration::from_secs(2);
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time that an attack continues after the measurement.
+/// A flood ends after its measurements. This limits how long it may run in addition to them.
 const MARGIN: Duration = Duration::from_secs(60);

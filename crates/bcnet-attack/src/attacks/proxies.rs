@@ -29,7 +29,7 @@ pub(crate) fn proxy_connects(env: &Environment) -> anyhow::Result<Vec<AttackMetr
         forger.push(SocketAddrV4::new(any_network(number), 4000), &forged::connect(number as u32, ""));
     };
     let (joins, flooded) = flood(env.clock, flood_rate, forger, write, || {
-        // The attack starts early. The pool of source addresses is small, so it fills in that time.
+        // The attack starts before the newcomers, and uses up the small pool of source addresses.
         sleep_until(env.clock, env.clock.now() + Duration::from_secs(4));
         try_joins(env, &proxy)
     })?;
@@ -55,7 +55,7 @@ pub(crate) fn proxy_connects(env: &Environment) -> anyhow::Result<Vec<AttackMetr
     Ok(metrics)
 }
 
-/// Sends challenges, forged from a third party, to a proxy that is listed.
+/// Sends a list server's challenge to a listed proxy, forged from the address of a third party.
 fn challenge_flood(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
     env.progress("proxy-connects", "challenges of a list server");
     let (server, master) = (Process::serve(env, &[])?, Process::master(env)?);

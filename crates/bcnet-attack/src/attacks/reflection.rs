@@ -70,7 +70,7 @@ pub(crate) fn reflect_proxy(env: &Environment) -> anyhow::Result<Vec<AttackMetri
 #[derive(Debug, Clone, Copy)]
 enum ReflectionTarget {
     Server,
-    /// A proxy in front of a server that trusts it, so the server answers at length, like a stock server.
+    /// A proxy in front of a server that trusts it. So the server sends long replies, like a stock server.
     Proxy,
 }
 
@@ -98,7 +98,7 @@ fn reflect_at(
     Ok(metrics)
 }
 
-/// Returns the ratio of received to sent bytes, in the worst ten seconds and later.
+/// Returns the ratio of received to sent bytes: in the worst ten seconds, and after the first ten.
 fn ratios(kind: &ReflectionCase, traffic: &ReflectedTraffic) -> [AttackMetric; 2] {
     let (later, most) =
         if kind.rate == 0 { (traffic.total_ratio(), 3.0) } else { (traffic.later_ratio(), 1.0) };
@@ -178,7 +178,7 @@ fn measure_with_players(
     measure_reflection(env, address, rate, write, |time| group.send_state_and_wait(time))
 }
 
-/// Sends datagrams with a third party's source address, and counts the bytes that it receives.
+/// Sends datagrams with a third party's source address, and records what the third party receives.
 ///
 /// `meanwhile` must last as long as its argument says.
 fn measure_reflection(
@@ -258,7 +258,7 @@ fn bytes_between(bytes: &[(Time, usize)], start: Time, end: Time) -> f64 {
     inside.map(|(_, len)| *len).sum::<usize>() as f64
 }
 
-/// Returns a step of one of sixteen players that join from the third party's address with guessed ids.
+/// Returns the next datagram of one of sixteen forged players that join with guessed ids.
 fn blind_join_step(number: u64, _: &mut Rng) -> (SocketAddrV4, Vec<u8>) {
     let (player, step) = ((number % 16) as u16, number / 16);
     let id = PeerId(u8::try_from(2 + HONEST_PLAYERS + player).unwrap_or(2));
@@ -302,7 +302,7 @@ fn is_victim(address: Ipv4Addr) -> bool {
 
 /// Number of honest players.
 const HONEST_PLAYERS: u16 = 7;
-/// The time window of the limits.
+/// The period to which the limits apply.
 const WINDOW: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 const END_OF_TIME: Time = Time::from_micros(u64::MAX);

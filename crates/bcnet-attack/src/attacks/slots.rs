@@ -58,7 +58,7 @@ pub(crate) fn take_slots(env: &Environment) -> anyhow::Result<Vec<AttackMetric>>
 /// The guesses of a forger who receives no answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlindGuess {
-    /// The server assigns ids in sequence.
+    /// The ids that the server would assign in sequence: 2, 3 and so on.
     NextIds,
     AllIds,
     /// As `NextIds`, with ACKs of every sequence number that a cookie may have.
@@ -94,7 +94,7 @@ enum KeepOut {
     FewNetworks,
     JoinAndLeave,
     EightConnections,
-    /// Many addresses of one /16 that verify themselves once, and do not answer a second check.
+    /// Many addresses of one /16 that pass address verification once, and do not answer the second one.
     HoldIds,
     /// As `HoldIds`, but the addresses acknowledge all messages and send nothing else.
     AckOnly,
@@ -156,14 +156,15 @@ fn joins_during(env: &Environment, case: KeepOut) -> anyhow::Result<JoinResults>
     }
 }
 
-/// Sends 200 requests a second, each from a new address of one network, and ACKs only the first answer.
+/// Sends 200 requests a second, each from a new address of one /16, and ACKs only the first answer.
 ///
-/// The same number of forged requests from all networks makes the server ask for a second verification.
+/// It also sends as many forged requests from 65,000 networks. They make the server verify each address
+/// twice.
 fn hold_ids(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     verify_repeatedly(env, server, is_over, one_network, false)
 }
 
-/// As [`hold_ids`], without the forged requests, and acknowledges all answers.
+/// As [`hold_ids`], but it ACKs all answers and sends no requests from other networks.
 fn hold_ids_by_acks(env: &Environment, server: SocketAddrV4, is_over: &AtomicBool) -> anyhow::Result<()> {
     verify_repeatedly(env, server, is_over, one_network, true)
 }
@@ -178,7 +179,7 @@ fn hold_ids_by_acks_anywhere(
 
 /// Sends 200 connect requests a second from `source_address`, and ACKs the first answer to each.
 ///
-/// With `acks_all` it ACKs all later messages, too. Otherwise it adds as many forged requests.
+/// With `acks_all` it ACKs all later messages, too. Without, it adds as many requests from 65,000 networks.
 fn verify_repeatedly(
     env: &Environment,
     server: SocketAddrV4,
@@ -238,7 +239,7 @@ fn joins_during_flood(
     Ok(flood(env.clock, flood_rate, forger, write, || try_joins(env, &server))?.0)
 }
 
-/// Lets newcomers try to join while one machine attacks with real sockets.
+/// Lets newcomers try to join while `attack` runs in another thread.
 fn joins_during_attack(
     env: &Environment,
     attack: fn(&Environment, SocketAddrV4, &AtomicBool) -> anyhow::Result<()>,

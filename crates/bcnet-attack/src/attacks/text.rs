@@ -35,7 +35,7 @@ pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     ])
 }
 
-/// The lines that a strict client received, and the hostile characters that the operator sees.
+/// What a strict client received and refused, and the hostile characters that the operator sees.
 struct HostileTextResult {
     lines: f64,
     rejected: f64,
@@ -64,8 +64,8 @@ fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Hostil
     ensure!(players.iter().take(2).all(is_in), "honest players cannot join {}", server.address());
     for (player, name) in players.iter().skip(2).zip(hostile) {
         let (id, name) = (player.client.id(), Text::new(name).unwrap_or_default());
-        // A client cannot send half a surrogate pair, so the datagram is forged. The client's name was
-        // message 1.
+        // A client cannot send half a surrogate pair, so the datagram is forged. It has control sequence
+        // number 2, because the client's own name had 1.
         player.send_raw(server.address(), &forged::datagram(id, &[forged::identity(2, id, name)]));
     }
     let mut lines = 0;
@@ -103,7 +103,7 @@ fn poll_players(env: &Environment, players: &mut [AttackPlayer], time: Duration)
     lines
 }
 
-/// Returns whether all texts of a datagram are valid UTF-16 without control characters.
+/// Returns whether a datagram's names and chat have no hostile characters or broken UTF-16.
 fn is_clean(datagram: &[u8]) -> bool {
     let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return true };
     datagram.messages().all(|message| match message {
@@ -127,7 +127,7 @@ fn is_hostile(letter: char) -> bool {
     letter.is_control() || hides
 }
 
-/// Names with escapes, newlines, marks that reverse and hide text, and halves of surrogate pairs.
+/// Returns names with escapes, newlines, marks that reverse or hide text, and broken surrogate pairs.
 fn hostile_names() -> Vec<Vec<u8>> {
     let words = ["Esc\u{1b}[31mo", "New\nline o", "Turn\u{202e}o", "Hide\u{200b}o"];
     let mut names: Vec<Vec<u8>> = words.iter().filter_map(|name| Text::encode(name)).collect();

@@ -1,4 +1,4 @@
-//! The same kernels compiled for AVX2, which halves the number of instructions.
+//! The functions of [`portable`](super::portable), compiled for AVX2: half as many instructions.
 #![expect(
     unsafe_code,
     reason = "a function compiled for AVX2 may only be called where it is known to be there"
@@ -60,10 +60,10 @@ fn decrypt_batch(datagrams: &mut [&mut [u8]]) {
     lanes::run::<Decrypt>(datagrams);
 }
 
-/// [`Encrypt`] for vectors so wide that the latency of a step is the limit.
+/// [`Encrypt`] for wide vectors, where the latency of a byte step limits the speed.
 ///
 /// It computes the step with carry 0 and adds the carry afterwards. That costs more multiplications, but
-/// only one of them is on the dependency chain instead of five.
+/// the carry to the next byte depends on only one of them instead of five.
 struct EncryptInParallel;
 
 impl CipherDirection for EncryptInParallel {
@@ -96,14 +96,14 @@ fn is_supported() -> bool {
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & (OSXSAVE | AVX) != OSXSAVE | AVX {
         return false;
     }
-    // SAFETY: the OSXSAVE bit means that the instruction is available.
+    // SAFETY: the OSXSAVE bit means that the `xgetbv` instruction is available.
     let enabled_state = unsafe { enabled_registers() };
     enabled_state & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
 }
 
 #[target_feature(enable = "xsave")]
 fn enabled_registers() -> u64 {
-    // SAFETY: register 0 always exists.
+    // SAFETY: the extended control register 0 always exists.
     unsafe { _xgetbv(0) }
 }
 

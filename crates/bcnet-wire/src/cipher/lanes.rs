@@ -47,7 +47,7 @@ pub(super) fn run<D: CipherDirection>(datagrams: &mut [&mut [u8]]) {
     }
 }
 
-/// The [`CipherState`] of every lane, with each key byte in both halves of a word.
+/// The [`CipherState`] of every lane; the key is stored as [`splat`] returns it.
 struct Lanes {
     carried: [u16; LANES],
     keys: [u16; LANES],
@@ -84,7 +84,7 @@ impl Lanes {
     }
 }
 
-/// Two vectors of the narrowest unit: one has work while the other waits for the results of its step.
+/// Two 128-bit vectors of words: the processor works on one while the other waits for its results.
 const LANES: usize = 16;
-/// Bytes of each lane in one transposition.
+/// Bytes of each lane that are transposed and processed together.
 const BYTES_PER_BLOCK: usize = 16;

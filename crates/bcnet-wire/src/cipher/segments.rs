@@ -13,7 +13,7 @@ use super::step::{ByteStep, CipherState, multiplier_power, splat};
 use super::transpose::transpose;
 use super::{Encrypt, table};
 
-/// Encrypts the rest of a datagram from `state`.
+/// Encrypts `bytes`, the rest of a datagram; `state` is the state before them.
 #[inline(always)]
 pub(super) fn encrypt(state: CipherState, bytes: &mut [u8]) {
     if bytes.len() > BLOCK_LEN / 2 {

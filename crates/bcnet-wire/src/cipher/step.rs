@@ -1,22 +1,24 @@
-//! One byte step of the cipher, as arithmetic ([T-42], [T-45]).
+//! One byte step of the cipher: the five rounds that give one mask byte ([T-42], [T-45]).
+//!
+//! T-42 names the values: S is a sum, C a carry, V a word before its round and W the word after it.
 //!
 //! [T-42]: crate::protocol#t-42
 //! [T-45]: crate::protocol#t-45
 
-/// The values that survive from byte to byte.
+/// The values that are carried over from byte to byte.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CipherState {
-    /// The carry plus the multiplied sum: the next byte uses only their sum.
+    /// C + S * 0x4E35 after the last round: the next byte needs neither S nor C alone.
     pub(super) carried: u16,
-    /// XOR of the plaintext so far: the value by which each of the ten key bytes has changed.
+    /// XOR of the plaintext so far. Each of the ten key bytes is XORed with it.
     pub(super) key: u8,
 }
 
-/// The values of one byte step.
+/// The results of one byte step. `sums` has S after each round.
 #[derive(Clone, Copy)]
 pub(super) struct ByteStep {
     pub(super) sums: [u16; 5],
-    /// XOR of the five words after their rounds.
+    /// XOR of the five W.
     pub(super) words: u16,
     /// [`CipherState::carried`] for the next byte.
     pub(super) carried: u16,
@@ -27,7 +29,7 @@ impl ByteStep {
     #[inline(always)]
     pub(super) const fn new(carried: u16, splat_key: u16) -> Self {
         let [k0, k1, k2, k3, k4] = KEY;
-        // T-42: each word is XORed with the word before it, as that word is after its round.
+        // T-42: each word is XORed with W of the round before it.
         let (p0, w0) = word_round(k0 ^ splat_key);
         let (p1, w1) = word_round(k1 ^ splat_key ^ w0);
         let (p2, w2) = word_round(k2 ^ splat_key ^ w1);
@@ -62,7 +64,7 @@ impl ByteStep {
         }
     }
 
-    /// Returns the mask byte in both halves of a word, so that a [`splat`] key stays one.
+    /// Returns the mask byte in both halves of a word, like [`splat`].
     #[inline(always)]
     pub(super) const fn mask(self) -> u16 {
         let [s0, s1, s2, s3, s4] = self.sums;
@@ -71,24 +73,24 @@ impl ByteStep {
     }
 }
 
-/// Returns a byte in both halves of a word: every key byte is XORed with it.
+/// Returns `byte` in both halves of a word, to XOR a pair of key bytes with it.
 #[inline(always)]
 pub(super) const fn splat(byte: u8) -> u16 {
     u16::from_ne_bytes([byte; 2])
 }
 
-/// Returns the factor by which a sum grows in `rounds` rounds; a byte step has five rounds.
+/// Returns the factor by which `rounds` rounds multiply a carry; a byte step has five rounds.
 pub(super) const fn multiplier_power(rounds: u32) -> u16 {
     MULTIPLIER.wrapping_pow(rounds)
 }
 
-/// Returns what a word adds to the sums, and the word after its round.
+/// Returns C and W of the word V.
 #[inline(always)]
 const fn word_round(word: u16) -> (u16, u16) {
     (word.wrapping_mul(CARRY_FACTOR), word.wrapping_mul(MULTIPLIER).wrapping_add(1))
 }
 
-/// Returns the value that a sum and its carry pass into round `round`.
+/// Returns C + (S + `round`) * 0x4E35: S of round `round` without its own C.
 #[inline(always)]
 const fn carry_into_round(sum: u16, round: u16, carry: u16) -> u16 {
     sum.wrapping_mul(MULTIPLIER).wrapping_add(carry.wrapping_add(round.wrapping_mul(MULTIPLIER)))

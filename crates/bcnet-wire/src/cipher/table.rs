@@ -1,13 +1,13 @@
-//! The byte step from a table, for bytes that must be processed one after the other.
+//! The byte step by table lookup, for bytes that must be processed one after the other.
 
 use super::CipherDirection;
 use super::step::{ByteStep, CipherState, multiplier_power, splat};
 
-/// Processes the rest of a datagram from `state`.
+/// Encrypts or decrypts `bytes`, the rest of a datagram; `state` is the state before them.
 ///
-/// Every plaintext byte is needed for the next mask, so the latency from one key to the next is the cost.
-/// Therefore the XORs form a tree. The products do not depend on the key. They are 32 bits wide, because
-/// the compiler would put narrower ones through vector registers.
+/// The next mask needs every plaintext byte, so the latency from one key to the next limits the speed.
+/// Therefore the XORs form a tree. The products do not depend on the key, so they are ready early. They are
+/// 32 bits wide, because the compiler would put narrower ones through vector registers.
 #[expect(clippy::indexing_slicing, reason = "a column has an entry for every byte")]
 #[expect(clippy::cast_possible_truncation, reason = "the mask is a byte")]
 pub(super) fn run<D: CipherDirection>(state: CipherState, bytes: &mut [u8]) {
@@ -29,15 +29,15 @@ pub(super) fn run<D: CipherDirection>(state: CipherState, bytes: &mut [u8]) {
     }
 }
 
-/// [`ByteStep::with_carry`] for one sum, in the low 16 bits.
+/// Adds the carry to one sum, like [`ByteStep::with_carry`]. Only the low 16 bits are valid.
 #[inline(always)]
 fn sum_with_carry<const ROUNDS: u32>(carried: u32, sum: u16) -> u32 {
     carried.wrapping_mul(const { multiplier_power(ROUNDS) as u32 }).wrapping_add(sum as u32)
 }
 
-/// For every key: the five sums with carry 0, the carry out, and the words.
+/// The [`ByteStep`] with carry 0 of every key: one column for each sum, the carry and the words.
 ///
-/// The layout is by columns, so that the key is the index and needs no multiplication.
+/// Each column is an array, so the key is the index and needs no multiplication.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static COLUMNS: [[u16; 256]; 7] = {
     let mut columns = [[0; 256]; 7];

@@ -1,10 +1,10 @@
-//! Transposes bytes by lane into lanes by byte position, and back.
+//! Transposes a block of bytes: from one row per lane to one row per byte position, and back.
 
 /// Swaps rows and columns. Both counts must be powers of two.
 ///
-/// Interleaving the two halves moves the top bit of every byte's index to the bottom. Doing that once for
-/// each bit of the row number swaps rows and columns. Vector units have an instruction for interleaving, so
-/// this is much faster than moving the bytes one by one.
+/// Interleaving the two halves of the matrix moves the top bit of every byte's index to the bottom. Doing
+/// that once for each bit of the row number swaps rows and columns. Vector units have an instruction for
+/// interleaving, so this is much faster than moving the bytes one by one.
 #[inline(always)]
 pub(super) fn transpose<const ROWS: usize, const COLUMNS: usize>(
     matrix: &[[u8; COLUMNS]; ROWS],
