@@ -1,7 +1,8 @@
 //! TCP servers that answer one short request per connection: the list server and the metrics server.
 //!
-//! Each connection has a thread, a deadline and a limit of bytes read. A new connection is always accepted.
-//! If there are too many connections, or too many from one address or network, the oldest of those is closed.
+//! Each connection has a thread, a deadline and a limit of bytes read. If an address or a network has too many
+//! connections, its oldest one is closed for a new one. If there are too many in total, the oldest one of the
+//! network with the most connections is closed.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};

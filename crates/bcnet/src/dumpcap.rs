@@ -39,7 +39,9 @@ impl DumpcapProcess {
         Ok((Self { child, stderr: reader }, out))
     }
 
-    /// Ends the process, if it still runs. Returns its error message, if it failed.
+    /// Waits for the end of the process, and kills it first if `is_wanted`.
+    ///
+    /// Returns its error message if it failed by itself.
     pub(crate) fn stop(mut self, is_wanted: bool) -> Option<String> {
         if is_wanted {
             let _ = self.child.kill();
@@ -88,7 +90,7 @@ fn spawn(arguments: &[&str]) -> anyhow::Result<Child> {
     Err(anyhow!("dumpcap is not installed; install Wireshark (on Debian, the package wireshark-common)"))
 }
 
-/// Returns the paths to try if `dumpcap` is not in the search path.
+/// Returns the paths to try: `dumpcap` in the search path, then the usual places of the system.
 fn candidate_paths() -> Vec<PathBuf> {
     let mut programs = vec![PathBuf::from("dumpcap")];
     if cfg!(windows) {

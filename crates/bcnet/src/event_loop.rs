@@ -40,7 +40,7 @@ pub(crate) struct EventLoop<S> {
     has_commands: bool,
     /// The time of the last turn.
     last_turn: Time,
-    /// The last reading of the clock. `suspended` is the time that does not count.
+    /// The last reading of the clock. `suspended` is the sum of all suspends, which does not count.
     last_clock_read: Time,
     suspended: Duration,
 }

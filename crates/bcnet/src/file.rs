@@ -112,7 +112,7 @@ fn write(path: &Path, bytes: &[u8], old: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Creates a file with the access rights of an old one, if it exists: it may contain a password.
+/// Creates a file with the access rights of `old`, if `old` exists: the content may include a password.
 #[cfg(unix)]
 fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -131,7 +131,7 @@ fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a file with the access rights of an old one, if it exists: it may contain a password.
+/// Creates a file with the access rights of `old`, if `old` exists: the content may include a password.
 ///
 /// If there is no old file, the directory determines the rights.
 #[cfg(windows)]
@@ -169,7 +169,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     crate::win32::create_private_file(path)
 }
 
-/// Returns whether users other than the owner and the group may read a file.
+/// Returns whether users other than the owner and the group have any access to a file.
 ///
 /// On Windows the directory determines the rights, so the answer is `false`.
 pub(crate) fn is_world_accessible(path: &Path) -> io::Result<bool> {
@@ -182,7 +182,7 @@ pub(crate) fn is_world_accessible(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
-/// Returns whether every user can read a file. The directories above it may prevent that.
+/// Returns whether every user has access to a file and to all directories above it.
 pub(crate) fn is_reachable_by_all_users(path: &Path) -> io::Result<bool> {
     let path = path.canonicalize()?;
     Ok(is_world_accessible(&path)?

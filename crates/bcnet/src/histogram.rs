@@ -92,7 +92,7 @@ impl<const BITS: u32> Histogram<BITS> {
             .sum()
     }
 
-    /// Returns the quantile: the share `share` of all durations did not exceed it. Zero if there are none.
+    /// Returns the duration that the fraction `share` of all durations did not exceed. Zero without any.
     ///
     /// The result is the upper end of a bucket, so it can be too long by the width of that bucket.
     pub(crate) fn quantile(&self, share: f64) -> Duration {

@@ -1,8 +1,8 @@
-//! A small HTTP client for hooks and for the sidecar of a fleet.
+//! A small HTTP client for hooks and for the Agones sidecar.
 //!
 //! It sends JSON and reads only the status of the answer, except in [`HttpClient::fetch`]. It follows no
 //! redirects and uses no proxies. Unencrypted requests go only to loopback addresses, whatever the name
-//! resolves to. Errors never contain the address, which may be a secret.
+//! resolves to. Errors never contain the URL, which may be a secret.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _};
@@ -24,7 +24,7 @@ pub(crate) struct HttpClient(Agent);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
-    /// The time until a new attempt, if the answer has one.
+    /// The time until a new attempt, from the header `Retry-After`.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -132,20 +132,20 @@ impl HttpClient {
     ) -> Result<Response<Body>, HttpError> {
         let request =
             Request::builder().method(method).uri(uri.clone()).header("content-type", "application/json");
-        // The parser of addresses accepts only addresses that are valid in a request.
+        // This cannot fail: every parsed URL is valid in a request.
         let request = request.body(body).map_err(|_| HttpError::InvalidResponse)?;
         let request = self.0.configure_request(request).timeout_global(Some(timeout)).build();
         self.0.run(request).map_err(|error| to_http_error(error, timeout))
     }
 }
 
-/// Returns the time until a new attempt. Only seconds are understood, not a date.
+/// Returns the value of the header `Retry-After` in seconds. A date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Converts an error. None of the texts contains the address.
+/// Converts an error. None of the texts contains the URL.
 fn to_http_error(error: Error, timeout: Duration) -> HttpError {
     match error {
         Error::Timeout(_) => HttpError::Timeout(timeout),

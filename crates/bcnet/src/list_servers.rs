@@ -18,7 +18,7 @@ pub(crate) struct ResolvedListServers {
 impl ResolvedListServers {
     /// Returns the addresses to use from now on.
     ///
-    /// If a name server is out of reach, the old addresses stay in use.
+    /// If a name could not be resolved, the old addresses stay in use too.
     pub(crate) fn merge_with(&self, old: &[SocketAddrV4]) -> Vec<SocketAddrV4> {
         let retained = old.iter().filter(|_| !self.is_complete);
         self.addresses.iter().chain(retained).copied().collect::<BTreeSet<_>>().into_iter().collect()

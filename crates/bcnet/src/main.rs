@@ -1,6 +1,6 @@
 //! The program `bcnet`: tools for the network protocol of Star Trek: Bridge Commander.
 //!
-//! Exit codes: 0 clean, 1 something in the input is wrong, 2 the command could not run.
+//! Exit codes: 0 clean, 1 the command has found a problem, 2 the command could not run.
 
 #[cfg(test)]
 mod allocations;

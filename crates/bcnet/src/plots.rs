@@ -1,4 +1,4 @@
-//! The plots of the last hour, as drawn by the page and by `bcnet top`.
+//! The plots of the last hour, as drawn by the operator page and by `bcnet top`.
 
 use crate::server_info::ServerSample;
 
@@ -7,7 +7,7 @@ pub(crate) struct Plot {
     pub(crate) name: &'static str,
     /// The short name, with the unit.
     pub(crate) short_name: &'static str,
-    /// The id in the page.
+    /// The HTML id in the operator page.
     pub(crate) id: &'static str,
     pub(crate) unit: Unit,
     /// The name and the value of each series.

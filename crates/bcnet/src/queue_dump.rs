@@ -56,7 +56,7 @@ impl<'a> QueueDump<'a> {
         }
     }
 
-    /// Returns whether the dump shows ACKs that exist only in a stock engine.
+    /// Returns whether the dump shows ACKs that may be gone: only a stock engine keeps sent ACKs.
     fn has_uncertain_acks(&self) -> bool {
         self.conversation.repeats_acks(self.side).is_none()
             && self.queues.acks.iter().any(|ack| ack.sends > 0)
@@ -89,7 +89,7 @@ impl<'a> QueueDump<'a> {
     }
 }
 
-/// Formats a handled ACK and the entries that waited then.
+/// Formats a handled ACK, and the messages in the retransmit queue at that time.
 ///
 /// `remark` is at the end of the first line.
 pub(crate) fn handled_ack_line(handled: &HandledAck, wall: Duration, remark: &str) -> String {

@@ -34,7 +34,7 @@ pub(crate) struct Recorder {
     /// Shared with the writer thread, which only swaps it with an empty buffer.
     buffer: Arc<Mutex<RecordBuffer>>,
     shared: Arc<RecorderShared>,
-    /// Dropped last.
+    /// The last clone waits for the writer thread when it is dropped.
     writer_guard: Arc<WriterGuard>,
 }
 
@@ -85,7 +85,7 @@ impl LeftOutCounter {
     }
 }
 
-/// Waits, when dropped, until everything is written. The lock is never contended.
+/// Waits, when dropped, until everything is written. The mutex is there only to make the type `Sync`.
 struct WriterGuard {
     shared: Arc<RecorderShared>,
     writer: Thread,
@@ -103,7 +103,7 @@ impl Drop for WriterGuard {
 }
 
 impl Recorder {
-    /// Starts a capture. An existing capture file is renamed to the previous one.
+    /// Starts a capture. An existing capture file is renamed to `FILE.1.pcapng`.
     pub(crate) fn start(ring: CaptureRing) -> anyhow::Result<Self> {
         // The directory is created if it is missing, as for the log.
         let name = || ring.path.display().to_string();
@@ -279,7 +279,7 @@ impl RingWriter {
     }
 }
 
-/// Creates the newest file. An existing file is renamed to the previous one.
+/// Creates the newest file. An existing file is renamed to `FILE.1.pcapng`.
 fn create_file(ring: &CaptureRing) -> anyhow::Result<CaptureWriter> {
     // Devices and pipes are not renamed. Nor are captures without datagrams: a server that fails at each start must not
     // rotate the recorded files away.

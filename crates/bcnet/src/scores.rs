@@ -40,7 +40,7 @@ pub(crate) struct ScoreRecorder {
     rounds: SyncSender<RoundResult>,
     shortest: Duration,
     shared: Arc<ScoreShared>,
-    /// Dropped last.
+    /// The last clone waits for the writer thread when it is dropped.
     _writer_guard: Arc<ScoreWriterGuard>,
 }
 
@@ -90,7 +90,7 @@ impl ScoreCounters {
     }
 }
 
-/// Waits for the writer thread at the end. The lock is never contended.
+/// Waits for the writer thread when dropped. The mutex is there only to make the type `Sync`.
 struct ScoreWriterGuard {
     shared: Arc<ScoreShared>,
     ended: Mutex<Receiver<()>>,
@@ -135,7 +135,7 @@ impl ScoreRecorder {
         Ok(Self { rounds, shortest, shared, _writer_guard: Arc::new(writer_guard) })
     }
 
-    /// Queues a round of a session, if it is worth storing. Never blocks.
+    /// Queues a round of a session, if it was long enough. Never blocks.
     pub(crate) fn record(&self, session: &str, port: u16, summary: &RoundSummary, now: Time) {
         let ended = i64::try_from(wall_now().as_secs()).unwrap_or(i64::MAX);
         let Some(round) = round_result(session, port, summary, self.shortest, ended) else { return };

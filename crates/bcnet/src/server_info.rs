@@ -90,7 +90,7 @@ pub(crate) struct PlayerInfo {
     pub(crate) round_trip_ms: Option<f64>,
     pub(crate) round_trip_p50_ms: Option<f64>,
     pub(crate) round_trip_p99_ms: Option<f64>,
-    /// The share of recently lost messages.
+    /// The fraction of recent messages that were lost.
     pub(crate) loss: Option<f64>,
     pub(crate) relay_p50_ms: Option<f64>,
     pub(crate) relay_p99_ms: Option<f64>,

@@ -42,7 +42,9 @@ pub(crate) fn listen(mut handlers: Vec<(Signal, Handler)>) -> io::Result<()> {
     })
 }
 
-/// Starts a thread that calls `handle` for each signal, with the exit code for a process that it ends.
+/// Starts a thread that calls `handle` for each signal.
+///
+/// The second argument of `handle` is the exit code for a process that the signal ends.
 pub(crate) fn listen_to_each(
     signals: &[Signal],
     handle: impl FnMut(Signal, i32) + Send + 'static,

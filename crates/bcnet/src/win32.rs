@@ -1,7 +1,7 @@
 //! Windows calls that the standard library does not have.
 //!
 //! Only this module calls Windows directly. Every pointer passed to the system points to a local variable, to
-//! a constant, or to memory that the system allocated and frees.
+//! a constant, or to memory that the system allocated.
 #![expect(unsafe_code, reason = "the standard library has no such calls")]
 
 mod permissions;

@@ -1,4 +1,4 @@
-//! Unix sockets in directories that only one user can access.
+//! The control socket as a Unix socket that only one user can access.
 
 use std::env;
 use std::fs::{self, DirBuilder, Permissions};

@@ -1,4 +1,4 @@
-//! Named pipes that only one user and administrators can use.
+//! The control socket as a named pipe that only one user and administrators can use.
 //!
 //! A pipe is not a file. Each path maps to a different pipe name.
 

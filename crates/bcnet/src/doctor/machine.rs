@@ -90,7 +90,7 @@ pub(super) fn check_addresses(bind: Ipv4Addr, ports: &[u16], report: &mut Doctor
     }
 }
 
-/// Returns all addresses that the machine has in networks.
+/// Returns all IPv4 addresses of the machine except loopback addresses.
 fn own_addresses() -> Vec<Ipv4Addr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let addresses = interfaces.iter().filter_map(|interface| match interface.ip() {
@@ -124,7 +124,7 @@ fn port_ranges(ports: &[u16]) -> Vec<String> {
     rows.map(name).collect()
 }
 
-/// Prints the command that opens the firewall.
+/// Adds the command that opens the firewall to the report.
 ///
 /// Only an administrator may read the firewall's rules, so they are not checked.
 pub(super) fn check_firewall(ports: &[u16], report: &mut DoctorReport) {

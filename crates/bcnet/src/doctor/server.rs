@@ -205,7 +205,7 @@ fn connect_address(bound: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(if is_any { Ipv4Addr::LOCALHOST } else { *bound.ip() }, bound.port())
 }
 
-/// The servers of ours that a list server lists: address and name.
+/// The sessions of this server that a list server lists: address and name.
 pub(super) type ListedServers = BTreeMap<SocketAddrV4, String>;
 
 /// Checks whether the list servers answer and list our sessions. Returns our sessions that they list.
@@ -308,7 +308,7 @@ pub(super) fn check_joins(settings: &Settings, running: Option<&Value>, report: 
     for (session, set) in running_sessions(running).zip(&settings.sessions) {
         let Some(port) = session_port(session) else { continue };
         let bind = settings.server.bind;
-        // The machine's network address is the farthest address from which this machine can test.
+        // A join through the network address tests more than a join through loopback.
         let own = if bind.is_unspecified() { local_address() } else { Some(bind) };
         let address = SocketAddrV4::new(own.unwrap_or(Ipv4Addr::LOCALHOST), port);
         let state = session["state"].as_str().unwrap_or_default();

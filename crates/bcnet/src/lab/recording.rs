@@ -56,7 +56,7 @@ impl Recording {
         (sum > 0).then(|| Duration::from_micros(sum / 2))
     }
 
-    /// Returns the fraction of reliable messages that were retransmitted.
+    /// Returns the fraction of reliable messages sent that were retransmissions.
     pub(super) fn loss(&self) -> f64 {
         self.retransmissions as f64 / self.reliable.max(1) as f64
     }
@@ -209,7 +209,7 @@ fn delivery_mode(data: &Data<'_>) -> DeliveryMode {
     }
 }
 
-/// A message repeated within this many messages is a retransmission, otherwise a reused sequence number.
+/// A message id that recurs within this many messages is a retransmission. Later it is a reused id.
 const MAX_RETRANSMIT_DISTANCE: u64 = 30_000;
 /// Fragments with the same sequence number that are farther apart belong to different payloads.
 const MAX_FRAGMENT_DISTANCE: usize = 30_000;

@@ -95,7 +95,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Describes the rounds that a manifest lacks.
+/// Describes the rounds of file checks that a manifest lacks.
 fn describe_missing_rounds(manifest: &Manifest) -> String {
     let missing: Vec<String> = manifest.missing_rounds().map(|round| round.to_string()).collect();
     let rounds = if missing.len() == 1 { "round" } else { "rounds" };

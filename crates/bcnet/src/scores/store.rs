@@ -80,7 +80,7 @@ pub(crate) enum StandingOrder {
 impl StandingOrder {
     /// Compares two players.
     ///
-    /// The server sees few points and kills, so ties are common: the longer playing time then comes first.
+    /// Ties are common, because the server sees few points and kills. Then points, kills and playing time decide.
     fn compare(self, a: &PlayerStanding, b: &PlayerStanding) -> Ordering {
         let usual = |one: &PlayerStanding| {
             let PlayerResult { seconds, points, kills, deaths, .. } = one.score;
@@ -98,7 +98,7 @@ impl StandingOrder {
     }
 }
 
-/// The range of rounds to return.
+/// Selects rounds, and limits the rows of the result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ScoreQuery {
     /// Only rounds of this day or later, in days since 1970 (UTC).
@@ -128,7 +128,7 @@ impl ScoreStore {
 
     fn prepare_for_writing(connection: Connection, path: &Path) -> anyhow::Result<Self> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        // The journal mode is stored in the file, so the owner of the file is checked before that is changed.
+        // The journal mode is stored in the file. It must not change in a file of another program.
         let is_made = has_schema(&connection)?;
         // SQLite opens a write-protected file without an error.
         ensure!(
@@ -147,7 +147,7 @@ impl ScoreStore {
         Ok(store)
     }
 
-    /// Opens an existing file for deleting.
+    /// Opens an existing file to delete data from it.
     pub(crate) fn open_existing(path: &Path) -> anyhow::Result<Self> {
         ensure_exists(path)?;
         Self::open(path)
@@ -433,7 +433,7 @@ pub(crate) fn is_temporary(error: &anyhow::Error) -> bool {
 const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// The time for which another program may lock the file.
 const BUSY_TIMEOUT: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
-/// The mark of our files: "bcnS".
+/// The SQLite application id of our files: "bcnS".
 const APPLICATION_ID: i64 = 0x6263_6e53;
 /// The version of the schema.
 const SCHEMA_VERSION: i64 = 1;

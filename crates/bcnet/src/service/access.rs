@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SecurityDescriptor<'a> {
     owner: Option<&'a str>,
-    /// `None` if there is no list: then everyone has every right.
+    /// `None` if there is no access control list: then everyone has every right.
     entries: Option<Vec<AccessEntry<'a>>>,
 }
 
-/// The rights that the list grants to one trustee.
+/// The rights that an access control list grants to one trustee.
 #[derive(Debug, PartialEq, Eq)]
 struct AccessEntry<'a> {
     /// `true` if the entry applies only to new files in the directory, not to the directory itself.
@@ -24,9 +24,9 @@ struct AccessEntry<'a> {
 /// The role of the judged path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathRole {
-    /// A directory or file that nobody else may change.
+    /// The file, or its directory. No untrusted user may change either.
     Own,
-    /// A directory above it. Others may create files in it, but not delete or rename the path below.
+    /// A directory further up. Others may create files in it, but not delete or rename entries.
     Ancestor,
 }
 

@@ -19,7 +19,7 @@ use crate::config::{self, ConfigFlags, is_bare_file_name};
 use crate::file::parent_directory;
 use crate::{CommandStatus, control, file, serve, signals};
 
-/// The configuration from the command line. The system calls `main` of the service without it.
+/// The configuration from the command line. The system calls [`service_main`] without it.
 static CONFIG_PATH: OnceLock<PathBuf> = OnceLock::new();
 /// The handle for reporting the service's state.
 static STATUS_HANDLE: OnceLock<ServiceStatusHandle> = OnceLock::new();

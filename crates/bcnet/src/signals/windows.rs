@@ -61,7 +61,7 @@ fn stop_once(ending: ShutdownRequest) {
     }
 }
 
-/// The same time that the service manager is asked to wait.
+/// The longest time for a graceful shutdown. The service manager is asked to wait as long.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(20);
 /// The exit code of programs that Ctrl-C ends on other systems.
 const EXIT_CODE: i32 = 130;

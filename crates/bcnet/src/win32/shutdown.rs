@@ -1,8 +1,8 @@
 //! Shutdown requests: from the console, and from the user's session.
 //!
 //! A console reports the end of a session only to programs that have not loaded `user32.dll`. This program
-//! has loaded it, through crates for terminal input. Windows therefore asks its windows, so it creates a
-//! hidden one.
+//! has loaded it, through crates for terminal input. To such programs Windows reports the end only through
+//! their windows, so this module creates a hidden window.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
