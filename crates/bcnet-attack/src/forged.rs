@@ -136,7 +136,7 @@ pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
     numbers.chunks(ACKS_PER_DATAGRAM).map(|numbers| datagram(id, &acks(numbers))).collect()
 }
 
-/// The IPv4 address inside forged messages; the server does not use it.
+/// The IPv4 address in forged messages that have an address field.
 const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
 /// Number of ACKs that fit into a datagram.
 const ACKS_PER_DATAGRAM: usize = 127;

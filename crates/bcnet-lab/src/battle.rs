@@ -1,8 +1,9 @@
 //! Traffic with the rates of a recorded battle: 33.5 minutes, three players, a dedicated host.
 //!
-//! Ship frames are 95 ms apart. A ship sends its state in nine of ten frames. It also sends 0.39 reliable messages per
-//! second, in bursts when it opens fire, hits and ceases fire. The host relays most of them to the other players and
-//! adds bursts of its own events. In total, the host sends each client 1.3 reliable messages and 23.5 states per second.
+//! Each ship and the host send messages in frames that are 95 ms apart. A ship sends its state in nine of ten frames.
+//! It also sends 0.39 reliable messages per second, in bursts when it opens fire, hits and ceases fire. The host relays
+//! most of them to the other players and adds bursts of its own events. In total, the host sends each client
+//! 1.3 reliable messages and 23.5 states per second.
 //!
 //! All random choices depend on the seed alone, so that every engine gets the same traffic.
 
@@ -27,7 +28,7 @@ pub struct GameMessage {
     pub mode: DeliveryMode,
 }
 
-/// Generator of the traffic, frame by frame.
+/// Generator of the traffic. A frame has the messages that one ship, or the host, sends at one time.
 #[derive(Debug)]
 pub(crate) struct BattleTraffic {
     rng: Rng,

@@ -1,6 +1,6 @@
 //! Behaviour of the program around an engine: tick, pauses, and defects of other implementations.
 //!
-//! A [`NodeBehavior`] changes when an engine is serviced and rewrites datagrams. It does not change the engine.
+//! A [`NodeBehavior`] decides when an engine is serviced, and rewrites datagrams. It does not change the engine.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use bcnet_transport::wire::{Datagram, Kind, Message, MessageId, Writer};
 pub struct NodeBehavior {
     /// Interval of the ticks. Zero: the engine is serviced whenever something is due.
     pub tick: Duration,
-    /// Answers fragments with plain ACKs, as one reimplementation did. Needs datagrams in plaintext.
+    /// Sends ACKs of fragments without the fragment index, as another implementation did. Needs plaintext datagrams.
     pub plain_acks: bool,
-    /// Ignores ACKs of fragments. Needs datagrams in plaintext.
+    /// Ignores ACKs of fragments. Needs plaintext datagrams.
     pub deaf_to_part_acks: bool,
-    /// Pauses of the program after it has read the clock: start and length.
+    /// Pauses of the program in a frame, after it has read the clock: start and length.
     pub blocked_periods: Vec<(Time, Duration)>,
-    /// Time that one comparison of list entries takes.
+    /// Time that the program takes for each list entry that its engine compares.
     pub comparison_cost: Duration,
 }
 
 impl NodeBehavior {
-    /// Returns the first tick at or after `due`. Ticks are exact multiples, rounded down to a microsecond.
+    /// Returns the first tick at or after `due`: a multiple of `tick`, rounded down to a microsecond.
     pub(crate) fn next_tick(&self, due: Time) -> Time {
         let tick = self.tick.as_nanos();
         if tick == 0 {
@@ -35,7 +35,7 @@ impl NodeBehavior {
         Time::from_micros(u64::try_from(number * tick / 1000).unwrap_or(u64::MAX))
     }
 
-    /// Returns the length of the pause in the frame at `now`, if there is one, and removes it.
+    /// Removes a pause that starts at or before `now`, and returns its length.
     pub(crate) fn take_blocked_period(&mut self, now: Time) -> Option<Duration> {
         let index = self.blocked_periods.iter().position(|(at, _)| *at <= now)?;
         Some(self.blocked_periods.swap_remove(index).1)
@@ -72,7 +72,7 @@ impl NodeBehavior {
     }
 }
 
-/// Writes a datagram again with each message changed or removed. Returns its new length.
+/// Replaces each message of a datagram by the result of `change`, or removes it. Returns the new length.
 ///
 /// The datagram never gets longer. A malformed datagram stays unchanged.
 fn rewrite_messages(bytes: &mut [u8], mut change: impl FnMut(Message<'_>) -> Option<Message<'_>>) -> usize {

@@ -1,4 +1,4 @@
-//! Counters of a node in a run, which can be added up, and statistics of its queues.
+//! Counters of a node in a run, and statistics of its queues. The values of several nodes can be added.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub struct QueueStatistics {
     pub peak_retx: usize,
     /// The most unsent messages.
     pub peak_first: usize,
-    /// Sums of entries × microseconds.
+    /// Queue lengths summed over time, in entries × microseconds.
     ack_micros: u128,
     retx_micros: u128,
     first_micros: u128,

@@ -1,7 +1,7 @@
 //! The interface between the laboratory and an engine.
 //!
 //! Worlds, scenarios and measurements use [`LabEngine`] only, so that they treat the bcnet endpoint and the stock model
-//! alike. This module adds dumps, queue lengths and counters to [`Engine`]; it does not drive engines.
+//! alike. This module adds dumps, queue lengths and counters to [`Engine`]. [`World`](crate::World) drives engines.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use bcnet_transport::{DeliveryMode, Endpoint, Engine, Time};
 
 use crate::stock::{AckEntry, Backoff, PeerQueueDump, QueueLengths, RetxEntry, SendOptions, StockEngine};
 
-/// Way in which a payload is handed to an engine.
+/// Delivery mode and options with which a payload is passed to an engine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SendMode {
     /// A delivery mode that both engines have.
@@ -28,15 +28,15 @@ pub enum SendMode {
 
 /// An engine that a [`World`](crate::World) can drive and measure.
 pub trait LabEngine: Engine {
-    /// Returns whether the engine runs in frames: at most one per tick.
+    /// Returns whether the engine does all its work in frames, at most one per tick, like stock.
     ///
-    /// A payload that is queued after a frame is sent with the next frame.
+    /// Such an engine sends a payload in the frame after the call that queued it.
     fn runs_in_frames(&self) -> bool;
 
     /// Returns the peers that the engine sends to.
     fn peer_ids(&self) -> Vec<PeerId>;
 
-    /// Returns every id with queues: the peers, and ids with leftover entries.
+    /// Returns every id with queues: the peers, and removed peers with leftover entries.
     ///
     /// The engine's own id may be among them.
     fn peers_with_queues(&self) -> Vec<PeerId> {
@@ -47,15 +47,15 @@ pub trait LabEngine: Engine {
     #[must_use]
     fn send_with_mode(&mut self, to: PeerId, payload: &[u8], mode: SendMode, now: Time) -> bool;
 
-    /// Queues a payload for the first peer with an address; returns `false` if the engine refuses it.
+    /// Queues a payload for the first peer with the address `to`; returns `false` if the engine refuses it.
     ///
-    /// Only stock can send to an address.
+    /// Only the stock engine supports this.
     #[must_use]
     fn send_to_address(&mut self, _to: Ipv4Addr, _payload: &[u8], _mode: SendMode, _now: Time) -> bool {
         false
     }
 
-    /// Makes the socket toward one peer, or all sockets, writable or not. Only stock polls its sockets.
+    /// Makes the socket toward one peer, or all sockets, writable or not. Only the stock engine obeys this.
     fn set_writable(&mut self, _peer: Option<PeerId>, _writable: bool) {}
 
     /// Returns the queue contents for a peer.
@@ -157,7 +157,7 @@ impl LabEngine for StockEngine {
     }
 
     fn dump(&self, peer: PeerId, now: Time) -> Option<PeerQueueDump> {
-        // The model skips frames that would change nothing. So the queues of the last frame are valid at `now`.
+        // The world skips frames that would change nothing. So the queues after the last frame are valid at `now`.
         self.dump_at(peer, now)
     }
 

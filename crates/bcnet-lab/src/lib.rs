@@ -1,7 +1,7 @@
 //! A laboratory for transports: virtual network, seeded faults, engines, scenarios, measurements.
 //!
-//! [`World`] drives engines in virtual time. [`stock`] models the original engine. [`Scenario`] describes an experiment
-//! as a file, and [`run`](fn@run) executes it and returns a [`RunSummary`].
+//! [`World`] drives engines in virtual time. [`stock`] models the transport of the original game. A [`Scenario`] is an
+//! experiment that a file describes; [`run`](fn@run) runs it and returns a [`RunSummary`].
 //!
 //! Every run is deterministic: the same seed gives the same run, byte for byte. The crate reads no clock and does no I/O.
 

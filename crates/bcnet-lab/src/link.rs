@@ -2,7 +2,8 @@
 //!
 //! The faults are loss, duplicates, reordering, corruption, delay, bandwidth limits and partitions.
 //!
-//! A [`Link`] decides the fate of each datagram from its own seed. It stores no bytes: [`World`](crate::World) does.
+//! A [`Link`] decides when each datagram arrives, if at all. Each link has its own seed. It stores no bytes:
+//! [`World`](crate::World) does.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -68,7 +69,7 @@ impl Faults {
     }
 }
 
-/// Faults of chosen datagrams, counted from 1.
+/// Faults of chosen datagrams. Their numbers count the datagrams on the link, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FaultScript {
     /// Datagrams that are lost.
@@ -193,7 +194,7 @@ impl Link {
         [Some(first), second]
     }
 
-    /// Draws whether the next datagram is lost. Bursts use a two-state Markov chain with the same loss rate.
+    /// Draws whether the next datagram is lost. Bursts use a two-state Markov chain with the mean loss `loss`.
     fn draw_loss(&mut self) -> bool {
         let Faults { loss, burst, .. } = self.faults;
         let begin = if burst > 1.0 { loss / (burst * (1.0 - loss)) } else { loss };

@@ -1,4 +1,4 @@
-//! The measurements that scenarios expect and reports show.
+//! The values that scenarios check and reports show.
 //!
 //! A [`Measurement`] names a [`Metric`], a node and a time. It is read from a
 //! [`RunSummary`] after the run; [`Meter`](crate::meter::Meter) collects the data during the run.
@@ -21,7 +21,7 @@ pub struct Measurement {
     pub metric: Metric,
     /// The node; `None` is the sum over all nodes.
     pub node: Option<usize>,
-    /// The peer whose queues are read.
+    /// The peer whose queues are read; `None` is the first dumped peer.
     pub peer: Option<PeerRef>,
     /// Time of the dump that is read.
     pub at: Option<Time>,
@@ -255,7 +255,7 @@ metrics! {
         Refused = "refused" => |total, _| count_value(total.refused),
         /// Payloads delivered.
         Delivered = "delivered" => |total, _| count_value(total.delivered),
-        /// Payloads, reliable or made reliable, that were not delivered.
+        /// Payloads that were not delivered, although they were sent reliably.
         Missing = "missing" => |total, _| count_value(total.missing),
         /// Payloads delivered with changed bytes.
         Garbled = "garbled" => |total, _| count_value(total.garbled),
@@ -266,7 +266,7 @@ metrics! {
         /// Nodes whose modelled program crashed.
         Crashed = "crashed" => |total, _| count_value(total.crashed),
     }
-    /// Read from the delays of all payloads.
+    /// Read from the delays of all reliable payloads that were delivered.
     Delay(DelayMetric: f64) {
         /// Delay from sending to delivery of reliable payloads, in milliseconds: the median.
         DelayMedian = "delay_p50" => 0.5,
@@ -332,9 +332,10 @@ impl Measurement {
         }
     }
 
-    /// Reads the measurement from runs with different seeds.
+    /// Reads the measurement from several runs.
     ///
-    /// A delay is computed over all payloads together, any other metric is the mean. Returns `None` if a run has no value.
+    /// A delay is computed over the payloads of all runs. Any other metric is the mean of the runs. Returns `None` if a
+    /// run has no value.
     #[must_use]
     pub fn evaluate_runs(&self, runs: &[RunSummary]) -> Option<f64> {
         if let Metric::Delay(metric) = self.metric {
@@ -342,7 +343,7 @@ impl Measurement {
         }
         let each = runs.iter().map(|run| match self.evaluate(run) {
             Some(MeasuredValue::One(value)) => Some(value),
-            // An absent peer has empty queues.
+            // A peer without a dump has empty queues.
             None if self.metric.reads_dump() => Some(0.0),
             Some(MeasuredValue::Many(_)) | None => None,
         });

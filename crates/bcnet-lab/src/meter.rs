@@ -1,7 +1,7 @@
 //! Measures a run from the datagrams on the wire, so that all engines are measured alike.
 //!
-//! Only queue lengths, ACK lifetimes and comparisons come from the engines. [`Meter`] observes a
-//! [`World`](crate::World); it never changes traffic, except that it admits clients.
+//! Only queue lengths, ACK lifetimes, comparisons and crashes come from the engines. [`Meter`] observes a
+//! [`World`](crate::World). It changes no traffic, except that it lets the host admit clients.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -49,7 +49,7 @@ impl SentItem {
     }
 }
 
-/// A payload that was handed to an engine.
+/// A payload that was passed to an engine.
 #[derive(Debug)]
 struct StampedPayload {
     at: Time,
@@ -77,7 +77,7 @@ pub struct ObservedDatagram {
 pub struct DeliveryDelay {
     /// Number of the sending node.
     pub from: usize,
-    /// Time when the payload was handed to the engine.
+    /// Time when the payload was passed to the engine.
     pub at: Time,
     /// Microseconds until the payload was delivered.
     pub micros: u32,
@@ -88,7 +88,7 @@ pub struct DeliveryDelay {
 struct OneWayTraffic {
     /// Number of reliable messages and fragments sent.
     sent: u64,
-    /// Value of `sent` when each message id was last sent. Sequence numbers wrap around.
+    /// Value of `sent` when each message id was last sent. Ids are reused when sequence numbers wrap around.
     last_sent: HashMap<MessageId, u64>,
     /// Messages that were sent and are not acknowledged.
     unacknowledged: HashSet<MessageId>,
@@ -123,7 +123,7 @@ pub(crate) struct Meter {
     payloads: Vec<StampedPayload>,
     pub(crate) delays: Vec<DeliveryDelay>,
     queue_lengths: BTreeMap<(usize, PeerId), QueueLengthInterval>,
-    /// ACKs read from the socket in this service: source node, sender id, acknowledged message.
+    /// ACKs that the serviced node has read and not handled yet: source node, sender id, message.
     received_acks: Vec<(usize, PeerId, MessageId)>,
     pub(crate) send_log: Option<Vec<SendLogEntry>>,
     pub(crate) ack_trace: Option<Vec<(usize, AckTraceEntry)>>,
@@ -163,7 +163,7 @@ impl Meter {
         self.payloads.push(StampedPayload { at, from, len, reliable, delivered: len < STAMP_BYTES });
     }
 
-    /// Counts a payload that the engine accepted or refused.
+    /// Counts a payload that the engine accepted or refused. A refused payload is not counted as missing.
     pub(crate) fn record_send_result(&mut self, from: usize, taken: bool, stamped: bool) {
         let Some(counters) = self.counters.get_mut(from) else { return };
         if taken {
@@ -274,7 +274,8 @@ impl WorldObserver<dyn LabEngine> for Meter {
         now: Time,
     ) {
         match event {
-            // The client may have given up. A node without an engine sends only what the scenario says: it gets no challenge.
+            // A node without an engine cannot answer a challenge, so a scenario with such nodes verifies no address. Errors
+            // are ignored: the client may have given up.
             Event::Request { from, .. } if self.has_engine.iter().all(|has_engine| *has_engine) => {
                 let _ = engine.challenge(from, now);
             }
@@ -365,7 +366,7 @@ impl WorldObserver<dyn LabEngine> for Meter {
     }
 
     fn on_serviced(&mut self, node: usize, engine: &dyn LabEngine, now: Time) {
-        // A frame sends before it receives.
+        // An engine with frames sends before it receives, so its ACKs are handled after its sends.
         self.handle_received_acks(node, now);
         if now < self.start {
             return;
@@ -403,7 +404,7 @@ fn count_acks(bytes: &[u8]) -> (u64, u64) {
     acks.fold((0, 0), |(count, bytes), ack| (count + 1, bytes + ack.wire_len() as u64))
 }
 
-/// Fills a payload with its number, if it is long enough, and with bytes derived from that number.
+/// Fills a payload with a marker, its number and bytes derived from that number, and cuts it at `len`.
 fn fill_payload(payload: &mut Vec<u8>, number: u32, len: usize) {
     let head = [STAMP_MARKER].into_iter().chain(number.to_le_bytes());
     let mut word = number.wrapping_mul(0x9E37_79B9) | 1;
@@ -421,5 +422,7 @@ const ACK_BYTES_BESIDE_LARGEST_MESSAGE: u64 = 510 - 412;
 const STAMP_MARKER: u8 = 0x4C;
 /// Minimum length of a payload with a number.
 const STAMP_BYTES: usize = 5;
-/// Largest distance of a retransmission, in messages. A sequence number is reused after 65,536 messages.
+/// Largest distance in messages between two sends of one message.
+///
+/// If its id was last sent longer ago, the message is new: sequence numbers wrap around after 65,536 messages.
 const MAX_RETRANSMIT_DISTANCE: u64 = 30_000;

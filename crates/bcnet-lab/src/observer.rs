@@ -1,4 +1,4 @@
-//! The interface of observers, which see every datagram, event and service of a world.
+//! The interface of observers. They see every datagram and event of a world, and every service of a node.
 
 use bcnet_transport::{Endpoint, Event, Time};
 
@@ -19,7 +19,7 @@ pub struct DatagramMeta {
 
 /// Observer of everything that happens in a [`World`](crate::World). Nodes are identified by number.
 pub trait WorldObserver<E: LabEngine + ?Sized = Endpoint> {
-    /// Called for each event of a node. `bytes` belong to the event; the observer may use the engine at once.
+    /// Called for each event of a node, with its bytes. The observer may act on the engine.
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time);
 
     /// Called when an engine, the `sender`, sends a datagram.
@@ -28,13 +28,13 @@ pub trait WorldObserver<E: LabEngine + ?Sized = Endpoint> {
     /// Called when a proxy sends a datagram.
     fn on_proxy_sent(&mut self, _meta: DatagramMeta, _bytes: &[u8]) {}
 
-    /// Called before a node reads a datagram from its socket.
+    /// Called before the engine of a node handles a datagram from its socket.
     fn on_socket_read(&mut self, _node: usize, _from: usize, _bytes: &[u8], _engine: &E, _now: Time) {}
 
     /// Called after a node was serviced.
     fn on_serviced(&mut self, _node: usize, _engine: &E, _now: Time) {}
 
-    /// Called when a datagram arrives unchanged.
+    /// Called when a datagram arrives that is not corrupted.
     fn on_arrival(&mut self, _meta: DatagramMeta, _bytes: &[u8]) {}
 
     /// Called before a corrupted datagram arrives. Return `false` to drop it, as the UDP checksum would.

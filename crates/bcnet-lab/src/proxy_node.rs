@@ -14,14 +14,15 @@ use crate::world::{node_address, node_number};
 
 /// A proxy in a world.
 ///
-/// Its listening socket has a number like a node. Each source has a number after that, so that each hop has its own link.
+/// Its listening socket has a number like a node. A source is an address of the proxy toward the server, one for each
+/// player. The sources have the next numbers, so that each hop has its own link.
 #[derive(Debug)]
 pub(crate) struct ProxyNode {
     core: Proxy,
     listen: usize,
     /// Number of the node behind the proxy.
     server: usize,
-    /// Node number of each source.
+    /// Node number of each source that is in use, by the number that [`Proxy`] gave to the source.
     sources: BTreeMap<u32, usize>,
     /// The number after the last source.
     end_number: usize,
@@ -48,7 +49,7 @@ impl ProxyNode {
         (self.listen..self.end_number).contains(&number)
     }
 
-    /// Returns the hops of a link between two nodes, or between a node and the proxy.
+    /// Returns the links that replace the link `from` → `to` because of the proxy.
     pub(crate) fn hops(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         let sources = || self.listen + 1..self.end_number;
         match (from, to) {

@@ -1,6 +1,6 @@
-//! Runs a scenario: the settle phase, the experiment with its actions, and the summary.
+//! Runs a scenario: the settle phase, in which the clients join, then the experiment, and the summary.
 //!
-//! [`build`] creates the engines, [`actions`] performs the actions. The driver of virtual time is [`World`].
+//! [`build`] creates the engines, [`actions`] performs the actions, and [`World`] advances virtual time.
 
 mod actions;
 mod build;
@@ -25,9 +25,9 @@ use crate::world::World;
 /// Options of a run that are not in the scenario file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunOptions {
-    /// Engine of nodes whose table names none.
+    /// Engine of nodes without an `engine` key, instead of the engine of the file.
     pub engine: Option<EngineKind>,
-    /// Seed that replaces the one of the file.
+    /// Seed, instead of the seed of the file.
     pub seed: Option<u64>,
     /// Records every ACK that an engine handles.
     pub trace: bool,
@@ -60,7 +60,7 @@ pub fn run_observed(
     runner.finish()
 }
 
-/// Runs a scenario and returns the first datagrams sent, at most `max`, in plaintext.
+/// Runs a scenario and returns the first `max` datagrams between different nodes, in plaintext.
 #[must_use]
 pub fn capture_datagrams(
     scenario: &Scenario,
@@ -85,10 +85,10 @@ struct ScenarioRunner<'a> {
     start: Time,
     world: World<dyn LabEngine>,
     meter: Meter,
-    /// Actions still to perform, each with its next time.
+    /// Actions that are not finished, each with its next time.
     actions: Vec<(Time, &'a TimedAction)>,
     battles: Vec<(BattleTraffic, Time)>,
-    /// Number of recorded messages sent.
+    /// Number of messages of the scenario's recording that were sent.
     recorded_sent: usize,
     /// Dumps still to take, the next one last.
     pending_dumps: Vec<DumpRequest>,
@@ -234,7 +234,7 @@ impl<'a> ScenarioRunner<'a> {
             if *next != at {
                 return true;
             }
-            // Each time is a multiple of the interval, so that rounding errors do not add up.
+            // Each time is the first time plus a multiple of the interval, so that rounding errors do not add up.
             let Some((every, until)) = timed.repeat else { return false };
             let past = next.since(timed.at + settle);
             let number = (past.as_secs_f64() / every.as_secs_f64()).round() as u32 + 1;

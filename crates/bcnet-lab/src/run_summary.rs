@@ -13,7 +13,7 @@ use crate::stock::{AckTraceEntry, PeerQueueDump, QueueLengths};
 /// Result of a run.
 #[derive(Debug)]
 pub struct RunSummary {
-    /// Engine of nodes whose table names none.
+    /// Engine of nodes without an `engine` key.
     pub engine: EngineKind,
     /// The seed.
     pub seed: u64,
@@ -27,7 +27,7 @@ pub struct RunSummary {
     pub dumps: Vec<DumpRecord>,
     /// Samples of the state at regular intervals.
     pub samples: Vec<RunSample>,
-    /// Every ACK handled, with the number of the node, if the run recorded ACKs.
+    /// Every ACK that an engine handled, with the number of its node, if `RunOptions::trace` was set.
     pub ack_trace: Vec<(usize, AckTraceEntry)>,
     /// Everything that was sent, if a measurement needs it.
     pub(crate) send_log: Vec<SendLogEntry>,
@@ -97,7 +97,7 @@ pub struct NodeSample {
 pub struct CheckedExpectation {
     /// Line in the scenario file.
     pub line: usize,
-    /// Meaning of the expectation for readers, if the file has one.
+    /// Explanation of the expectation, if the file has one.
     pub meaning: Option<String>,
     /// `true` if the expectation is met.
     pub met: bool,
@@ -126,7 +126,7 @@ impl RunSummary {
         Self::pooled_delay_quantile(std::slice::from_ref(self), from, quantile)
     }
 
-    /// Returns the same quantile over the payloads of several runs together.
+    /// Returns the [`delay_quantile`](Self::delay_quantile) over the payloads of several runs together.
     #[must_use]
     pub fn pooled_delay_quantile(runs: &[Self], from: Option<usize>, quantile: f64) -> Option<f64> {
         let all = runs.iter().flat_map(|run| &run.delays);

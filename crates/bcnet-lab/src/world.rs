@@ -1,7 +1,8 @@
 //! Engines on a virtual network, in virtual time.
 //!
-//! A [`World`] owns the engines, the links between them, the datagrams in flight, and the clock. It services an engine
-//! when a datagram arrives or a timer is due, and reports everything to a [`WorldObserver`].
+//! A [`World`] owns the engines, the links between them, the datagrams in flight, and the clock. It services a node when
+//! a datagram arrives or a timer is due: the engine handles its datagrams and timers, then its datagrams are sent. The
+//! world reports everything to a [`WorldObserver`].
 
 mod session;
 
@@ -127,7 +128,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         number
     }
 
-    /// Puts a proxy in front of a node, for this number of players.
+    /// Puts a proxy in front of the node `server`, for this number of players.
     ///
     /// The proxy takes the number after the last node, so no node may be added later.
     pub(crate) fn add_proxy(&mut self, server: usize, heal: bool, players: usize) {
@@ -150,7 +151,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         &self.nodes[number].engine
     }
 
-    /// Returns the engine of a node for an action. The node is serviced at the next opportunity.
+    /// Returns the engine of a node for an action, and schedules a service of the node for its next tick.
     pub fn node_mut(&mut self, number: usize) -> &mut E {
         self.schedule_at(number, self.now);
         &mut self.nodes[number].engine
@@ -195,7 +196,7 @@ impl<E: LabEngine + ?Sized> World<E> {
 
     /// Sends a datagram over the link `from` → `to`, with the faults of the link.
     ///
-    /// Node `from` is the source, but observers are not told that it sent the datagram. They see its arrival.
+    /// Observers see its arrival, but not that it was sent.
     pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.send_datagram(from, to, bytes);
     }
@@ -301,7 +302,7 @@ impl<E: LabEngine + ?Sized> World<E> {
         }
     }
 
-    /// Runs one iteration of a node's drive loop.
+    /// Services a node: handles its datagrams and timers, reports its events, and sends its datagrams.
     fn service(&mut self, number: usize, observer: &mut impl WorldObserver<E>) {
         let now = self.now;
         let node = &mut self.nodes[number];
@@ -315,7 +316,7 @@ impl<E: LabEngine + ?Sized> World<E> {
                 node.blocked_frame_start.or_else(|| node.engine.runs_in_frames().then_some(now));
             return self.schedule_at(number, now);
         }
-        // Time that the program read when the frame began.
+        // A blocked frame continues with the time at which it began.
         let clock = node.blocked_frame_start.take().unwrap_or(now);
         let compared = node.engine.comparisons();
         for (from, mut bytes) in node.inbox.drain(..) {
@@ -352,14 +353,14 @@ impl<E: LabEngine + ?Sized> World<E> {
         self.buffer = buffer;
     }
 
-    /// Sets the next service of a node to that of its own timers.
+    /// Schedules the next service of a node for the next timer of its engine.
     fn schedule(&mut self, number: usize) {
         let node = &self.nodes[number];
         let due = node.engine.next_timeout().map(|due| node.service_at(due.max(self.now)));
         self.service_deadlines.set(deadline_key(number), due);
     }
 
-    /// Sets the next service of a node to `due`. Its own timers are read after that service.
+    /// Schedules the next service of a node for `due`. The engine's timers count again after that service.
     fn schedule_at(&mut self, number: usize, due: Time) {
         self.service_deadlines.set(deadline_key(number), Some(self.nodes[number].service_at(due)));
     }

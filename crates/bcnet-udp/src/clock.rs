@@ -1,4 +1,4 @@
-//! The only module of the project that reads the system's clocks.
+//! The clocks of the system, in the form that protocols need.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -6,7 +6,7 @@
 //! platform: one call per datagram, and the system chooses the address that answers leave from. No variant
 //! allocates per datagram.
 //!
-//! [`Clock`] gives protocols the time. It and [`wall_now`] are the only code that reads the system's clocks.
+//! The protocol crates read no clock: [`Clock`] and [`wall_now`] give them the time.
 
 mod batch;
 mod clock;

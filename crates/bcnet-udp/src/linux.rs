@@ -308,7 +308,7 @@ fn to_sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// Datagrams per system call. A call initialises this many headers; that is faster than half a datagram.
+/// Datagrams per system call. A call initialises this many headers, which takes less time than one datagram.
 const CHUNK: usize = 64;
 const SOCKADDR_SIZE: u32 = size_of::<libc::sockaddr_in>() as u32;
 const PKTINFO_SIZE: u32 = size_of::<libc::in_pktinfo>() as u32;

@@ -67,7 +67,7 @@ impl ScenarioRunner<'_> {
 
     /// Returns the current id of a peer.
     ///
-    /// A node without an engine gets the host's id if it is the first node.
+    /// A node without an engine has the host's id if it is the first node, and otherwise the next number after its own.
     pub(super) fn peer_id(&self, peer: PeerRef) -> PeerId {
         let node = match peer {
             PeerRef::Id(id) => return id,
@@ -111,7 +111,7 @@ impl ScenarioRunner<'_> {
         self.payload = payload;
     }
 
-    /// Hands a payload to an engine and counts the result.
+    /// Passes a payload to an engine and counts the result.
     fn send_payload(&mut self, from: usize, to: Destination, payload: &[u8], mode: SendMode, stamped: bool) {
         let now = self.world.now();
         let engine = self.world.node_mut(from);
@@ -123,7 +123,7 @@ impl ScenarioRunner<'_> {
     }
 }
 
-/// T-67: a message of 412 bytes minus a header of three.
+/// The largest unreliable payload that is not split (T-67): 412 bytes minus a header of three.
 const MAX_UNRELIABLE_PAYLOAD: usize = 409;
 /// Datagram number of injected datagrams, which no engine sent.
 const INJECTED_NUMBER: u64 = u64::MAX;

@@ -10,7 +10,7 @@ use crate::scenario::{Change, EngineKind, EngineSettings, NodeRole, Scenario, Sc
 use crate::stock::{Params, StockEngine};
 use crate::world::node_address;
 
-/// Engine configuration and behaviour from node keys, for a node outside a scenario.
+/// Engine configuration and behaviour from the keys of a `[[node]]` table, for use outside a scenario.
 #[derive(Debug, Clone)]
 pub struct NodeSetup {
     /// Parameters of the stock engine.
@@ -25,7 +25,7 @@ impl NodeSetup {
     /// Parses keys of a `[[node]]` table.
     ///
     /// # Errors
-    /// Returns the first wrong key.
+    /// Returns the error of the first wrong key.
     pub fn from_keys(keys: &[Change]) -> Result<Self, ScenarioError> {
         let scenario = Scenario::parse_changed(SINGLE_NODE_SCENARIO, keys)?;
         let no_node = || ScenarioError { line: 0, message: "these keys do not describe a node".into() };
@@ -117,8 +117,8 @@ fn bcnet_config(node: &ScenarioNode) -> Config {
     }
 }
 
-/// A hundred years.
+/// A timeout that never ends: a hundred years.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Scenario to which the keys are added, so that they are parsed as in any scenario.
+/// Scenario to which [`NodeSetup::from_keys`] adds the keys, to parse them as in any scenario.
 const SINGLE_NODE_SCENARIO: &str =
     "title = \"one\"\nduration = 1\nnode = [{ name = \"node\", role = \"host\" }]\n";

@@ -1,4 +1,4 @@
-//! Changes of scenario keys before a scenario is parsed, for `--vary` and comparisons.
+//! Changes of scenario keys before a scenario is parsed, for `bcnet lab --vary` and comparison files.
 //!
 //! A change edits the TOML tables of the file; the result is parsed and checked like any scenario.
 
@@ -20,7 +20,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Creates a change from a key and a value in TOML syntax. A string needs no quotes.
+    /// Creates a change from a key and a value in TOML syntax. A value that is not TOML is a string.
     #[must_use]
     pub fn new(key: &str, value: &str) -> Self {
         let parsed = format!("value = {value}").parse::<Table>().ok();

@@ -456,5 +456,5 @@ const BACKOFF_MODES: [(&str, BackoffMode); 3] = [
 ];
 const MIN_TICK: Duration = Duration::from_micros(100);
 const MAX_DATAGRAM: usize = 1024;
-/// Maximum number of payloads of one table. Each payload takes memory until the end of the run.
+/// Maximum number of payloads of one `[[send]]` table. Each payload takes memory until the end of the run.
 const MAX_SENDS: f64 = 20_000_000.0;

@@ -14,7 +14,7 @@ use super::{EngineKind, PeerRef, ScenarioError};
 
 pub(super) type CheckResult<T> = Result<T, ScenarioError>;
 
-/// Context that the checks of all tables share.
+/// The text, the names and the times of a scenario file, which all checks need.
 pub(super) struct ScenarioChecker<'a> {
     pub(super) text: &'a str,
     pub(super) names: Vec<String>,
@@ -222,7 +222,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
     strsim::osa_distance(&a, &b)
 }
 
-/// Longest duration: thirty days.
+/// Longest duration in a scenario file: thirty days.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
 /// A host and every client id that it can assign (T-50).
 const MAX_NODES: usize = 125;

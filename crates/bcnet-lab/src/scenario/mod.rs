@@ -77,7 +77,7 @@ pub struct Scenario {
     pub title: String,
     /// Longer description.
     pub about: String,
-    /// Engine of nodes whose table names none.
+    /// Engine of nodes without an `engine` key.
     pub engine: EngineKind,
     /// Seed, unless the caller passes another one.
     pub seed: u64,
@@ -120,7 +120,7 @@ pub struct ScenarioClaim {
     pub label: String,
     /// Unit of the measurement.
     pub unit: String,
-    /// `true` if the ratio between the two engines is meaningful.
+    /// `true` if a table should show the ratio between the two engines.
     pub shows_factor: bool,
     /// The measurement that tests the claim.
     pub measurement: Measurement,
@@ -178,7 +178,7 @@ pub(crate) enum NodeRole {
 pub(crate) struct EngineSettings {
     /// Time without queued messages until a keepalive is sent. Zero means never.
     pub(crate) keepalive: Option<Duration>,
-    /// Silence after which a peer is removed.
+    /// Time without datagrams after which a peer is removed. Zero means never.
     pub(crate) silence: Option<Duration>,
     /// Time for which the engine still serves a peer that leaves.
     pub(crate) linger: Option<Duration>,
@@ -193,7 +193,7 @@ pub(crate) struct EngineSettings {
 pub(crate) struct StockSettings {
     /// Step of the frame clock.
     pub(crate) clock: Option<Duration>,
-    /// Number of sends of an ACK that the gate does not block.
+    /// Number of sends of an ACK that do not depend on `gate`: the free sends.
     pub(crate) free_acks: Option<u32>,
     /// Number of sends after which an ACK is removed.
     pub(crate) last_ack: Option<u32>,
@@ -257,7 +257,7 @@ pub(crate) struct TimedAction {
 /// An action of a scenario.
 #[derive(Debug, Clone)]
 pub(crate) enum ScenarioAction {
-    /// Hands a payload to an engine.
+    /// Passes a payload to an engine.
     Send {
         /// The sending node.
         from: usize,
@@ -279,7 +279,7 @@ pub(crate) enum ScenarioAction {
     Inject {
         /// The receiving node.
         into: usize,
-        /// The node with the source address.
+        /// The node whose address is the source address.
         from: usize,
         /// Source port, if it is not the node's own.
         port: Option<u16>,
@@ -338,7 +338,7 @@ pub(crate) struct TrafficPattern {
     pub(crate) at: Time,
     /// End time.
     pub(crate) until: Time,
-    /// Number of ships, including ships without a node.
+    /// Number of ships. Of ships without a client, only the relayed copies of their messages are sent.
     pub(crate) players: usize,
 }
 
@@ -358,7 +358,7 @@ pub struct DumpRequest {
 pub struct Expectation {
     /// The line in the file.
     pub line: usize,
-    /// Meaning of the result for readers.
+    /// Explanation of the expected result.
     pub meaning: Option<String>,
     /// The measurement.
     pub measurement: Measurement,
@@ -382,7 +382,7 @@ pub enum ExpectedValue {
 /// An error in a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// The line, counted from 1.
+    /// The line, counted from 1; 0 if the error is not in the file.
     pub line: usize,
     /// The fault, and how to correct it.
     pub message: String,
@@ -436,7 +436,7 @@ impl Scenario {
         self.proxy.as_ref().map(|proxy| proxy.name.as_str())
     }
 
-    /// Returns whether a link has random faults. One run then says little about rare delays.
+    /// Returns whether a link has random faults. Then rare delays need several runs with different seeds.
     #[must_use]
     pub fn has_random_links(&self) -> bool {
         self.links.iter().any(|link| link.faults.is_random())

@@ -12,8 +12,8 @@ use crate::link::{FaultScript, Faults};
 impl Scenario {
     /// Creates a scenario from the messages of a recorded session.
     ///
-    /// It has a host, and one client with each of the names. Each message is handed to the engine of its
-    /// sender. The links in both directions have `faults` from the start.
+    /// It has a host, and one client for each name in `clients`. Each message is passed to the engine of its
+    /// sender. All links have `faults` from the start of the experiment.
     #[must_use]
     pub fn from_recording(
         title: &str,

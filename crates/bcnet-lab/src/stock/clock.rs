@@ -44,7 +44,7 @@ fn micros(seconds: f32) -> u64 {
     (f64::from(seconds) * 1e6) as u64
 }
 
-/// Returns a reading a little before `start + wait`.
+/// Returns a clock reading a little before `start + wait`, for a deadline that must not be late.
 ///
 /// The model tests `now - start > wait`, which rounds differently from `start + wait`.
 pub(super) fn shortly_before(start: f32, wait: f32) -> f32 {

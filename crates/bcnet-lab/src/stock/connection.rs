@@ -29,8 +29,9 @@ impl StockEngine {
         self.start_leaving(LeaveReason::Local);
     }
 
-    /// Tells every peer that `peer` is kicked, and deletes it. Returns `false` for an unknown peer. Host
-    /// only.
+    /// Sends every peer a boot message about `peer`, and deletes `peer`. Host only.
+    ///
+    /// Returns `false` for an unknown peer.
     pub fn boot(&mut self, peer: PeerId, reason: BootReason, now: Time) -> bool {
         self.now = self.clock.reading_at(now);
         let live = |place: &usize| self.peers.get(*place).is_some_and(PeerEntry::is_live);
@@ -146,7 +147,7 @@ impl StockEngine {
 
     /// Marks a peer as deleted. The engine still serves the peer for the linger time.
     fn mark_deleted(&mut self, id: PeerId, reason: LeaveReason) {
-        // Deleting this entry ends the session. The engine reports that when it closes.
+        // The engine leaves if this is its own entry, or the host's entry at a client. `start_leaving` reports that.
         let ends = id == self.id || (self.role == Role::Client && id == PeerId::HOST);
         let Some(peer) = self.peers.find(id).and_then(|place| self.peers.get_mut(place)) else { return };
         if peer.is_live() {
@@ -174,7 +175,7 @@ impl StockEngine {
         }
     }
 
-    /// Admits or refuses the request, or asks the session to decide.
+    /// Reports the request to the session, which calls `admit` or `refuse`.
     fn report_connect_request(&mut self, place: usize, message: &StockMessage) {
         let Some(peer) = self.peers.get_mut(place) else { return };
         peer.awaits_admission = true;
@@ -300,7 +301,7 @@ fn boot_message(reason: BootReason, target: PeerId) -> StockMessage {
     StockMessage::new(Kind::BOOT, vec![reason.0.cast_unsigned(), target.0])
 }
 
-/// Range of the ids that a host assigns. One of them is reserved.
+/// Range of the ids that a host assigns, except the reserved id 0x5C.
 const ASSIGNABLE_IDS: std::ops::RangeInclusive<u8> = 2..=126;
-/// Shortest request with a password. A shorter request counts as one without a password.
+/// Shortest payload of a request with a password. A shorter request counts as one without a password.
 const MIN_REQUEST_WITH_PASSWORD: usize = 5;

@@ -70,7 +70,10 @@ impl StockEngine {
         }
     }
 
-    /// Delivers the game channel: urgent unreliable messages at the head of their queue, then the others.
+    /// Delivers the game channel: first urgent unreliable messages at the head of their queue.
+    ///
+    /// The others follow in the order of arrival. Of messages that arrived in the same frame, unreliable ones
+    /// come first.
     pub(super) fn deliver_game(&mut self) {
         loop {
             let game = channel_index(Channel::Game);

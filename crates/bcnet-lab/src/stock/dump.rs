@@ -1,4 +1,4 @@
-//! Dumps of a peer's queues and of handled ACKs, in the format of the recorded dumps.
+//! Dumps of a peer's queues and of handled ACKs, in the format of dumps of the original program.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct PeerQueueDump {
     pub retx: Vec<RetxEntry>,
     /// ACKs in the outbox, oldest first.
     pub acks: Vec<AckEntry>,
-    /// Unsent messages, the next first. Empty for an engine that only counts them.
+    /// Unsent messages in the order of sending. Empty for an engine that only counts them.
     pub first: Vec<UnsentEntry>,
     /// Number of unsent messages.
     pub first_count: usize,
@@ -218,7 +218,7 @@ impl fmt::Display for PeerQueueDump {
         let Self { peer, retx, acks, .. } = self;
         let (stamp, waiting, pending) = (DumpTime(self.at), retx.len(), acks.len());
         write!(f, "{stamp} peer={} retxQ={waiting} ackOutQ={pending}", peer.0)?;
-        // The dumps of the original have no such field, so it is left out if it is zero.
+        // The dumps of the original have no `firstQ`, so it is left out if it is zero.
         if self.first_count > 0 {
             write!(f, " firstQ={}", self.first_count)?;
         }
@@ -291,5 +291,5 @@ const fn below_32(channel: Channel) -> u8 {
     }
 }
 
-/// Memory of an ACK: an object of 68 bytes and a list node of 8.
+/// Memory of an ACK in the original: an object of 68 bytes and a list node of 8.
 pub const ACK_ENTRY_BYTES: usize = 68 + 8;

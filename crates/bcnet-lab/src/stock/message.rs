@@ -57,13 +57,15 @@ impl StockMessage {
         }
     }
 
-    /// Returns the id that an ACK for this message has. For an ACK: the id that it acknowledges.
+    /// Returns the id of the message. For an ACK: the id of the message that it acknowledges.
     pub(super) fn id(&self) -> MessageId {
         let channel = if self.kind == Kind::ACK { self.acked_channel } else { self.kind.channel() };
         MessageId { channel, seq: Seq(self.seq), fragment: self.fragment }
     }
 
-    /// Returns the size that the original computes from the object. The parser advances by this size.
+    /// Returns the size that the original computes from the parsed fields, not from the size field.
+    ///
+    /// The parser advances by this size.
     pub(super) fn len(&self) -> usize {
         match self.kind {
             Kind::KEEPALIVE => 1,
@@ -72,7 +74,7 @@ impl StockMessage {
         }
     }
 
-    /// Returns the header size of a message that has a length field.
+    /// Returns the header size of a message that has a size field.
     pub(super) fn header_len(&self) -> usize {
         let sequence = if self.reliable { 2 } else { 0 };
         let part = match self.fragment {
@@ -244,8 +246,8 @@ impl RetransmitTimer {
         Self { backoff, count: 0, interval: backoff.first, last_send: 0.0, first_send: 0.0 }
     }
 
-    /// Returns whether the wait is over. The comparison is strict: nothing is due in the frame that started
-    /// the timer.
+    /// Returns whether the wait is over. The comparison is strict: a timer is never due in the frame that
+    /// started it.
     pub(super) fn is_due(&self, now: f32) -> bool {
         self.last_send + self.interval < now
     }
@@ -296,7 +298,7 @@ pub enum Crash {
         /// Number of the missing fragment.
         index: u8,
     },
-    /// The queues exceed the limit of the model. The original would go on until memory is exhausted.
+    /// The queues exceed a limit of the model. The original would continue until memory is exhausted.
     OutOfMemory,
 }
 

@@ -2,13 +2,12 @@
 //!
 //! [`StockEngine`] is a host or a client. It performs the original's steps in the original's order and in
 //! 32-bit floats, so that its queue dumps can be compared with recorded dumps. It searches linearly where the
-//! original does, and counts the comparisons ([`StockCounters`]). It does not know what it is used for: every
-//! tunable number is in [`Params`].
+//! original does, and counts the comparisons ([`StockCounters`]). Every tunable number is in [`Params`].
 //!
 //! A frame ([`StockEngine::run_frame`]) has these steps, in this order: connect request or keepalives, send
 //! pass, receive phase, dispatch of the control channel, delivery of the game channel, timeouts. Sending
-//! comes before receiving. An ACK is therefore sent one frame after its message arrived, and the answer to an
-//! event one frame later still.
+//! comes before receiving. So the ACK of a message, and any answer to it, leave in the frame after the one
+//! that read the message.
 //!
 //! # Quirks
 //!
@@ -50,7 +49,7 @@
 //! | linger | a deleted peer is served for 15 s, with the gate open | M |
 //! | unknown type | it ends the receive phase: the rest of the datagram is lost, the other datagrams wait | H |
 //! | recomputed size | the parser advances by the size computed from the message, not by the size field | H |
-//! | missing flag | a control message without the reliable bit is read with a number and skipped without it | L |
+//! | missing flag | a control message without the reliable bit is read with a sequence number, but its computed size does not include the number | L |
 //! | undersized | a message with a size field smaller than its header crashes the program | H |
 //! | over-read | the parser reads unknown memory after the end of a datagram: zeros in the model | L |
 //!
@@ -106,14 +105,14 @@ pub struct StockEngine {
     peers: PeerTable,
     /// Payload of the connect request, until it is queued.
     connect_request: Option<Vec<u8>>,
-    /// `true` if addresses are not relayed. The original has no such switch: the default is `false`.
+    /// `true` if a host relays 0.0.0.0 instead of peers' addresses. The original has no such switch.
     masks_addresses: bool,
     /// Clock reading in seconds. During a frame: the reading at its start.
     now: f32,
     /// Time when a message from the host last arrived, and when one was last queued for the host.
     host_last_received: f32,
     host_last_queued: f32,
-    /// Datagrams in the socket buffer, deciphered.
+    /// Datagrams in the socket buffer, after decryption.
     socket_buffer: VecDeque<(SocketAddrV4, Vec<u8>)>,
     incoming: IncomingQueues,
     outgoing_datagrams: VecDeque<(SocketAddrV4, Vec<u8>)>,
@@ -281,8 +280,7 @@ impl StockEngine {
         }
     }
 
-    /// Runs one frame with the clock reading `now`. A frame that is delayed after reading the clock gets the
-    /// old time.
+    /// Runs one frame. `now` is the time at which the frame reads the clock, even if it is delayed after that.
     pub fn run_frame(&mut self, now: Time) {
         if self.crash.is_some() || self.state == StockState::Closed {
             return;

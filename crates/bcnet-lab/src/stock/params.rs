@@ -5,20 +5,20 @@ use std::time::Duration;
 
 /// Parameters of the stock engine. The defaults are those of the original.
 ///
-/// The driver of the engine decides when frames run and how long they take.
+/// The time and the length of frames are not parameters: the caller of the engine decides them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
     /// Step of the frame clock. Zero means the precision of a 32-bit float in seconds.
     pub granularity: Duration,
-    /// Maximum size of a datagram: 512, or 1024 as in the base class. At least 128.
+    /// Maximum size of a datagram in bytes: 512, or 1024 as in the original's base class. At least 128.
     pub buffer: usize,
-    /// Number of sends of an ACK that the gate does not block.
+    /// Number of sends of an ACK that do not depend on `gate`: the free sends.
     pub free_acks: u32,
     /// Number of sends after which an ACK is removed.
     pub last_ack: u32,
     /// Seconds between two sends of an ACK.
     pub ack_step: f32,
-    /// Condition for the second ACK pass.
+    /// Condition for sending ACKs again after their free sends.
     pub gate: AckGate,
     /// Seconds without queued messages for a peer until a keepalive is queued; `None` means never.
     pub keepalive: Option<f32>,
@@ -32,7 +32,7 @@ pub struct Params {
     pub first_wait: f32,
     /// Effect of a duplicate message on its pending ACK.
     pub dedup: AckDedup,
-    /// Position in a datagram of ACKs that may be sent alone.
+    /// Position in a datagram of ACKs that have free sends left.
     pub ack_place: AckPosition,
     /// Number of messages that are retransmitted in one pass.
     pub resend: RetransmitsPerFrame,
@@ -45,7 +45,7 @@ pub struct Params {
     pub leaving_keepalives: bool,
     /// Datagrams from which the engine learns the port of an address.
     pub port_map: PortLearning,
-    /// `true` if datagrams are enciphered.
+    /// `true` if datagrams are encrypted.
     pub cipher: bool,
     /// `true` if handled ACKs are recorded for [`poll_ack_trace`](super::StockEngine::poll_ack_trace).
     pub trace_acks: bool,
@@ -125,7 +125,7 @@ pub enum AckDedup {
     Refresh,
 }
 
-/// Position in a datagram of ACKs that may be sent alone.
+/// Position in a datagram of ACKs that have free sends left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckPosition {
     /// Before all other messages. The original does this.

@@ -34,7 +34,7 @@ pub(super) struct PeerEntry {
     pub(super) expected_seq: [u16; 2],
     pub(super) last_received: f32,
     pub(super) last_queued: f32,
-    /// Time when the peer was deleted. It lingers from then on.
+    /// Time when the peer was deleted. From then on it is served for the linger time.
     pub(super) deleted_at: Option<f32>,
     pub(super) unsent: VecDeque<StockMessage>,
     pub(super) retx: Vec<StockMessage>,

@@ -12,7 +12,7 @@ use super::params::{AckDedup, Backoff, BackoffMode, PortLearning};
 use super::peer::{PeerEntry, StockPendingAck, channel_index};
 
 impl StockEngine {
-    /// Reads all datagrams from the socket, up to a message of an unknown type.
+    /// Reads all datagrams from the socket. It stops at a message of an unknown type, or at a crash.
     pub(super) fn receive(&mut self) {
         while let Some((from, bytes)) = self.socket_buffer.pop_front() {
             self.counters.received += 1;
@@ -49,8 +49,9 @@ impl StockEngine {
         Ok(())
     }
 
-    /// Returns the sender of a datagram, from its first message. Returns `None` if the message is not from a
-    /// peer.
+    /// Returns the peer entry of the sender of a datagram, from its first message. Creates missing entries.
+    ///
+    /// Returns `None` if the sender has no id and the message is neither a connect nor a disconnect.
     fn resolve_sender(&mut self, message: &StockMessage) -> Option<usize> {
         let place = match message.sender {
             PeerId::UNASSIGNED => match message.kind {
@@ -70,6 +71,8 @@ impl StockEngine {
     }
 
     /// Returns the entry of a connecting client: an existing one with its address and nonce, or a new one.
+    ///
+    /// A client with another nonce and the same claimed address replaces the old entry.
     fn resolve_connecting_sender(&mut self, message: &StockMessage) -> usize {
         let own_view = message.address_at(0);
         let nonce = u32::from_le_bytes([4, 5, 6, 7].map(|at| message.byte_at(at)));
@@ -162,7 +165,7 @@ impl StockEngine {
     }
 }
 
-/// Returns whether a number is in the window. Compares the plain difference, without wrap-around.
+/// Returns whether a sequence number is in the window: by plain difference, without wrap-around.
 fn in_window(seq: u16, expected: u16) -> bool {
     let ahead = i32::from(seq) - i32::from(expected);
     (0..WINDOW_SIZE).contains(&ahead) || ahead < -WINDOW_SIZE

@@ -174,7 +174,7 @@ impl<'a> DatagramBuilder<'a> {
         self.put_acks(peer, |count| count >= free);
     }
 
-    /// Adds the ACKs that are due and whose send count is wanted. The first that does not fit ends the
+    /// Adds the ACKs that are due and whose send count `wanted` accepts. The first that does not fit ends the
     /// search.
     fn put_acks(&mut self, peer: &mut PeerEntry, wanted: impl Fn(u32) -> bool) {
         let mut place = 0;

@@ -48,7 +48,7 @@ impl World {
         node_address(number)
     }
 
-    /// Adds a node and returns its number.
+    /// Adds a node with this endpoint and tick, and returns its number.
     pub fn add_endpoint(&mut self, endpoint: Endpoint, tick: Duration) -> usize {
         self.add_node(Box::new(endpoint), NodeBehavior { tick, ..NodeBehavior::default() })
     }
