@@ -1,8 +1,8 @@
 //! `bcnet doctor`: finds problems that keep players from joining, and names a remedy for each.
 //!
 //! [`machine`] checks the computer, [`server`] checks the configuration and the server. The command changes
-//! nothing. It sends datagrams only to this machine, to the list servers of the configuration, and to servers
-//! that they list with our ports.
+//! nothing. It contacts only this machine, the list servers of the configuration, and servers that they list
+//! with our ports.
 
 mod machine;
 mod server;

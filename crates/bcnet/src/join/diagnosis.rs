@@ -14,7 +14,7 @@ pub(super) struct JoinDiagnosis {
     pub(super) files_passed: bool,
     /// `true` if the last file check got no answer.
     pub(super) check_unanswered: bool,
-    /// The first anomaly in the server's messages.
+    /// The latest anomaly in the server's messages.
     pub(super) anomaly: Option<ServerAnomaly>,
 }
 

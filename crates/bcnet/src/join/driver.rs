@@ -86,7 +86,7 @@ impl ClientDriver {
 
     /// Sends pending datagrams, then waits for an input or a timer.
     ///
-    /// Passes datagrams to the client. Returns [`Input::Unreachable`] only once.
+    /// Passes datagrams to the client. Returns [`Input::Unreachable`] only once until a datagram arrives.
     pub(super) fn wait(&mut self) -> anyhow::Result<Option<Input>> {
         self.send();
         let now = self.clock.now();

@@ -55,7 +55,7 @@ pub(super) fn spawn_line_reader(inputs: SyncSender<Input>) -> io::Result<()> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // If reading fails in a line, the bytes read so far are sent.
+            // An error ends the input. The bytes of its line are dropped.
             let ended = !matches!(input.read_until(b'\n', &mut line), Ok(1..));
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             let next = if ended { Input::Eof } else { Input::Line(text) };

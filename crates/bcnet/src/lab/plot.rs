@@ -209,7 +209,7 @@ impl YScale {
     }
 }
 
-/// Returns four to eight round numbers from 0 up to `max`.
+/// Returns three to six round numbers from 0 up to `max`.
 fn ticks(max: f64) -> Vec<f64> {
     let rough = max / 5.0;
     let power = 10_f64.powf(rough.log10().floor());

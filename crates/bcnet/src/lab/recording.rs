@@ -138,7 +138,7 @@ impl RecordingReader {
         }
     }
 
-    /// Removes clients that never sent a payload.
+    /// Removes clients without a payload in either direction.
     fn finish(mut self) -> Recording {
         let heard: HashSet<usize> = self.recording.messages.iter().map(|message| message.ship).collect();
         let kept: Vec<usize> =

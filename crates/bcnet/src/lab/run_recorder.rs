@@ -40,7 +40,7 @@ pub(super) struct DatagramHop {
     number: u64,
     /// Send time since the start of the experiment.
     pub(super) sent: Duration,
-    /// Travel time; `None` if the datagram was lost or had not arrived at the end of the window.
+    /// Travel time; `None` if the datagram was lost or had not arrived at the end of the run.
     pub(super) travel_time: Option<Duration>,
     /// Content of the datagram, for people.
     pub(super) label: String,

@@ -146,7 +146,7 @@ fn format_value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Formats a number with four or five characters.
+/// Formats a number below 100 million with at most five characters.
 pub(super) fn compact_number(value: f64) -> String {
     match value.abs() {
         size if size >= 1e6 => format!("{:.1}M", value / 1e6),
@@ -157,7 +157,7 @@ pub(super) fn compact_number(value: f64) -> String {
     }
 }
 
-/// Formats milliseconds with two or more significant digits.
+/// Formats milliseconds: two decimals below 1, one below 10, otherwise none.
 pub(super) fn millis(value: Option<f64>) -> String {
     match value {
         None => "-".into(),

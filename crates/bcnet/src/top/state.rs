@@ -111,7 +111,7 @@ impl ScreenState {
         }
     }
 
-    /// Takes over a new snapshot, unless it belongs to a session that is no longer selected.
+    /// Applies a new snapshot. If its session is no longer selected, only the server's status is applied.
     pub(super) fn apply_snapshot(&mut self, snapshot: TopSnapshot) -> LoopAction {
         self.has_snapshot = true;
         self.status = snapshot.status;

@@ -156,7 +156,7 @@ impl Filter {
             && self.wants_time(finding.at.as_micros(), start)
     }
 
-    /// Returns whether a finding is selected that comes after its datagram was shown.
+    /// Returns whether a finding is selected by its conversation, time and packet number alone.
     pub(super) fn wants_late_finding(&self, finding: &Finding, observer: &Observer, start: u64) -> bool {
         let between = || {
             observer

@@ -10,10 +10,10 @@ use super::delayed_output::{DatagramContent, DatagramOutput, DatagramWithFinding
 use super::filter::Filter;
 use super::{CaptureEnd, PacketInfo};
 
-/// A row: a message, a datagram that cannot be decoded, or a finding without a datagram.
+/// A row: a message, an undecodable datagram, a finding without a datagram, or a note on omitted data.
 #[derive(Default)]
 pub(super) struct MessageRow {
-    /// `None` for a finding without a datagram.
+    /// `None` for a row without a datagram.
     pub(super) packet: Option<u64>,
     /// Microseconds, as in the capture.
     pub(super) time: u64,
@@ -29,7 +29,7 @@ pub(super) struct MessageRow {
     pub(super) opcode: Option<u8>,
     pub(super) name: Option<&'static str>,
     pub(super) payload_len: u32,
-    /// The names of the findings about the message or the datagram.
+    /// The names of the findings about the message or the datagram, or the text of a note.
     pub(super) findings: String,
 }
 
@@ -135,7 +135,7 @@ impl<R: RowWriter> MessageTable<R> {
     }
 }
 
-/// Returns the index of the message that a finding is about, or 0 if it is about no message.
+/// Returns the index of the message that a finding is about, or 0 if the datagram does not contain it.
 fn message_index(finding: &Finding, sent_by: Side, messages: &[Message<'_>]) -> usize {
     let Some(about) = finding.kind.message_id() else { return 0 };
     let is_ack = finding.side == sent_by && finding.kind.is_about_ack();

@@ -68,7 +68,7 @@ impl<'a> LiveDriver<'a> {
         })
     }
 
-    /// Runs until the node has finished or the user stops it.
+    /// Runs until the node has finished, the user stops it, or the time of `--seconds` is over.
     pub(super) fn run(mut self, mut actor: impl LiveNode) -> anyhow::Result<CommandStatus> {
         let mut next_dump = self.dump_every.map(|every| Time::ZERO + every);
         let mut stopping: Option<Time> = None;

@@ -108,7 +108,7 @@ impl<E: LabEngine> LiveNode for LiveClient<E> {
 
     fn poll_event_text(&mut self, now: Time) -> Option<String> {
         let event = self.client.poll_event(&mut self.payload, now)?;
-        // Errors are ignored: the server then ends the connection, which is reported.
+        // Errors are ignored: the next events of the server show them.
         match event.milestone() {
             Some(Milestone::FileCheck(_)) => drop(self.client.answer_from_manifest(&self.files, now)),
             Some(Milestone::Load) => drop(self.client.enter(now)),
