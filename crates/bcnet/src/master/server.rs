@@ -24,7 +24,7 @@ pub(super) struct ListServer {
     outbound: Batch,
     log_limit: LogRateLimiter,
     counters: ListServerCounters,
-    /// The time of the next check of the list for expired servers.
+    /// The time of the next check of the list: queries servers, and removes expired ones.
     next_housekeeping: Time,
     is_over: bool,
 }

@@ -165,7 +165,7 @@ impl<W: Write> DumpComparison<W> {
         });
     }
 
-    /// Compares each handled ACK of the log with the nearest one of the capture for the same message.
+    /// Compares each handled ACK of the log with the most similar one of the capture around the same time.
     fn compare_handled(&mut self, observer: &Observer) {
         let mut taken = vec![false; self.handled_acks.len()];
         self.handled_acks.sort_by_key(|handled| handled.at);
