@@ -2,7 +2,9 @@
 
 use crate::number_format::group_digits;
 
-/// Formats a number: with three digits below 100, otherwise as an integer such as `1,234`.
+/// Formats a number with digits in groups, such as `1,234`.
+///
+/// A fraction below 10 gets two decimal places, and below 100 one. All other numbers become integers.
 pub(super) fn format_number(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 100.0 {
         let digits = if value.abs() < 10.0 { 2 } else { 1 };

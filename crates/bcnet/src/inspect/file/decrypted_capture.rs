@@ -13,9 +13,10 @@ use super::live_capture::LiveCapture;
 use super::source::{PacketBatch, ReadCounters, ReadStep};
 use crate::capture::{CaptureWriter, CapturedDatagram, add_comment};
 
-/// Captures from an interface and writes every datagram of the game, deciphered, with its findings.
+/// Captures from an interface and writes the datagrams of the game, deciphered, with their findings.
 ///
-/// It runs until the user stops it or the reader closes the pipe.
+/// Skips truncated datagrams. Returns when the user stops the capture, the capture ends or is damaged, or a write fails
+/// because the reader closed the pipe.
 pub(crate) fn write_decrypted(
     interface: &str,
     filter: Option<&str>,
