@@ -256,8 +256,8 @@ impl AckOutbox {
 
     /// Notes that the ACK was sent.
     ///
-    /// `is_repeat` is `true` if no copy of the message has arrived that the node may not have read before:
-    /// then this send cannot be the answer to a new copy.
+    /// `is_repeat` is `true` if the node has read all copies of the message that have arrived. Then this send
+    /// cannot be the answer to a new copy.
     ///
     /// Returns the delay since the ACK was queued if this is the first send, and the number of sends if this
     /// is the last.

@@ -159,7 +159,7 @@ impl DatagramAnalysis<'_, '_> {
         self.explain(key, together);
     }
 
-    /// Notes that the receiver gets an ACK that clears nothing.
+    /// Notes that the receiver gets an ACK that removes no message from its retransmit queue.
     #[inline]
     fn note_redundant_ack(&mut self, id: MessageId) {
         if self.receiver.handled_acks.is_some() {

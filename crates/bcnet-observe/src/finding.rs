@@ -57,9 +57,9 @@ pub enum FindingKind {
         /// The number of sends.
         times: u32,
     },
-    /// The gate was closed: due ACKs without standalone sends waited until another message left.
+    /// The gate was closed: ACKs were due, but could not leave until another message was sent.
     ///
-    /// A stock sender sends an ACK three times by itself; after that it leaves only together with another
+    /// A stock sender sends an ACK three times by itself. After that, the ACK leaves only together with another
     /// message.
     ClosedGate {
         /// Number of ACKs.
@@ -133,7 +133,8 @@ pub enum FindingKind {
 /// A part of the traffic that a capture has missed, and the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureMiss {
-    /// A message: the other side has acknowledged it.
+    /// A message: the other side has acknowledged it, or its number was skipped and the capture has other
+    /// losses.
     Message(MessageId),
     /// An ACK: the sender of the message has stopped its retransmissions.
     Ack(MessageId),
@@ -285,8 +286,8 @@ impl FindingKind {
 
     /// Returns whether the finding is a fault between the two sides.
     ///
-    /// No faults: a capture loss, a sender that sends each ACK once, and retransmissions to a peer that has
-    /// left.
+    /// These are no faults: a capture loss, a sender that sends each ACK once, a retransmission to a peer that
+    /// has left, and a retransmission whose cause the capture has missed.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
         !matches!(

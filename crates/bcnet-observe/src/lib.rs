@@ -59,7 +59,8 @@ pub struct ObserverLimits {
     /// Conversations. When there are more, the observer drops the one that was silent longest and keeps its
     /// counters.
     pub conversations: usize,
-    /// Reliable messages (also acknowledged), unexplained retransmissions and pending ACKs of each side.
+    /// Reliable messages of each side, including acknowledged ones. The same limit applies to its unexplained
+    /// retransmissions and to its pending ACKs.
     pub messages: usize,
     /// Findings that the caller has not polled yet.
     pub findings: usize,
@@ -108,7 +109,7 @@ pub enum Observed<'a> {
     Foreign(WireError),
 }
 
-/// Follows any number of conversations.
+/// Follows all conversations that pass, up to the limits of [`ObserverLimits`].
 #[derive(Debug)]
 pub struct Observer {
     limits: ObserverLimits,
@@ -283,8 +284,9 @@ impl Observer {
         self.findings.dropped
     }
 
-    /// Reports silence and sequence gaps that have lasted too long at `now`. [`observe`](Self::observe) calls
-    /// this, too.
+    /// Reports silence, sequence gaps and unexplained retransmissions that have lasted too long at `now`.
+    ///
+    /// [`observe`](Self::observe) calls this, too.
     pub fn advance(&mut self, now: Time) {
         if self.advance_cursor.is_none() {
             if now.since(self.last_advance) < Duration::from_secs(1) {
@@ -424,7 +426,7 @@ fn address_pair_key(a: SocketAddrV4, b: SocketAddrV4) -> AddressPairKey {
     a.min(b) << 48 | a.max(b)
 }
 
-/// Limit of remembered reliable messages for each side, over all conversations.
+/// Limit of the remembered reliable messages: the sum over all conversations, of one side each.
 const MAX_TRACKED_MESSAGES: usize = 1 << 20;
 /// The mark of findings that follow from the passing of time and not from a datagram.
 pub const NO_MARK: u64 = u64::MAX;

@@ -139,8 +139,8 @@ impl Reassembler {
 /// Limits of the bytes of all incomplete payloads, and of their number.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_INCOMPLETE: usize = 1024;
-/// A stock sender may repeat fragments for longer than this many other payloads last. Then a payload may be
-/// reported twice.
+/// Limit of the completed payloads that are remembered. If a stock sender repeats the fragments of a payload
+/// after this many others were completed, the payload is reported twice.
 const MAX_COMPLETED: usize = 256;
 
 #[cfg(test)]

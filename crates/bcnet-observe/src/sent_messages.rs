@@ -55,7 +55,9 @@ impl SentMessage {
         self.last_sent.plus(4 * SECOND)
     }
 
-    /// Returns when a stock sender has retransmitted it twice at the latest, behind `behind` others.
+    /// Returns the time by which a stock sender has retransmitted the message twice, unless it has read an ACK.
+    ///
+    /// `behind` is the number of messages in the queue, which may all leave before this one.
     fn overdue_at(&self, behind: usize, tick: u64) -> Time {
         let repeats = self.retransmissions();
         let twice = self.schedule.interval(repeats) + self.schedule.interval(repeats + 1);
@@ -76,7 +78,7 @@ pub(crate) struct UnexplainedRetransmission {
     pub(crate) acks_seen: u8,
     /// The time of the last of these ACKs.
     pub(crate) last_ack: Time,
-    /// `true` if these ACKs show that an earlier copy had arrived.
+    /// Whether an earlier copy had arrived, as these ACKs show it; `None` while they do not show it.
     pub(crate) arrived_before: Option<bool>,
 }
 
@@ -304,9 +306,10 @@ impl SentMessages {
         self.get(MessageKey::new(first)).and_then(|sent| sent.info.opcode)
     }
 
-    /// Removes messages that the sender must have given up, or whose ACK it must have read, at `at`.
+    /// Removes from the queue the first message that the sender must have given up, or whose ACK it must have
+    /// read, at `at`.
     ///
-    /// Calls `missed` for each ACK that was not seen.
+    /// Calls `missed` if the sender must have read an ACK that was not seen.
     pub(crate) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
         if at <= self.earliest_overdue {
             return;

@@ -20,9 +20,9 @@ use bcnet_wire::{Channel, Message, MessageId, PeerId, Seq, Time};
 pub(crate) enum ArrivalKind {
     /// A reliable message.
     Message(MessageId),
-    /// An ACK that may clear something.
+    /// An ACK that may remove a message from the retransmit queue.
     Ack(MessageId),
-    /// An ACK that clears nothing; noted only if handled ACKs are tracked.
+    /// An ACK that removes nothing from the retransmit queue; noted only if handled ACKs are tracked.
     RedundantAck(MessageId),
 }
 
@@ -174,7 +174,7 @@ impl SideState {
         }
     }
 
-    /// Marks the arrivals as read that `datagram`, sent by the node, shows to be read.
+    /// Marks as read the arrivals that the node must have read before it sent `datagram`.
     pub(crate) fn read_before_send(
         &mut self,
         at: Time,

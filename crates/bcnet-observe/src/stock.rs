@@ -12,7 +12,7 @@ pub(crate) const STANDALONE_ACK_SENDS: u32 = 3;
 pub(crate) const GIVE_UP_AFTER: u64 = 360 * SECOND;
 /// A peer that is silent for longer is gone.
 pub(crate) const PEER_TIMEOUT: u64 = 45 * SECOND;
-/// A stock node answers a peer that has left for this long.
+/// For this long, a stock node still answers a peer that has left.
 pub(crate) const LINGER: u64 = 15 * SECOND;
 /// The room for messages in a datagram, without its header.
 pub(crate) const DATAGRAM_CAPACITY: usize = 510;

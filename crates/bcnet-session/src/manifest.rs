@@ -61,7 +61,7 @@ pub enum MismatchKind {
     Content,
     /// The client does not have the file.
     Missing,
-    /// The client has a file that the manifest does not contain.
+    /// The client has a file that the manifest does not contain, or the manifest does not have the round.
     Extra,
     /// The client did not answer, or its answer was malformed.
     NoReply,
@@ -100,7 +100,9 @@ impl fmt::Display for Mismatch {
 }
 
 impl FileCheckRound {
-    /// Returns the path of an entry that differs. If the round checks only one file, that is its path.
+    /// Returns the text that names a differing entry: the hash of the version, or a path in the round's directory.
+    ///
+    /// If the round checks only one file, the path is that of this file.
     fn entry_name(&self, kind: MismatchKind, entry: String) -> String {
         match kind {
             MismatchKind::Version => entry,
@@ -158,7 +160,9 @@ impl FileCheckReply {
     }
 }
 
-/// Collects the files of a directory and of its subdirectories. Returns `None` if `path` is too deep.
+/// Collects the files of a directory and of its subdirectories.
+///
+/// Returns `None` if `path` is too deep, or if `tree` ends before all subdirectories.
 fn collect_files<'a>(
     tree: &mut impl Iterator<Item = &'a DirectoryHashes>,
     path: &mut Vec<u32>,
@@ -365,7 +369,7 @@ const HEADER: &str = "bcnet-manifest 1";
 const MAX_REPLY: usize = 32 << 10;
 const MAX_DEPTH: usize = 16;
 
-/// Names whose hashes were captured.
+/// Names of files and directories whose hashes are known from captures.
 const KNOWN_NAMES: [(u32, &str); 28] = [
     (0x7E0C_E243, "60"),
     (0x4DAF_CB2F, "scripts"),

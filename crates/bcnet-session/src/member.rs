@@ -25,9 +25,9 @@ pub(crate) enum MemberState {
     Loading { ready: bool },
     /// The client takes part.
     InGame,
-    /// The client got the message that its files differ, and is booted when it has acknowledged it (S-24).
+    /// The server has sent the message that the client's files differ. It boots the client after the ACK (S-24).
     Refused { until: Time },
-    /// The client got the reason of its kick, and is booted when it has acknowledged it (S-55).
+    /// The server has sent the reason of the kick. It boots the client after the ACK (S-55).
     KickPending { until: Time },
 }
 
@@ -38,18 +38,20 @@ pub(crate) struct Member {
     pub(crate) address: SocketAddrV4,
     pub(crate) joined_at: Time,
     pub(crate) state: MemberState,
-    /// The slot. It is assigned when the client has sent a message, so spoofed addresses take no slots (S-04).
+    /// The slot: the player's place in the game, 0 to 15 (S-02).
+    ///
+    /// It is assigned when the client has sent a message, so spoofed addresses take no slots (S-04).
     pub(crate) slot: Option<u8>,
     pub(crate) name: Option<String>,
     pub(crate) ship: ShipState,
     pub(crate) score: Score,
-    /// The time in the game in this round until the player last left.
+    /// The time that the player had spent in this round before it last left the game.
     pub(crate) played: Duration,
     /// The time at which the player entered the game, if it is in the game.
     pub(crate) entered: Option<Time>,
     pub(crate) team: Option<u8>,
     pub(crate) relay_bucket: TokenBucket,
-    /// The part of the relay rate that may be unreliable (S-33).
+    /// Limits the unreliable messages of the player, besides `relay_bucket` (S-33).
     pub(crate) unreliable_bucket: TokenBucket,
     pub(crate) chat_bucket: TokenBucket,
     pub(crate) ship_bucket: TokenBucket,
@@ -216,7 +218,7 @@ impl Roster {
     }
 }
 
-/// The rate of new ships. For each of them, the server sends a message with priority (S-36).
+/// The rate of new ships. A new ship can make the server send an urgent message that removes the old one (S-36).
 pub(crate) const SHIP_RATE: Rate = Rate::per_second(1, 8);
 /// The longest time that an admitted address can stay without sending a message (S-13).
 pub(crate) const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);

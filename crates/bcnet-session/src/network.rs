@@ -36,7 +36,7 @@ impl Network {
 
     /// Returns the host addresses of the block.
     ///
-    /// A block of more than two addresses is without its first and last address.
+    /// Leaves out the first and the last address of a block of more than two addresses.
     pub fn hosts(self) -> impl Iterator<Item = Ipv4Addr> {
         let size = 1_u64 << (32 - self.prefix.min(32));
         let edge = u64::from(size > 2);

@@ -70,7 +70,9 @@ impl ReplyBuilder {
         self.raw_pair(key, &to_latin1(value).filter(|byte| *byte != b'\\').collect::<Vec<u8>>())
     }
 
-    /// Returns the most letters of each value, if `pairs` more pairs must fit into the reply (S-06).
+    /// Returns how many letters each value may have, so that `pairs` more pairs fit into the reply (S-06).
+    ///
+    /// The result is at least [`MIN_NAME`].
     pub(crate) fn value_limit(&self, pairs: usize) -> usize {
         let written: usize = self.datagrams.iter().map(Vec::len).sum();
         let room = MAX_REPLY.saturating_sub(written + RESERVED_LEN + pairs * MAX_KEY);

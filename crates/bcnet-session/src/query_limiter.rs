@@ -25,8 +25,9 @@ pub enum QueryOrigin {
 
 /// The limits of replies for each /24 network, and for all networks together ([S-07]).
 ///
-/// Below the rate, every query is answered. Above it, only queries that are repeated from the same address are
-/// answered. People and browsers repeat queries; attackers use another spoofed address.
+/// While the queries of all networks are below the configured rate, every query is answered. Above it, only queries that
+/// are repeated from the same address within five seconds are answered. People and browsers repeat queries; attackers
+/// use another spoofed address each time. In both cases, the reply must fit into the byte quota of its network.
 ///
 /// [S-07]: bcnet_transport::wire::protocol#s-07
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl QueryLimiter {
     /// Returns a limiter that has seen no queries.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        // The first use reduces this level to the capacity of the configured rate.
+        // The first call of `take` lowers the level of this bucket to the burst of the configured rate.
         let full = TokenBucket::new(Rate::per_second(0, u32::MAX), Time::ZERO);
         Self {
             network_quotas: Quotas::new(24, MAX_BYTES_PER_NETWORK, QUOTA_SPAN, NETWORK_CAPACITY, seed),
@@ -103,7 +104,7 @@ const MAX_BYTES_PER_NETWORK: u16 = 2000;
 /// The most bytes for a list server in any [`QUOTA_SPAN`]. Its address may be spoofed.
 const MAX_BYTES_PER_LIST_SERVER: u16 = 20_000;
 const QUOTA_SPAN: Duration = Duration::from_secs(10);
-/// The number of networks in the table: more than get replies in the span.
+/// The number of networks in the table: more than can get replies within [`QUOTA_SPAN`].
 const NETWORK_CAPACITY: usize = 1 << 14;
 const LIST_SERVER_CAPACITY: usize = 64;
 /// A repeated query within this time is answered above the rate, too.

@@ -13,18 +13,18 @@ use crate::network::Network;
 
 /// The amounts that each address or network has used lately, with a limit for any span of time.
 ///
-/// The table has a fixed size. An entry is evicted only when it no longer counts, so a flood of other addresses evicts
-/// no entry. A network for which there is no free entry has no quota.
+/// The table has a fixed size. An entry is evicted only when all its use is older than the span, so a flood of other
+/// addresses evicts no entry that counts. A network for which there is no free entry may use nothing.
 #[derive(Debug)]
 pub struct Quotas {
     prefix: u8,
     limit: u16,
-    /// The length of a slot in microseconds. The span is divided into slots.
+    /// The length of a time slot in microseconds. The span is divided into time slots.
     slot_micros: u64,
     seed: u64,
     capacity: usize,
     networks: Vec<u32>,
-    /// The number of the last slot with use, from 1; 0 for an entry that was never used.
+    /// The number of the last time slot in which each entry was used, from 1; 0 for an entry that was never used.
     last_slots: Vec<u32>,
     /// The amount used in each of the last slots.
     used: Vec<[u16; SLOTS]>,
@@ -71,7 +71,7 @@ impl Quotas {
             return false;
         }
         if self.networks.is_empty() {
-            // The operating system provides zeroed pages only when they are written.
+            // Zeroed pages take no memory until they are written.
             self.networks = vec![0; self.capacity];
             self.last_slots = vec![0; self.capacity];
             self.used = vec![[0; SLOTS]; self.capacity];
@@ -217,9 +217,10 @@ impl BloomFilter {
     }
 }
 
-/// The number of entries of each address and each /24 network, with limits.
+/// Counts the entries that the caller has for each address and each /24 network, and has limits for both.
 ///
-/// The memory is limited by the number of admitted entries.
+/// An entry is a listed server or a client of a proxy, for example. The memory grows only with the entries that the
+/// caller adds.
 #[derive(Debug)]
 pub struct AddressLimiter {
     per_address: usize,
@@ -285,9 +286,9 @@ const fn mix_bits(number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The number of slots in an entry. The span has one slot less, because the current slot counts as well.
+/// The number of time slots in an entry: seven for the span, and one for the current slot, which is incomplete.
 const SLOTS: usize = 8;
-/// The number of slots after which use no longer counts.
+/// The age in time slots at which use no longer counts.
 const MAX_AGE_SLOTS: u32 = 8;
 /// The number of entries that a network can be in (set associativity).
 const WAYS: usize = 8;

@@ -88,9 +88,11 @@ pub(crate) struct QueueLimits {
     pub(crate) bytes: usize,
     /// The limit of the [`cost`] of one source.
     pub(crate) per_source: u64,
-    /// The limit of the [`cost`] of one source before a message that creates or removes an object.
+    /// The limit of the [`cost`] of one lane when a message that creates or removes an object is added.
     ///
-    /// Messages that create or remove objects can have half of it. Messages that name an object wait for all of that.
+    /// Above it, the queue drops the bulk messages of the lane. The other messages of the lane may take half of it:
+    /// above that, a relayed creation or removal is refused. Messages of other sources that name the object wait for
+    /// the lane, so the lane must stay short.
     pub(crate) before_object: u64,
 }
 
@@ -104,7 +106,7 @@ pub(crate) struct SendQueue {
     bytes: usize,
     /// The number of the next message, in the order of arrival.
     next_number: u64,
-    /// The virtual time of fair queueing: the cost that the lane served last had been served before.
+    /// The virtual time of fair queueing: the highest `served_cost` that a lane had when a bulk message left it.
     virtual_clock: u64,
 }
 
@@ -141,7 +143,7 @@ impl SendQueue {
         self.messages == 0 && self.hold_until.is_none()
     }
 
-    /// Returns whether so many messages of a source wait that its unreliable messages are dropped.
+    /// Returns whether so many messages of a source wait that unreliable messages of its mods are dropped.
     pub(crate) fn has_backlog(&self, source: MessageSource) -> bool {
         self.lanes.get(source.index()).is_some_and(|lane| lane.cost > MAX_BACKLOG)
     }
@@ -192,9 +194,9 @@ impl SendQueue {
 
     /// Checks that there is capacity for a message.
     ///
-    /// Only the total limits apply to the server's own messages, and players cannot fill them. Relayed messages may
-    /// take half of the total, and chat a quarter more. Each source has its own limit for both. When the half is full,
-    /// a source may still have a small quota of relayed messages.
+    /// The server's own messages may fill the queue to its total limits. Relayed messages are refused when half of the
+    /// total is used, and chat when three quarters are used, so players cannot fill the queue. Each source also has its
+    /// own limit for both. When half of the total is used, a source may still queue a small quota of relayed messages.
     fn check_capacity(&self, outgoing: Outgoing<'_>, limits: QueueLimits) -> Result<(), SendError> {
         let has_capacity = |quarters: usize| {
             let bytes = self.bytes.saturating_add(outgoing.payload.len());
@@ -313,7 +315,7 @@ pub(crate) fn cost(payload: &[u8]) -> u32 {
 const SOURCE_COUNT: usize = MAX_SLOTS + 1;
 /// The cost of a message besides its bytes.
 const MESSAGE_OVERHEAD: u32 = 32;
-/// Above this cost in its lane, unreliable messages of a source are dropped.
+/// Above this cost in the lane of a source, unreliable messages of its mods are dropped.
 const MAX_BACKLOG: u64 = 1024;
 
 #[cfg(test)]

@@ -2,18 +2,20 @@
 
 use std::fmt;
 
-/// Something that a correct client does not send. It is counted and has no other effect.
+/// Something that a correct client does not do.
+///
+/// The session counts it and in most cases drops the message. It boots the client for [`Stuck`](Self::Stuck) only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
     /// A payload without an opcode.
     Empty,
     /// A message that is not allowed before the player is in the game.
     TooEarly,
-    /// A file check answer that is malformed or was not requested.
+    /// A file check answer that is malformed, too long, or for another round.
     BadReply,
     /// No file check answer within the timeout of a round.
     NoReply,
-    /// A message that only a host sends, or no one.
+    /// A message that clients never send: only a host sends it, or nobody.
     HostOnly,
     /// A message with an unknown opcode, if the settings forbid relaying those.
     UnknownOpcode,
@@ -27,7 +29,7 @@ pub enum Anomaly {
     BadObject,
     /// An event that the stock game does not have.
     BadEvent,
-    /// Chat whose length field is wrong.
+    /// Chat that is too long, or whose length field is wrong.
     BadChat,
     /// Unprintable characters in chat or in another text. They were replaced.
     ControlCharacters,

@@ -40,7 +40,8 @@ impl Challenges {
 
 /// The ports that heartbeats announce, in a table of fixed size. New entries overwrite old ones.
 ///
-/// If an entry was overwritten, the port of the heartbeat itself is used. That is right for nearly all servers.
+/// If an entry was overwritten, the list server uses the UDP source port of the server's datagrams instead. Nearly all
+/// servers announce that port.
 #[derive(Debug)]
 pub(super) struct PortHints {
     secret: u64,

@@ -137,7 +137,7 @@ fn final_heartbeat_delists_until_the_server_answers() {
 }
 
 #[test]
-fn responsive_server_cannot_be_moved() {
+fn heartbeat_cannot_change_the_port_of_a_responsive_server() {
     let from = address([192, 0, 2, 1], 22150);
     let mut list = list_with_one_server(from, at(0));
     let moved = b"\\heartbeat\\666\\gamename\\bcommander";
@@ -224,7 +224,7 @@ fn one_network_cannot_fill_the_list() {
     assert_eq!(list.address_limiter.count_of_network([192, 0, 2, 0].into()), MAX_PER_NETWORK);
 }
 
-/// All servers of the attacker answer correctly.
+/// The attacker's servers fill the list, and all of them answer correctly.
 #[test]
 fn full_list_evicts_from_the_largest_network() {
     let mut list = ServerList::new(1701);

@@ -8,7 +8,8 @@ use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileHash
 impl Manifest {
     /// Returns a manifest of made-up hashes with the shape of an unmodified game.
     ///
-    /// Its answers have the sizes of real ones. Servers without manifests accept it; servers with manifests do not.
+    /// Its answers have the sizes of real ones. A server without manifests accepts a client with these answers. A server
+    /// with manifests refuses it.
     #[must_use]
     pub fn placeholder() -> Self {
         let mut hashes = (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9));
@@ -38,8 +39,8 @@ impl Manifest {
 
     /// Returns the answer of a client with these files in `round`.
     ///
-    /// Returns `None` if the manifest does not have the round, or if a directory has more entries than the wire format
-    /// allows.
+    /// Returns `None` if the manifest does not have the round, if round 0 has no version, or if a directory has more
+    /// entries than the wire format allows.
     pub(crate) fn encode_answer(&self, round: usize) -> Option<Vec<u8>> {
         let FileCheckReply { version, directory, files } = self.rounds.get(round)?.as_ref()?;
         let mut tree = Vec::new();
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_is_none_when_counts_overflow() {
+    fn answer_is_none_for_a_missing_round_or_too_many_directories() {
         assert_eq!(Manifest::default().encode_answer(0), None);
         assert_eq!(Manifest::placeholder().encode_answer(5), None);
         let many = (0..256).map(|n| FileEntry { path: vec![n, 1], content: 0 }).collect();

@@ -23,7 +23,7 @@ use crate::stats::Anomaly;
 use crate::text::{self, to_latin1};
 
 impl<E: Engine> Session<E> {
-    /// Handles a message of a player in the game. `payload` is modified where the copies must differ.
+    /// Handles a message of a player in the game. Modifies `payload` if the copies must differ from the original.
     pub(super) fn on_game_message(
         &mut self,
         peer: PeerId,
@@ -320,7 +320,7 @@ fn read_creation(payload: &[u8], slot: u8, mods: bool) -> Result<Creation<'_>, A
     }
 }
 
-/// A payload that ends inside the fields that are checked.
+/// Converts the error for a payload that ends inside a field that is checked.
 impl From<Cut> for Anomaly {
     fn from(_: Cut) -> Self {
         Self::TooShort

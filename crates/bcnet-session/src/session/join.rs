@@ -61,7 +61,8 @@ impl<E: Engine> Session<E> {
         self.counters.admitted += 1;
         self.emit(Event::Joining { peer, address });
         self.reschedule();
-        // Repeats the checks: since the reply, the session may have filled up or other clients of the address joined.
+        // Repeats the checks: since the challenge, the session may have filled up, or other clients of the address may
+        // have joined.
         let is_over_rate = !self.is_trusted(address) && !self.join_limiter.may_join(*address.ip(), now);
         self.join_limiter.record_join(*address.ip(), now);
         let refusal = self.check_admission(address, None, now).err();
@@ -324,7 +325,7 @@ impl<E: Engine> Session<E> {
         self.reschedule();
     }
 
-    /// Handles the deadlines of members that are joining.
+    /// Handles the deadlines of members that are joining or are about to be booted.
     pub(super) fn check_member_deadlines(&mut self, now: Time) {
         let handshake = self.config.handshake_timeout;
         for index in 0..self.members.len() {

@@ -56,7 +56,7 @@ impl<E: Engine> Session<E> {
         true
     }
 
-    /// Mutes a player again that has rejoined under the name of a muted player.
+    /// Mutes a player again that has rejoined from the address and under the name of a muted player.
     pub(super) fn restore_mute(&mut self, peer: PeerId) {
         let Some(member) = self.member(peer) else { return };
         let muted = MutedPlayer::of(member);
@@ -100,7 +100,7 @@ impl<E: Engine> Session<E> {
 
 /// The highest rate of notices about dropped chat to one player.
 pub(crate) const EXPLANATION_RATE: Rate = Rate::every(Duration::from_secs(30), 1);
-/// The longest time that a kicked client gets to acknowledge the reason.
+/// The longest time that a kicked or refused client gets to acknowledge the reason.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most muted players that are remembered.
 const MAX_MUTED: usize = 256;

@@ -56,7 +56,8 @@ impl<E: Engine> Session<E> {
 
     /// Checks the ACKs of all members and continues those that waited.
     ///
-    /// New players wait for names, players for capacity in their send queue, and refused clients for the reason.
+    /// A new player waits until it has acknowledged the names. Messages in a send queue wait for capacity of the link. A
+    /// refused or kicked client is booted when it has acknowledged the reason.
     pub(super) fn check_acknowledged(&mut self, now: Time) {
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index).and_then(Option::as_deref_mut) else { continue };
@@ -91,7 +92,7 @@ impl<E: Engine> Session<E> {
 
     /// Returns whether a client may enter (S-28).
     ///
-    /// It must have sent its name, and must have acknowledged the names of all players in the game.
+    /// It must have sent its name, and must have acknowledged its own name and those of all players in the game.
     fn may_enter(&self, client: &Member) -> bool {
         let is_relevant = |peer: PeerId| peer == client.id || self.in_game.contains(peer);
         client.name.is_some() && !client.pending_names.iter().any(|(named, _)| is_relevant(*named))

@@ -1,4 +1,4 @@
-//! Relaying of messages to players, and the send queues behind full links ([S-28], [S-33], [S-43], [S-54]).
+//! Relaying of messages to players, and the send queues of players whose links are full ([S-28], [S-33], [S-43], [S-54]).
 //!
 //! [S-28]: bcnet_transport::wire::protocol#s-28
 //! [S-33]: bcnet_transport::wire::protocol#s-33
@@ -228,5 +228,5 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// The most messages in flight before a line of chat.
+/// The number of messages in flight to a player from which on chat waits in the send queue.
 const MAX_IN_FLIGHT_BEFORE_CHAT: u16 = 256;

@@ -158,7 +158,7 @@ impl<E: Engine> Session<E> {
         if self.in_game.len() > 0 {
             self.start_round_clock(now);
         }
-        // S-62: players get the mission again only if the system is another or the round has an end.
+        // S-62: players get the mission again only if the system has changed or the round has a time limit.
         if self.round.system != before || self.round.time_limit.is_some() {
             for peer in self.in_game.iter() {
                 self.send_mission(peer, now);
@@ -184,7 +184,7 @@ impl<E: Engine> Session<E> {
         self.emit(Event::RoundEnded { summary: RoundSummary { round, system, duration, reason, players } });
     }
 
-    /// S-30: sends the mission, its system and its end.
+    /// S-30: sends the message with the system and the limits of the round.
     pub(super) fn send_mission(&mut self, peer: PeerId, now: Time) {
         let time = self.round.time_limit.map(|(minutes, ends)| {
             let end_time = i32::try_from(ends.since(self.epoch).as_secs()).unwrap_or(i32::MAX);
@@ -216,7 +216,7 @@ impl<E: Engine> Session<E> {
         match team {
             _ if !self.rules.mission.teams => self.send_about(of, to, &message::score(of.0, score), now),
             Some(team) => self.send_about(of, to, &message::team_player_score(of.0, score, team), now),
-            // A player without a team gets its score when it has chosen one.
+            // S-30: in team missions, the score of a player without a team is not sent.
             None => {}
         }
     }
