@@ -133,8 +133,9 @@ pub enum FindingKind {
 /// A part of the traffic that a capture has missed, and the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureMiss {
-    /// A message: the other side has acknowledged it, or its number was skipped and the capture has other
-    /// losses.
+    /// A message: the other side has acknowledged it.
+    ///
+    /// A skipped sequence number also counts as this if the capture has other losses.
     Message(MessageId),
     /// An ACK: the sender of the message has stopped its retransmissions.
     Ack(MessageId),

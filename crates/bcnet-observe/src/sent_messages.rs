@@ -55,7 +55,7 @@ impl SentMessage {
         self.last_sent.plus(4 * SECOND)
     }
 
-    /// Returns the time by which a stock sender has retransmitted the message twice, unless it has read an ACK.
+    /// Returns the time by which a stock sender without an ACK has retransmitted the message twice.
     ///
     /// `behind` is the number of messages in the queue, which may all leave before this one.
     fn overdue_at(&self, behind: usize, tick: u64) -> Time {
@@ -306,10 +306,9 @@ impl SentMessages {
         self.get(MessageKey::new(first)).and_then(|sent| sent.info.opcode)
     }
 
-    /// Removes from the queue the first message that the sender must have given up, or whose ACK it must have
-    /// read, at `at`.
+    /// Removes the first message that the sender cannot have in its queue any more at `at`.
     ///
-    /// Calls `missed` if the sender must have read an ACK that was not seen.
+    /// The sender must have given the message up, or must have read its ACK. Calls `missed` if the sender must have read an ACK that was not seen.
     pub(crate) fn expire(&mut self, at: Time, tick: u64, mut missed: impl FnMut(MessageId)) {
         if at <= self.earliest_overdue {
             return;

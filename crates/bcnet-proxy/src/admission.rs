@@ -19,12 +19,14 @@ use crate::healer::Inbound;
 use crate::output::RefusalReason;
 use crate::proxy::ProxyConfig;
 
-/// Limits by address and network, for clients that are connected and for others.
+/// Limits by address and network, separate for players and for browsers.
 #[derive(Debug)]
 pub(crate) struct ProxyAdmission {
     players: AddressLimiter,
     browsers: AddressLimiter,
-    /// New clients that each address may still open. An address without clients has no entry.
+    /// The rate limit of new clients for each address, separate for players (`true`) and browsers.
+    ///
+    /// An address without clients has no entry.
     address_limiters: HashMap<(Ipv4Addr, bool), TokenBucket>,
     /// Limits join requests of all addresses together.
     join_limiter: TokenBucket,
@@ -140,9 +142,11 @@ impl ProxyAdmission {
 
     /// Decides how much of a server's datagram is sent to a client.
     ///
-    /// An unverified client gets at most three times the bytes of its last datagram. Beyond the bytes it sent, its
-    /// quota is small. A stock server puts the names of all players into the datagram with the id. If that datagram
-    /// is too long, only the id is sent. The server repeats the names, and by then the client is verified.
+    /// An unverified client gets at most three times the bytes of its last datagram. Bytes beyond those that it sent
+    /// are taken from a small quota of its address.
+    ///
+    /// A stock server puts the names of all players into the datagram with the id. If that datagram is too long, only
+    /// the id is sent. The server repeats the names, and by then the client is verified.
     pub(crate) fn decide_forward(
         &mut self,
         config: &ProxyConfig,
@@ -154,7 +158,7 @@ impl ProxyAdmission {
             return ForwardDecision::Whole;
         }
         let is_reply = assigned_id(inbound).is_some();
-        // A client that was acknowledged does not ask again, so its id must always fit.
+        // A client does not repeat a request that was acknowledged, so there must always be room for its id.
         let reserve = if is_reply { 0 } else { ID_RESERVE };
         if self.charge(client, inbound.wire.len(), reserve, now) {
             return ForwardDecision::Whole;
@@ -165,8 +169,10 @@ impl ProxyAdmission {
         ForwardDecision::Discard
     }
 
-    /// Charges bytes to an unverified client and returns whether they may be sent. Bytes beyond those that the
-    /// client sent are taken from the quota of its address.
+    /// Charges bytes to an unverified client and returns whether they may be sent.
+    ///
+    /// `reserve` more bytes must be left. Bytes beyond those that the client sent are taken from the quota of its
+    /// address.
     fn charge(&mut self, client: &mut ProxyClient, bytes: usize, reserve: usize, now: Time) -> bool {
         if client.unverified_bytes_left < bytes + reserve {
             return false;
@@ -199,7 +205,7 @@ pub(crate) fn write_id_reply<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> 
     writer.finish().filter(|_| is_written).map(|datagram| &*datagram)
 }
 
-/// Returns the length of that datagram.
+/// Returns the length of the datagram that [`write_id_reply`] writes.
 fn id_reply_len(inbound: Inbound<'_>) -> usize {
     DATAGRAM_HEADER + id_messages(inbound).map(Message::wire_len).sum::<usize>()
 }
@@ -231,11 +237,15 @@ pub(crate) const fn per_second(rate: u32) -> Rate {
 pub const MAX_PER_ADDRESS: usize = 16;
 /// Most clients of one /24 network: enough for a local network with friends.
 pub const MAX_PER_NETWORK: usize = 64;
-/// Join requests: 32 at once and one more in this time. Above that, only clients that ask again.
+/// The rate of join requests of all addresses: 32 at once, then one every two seconds.
+///
+/// Above it, only requests of clients that ask again pass.
 const JOIN_RATE: Rate = Rate::every(Duration::from_secs(2), 32);
 /// Time in which a client must ask again. A stock client asks every second.
 const RETRY_WINDOW: Duration = Duration::from_secs(5);
-/// Bytes beyond the bytes sent, in this time: enough to admit the players of a household.
+/// Most bytes to an unverified address in [`EXTRA_WINDOW`], beyond the bytes that the address sent.
+///
+/// This is enough to admit the players of a household.
 const MAX_EXTRA_BYTES: u16 = 1200;
 const EXTRA_WINDOW: Duration = Duration::from_secs(600);
 const EXTRA_SLOTS: usize = 8192;

@@ -20,7 +20,7 @@ pub(crate) struct ProxyClient {
     pub(crate) last_active: Time,
     /// The sender byte of its datagrams, which is never encrypted.
     pub(crate) id: PeerId,
-    /// Time of the last datagram after a goodbye passed.
+    /// Time of the client's last datagram since a disconnect or boot passed; `None` if none has passed.
     pub(crate) left_at: Option<Time>,
     /// True if the server has sent it anything.
     pub(crate) answered: bool,
@@ -40,7 +40,9 @@ impl ProxyClient {
         self.healer.as_ref().map(|healer| healer.healed(direction)).unwrap_or_default()
     }
 
-    /// Returns whether this datagram proves that a player receives the server's datagrams.
+    /// Updates the byte limits of an unverified player with its datagram. Returns whether the datagram verifies it.
+    ///
+    /// The datagram verifies the player if it has the id that the server assigned.
     pub(crate) fn verify(&mut self, inbound: Inbound<'_>) -> bool {
         if self.verified || !self.player {
             return false;
@@ -58,8 +60,8 @@ impl ProxyClient {
                 self.last_active = now;
                 if let Some(sender) = inbound.wire.first() {
                     self.id = PeerId(*sender);
-                    // The client is gone only when it is silent: a goodbye that is lost behind the proxy is
-                    // repeated.
+                    // The client is gone only when it is silent: it repeats a disconnect that was lost between proxy
+                    // and server.
                     self.left_at = self.left_at.filter(|_| !inbound.is_connect_request()).map(|_| now);
                 }
             }

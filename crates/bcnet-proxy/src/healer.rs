@@ -33,7 +33,7 @@ impl ProxyDirection {
 /// Counters of healing in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HealCounters {
-    /// Removed ACKs without news.
+    /// Removed ACKs of messages that were already acknowledged.
     pub acks: u64,
     /// Removed messages that had been acknowledged and came again.
     pub duplicates: u64,
@@ -116,7 +116,7 @@ impl<'a> OutboundBytes<'a> {
     }
 }
 
-/// The result of a datagram.
+/// The datagrams to send after the healer has handled one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealOutput<'a> {
     /// The datagram to forward, if any.
@@ -134,13 +134,13 @@ struct HealerSide {
     sent: MessageTracker,
     /// The sender byte of its datagrams.
     id: Option<PeerId>,
-    /// Time of the last forwarded datagram.
+    /// Time of the last datagram that was forwarded or sent in its place.
     last_forward: Option<Time>,
     /// True if it acknowledges fragments without naming them.
     acks_whole_message: bool,
-    /// Loss on the way to this side and from it.
+    /// Loss between the proxy and this side, in both directions.
     loss: LossEstimator,
-    /// Retransmissions to this side, and in its place.
+    /// ACKs that the proxy sends to this side, and fragments that it retransmits in the place of this side.
     repeater: Retransmitter,
     healed: HealCounters,
 }
@@ -223,7 +223,9 @@ impl Healer {
         }
     }
 
-    /// Writes the due ACKs to the other side and a due fragment of this one. Returns whether it wrote anything.
+    /// Writes a datagram in `direction`: due ACKs to its receiver, and one due fragment of its sender.
+    ///
+    /// Returns whether it wrote anything.
     fn write_due(&mut self, direction: ProxyDirection, now: Time) -> bool {
         let Self { up, down, forward, .. } = self;
         let (near, far) = match direction {
@@ -257,7 +259,7 @@ impl Healer {
             ProxyDirection::ToClient => (down, up),
         };
         near.id = Some(datagram.sender());
-        // A stock host ignores a sender without an id, so the proxy cannot answer in its place.
+        // A stock host ignores senders without an id, so the proxy cannot answer in the place of such a client.
         let voice = far.id.filter(|id| *id != PeerId::UNASSIGNED);
         answer.resize(MAX_HEALED_LEN, 0);
         let mut answers = voice.map(|id| Writer::new(answer, id));
@@ -276,7 +278,7 @@ impl Healer {
         let answer = answers.and_then(Writer::finish).map_or(0, |datagram| datagram.len());
         let taken = rest.removed;
         let is_empty = usize::from(taken) == datagram.messages().len();
-        // The far side must receive something now and then, or it gives up.
+        // The far side must receive something now and then, or it times out.
         let stands_in = is_empty && near.is_idle(now);
         if !is_empty || stands_in {
             near.last_forward = Some(now);
@@ -383,8 +385,10 @@ impl MessageFilter<'_, '_> {
         true
     }
 
-    /// Acknowledges a message that its sender need not repeat. Returns `false` if it must, or if the answer is
-    /// full.
+    /// Acknowledges a repeated message in the place of its receiver, if the sender need not repeat it.
+    ///
+    /// Returns `false` if the message must be forwarded: its sender must repeat it, or the ACK does not fit into the
+    /// answer.
     fn ack_duplicate(&mut self, id: MessageId) -> bool {
         let Self { near, answers: Some(answers), .. } = self else { return false };
         let Some(record) = near.sent.get(id).filter(|record| record.sender_done) else { return false };
@@ -446,8 +450,9 @@ impl MessageFilter<'_, '_> {
     }
 }
 
-/// Returns the form of an ACK. A sender that repeats a fragment after many ACKs ignores ACKs of fragments; it gets
-/// a plain ACK now and then.
+/// Returns the form of an ACK: with or without the fragment index.
+///
+/// A sender that repeats a fragment after several ACKs ignores ACKs with an index. It gets every other ACK without one.
 fn ack_form(id: MessageId, answers: u8) -> MessageId {
     let plain = answers >= ACKS_BEFORE_OTHER_FORM && answers.is_multiple_of(2);
     MessageId { fragment: id.fragment.filter(|_| !plain), ..id }
@@ -458,9 +463,9 @@ fn plaintext_prefix(buffer: &[u8], len: usize) -> Option<OutboundBytes<'_>> {
     buffer.get(..len).filter(|bytes| !bytes.is_empty()).map(OutboundBytes::Plaintext)
 }
 
-/// After this silence, a keepalive replaces a datagram without news. Peers give up after 45 seconds.
+/// After this silence, a keepalive replaces a datagram that lost all its messages. Peers time out after 45 seconds.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
-/// ACKs before the other form is tried.
+/// ACKs of a fragment with its index, before the form without index is tried, too.
 const ACKS_BEFORE_OTHER_FORM: u8 = 4;
 /// Larger datagrams pass unchanged: no known sender makes them (T-04).
 const MAX_HEALED_LEN: usize = 2048;

@@ -101,12 +101,12 @@ mod tests {
         let figures =
             |loss: LossEstimator| (loss.ack_copies(), loss.proxy_ack_copies(), loss.fragment_copies());
         assert_eq!(figures(estimator_with(0, 0)), (2, 4, 8), "nothing is known yet");
-        assert_eq!(figures(estimator_with(100, 0)), (2, 2, 4), "and little");
+        assert_eq!(figures(estimator_with(100, 0)), (2, 2, 4), "little is known yet");
         assert_eq!(figures(estimator_with(1000, 0)), (1, 2, 4));
         assert_eq!(figures(estimator_with(1000, 50)), (2, 3, 5));
         assert_eq!(figures(estimator_with(1000, 100)), (2, 4, 7));
         assert_eq!(figures(estimator_with(1000, 500)), (6, 10, 16));
-        assert_eq!(figures(estimator_with(1000, 1000)), (16, 16, 16), "there is an end");
+        assert_eq!(figures(estimator_with(1000, 1000)), (16, 16, 16), "the number of copies is limited");
     }
 
     #[test]

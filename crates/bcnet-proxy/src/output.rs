@@ -38,7 +38,9 @@ pub enum RefusalReason {
     /// The limits are [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) and, for a /24 network,
     /// [`MAX_PER_NETWORK`](crate::MAX_PER_NETWORK).
     AddressFull,
-    /// Too many join requests. A client that asks again passes.
+    /// Too many join requests, or all sources are in use and an unverified player has one.
+    ///
+    /// A client that asks again may pass.
     Busy,
     /// Too many browsers wait.
     TooManyBrowsers,

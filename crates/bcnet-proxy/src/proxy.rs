@@ -22,8 +22,8 @@ pub struct ProxyConfig {
     pub sources: Vec<Ipv4Addr>,
     /// Networks whose datagrams are refused.
     pub bans: Vec<Network>,
-    /// Datagrams per second of a client, and new clients per second of an address. The same number may come at
-    /// once. 0 means no limit.
+    /// Limit of datagrams per second of a client, and of new clients per second of an address. A burst may be as
+    /// large as the number for one second. 0 means no limit.
     pub rate: u32,
     /// True if malformed datagrams of players are dropped.
     pub drop_malformed: bool,
@@ -31,9 +31,9 @@ pub struct ProxyConfig {
     pub idle_timeout: Duration,
     /// Most browsers that wait for an answer at the same time.
     pub max_browsers: usize,
-    /// Queries of browsers per second. Above that, only clients that ask again (S-07).
+    /// Queries of browsers per second. Above that, only queries of clients that ask again pass (S-07).
     pub query_rate: u32,
-    /// Networks without limits by address, except the limit of sources.
+    /// Trusted networks. Of the limits by address, only `rate` and the limit of clients per address apply to them.
     pub trusted: Vec<Network>,
     /// A secret random number.
     pub seed: u64,
@@ -163,7 +163,9 @@ impl Proxy {
         true
     }
 
-    /// Sets the list servers that the operator named: their queries always pass (S-07).
+    /// Sets the list servers that the operator named: their queries pass even during a flood (S-07).
+    ///
+    /// A separate byte quota limits the answers to each of them.
     pub fn set_list_servers(&mut self, addresses: Vec<Ipv4Addr>) {
         self.admission.set_list_servers(addresses);
     }
@@ -387,7 +389,7 @@ impl Proxy {
         self.source_pool.pop_front().ok_or(RefusalReason::NoSource)
     }
 
-    /// Replaces a browser that was answered, or that has waited for a while.
+    /// Makes room for a browser: at the limit, forgets one that was answered or has waited for a while.
     fn evict_browser(&mut self, now: Time) -> Result<(), RefusalReason> {
         let browsers = || self.clients.iter().flatten().filter(|client| !client.player);
         if browsers().count() < self.config.max_browsers {
@@ -475,10 +477,12 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
 ///
 /// For a browser, the datagrams of both sides count.
 const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);
-/// An unverified player or a browser keeps its source at least this long.
+/// An unverified player, or a browser without an answer, keeps its source at least this long.
 const MIN_SOURCE_TIME: Duration = Duration::from_secs(3);
 const MIN_BROWSER_TIME: Duration = Duration::from_secs(1);
-/// After a goodbye, a source is free when the client has been silent this long. A goodbye is repeated sooner.
+/// After a disconnect or boot, a source is free when the client has been silent this long.
+///
+/// A client that is still there repeats its disconnect sooner.
 const LINGER: Duration = Duration::from_secs(5);
 /// Refusals are reported only while fewer events wait.
 const MAX_EVENTS: usize = 256;

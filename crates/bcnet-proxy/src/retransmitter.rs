@@ -135,15 +135,17 @@ impl Retransmitter {
 impl HeldFragment {
     /// Returns whether the fragment has arrived.
     ///
-    /// The receiver named it, or acknowledged its payload after so many copies that the loss of all is too unlikely.
+    /// It has if an ACK names it. It also has if ACKs of the payload followed so many copies that the loss of all of
+    /// them is too unlikely.
     fn has_arrived(&mut self, sent: &MessageTracker, loss: LossEstimator) -> bool {
         self.acked_copies += u8::from(sent.is_acked_since(self.id.seq, self.last_sent));
         sent.is_ack_seen(self.id) || self.acked_copies >= loss.fragment_copies()
     }
 }
 
-/// Returns the wait after a number of copies. Late copies outlast bursts of loss, and the ACKs that a stock engine
-/// repeats for five seconds.
+/// Returns the wait after a number of copies.
+///
+/// Later waits are longer. They outlast bursts of loss, and the five seconds in which a stock engine repeats an ACK.
 fn retransmit_interval(copies: u8) -> Duration {
     Duration::from_millis(match copies {
         0..4 => 250,

@@ -9,7 +9,7 @@ use bcnet_transport::wire::{Channel, MessageId, Seq};
 /// State of one reliable message, or of one fragment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MessageRecord {
-    /// True if it was forwarded since its last ACK: the next ACK is news.
+    /// True if it was forwarded since its last ACK: the next ACK must be forwarded.
     pub(crate) expects_ack: bool,
     /// True if an ACK was seen.
     pub(crate) ack_seen: bool,
@@ -24,13 +24,13 @@ pub(crate) struct MessageRecord {
 /// The kind of arrival of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageArrival {
-    /// For the first time, in order or early. Control messages come in any order.
+    /// The first copy, and no later message came before it. Every first copy of a control message counts as this.
     InOrder,
-    /// For the first time, after a later one: it was lost before.
+    /// The first copy, after a later message: an earlier copy was lost.
     OutOfOrder,
-    /// Again, before any ACK reached its sender.
+    /// Another copy, before an ACK of it was seen.
     Duplicate,
-    /// Again, although its sender need not repeat it.
+    /// Another copy, although its sender need not repeat it.
     AckedDuplicate,
 }
 

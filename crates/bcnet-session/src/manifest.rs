@@ -100,7 +100,7 @@ impl fmt::Display for Mismatch {
 }
 
 impl FileCheckRound {
-    /// Returns the text that names a differing entry: the hash of the version, or a path in the round's directory.
+    /// Returns the text for an entry that differs: the version, or a path in the round's directory.
     ///
     /// If the round checks only one file, the path is that of this file.
     fn entry_name(&self, kind: MismatchKind, entry: String) -> String {

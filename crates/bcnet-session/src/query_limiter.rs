@@ -25,9 +25,10 @@ pub enum QueryOrigin {
 
 /// The limits of replies for each /24 network, and for all networks together ([S-07]).
 ///
-/// While the queries of all networks are below the configured rate, every query is answered. Above it, only queries that
-/// are repeated from the same address within five seconds are answered. People and browsers repeat queries; attackers
-/// use another spoofed address each time. In both cases, the reply must fit into the byte quota of its network.
+/// While the queries of all networks are below the configured rate, every query is answered. Above it, only queries
+/// that are repeated from the same address within five seconds are answered. People and browsers repeat queries;
+/// attackers use another spoofed address each time. In both cases, the reply must fit into the byte quota of its
+/// network.
 ///
 /// [S-07]: bcnet_transport::wire::protocol#s-07
 #[derive(Debug)]

@@ -24,7 +24,7 @@ pub struct Quotas {
     seed: u64,
     capacity: usize,
     networks: Vec<u32>,
-    /// The number of the last time slot in which each entry was used, from 1; 0 for an entry that was never used.
+    /// The number of the last time slot in which each entry was used, from 1; 0 for an unused entry.
     last_slots: Vec<u32>,
     /// The amount used in each of the last slots.
     used: Vec<[u16; SLOTS]>,
@@ -217,7 +217,7 @@ impl BloomFilter {
     }
 }
 
-/// Counts the entries that the caller has for each address and each /24 network, and has limits for both.
+/// Counts the caller's entries of each address and each /24 network, with a limit for both.
 ///
 /// An entry is a listed server or a client of a proxy, for example. The memory grows only with the entries that the
 /// caller adds.
@@ -286,7 +286,7 @@ const fn mix_bits(number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The number of time slots in an entry: seven for the span, and one for the current slot, which is incomplete.
+/// The number of time slots in an entry: seven for the span, and the current one, which is incomplete.
 const SLOTS: usize = 8;
 /// The age in time slots at which use no longer counts.
 const MAX_AGE_SLOTS: u32 = 8;

@@ -43,7 +43,7 @@ impl Rate {
 /// The caller passes the [`Rate`] each time, so the rate can change and takes no memory.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket {
-    /// The level in fractions of a token: a token is as many units as the period of the rate has microseconds.
+    /// The level in units. A token has as many units as the period of the rate has microseconds.
     level: u64,
     refilled_at: Time,
 }

@@ -106,7 +106,7 @@ pub(crate) struct SendQueue {
     bytes: usize,
     /// The number of the next message, in the order of arrival.
     next_number: u64,
-    /// The virtual time of fair queueing: the highest `served_cost` that a lane had when a bulk message left it.
+    /// The virtual time of fair queueing: the highest `served_cost` of a lane before a bulk message left.
     virtual_clock: u64,
 }
 

@@ -65,7 +65,7 @@ pub struct Session<E: Engine = Endpoint> {
     endpoint: E,
     /// The members by peer id.
     members: Vec<Option<Box<Member>>>,
-    /// S-33: the players in the game, which get copies of relayed messages, in the order in which they entered.
+    /// S-33: the players in the game, which get copies of relayed messages, in the order of entry.
     in_game: Roster,
     bans: Vec<Network>,
     /// S-44: muted players, so that a player is still muted after a rejoin.
@@ -173,8 +173,7 @@ impl<E: Engine> Session<E> {
 
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     ///
-    /// While there is something to send, the time is in the past, until [`poll_transmit`](Self::poll_transmit) has
-    /// returned `None`.
+    /// After a change, the time is in the past until [`poll_transmit`](Self::poll_transmit) has returned `None`.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         if !self.gamespy_outbox.is_empty() {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Something that a correct client does not do.
 ///
-/// The session counts it and in most cases drops the message. It boots the client for [`Stuck`](Self::Stuck) only.
+/// The session counts it, and in most cases drops or cleans the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
     /// A payload without an opcode.

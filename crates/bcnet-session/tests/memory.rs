@@ -71,7 +71,7 @@ impl CountedSession {
         }
         while let Some(event) = count_heap_use(taken, || session.poll_event()) {
             self.in_game += usize::from(event.name() == "in_game");
-            // The event's name is freed with it.
+            // Counted, too: the player name in the event is freed here.
             count_heap_use(taken, || drop(event));
         }
         for at in 0..self.clients.len() {

@@ -48,7 +48,7 @@ fn join(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
     }
 }
 
-/// Joins a client that then uses the id from the server. The id is the number of its source.
+/// Joins a client that then uses the id from the server. The id is `from + 1`.
 fn join_verified(proxy: &mut Proxy, from: u8, source: u32, millis: u64) {
     join(proxy, from, millis);
     let id = PeerId(from + 1);
@@ -85,7 +85,7 @@ fn has_boot_reason(told: Option<Vec<String>>, reason: BootReason) -> bool {
 }
 
 #[test]
-fn banned_client_is_answered_only_to_connect_requests() {
+fn banned_client_gets_an_answer_only_to_connect_requests() {
     let bans = vec![Network::containing(Ipv4Addr::new(192, 0, 2, 8), 30)];
     let mut proxy = Proxy::new(ProxyConfig { bans, sources: pool(8), ..ProxyConfig::default() });
     for from in 8..12 {
@@ -112,14 +112,14 @@ fn ban_disconnects_current_players() {
     join(&mut proxy, 2, 0);
     let bans = vec![Network::containing(*client(1).ip(), 32)];
     assert!(proxy.set_bans(bans.clone()));
-    assert!(!proxy.set_bans(bans), "they are no others");
+    assert!(!proxy.set_bans(bans), "the bans are unchanged");
     let closed = events(&mut proxy);
     assert!(
         matches!(closed.as_slice(), [ProxyEvent::Closed { client: who, player: true, .. }] if *who == client(1))
     );
     assert_eq!(proxy.players().map(|player| player.address).collect::<Vec<_>>(), [client(2)]);
     let late = WireAndPlaintext::new(PeerId::HOST, &[data(0)]);
-    assert_eq!(proxy.handle_server(0, late.inbound(Role::Host), at(1)).forward, None, "nobody is there");
+    assert_eq!(proxy.handle_server(0, late.inbound(Role::Host), at(1)).forward, None, "the client is gone");
     assert_eq!(
         expect_refused(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[data(0)]), 1).0,
         RefusalReason::Banned
@@ -138,17 +138,17 @@ fn rate_limit_applies_each_second() {
             })
             .count()
     };
-    assert_eq!(passed(&mut proxy, 0), 9, "one was the request");
+    assert_eq!(passed(&mut proxy, 0), 9, "the connect request counts, too");
     assert_eq!(proxy.refused(RefusalReason::Flood), 11);
     assert_eq!(
         (passed(&mut proxy, 99), passed(&mut proxy, 100)),
         (0, 1),
-        "one comes back every tenth of a second"
+        "one more is allowed every tenth of a second"
     );
     assert_eq!(passed(&mut proxy, 1100), 10);
     let mut proxy = Proxy::new(ProxyConfig::default());
     join(&mut proxy, 1, 0);
-    assert_eq!(passed(&mut proxy, 1), 20, "off unless it is set");
+    assert_eq!(passed(&mut proxy, 1), 20, "no limit by default");
 }
 
 fn same_ip(port: u16) -> SocketAddrV4 {
@@ -214,7 +214,7 @@ fn unknown_client_must_send_a_connect_request_first() {
     ] {
         assert_eq!(expect_refused(&mut proxy, 1, &both, 0), (RefusalReason::NotConnected, None));
     }
-    assert_eq!(proxy.next_timeout(), None, "nothing is kept of them");
+    assert_eq!(proxy.next_timeout(), None, "no state is kept of them");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn player_without_free_source_is_told_server_is_full() {
     join_verified(&mut proxy, 1, 0, 0);
     join(&mut proxy, 2, 0);
     let request = expect_refused(&mut proxy, 3, &connect(3), 0);
-    assert_eq!(request, (RefusalReason::Busy, None), "one of them may be nobody");
+    assert_eq!(request, (RefusalReason::Busy, None), "client 2 may be forged");
     proxy.handle_timeout(at(10_000));
     events(&mut proxy);
     join_verified(&mut proxy, 2, 1, 10_000);
@@ -315,7 +315,8 @@ fn source_is_freed_soon_after_disconnect() {
             } else {
                 proxy.handle_server(0, goodbye.inbound(Role::Host), at(1_000));
             }
-            // The client repeats its goodbye or answers the server's, which may go on for much longer.
+            // The client repeats its disconnect or acknowledges the server's. The server sends for longer, which has no
+            // effect.
             send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[ack(1), disconnect(PeerId(2))]), 2_000);
             proxy.handle_server(
                 0,
@@ -342,7 +343,7 @@ fn rejoining_client_keeps_its_source() {
     assert_eq!(proxy.players().count(), 0);
 }
 
-/// The server announces every departure, and payloads may look like a goodbye.
+/// The server announces every departure, and a payload may look like a boot message.
 #[test]
 fn disconnect_of_another_peer_is_ignored() {
     let mut proxy = proxy_with_player(false);

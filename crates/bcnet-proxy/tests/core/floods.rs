@@ -105,7 +105,7 @@ fn unverified_client_gets_little_more_than_it_sends() {
 }
 
 /// A stock server puts the names of all players into the datagram with the id. An unverified client gets the id
-/// alone, after every request, and for at most the bytes of any datagram.
+/// alone, once or more after every request, within the byte limits of an unverified client.
 #[test]
 fn id_reply_passes_without_the_rest_of_its_datagram() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(1), ..ProxyConfig::default() });
@@ -139,7 +139,7 @@ fn id_reply_passes_without_the_rest_of_its_datagram() {
     assert_eq!(
         whole,
         Some((DatagramTarget::Client(client(9)), OutboundBytes::Wire(&long.wire))),
-        "who has proved itself hears all"
+        "a verified client gets the whole datagram"
     );
 }
 
@@ -194,7 +194,7 @@ fn forged_queries_neither_amplify_nor_block_honest_answers() {
             }
         }
     }
-    assert_eq!(answered, 4, "each time");
+    assert_eq!(answered, 4, "an answer to each series of queries");
     let most = to_victims.iter().map(|(end, _)| {
         let inside = |(time, _): &&(u64, usize)| time <= end && time + 10_000 > *end;
         to_victims.iter().filter(inside).map(|(_, bytes)| bytes).sum::<usize>()
@@ -203,7 +203,7 @@ fn forged_queries_neither_amplify_nor_block_honest_answers() {
     assert!(proxy.refused(RefusalReason::QueryLimit) > 300_000);
 }
 
-/// S-05: two servers that query each other would never end.
+/// S-05: two servers that answer each other's replies would never stop.
 #[test]
 fn query_answers_are_not_forwarded_to_the_server() {
     let mut proxy = Proxy::new(ProxyConfig::default());
@@ -213,7 +213,7 @@ fn query_answers_are_not_forwarded_to_the_server() {
         (output.forward, output.answer, output.refusal),
         (None, None, Some(RefusalReason::UnsolicitedAnswer))
     );
-    assert_eq!(proxy.next_timeout(), None, "nothing is kept of it");
+    assert_eq!(proxy.next_timeout(), None, "no state is kept of it");
 }
 
 /// S-07

@@ -136,7 +136,7 @@ fn ack_passes_again_after_its_message_was_forwarded_again() {
     }
     assert_eq!(pass_messages(&mut healer, ProxyDirection::ToServer, &[ack(0)], 10), forwarded(&[ack(0)]));
     let mut healer = established_healer();
-    // Without an ACK in between, the message passes again, and the next ACK is news for each.
+    // Without an ACK in between, each copy passes. Then one ACK passes for all of them.
     for round in 0..3 {
         assert_eq!(
             pass_messages(&mut healer, ProxyDirection::ToServer, &[data(5)], round),
@@ -242,16 +242,16 @@ fn duplicate_fragment_is_acked_and_resent_until_acked() {
             forward: Some(texts(&[fragment(1, 0, 1)])),
             answer: Some(texts(&[fragment_ack(1, 0)]))
         },
-        "it goes on, and its sender is told that the proxy sees to it"
+        "the fragment is forwarded, and the proxy acknowledges it to its sender"
     );
     let sent = transmissions(&mut healer, 1_000, 2_000);
     let (copies, answers): (Vec<_>, Vec<_>) =
         sent.into_iter().partition(|(_, direction, _)| *direction == ProxyDirection::ToClient);
     assert!(copies.iter().all(|(_, _, messages)| *messages == texts(&[fragment(1, 0, 1)])));
     let copies: Vec<u64> = copies.iter().map(|(millis, ..)| *millis).collect();
-    assert_eq!(copies, [1_250, 1_500, 1_750], "then more slowly");
+    assert_eq!(copies, [1_250, 1_500, 1_750], "later copies have longer intervals");
     assert!(answers.iter().all(|(_, _, messages)| *messages == texts(&[fragment_ack(1, 0)])));
-    assert_eq!(answers.len(), 1, "the answer may be lost as well");
+    assert_eq!(answers.len(), 1, "one more copy of the ACK, because the first may be lost");
     pass_messages(&mut healer, ProxyDirection::ToServer, &[fragment_ack(1, 0)], 2_001);
     assert_eq!(transmissions(&mut healer, 2_002, 100_000), []);
     assert_eq!(healer.next_timeout(), None);
@@ -387,7 +387,7 @@ fn healer_memory_is_bounded() {
     let kept = |healer: &mut Healer, seq| {
         pass_messages(healer, ProxyDirection::ToClient, &[ack(seq), state_update()], 7000)
             .forward
-            .expect("news")
+            .expect("the state update passes")
             .len()
     };
     let remembered = (0..5000).filter(|seq| kept(&mut healer, *seq) == 1).count();

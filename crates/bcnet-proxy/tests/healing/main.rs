@@ -41,7 +41,7 @@ fn run_conversation(heal: bool, seed: u64) -> ConversationResult {
     );
     let client = net.add_stock(Params::default(), CLIENT_TICK);
     net.run(Duration::from_secs(2));
-    assert_eq!(net.node(client).id(), PeerId(2), "seed {seed}: the client is let in");
+    assert_eq!(net.node(client).id(), PeerId(2), "seed {seed}: the client has joined");
     net.set_faults(Faults { loss: 0.05, ..calm });
     let (mut rng, mut sent) = (Rng::new(seed), [0_u32; 2]);
     for turn in 0..150_u32 {
@@ -134,17 +134,17 @@ fn healing_changes_only_acks() {
         assert_eq!(outcomes[0].streams, outcomes[1].streams, "seed {seed}");
         pools.iter_mut().zip(&outcomes).for_each(|(pool, outcome)| pool.add(outcome));
     }
-    for (pool, name) in pools.iter_mut().zip(["as it is", "healed"]) {
+    for (pool, name) in pools.iter_mut().zip(["not healed", "healed"]) {
         let [p50, p99] = [0.5, 0.99].map(|share| pool.quantile(share));
         let share = pool.ack_bytes_after as f64 / pool.ack_bytes_before as f64;
         println!(
-            "{name}: {} payloads, p50 {p50:?}, p99 {p99:?}, {share:.3} of the ACK bytes go on",
+            "{name}: {} payloads, p50 {p50:?}, p99 {p99:?}, {share:.3} of the ACK bytes are forwarded",
             pool.delays.len()
         );
     }
     let [plain, healed] = &mut pools;
     assert!(healed.are_acks_reduced());
-    assert!(!plain.are_acks_reduced(), "this test would not notice");
+    assert!(!plain.are_acks_reduced(), "without healing, the ACKs must not be reduced");
     assert!(healed.quantile(0.99) <= plain.quantile(0.99));
 }
 
@@ -287,7 +287,7 @@ fn clients_sharing_a_source_collide_on_a_stock_server() {
     assert!(net.node(0).send(PeerId(2), &payload, DeliveryMode::Reliable, now));
     net.run(Duration::from_secs(5));
     let first = net.delivered.iter().filter(|delivery| delivery.node == nodes[0]).count();
-    assert_eq!(first, 0, "what is for the first player goes astray");
+    assert_eq!(first, 0, "the payload does not reach the first player");
 }
 
 /// Sends a large payload in fragments from a server to a client. Returns the bytes that the server sends in the
@@ -317,7 +317,7 @@ fn wrong_form_acks_do_not_cause_endless_retransmission() {
     let [sent, _] = send_large_payload(false, NodeBehavior::default(), client());
     assert!(sent > 90_000, "a stock server repeats them for six minutes: {sent} bytes");
     let [sent, _] = send_large_payload(true, NodeBehavior::default(), client());
-    assert!(sent < 3_000, "answered in the form that it reads, it stops: {sent} bytes");
+    assert!(sent < 3_000, "it stops after ACKs in the right form: {sent} bytes");
 }
 
 #[test]
@@ -326,11 +326,11 @@ fn endless_server_retransmissions_do_not_reach_the_client() {
     let [_, passed] = send_large_payload(false, server(), NodeBehavior::default());
     assert!(passed > 90_000, "a stock server repeats them for six minutes: {passed} bytes");
     let [sent, passed] = send_large_payload(true, server(), NodeBehavior::default());
-    assert!(sent > 90_000, "the proxy cannot stop it: {sent} bytes");
-    assert!(passed < 3_000, "but keeps it to itself: {passed} bytes");
+    assert!(sent > 90_000, "the proxy cannot stop the server: {sent} bytes");
+    assert!(passed < 3_000, "the proxy does not forward the repeats: {passed} bytes");
 }
 
-/// A receiver that acknowledges fragments in the wrong form gets every payload, whatever hop loses datagrams.
+/// A receiver that acknowledges fragments in the wrong form gets every payload, no matter which hop loses datagrams.
 #[test]
 fn fragments_with_wrong_form_acks_arrive_despite_loss() {
     for seed in 0..seeds().end.min(200) {

@@ -33,7 +33,7 @@ pub(crate) struct AckRewriter {
     form: AckForm,
     /// True if each ACK leaves once for each arrival; otherwise nine times, as stock does.
     once: bool,
-    /// True if the ACKs of a datagram are shuffled.
+    /// Shuffles the ACKs of a datagram, if set.
     shuffled: Option<Rng>,
     rng: Rng,
     /// Arrivals since the last ACK.
@@ -163,7 +163,7 @@ fn send_large(
     };
     net.ack_rewriters.insert(receiver, AckRewriter::new(form, once, seed % 4 > 1, seed));
     net.run(Duration::from_secs(2));
-    assert_eq!(net.node(client).id(), PeerId(2), "{what}: the client is let in");
+    assert_eq!(net.node(client).id(), PeerId(2), "{what}: the client has joined");
     let late = if seed % 4 > 1 { 0.1 } else { 0.0 };
     let bad = Faults { loss, reorder: late, reorder_by: Duration::from_millis(40), ..calm.clone() };
     match lossy {
@@ -229,8 +229,8 @@ fn check_all_receivers(seeds: std::ops::Range<u64>) {
                 }
                 let (loss, copies) = (loss * 100.0, total.copies as f64 / total.fragments as f64);
                 println!(
-                    "{form:?} {}, {loss} % on {lossy:?}: a part was sent {} times at most and came to the proxy {} times, which \
-                     sent {copies:.1} copies of each",
+                    "{form:?} {}, {loss} % on {lossy:?}: a fragment was sent {} times at most and reached the proxy {} \
+                     times at most; the proxy sent {copies:.1} copies of each on average",
                     if once { "once" } else { "repeated" },
                     total.sent,
                     total.arrived,

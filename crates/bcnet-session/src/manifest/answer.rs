@@ -8,8 +8,8 @@ use crate::game::{ChecksumResponse, DirectoryHashes, FILE_CHECK_ROUNDS, FileHash
 impl Manifest {
     /// Returns a manifest of made-up hashes with the shape of an unmodified game.
     ///
-    /// Its answers have the sizes of real ones. A server without manifests accepts a client with these answers. A server
-    /// with manifests refuses it.
+    /// Its answers have the sizes of real ones. A server without manifests accepts a client with these answers. A
+    /// server with manifests refuses it.
     #[must_use]
     pub fn placeholder() -> Self {
         let mut hashes = (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9));

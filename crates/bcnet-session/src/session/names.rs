@@ -56,8 +56,8 @@ impl<E: Engine> Session<E> {
 
     /// Checks the ACKs of all members and continues those that waited.
     ///
-    /// A new player waits until it has acknowledged the names. Messages in a send queue wait for capacity of the link. A
-    /// refused or kicked client is booted when it has acknowledged the reason.
+    /// A new player waits until it has acknowledged the names. Messages in a send queue wait for capacity of the link.
+    /// A refused or kicked client is booted when it has acknowledged the reason.
     pub(super) fn check_acknowledged(&mut self, now: Time) {
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index).and_then(Option::as_deref_mut) else { continue };

@@ -1,4 +1,4 @@
-//! Relaying of messages to players, and the send queues of players whose links are full ([S-28], [S-33], [S-43], [S-54]).
+//! Relaying of messages, and the send queues of players with full links ([S-28], [S-33], [S-43], [S-54]).
 //!
 //! [S-28]: bcnet_transport::wire::protocol#s-28
 //! [S-33]: bcnet_transport::wire::protocol#s-33

@@ -283,12 +283,12 @@ fn new_password_applies_to_pending_admissions() {
     }
 }
 
-/// S-11, T-76: during an attack, a client that tries all cookies is answered, but not without the password.
+/// S-11, T-76: during an attack, an address that tries all cookies gets a reply only if the server has no password.
 #[test]
 fn guessed_cookies_do_not_bypass_the_password() {
     for (password, answered) in [(None, true), (Some("engage"), false)] {
         let mut world = TestWorld::new(Config { password: password.map(Into::into), ..strict_config() });
-        // A client gets an answer while there is no password, and guesses.
+        // While there is no password, a client gets a reply and guesses a cookie. So the server detects an attack.
         let config = world.session.config().clone();
         world.session.reconfigure(Config { password: None, ..config.clone() }, world.now);
         world.inject(network_address(1), &connect_request(1));

@@ -335,7 +335,8 @@ fn commands_in_the_wrong_state_send_nothing() {
     );
     duo.run(SECOND);
     assert_eq!(duo.received, [] as [Vec<u8>; 0]);
-    // A mission before its settings, and an unrequested entry of the client itself, change no state.
+    // The server starts the mission before it sends the settings, and announces the client although it has not entered.
+    // Neither changes the state.
     duo.event_names();
     duo.send_all(&[&[0x01], &listed_event(2)]);
     assert_eq!(

@@ -72,7 +72,8 @@ fn join_messages_are_batched_like_the_stock_server() {
         &[0x28, 0x00, 0x01],
         &[0x35, 0x37, 0x17],
     ];
-    // The identity may leave with the second request, because both answer the same datagram or two.
+    // The identity (0x80) and the second request may leave in one datagram or in two: they answer the client's name and
+    // its first answer, which may arrive in one datagram or in two.
     let flat: Vec<u8> = with_messages.iter().flat_map(|opcodes| opcodes.iter().copied()).collect();
     assert_eq!(flat, expected.concat());
     for batch in [&[0x83, 0x20][..], &[0x28, 0x00, 0x01], &[0x35, 0x37, 0x17]] {

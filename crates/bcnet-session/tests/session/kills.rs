@@ -12,9 +12,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const NO_MESSAGES: [Vec<u8>; 0] = [];
 /// The ships of slots 0, 1 and 2, whose players are peers 2, 3 and 4.
 const SHIPS: [u32; 3] = [0x3FFF_FFFF, 0x4003_FFFF, 0x4007_FFFF];
-/// The number of the first weapon, counted from its ship.
+/// The object id of a ship's first weapon, minus the id of the ship.
 const WEAPON_OFFSET: u32 = 14;
-/// The number of the next ship, counted from the first.
+/// The object id of a player's next ship, minus the id of its first ship.
 const NEXT_SHIP_OFFSET: u32 = 34;
 
 /// Returns a world with three players in ships, in which the last shot counts.
@@ -108,7 +108,7 @@ fn replaced_ship_is_credited_to_the_last_shooter() {
     assert_eq!(scores(&world), [(0, 0); 4]);
 }
 
-/// S-45: without the setting, at any time from the shot to the credit, the messages are the same as without shots.
+/// S-45: if the setting is off at any time from the shot to the new ship, the messages are the same as without shots.
 #[test]
 fn kills_are_credited_only_when_configured() {
     assert!(!Config::default().credit_last_shot);
@@ -134,7 +134,7 @@ fn kills_are_credited_only_when_configured() {
     }
 }
 
-/// S-45: at the end of the time, and one tick later.
+/// S-45: a shot counts 30 seconds before the new ship, and no longer counts one tick later.
 #[test]
 fn shot_counts_for_thirty_seconds() {
     for (late, deaths) in [(Duration::ZERO, 1), (TICK, 0)] {
@@ -155,7 +155,7 @@ fn self_destruction_credits_no_killer() {
     world.send(1, &[0x13]);
     let died = [hex("36 00000000 03000000 01000000 00")];
     assert_eq!(score_messages(&mut world), [died.clone(), died.clone(), died]);
-    // Neither a shot during the explosion nor the same id of the next ship changes that.
+    // A shot during the explosion gets no credit either, even if the next ship has the same id.
     fire(&mut world, 0, SHIPS[1]);
     for object in [SHIPS[1], SHIPS[1] + NEXT_SHIP_OFFSET] {
         take_ship(&mut world, 1, object);
@@ -164,7 +164,7 @@ fn self_destruction_credits_no_killer() {
     assert_eq!(scores(&world), [(0, 0), (0, 1), (0, 0)]);
 }
 
-/// S-32, S-45: ids of no object, of another player, truncated ones, and those of the shooter.
+/// S-32, S-45: the target is no ship or the shooter's own ship, the message is truncated, or the weapon is not its own.
 #[test]
 fn forged_shots_credit_no_kill() {
     let (own, theirs) = (SHIPS[0] + WEAPON_OFFSET, SHIPS[1]);

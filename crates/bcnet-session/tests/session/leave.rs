@@ -189,7 +189,9 @@ fn silent_player_does_not_block_shutdown() {
     assert!(world.session.is_closed());
 }
 
-/// S-54: a player that is silent for a while is not booted for messages of others, which continue to play.
+/// S-54: a player that is silent for a while is not booted when messages of others fill its queue.
+///
+/// The others continue to play.
 #[test]
 fn player_is_not_dropped_for_messages_of_others() {
     let transport = bcnet_transport::Config { max_queued_bytes: 4000, ..bcnet_transport::Config::default() };

@@ -83,7 +83,7 @@ fn each_opcode_follows_its_relay_rule() {
         } else {
             expected(to_all.contains(&opcode))
         };
-        // The second ship: the first was never declared dead, but it is the same object.
+        // No ship is removed: every creation in this test has the same object id.
         assert_eq!(received[0], own, "{opcode:02X} to its sender");
         let other = relayed.contains(&opcode) || to_all.contains(&opcode);
         assert_eq!(received[1], expected(other), "{opcode:02X} to the other");

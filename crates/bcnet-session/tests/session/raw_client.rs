@@ -100,7 +100,7 @@ fn raw_client_joins_chats_and_leaves() {
         address: "10.10.10.239:22101".parse().expect("an address"),
     };
     raw.answer_checks();
-    // Reply FF: 28, Settings (3.5 s, slot 0, Mission1) and 01 in one datagram.
+    // Answer to round FF: the server sends opcodes 28, 00 (settings: 3.5 s, slot 0, Mission1) and 01 in one datagram.
     raw.expect(
         "02 02 01 04 00 00 32 0E 80 04 00 21 FF 3F D1 94 87 00 00 00",
         &["01 04 01 04 00 00 32 06 80 05 00 28
@@ -109,7 +109,7 @@ fn raw_client_joins_chats_and_leaves() {
            4D 69 73 73 69 6F 6E 31
            32 06 80 07 00 01"],
     );
-    // 2A: mission, own score, join event.
+    // The client has loaded (2A): the server sends the mission (35), the client's score (37) and its join event (17).
     raw.expect(
         "02 04 01 05 00 00 01 06 00 00 01 07 00 00 32 07 80 05 00 2A 20",
         &["01 04 01 05 00 00 32 0A 80 08 00 35 08 01 FF FF

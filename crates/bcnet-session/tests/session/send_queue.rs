@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// S-43: a player gets the creation of a ship before messages of others that name the ship.
 ///
-/// That holds even if many messages of the owner wait. Later messages come after these.
+/// That holds even if many messages of the owner wait. Chat of the others stays behind their earlier messages.
 #[test]
 fn messages_do_not_overtake_the_ship_they_name() {
     let mut world = world_with_players(Config::default(), 3);
@@ -112,7 +112,7 @@ fn restart_drops_queued_messages_of_the_old_round() {
     );
 }
 
-/// S-36: for each new ship the server sends a message to everyone, so their rate is limited.
+/// S-36: for each new ship the server sends a message to everyone, so the rate of new ships is limited.
 #[test]
 fn ship_creation_is_rate_limited() {
     let mut world = world_with_players(Config::default(), 2);
