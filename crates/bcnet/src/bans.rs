@@ -71,7 +71,7 @@ impl ConfigValue for Network {
     fn from_text(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
         let address = Ipv4Addr::from_text(address)?;
-        // A ban of /0 would exclude everyone. It is most likely a mistake; a password closes a server.
+        // A ban of /0 would exclude everyone and is most likely a mistake. To close a server, set a password.
         let prefix: Option<u8> = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix));
         let network =
             Self::containing(address, prefix.ok_or("a network has 1 to 32 bits, such as 192.0.2.0/24")?);

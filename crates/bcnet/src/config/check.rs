@@ -139,7 +139,7 @@ impl Loaded {
     fn problem_at(&self, table: &str, key: &str, text: String) -> Problem {
         let (place, line) = match self.origin(table, key) {
             Origin::File { name, line } => (name.clone(), Some(*line)),
-            // A missing key is missing in the file.
+            // Only the file sets hooks, so the problem of a missing key belongs to the file.
             Origin::Default if table.starts_with("hook.") => (self.file_name(), None),
             other => (other.to_string(), None),
         };

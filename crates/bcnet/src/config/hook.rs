@@ -124,7 +124,7 @@ impl ConfigValue for HookUrl {
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        // The error does not repeat a wrong value: the value may be almost the secret.
+        // The error does not repeat a wrong value: it may be the secret address with a typing mistake.
         let wrong = || format!("expected {}, with a host and a path, and without a user name", Self::form());
         let is_plain = text.len() <= MAX_URL && text.chars().all(|letter| letter.is_ascii_graphic());
         let uri: Uri = text.parse().ok().filter(|_| is_plain).ok_or_else(wrong)?;

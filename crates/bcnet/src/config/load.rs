@@ -113,7 +113,7 @@ pub(crate) fn load_control(
     let origin = loaded.origin("server", "control");
     problems.retain(|problem| match origin {
         Origin::Default => !problem.is_about(|table| table != "server" && is_table(table)),
-        // A misspelt variable.
+        // A problem without key and line is a misspelt variable, which may have been meant for this key.
         Origin::File { .. } => problem.key.is_none() && problem.line.is_none(),
         Origin::Variable(_) | Origin::Flag(_) | Origin::Request => false,
     });
@@ -289,7 +289,7 @@ impl Loaded {
         let (mut changed, mut problems) = (self.clone(), Vec::new());
         for (path, value) in changes {
             changed.set(path, value, Origin::Request, &mut problems);
-            // A problem of one session is a problem of all.
+            // Stops at the first invalid change: the same value for other sessions has the same problem.
             if !problems.is_empty() {
                 return Err(Problems(problems));
             }
@@ -400,7 +400,7 @@ impl Loaded {
     fn describe_unknown_key(&self, path: &str) -> String {
         let names = self.variable_names();
         let paths = || names.iter().map(|(_, path)| path.as_str());
-        // A key without its table means the table that has the key.
+        // If the path is a key without its table, suggest the first table that has this key.
         let meant = paths().find(|known| known.rsplit_once('.').is_some_and(|(_, key)| key == path));
         match meant {
             Some(meant) => format!("unknown key; did you mean `{meant}`?"),

@@ -100,7 +100,9 @@ pub(crate) fn markdown_page() -> String {
     out
 }
 
-/// Appends the keys of a table that variables cannot set. `required` is the mandatory key.
+/// Appends a Markdown table of all keys of `table`, without their variables: only the file sets them.
+///
+/// `required` is the key that has no default.
 fn append_key_table(out: &mut String, table: &dyn Table, required: &str) {
     let _ = write!(out, "\n| key | default | values | meaning |\n|---|---|---|---|\n");
     for key in table.keys() {

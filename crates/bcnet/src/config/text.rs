@@ -61,7 +61,9 @@ impl<const MAX: usize> ConfigValue for Latin1Text<MAX> {
     }
 }
 
-/// Returns whether the game can display a character that ends no field of a GameSpy reply.
+/// Returns whether the game can display a character and the character is safe in a GameSpy reply.
+///
+/// A backslash is not: it ends a field of the reply.
 fn is_displayable(letter: char) -> bool {
     u32::from(letter) < 0x100 && !letter.is_control() && letter != '\\'
 }
@@ -102,7 +104,7 @@ impl ConfigValue for Password {
     }
 }
 
-/// Limit of a connect request (T-33).
+/// Longest password in UTF-16 code units that fits into a connect request (T-33).
 const MAX_PASSWORD: usize = 198;
 
 impl ConfigValue for PathBuf {

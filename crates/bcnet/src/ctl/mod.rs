@@ -166,7 +166,8 @@ pub(crate) fn connect(paths: &[PathBuf]) -> anyhow::Result<(&Path, ControlStream
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 missing = missing.or_else(|| Some(connect_error(path, error)));
             }
-            // This server belongs to this user, so servers at the other paths are different ones.
+            // The socket file exists and this user may use it, so the server meant is the one at this path. Servers
+            // at the remaining paths are other servers: do not try them.
             Err(error) => return Err(connect_error(path, error)),
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct ProxyMetrics {
     to_server: DatagramCounter,
     /// Datagrams that were too long to forward.
     pub(super) oversized: u64,
-    /// Datagrams at a source address that did not come from the server.
+    /// Datagrams received on a socket toward the server, but sent by another address.
     pub(super) foreign: u64,
     /// Challenges, apparently of list servers, that exceeded the rate limit.
     pub(super) unanswered: u64,

@@ -25,7 +25,7 @@ pub(super) struct ProxyObserver {
     /// The number of datagrams so far.
     datagram_count: u64,
     log_limit: LogRateLimiter,
-    /// The count of each kind of fault. There are few kinds, and the common ones come first.
+    /// The count of each kind of fault, in the order of their first occurrence. There are few kinds.
     fault_counts: Vec<(&'static str, u64)>,
     /// A non-blocking output for the queues: a reader that does not read must not delay the game.
     output: NonBlocking,
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::recorder::CaptureRing;
 
-    /// Many a cause is known only later, when the ACK of a retransmission has arrived or not.
+    /// The cause of many faults is known only later: when an ACK of a retransmission arrives, or fails to.
     #[test]
     fn recorded_datagrams_carry_all_comments() {
         let battle = include_str!("../../../bcnet-lab/scenarios/battle-loss5.toml");

@@ -1,7 +1,7 @@
 //! The service that a proxy's event loop runs.
 //!
-//! It moves datagrams between the sockets and the core, logs events, and looks after list servers and the
-//! upstream server.
+//! It moves datagrams between the sockets and the proxy of `bcnet-proxy`, and logs events. It also sends
+//! heartbeats to list servers and resolves the name of a silent upstream server again.
 
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -64,8 +64,9 @@ pub(super) struct Relay {
     refusal_log_limit: LogRateLimiter,
     join_log_limit: LogRateLimiter,
     not_joined_log_limit: LogRateLimiter,
-    /// Received datagrams, as received and deciphered.
+    /// Received datagrams, still encrypted.
     inbound: Batch,
+    /// Decrypted copies of `inbound`.
     plain: Batch,
     messages: MessageBuffer<'static>,
     is_over: bool,

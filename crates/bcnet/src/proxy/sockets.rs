@@ -168,7 +168,7 @@ impl ProxySockets {
         self.registrar.remove(&mut socket);
     }
 
-    /// Sets the list of players. The local addresses that they use are kept, whatever other addresses send.
+    /// Sets the list of players. Datagrams from other addresses cannot displace their reply addresses.
     pub(super) fn retain_reply_addresses(&mut self, players: impl Iterator<Item = SocketAddrV4>) {
         if let Some(reply_addresses) = &mut self.reply_addresses {
             reply_addresses.set_players(players);

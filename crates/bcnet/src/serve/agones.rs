@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_calls_are_retried_and_counters_after_a_delay() {
+    fn rejected_calls_are_retried_at_once_but_counts_after_a_delay() {
         let mut scheduler = CallScheduler::new(Fleet::default());
         let count = Call::SetPlayerCount(PlayerCount { players: 0, slots: 8 });
         assert_eq!(scheduler.due_calls(player_count(0), at(0)), [Call::Health, Call::Ready, count]);

@@ -91,7 +91,7 @@ impl BanList {
     fn with_unwritten(&self, mut bans: Bans, now: u64) -> Bans {
         for (network, ban) in &self.unwritten {
             match ban {
-                // The file may already have the maximum number of bans; then the new ban is dropped.
+                // If the file already has the maximum number of bans, the new ban is dropped.
                 Some(ban) => drop(bans.add(ban.clone())),
                 None => drop(bans.remove(*network)),
             }
@@ -165,7 +165,7 @@ mod tests {
         assert!(error.contains("line 4: ban.1.reson: unknown key"), "{error}");
         list.reload(NOW).expect_err("file is invalid");
         assert_eq!((file.text().as_str(), networks(&list)), (broken, vec!["192.0.2.2".into()]));
-        // The corrected file has the bans of both.
+        // After the correction, the bans of the file and the unwritten ban are both in force.
         file.write(&broken.replace("reson", "reason"));
         list.reload(NOW).expect("valid file");
         assert_eq!(networks(&list), ["192.0.2.2", "198.51.100.0/24"]);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(networks(&file.list()), ["192.0.2.1", "192.0.2.2"]);
     }
 
-    /// The new file is on a full disk, once.
+    /// The temporary file is a link to `/dev/full`, so the first write fails as on a full disk.
     #[cfg(unix)]
     #[test]
     fn ban_on_a_full_disk_applies_and_is_written_later() {

@@ -1,7 +1,8 @@
 //! Decides how long state updates are held back so that one datagram carries several.
 //!
-//! Without load the window is zero: each update is relayed in the turn of its arrival. The window grows as
-//! relaying nears its CPU budget. Only state updates are ever held back.
+//! This time is the window. Without load the window is zero: the server relays each update in the same turn of
+//! the event loop in which it arrives. The window grows as relaying nears its CPU budget. Only state updates are
+//! ever held back.
 
 use std::time::Duration;
 
@@ -64,8 +65,9 @@ impl Coalescing {
     }
 }
 
-/// Interval of updates of the share, and the weight of the previous share.
+/// Shortest interval between two updates of the smoothed share.
 const PERIOD: Duration = Duration::from_millis(50);
+/// Weight of the previous share after one `PERIOD`.
 const DECAY: f64 = 0.75;
 /// Fraction of the budget at which the window starts to grow. With the whole budget used, it has its maximum.
 const WINDOW_OPENS_AT: f64 = 0.75;

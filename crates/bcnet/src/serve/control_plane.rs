@@ -71,8 +71,10 @@ pub(super) struct MaintenanceTriggers {
 }
 
 struct ControlState {
-    /// The settings in force. Keeps the file that was read last: if the file vanished, the password would be
-    /// lost.
+    /// The settings in force, with the path of the file that was read last.
+    ///
+    /// A reload reads the same file again. If the file is missing, the reload fails: with the defaults the server
+    /// would have no password.
     loaded: Loaded,
     /// List servers whose host names could not be resolved.
     unknown_masters: Vec<String>,

@@ -133,7 +133,8 @@ impl EventLog {
 
     /// Returns the number of left-out lines if a `log_flood` line is due.
     ///
-    /// At most one is due per second. In a flood, one before each logged line would fill half of the log.
+    /// At most one `log_flood` line is due per second. Without this limit, each logged line of a flood would follow
+    /// a `log_flood` line, and these would fill half of the log.
     fn take_flood_count(&mut self, now: Time) -> Option<u64> {
         let is_due = self.held_back > 0 && self.flood_limiter.allow(now).is_some();
         is_due.then(|| mem::take(&mut self.held_back))
@@ -199,7 +200,7 @@ fn push_bounded<T>(list: &mut VecDeque<T>, max: usize, latest: T) {
 
 /// Returns the reason for a departure as text.
 ///
-/// If the session itself shut down, it is the text of `shutdown_reason`.
+/// If the session itself disconnected the player, the text is that of `shutdown_reason`.
 pub(super) fn leave_reason(reason: LeaveReason, shutdown_reason: ShutdownReason) -> String {
     if reason == LeaveReason::Local { shutdown_reason.text().into() } else { reason.to_string() }
 }

@@ -3,7 +3,7 @@
 //! A full socket drops the datagrams of players and of a flood alike. So before it is full, a socket filter
 //! passes only a random share of the datagrams of unknown senders. The share is halved until the session can
 //! handle the rest. The system applies the filter before it queues a datagram. Players are exempt. A
-//! newcomer's datagram has the same chance as with a full socket.
+//! newcomer's datagram is as likely to pass the filter as it would be to find space in a full socket.
 //!
 //! A player's address with more datagrams than any player sends, real or forged, loses its exemption until
 //! the overload ends.
@@ -96,8 +96,9 @@ impl LoadShedder {
 const OVERLOAD_TIME: Duration = Duration::from_millis(20);
 /// Time since the last change after which the share is doubled, if the socket is drained.
 const RECOVERY_TIME: Duration = Duration::from_millis(90);
-/// Burst, and datagrams per millisecond, of one player: several times the traffic of any game.
+/// Largest burst of datagrams from one player: several times the traffic of any game.
 const MAX_PLAYER_BURST: u32 = 100;
+/// Largest rate of datagrams from one player, after the burst.
 const MAX_PLAYER_DATAGRAMS_PER_MS: u32 = 1;
 /// At least one in 1024 datagrams of unknown senders passes.
 const MAX_HALVINGS: u32 = 10;

@@ -7,7 +7,7 @@ use bcnet_transport::{RejectCause, Time};
 
 use crate::log::LogRateLimiter;
 
-/// The counts that the log already has.
+/// Rejected datagrams that were already logged, by cause, and the rate limit of the log lines.
 #[derive(Debug)]
 pub(super) struct Rejections {
     logged: RejectionCounts,
@@ -38,7 +38,7 @@ impl Rejections {
         self.logged = counts;
     }
 
-    /// Takes over the counts of a new session without a report.
+    /// Marks the present counts as logged, because a new session starts with other counts.
     pub(super) fn reset(&mut self, session: &Session, oversized: u64) {
         self.logged = rejection_counts(session, oversized);
     }

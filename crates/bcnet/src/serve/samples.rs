@@ -118,7 +118,8 @@ impl SampleSeries {
     fn add(&mut self, activity: &SessionActivity, elapsed: Duration, time: u64) {
         self.activity.add_later(activity);
         self.elapsed += elapsed;
-        // The first call comes too early for a sample; later calls are early or late by a little.
+        // The first call comes right after the start, too early for a sample. Later calls may be a little early, so
+        // half of `INTERVAL` is tolerated.
         if self.elapsed + INTERVAL / 2 < self.interval {
             return;
         }

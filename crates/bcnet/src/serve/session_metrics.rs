@@ -8,12 +8,13 @@ use std::time::Duration;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
-/// Durations, with a resolution of one eighth.
+/// A histogram of durations. A range is at most one eighth as wide as its values.
 pub(super) type LatencyHistogram = crate::histogram::Histogram<3>;
 
-/// A histogram of the last one or two minutes, and cumulative ones.
+/// Histograms of the same values over several times: recent minutes, and all values so far.
 ///
-/// `since_taken` collects completed minutes until `take_quantiles`.
+/// `latest` is the current minute and `previous` the minute before. `since_taken` collects completed minutes
+/// until `take_quantiles`.
 #[derive(Debug, Default)]
 struct RollingHistogram {
     latest: LatencyHistogram,

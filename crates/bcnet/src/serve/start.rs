@@ -74,9 +74,9 @@ fn bind(settings: &Settings, port: u16, io: Io) -> anyhow::Result<Socket> {
     })
 }
 
-/// Returns whether another program caused the move to this port.
+/// Returns whether a port below `port` in the scanned range is used by another program.
 ///
-/// `ours` are the ports of this server's own sessions: they do not count as a move.
+/// `ours` are the ports of this server's own sessions.
 fn is_port_moved(port: u16, ours: &[u16]) -> bool {
     (FIRST_PORT..port).any(|before| !ours.contains(&before))
 }

@@ -50,8 +50,7 @@ impl Workers {
 
     /// Runs the command that `make` returns for each session.
     ///
-    /// Each session gets a separate command: a thread must not be away from its datagrams for longer than one
-    /// session takes.
+    /// Each session gets a separate command, so that a thread can handle datagrams between two commands.
     pub(super) fn send_to_sessions<C: FnOnce(&mut SessionHost, Time) + Send + 'static>(
         &self,
         make: impl Fn(usize) -> C,
@@ -83,7 +82,7 @@ impl Workers {
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// Asks every thread for a sign of life. A thread without an answer after `timeout` is stuck.
+    /// Asks every thread to answer. A thread without an answer after `timeout` is stuck.
     pub(super) fn check_threads(&self, timeout: Duration) -> ThreadHealth {
         let (reply, answers) = mpsc::channel();
         for commands in &self.commands {

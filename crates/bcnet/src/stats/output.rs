@@ -1,6 +1,7 @@
 //! Output of result rows as a table, CSV, JSON and Parquet.
 //!
-//! Players choose their names, so names are escaped: no reader may take them for anything else.
+//! Players choose their names, so names are escaped: a name must not act as a formula, a separator or a
+//! terminal escape.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Sends the datagrams of a run to a program that only echoes them.
 //!
-//! The processor time of the echo is the system's cost for datagrams of this number and these sizes. In the run,
-//! the server received some and sent others. Here half of all are sent, and come back.
+//! The processor time of the echo program is the system's cost for datagrams of this number and these sizes. The
+//! players send half as many datagrams as the server received and sent in the run. The echo doubles the number.
 
 use std::net::SocketAddrV4;
 use std::thread;
@@ -55,7 +55,7 @@ pub(super) fn run(
         loop {
             batch.clear();
             let received = endpoint.socket.receive(&mut batch, 0, usize::MAX);
-            // Datagrams of the earlier run may be left.
+            // The socket may still hold datagrams of the run, which came from other ports.
             for (_, bytes, noted) in
                 batch.iter_with_timestamps().filter(|(head, ..)| head.remote.port() == port)
             {
@@ -75,7 +75,7 @@ pub(super) fn run(
             let len = sizes.draw(&mut rng);
             let remote = SocketAddrV4::new(*echo.ip(), port);
             batch.push(|room| {
-                // Some game datagrams are shorter; those are not measured.
+                // The first eight bytes carry the send time. Shorter datagrams arrive without it and are not measured.
                 let sent_at = wall_now().as_nanos() as u64;
                 room.first_chunk_mut().into_iter().for_each(|first| *first = sent_at.to_le_bytes());
                 Some(DatagramInfo { owner: 0, remote, local: None, len, truncated: false })

@@ -60,7 +60,7 @@ pub(super) struct JoinTimes {
     pub(super) load: DelayHistogram,
     /// Until the server lists the player.
     pub(super) lobby: DelayHistogram,
-    /// The part of that time in which the player waited for the server.
+    /// The part of `lobby` in which the player waited for the server.
     pub(super) waiting: DelayHistogram,
 }
 

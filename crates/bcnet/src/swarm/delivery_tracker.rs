@@ -1,7 +1,8 @@
 //! Tracks sent messages and their expected receivers: every copy once, in order, byte for byte.
 //!
-//! This module knows nothing about servers. Reliable messages of a player are numbered as they are sent. Each other
-//! player in the game must receive all of them from then on.
+//! This module knows nothing about servers. A slot is the place that the server assigns to a player. Reliable
+//! messages of each slot are numbered as they are sent. A player must receive all messages of the other slots from
+//! the time at which it enters the game.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,7 +27,9 @@ struct SentLog {
     entries: VecDeque<TrackedMessage>,
     /// The number of the first entry; older ones are removed.
     first_number: u64,
-    /// All entries before this number were sent, or never will be in this form.
+    /// Entries from this number on have not been sent yet.
+    ///
+    /// Earlier entries were sent, or their copy differs from the sent bytes and has no send time.
     next_unsent: u64,
     /// The last sent states, indexed by number: ship, number and time.
     recent_states: Vec<(ObjectId, u32, Duration)>,
@@ -47,10 +50,11 @@ struct TrackedMessage {
 #[derive(Debug)]
 pub(super) struct ReceiveProgress {
     slot: u8,
-    /// By slot: the first number that must arrive, and the next expected one.
+    /// By slot: the number of the first message that must arrive.
     required_from: [u64; MAX_PLAYERS as usize],
+    /// By slot: the number after that of the last copy in order; `None` before the first copy.
     next_expected: [Option<u64>; MAX_PLAYERS as usize],
-    /// Numbers that were skipped.
+    /// Slots and numbers of messages that were skipped and have not arrived since.
     missing: Vec<(u8, u64)>,
 }
 
@@ -190,7 +194,9 @@ impl DeliveryTracker {
         }
     }
 
-    /// Counts bytes that no player sent as the expected copy, if the opcode is the same.
+    /// Counts a copy with bytes that no player sent.
+    ///
+    /// If its opcode is that of the next expected message, it counts as the changed copy of that message.
     fn on_changed_copy(
         &self,
         receiver: &mut ReceiveProgress,
@@ -390,24 +396,20 @@ mod tests {
         let mut tracker = DeliveryTracker::default();
         let early = tracker.enter(1, 3);
         let at = Duration::from_secs;
-        // The same bytes twice, with messages in another form between them.
+        // The same bytes are sent twice. Between them is an entry whose copy differs from the sent bytes.
         for (number, second) in [(1, 10), (7, 0), (1, 11), (2, 12)] {
             tracker.record_message(0, order(number), false);
             if second > 0 {
-                let found = tracker.match_first_send(0, &order(number)).expect("it was said");
+                let found = tracker.match_first_send(0, &order(number)).expect("it was recorded");
                 assert_eq!(tracker.sent_at(&early, 0, &order(2)), None);
                 tracker.note_sent(0, found, at(second));
             }
         }
-        assert_eq!(
-            tracker.match_first_send(0, &order(2)),
-            None,
-            "it leaves once, however often it is repeated"
-        );
+        assert_eq!(tracker.match_first_send(0, &order(2)), None, "a retransmission is not a first send");
         let left = [1, 7, 2].map(|number| tracker.sent_at(&early, 0, &order(number)));
         assert_eq!(left, [Some(at(11)), None, Some(at(12))]);
         let late = tracker.enter(2, 4);
-        assert_eq!(tracker.sent_at(&late, 0, &order(2)), None, "it was said before the listener came");
+        assert_eq!(tracker.sent_at(&late, 0, &order(2)), None, "it was sent before the receiver joined");
     }
 
     #[test]

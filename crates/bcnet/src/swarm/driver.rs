@@ -1,6 +1,6 @@
 //! Runs all players of a run with their sockets, in one thread.
 //!
-//! A player reads its socket once per tick, as the original does. The loop sleeps until the next tick, and the
+//! A player reads its socket once per tick, as the stock engine does. The loop sleeps until the next tick, and the
 //! system records the arrival of each datagram. The loop waits for sockets only for players that answer at once, or
 //! if the system records no times. Datagrams of all players with due ticks are encrypted together.
 
@@ -182,7 +182,7 @@ impl SwarmDriver {
 
     /// Waits for a time, or until a socket is readable if the loop waits for sockets. Its player is then due.
     fn wait(&mut self, max_wait: Duration) -> io::Result<()> {
-        // A shorter sleep costs more than it saves.
+        // `MIN_SLEEP` limits the number of wake-ups: ticks that are due soon run together.
         if !self.frame_mode.waits_for_sockets() {
             thread::sleep(max_wait.max(MIN_SLEEP));
             return Ok(());
@@ -256,7 +256,7 @@ impl SwarmDriver {
         }
         if is_frame || self.frame_mode.quick {
             endpoint.player.frame(self.players_act && is_frame, tracker, now, &mut self.counters);
-            // The engine answers one tick after it receives.
+            // The engine answers one tick after it receives, so a player that answers at once runs more ticks now.
             for _ in 0..if self.frame_mode.quick { MAX_QUICK_FRAMES } else { 0 } {
                 let now = self.clock.now();
                 if endpoint.player.next_timeout().is_none_or(|next| next > now) {
@@ -380,7 +380,7 @@ fn record_batch(
 const MIN_FRAME_INTERVAL: Duration = Duration::from_millis(85);
 const FRAME_JITTER: Duration = Duration::from_millis(20);
 const STEADY_FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// Most datagrams that a player that answers at once sends before it reads its socket again.
+/// Most extra ticks of a player that answers at once, before it reads its socket again.
 const MAX_QUICK_FRAMES: u32 = 8;
 const LATE_AFTER: Duration = Duration::from_millis(95);
 const MIN_SLEEP: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! Messages of players: of the recorded sizes, each relayed one with a unique number.
+//! Messages of players. They have the recorded sizes, and each relayed message has a unique number.
 
 use bcnet_lab::Rng;
 use bcnet_session::game::{

@@ -202,7 +202,7 @@ impl SimulatedPlayer {
     ) {
         match (&mut self.state, event) {
             (_, Event::Gone { reason: end, .. }) => self.on_connection_lost(end, tracker, now, counters),
-            // Names, and payloads that are counted below.
+            // Events without a payload, such as names.
             _ if payload.is_empty() => {}
             (_, Event::Anomaly { .. }) => {}
             (SimulatedPlayerState::Joining, event) => {
@@ -253,7 +253,7 @@ impl SimulatedPlayer {
             && tracker.has_slot(ship.slot)
             && !tracker.was_recorded(ship.slot, payload)
         {
-            // Newcomers get messages from before their join.
+            // A newcomer receives existing ships. This one has bytes that its owner never sent.
             counters.changed += 1;
             return;
         }
@@ -347,7 +347,7 @@ impl SimulatedPlayer {
             self.state = if joining { SimulatedPlayerState::Leaving } else { SimulatedPlayerState::Gone };
             return;
         }
-        // A steady player leaves nothing behind for the next run.
+        // A steady player always sends a goodbye, so that the server has no lost players in the next run.
         let silent = matches!(self.options.profile, TrafficProfile::Recorded { .. })
             && self.rng.chance(SILENT_LEAVE_SHARE);
         self.stop_playing(!silent, tracker, counters);
@@ -361,8 +361,9 @@ impl SimulatedPlayer {
         }
     }
 
-    /// Removes the player from the game. Missing copies are lost; its last messages must arrive only after a
-    /// goodbye.
+    /// Removes the player from the game, and counts its skipped copies as lost.
+    ///
+    /// Unless `waits_for_delivery`, its unacknowledged messages need not reach the other players.
     fn stop_playing(
         &mut self,
         waits_for_delivery: bool,

@@ -135,12 +135,15 @@ pub(super) fn print(
     let SwarmCounters { dropped, absent, joined, left, vanished, refused, host_messages: host_said, .. } =
         counters;
     writeln!(out, "seed {}, sessions: {}, players in each: {}", args.seed, args.sessions, args.players())?;
-    writeln!(out, "said reliably  {said}, heard {delivered} copies and {host_said} of the server's own")?;
+    writeln!(
+        out,
+        "reliable       {said} sent, {delivered} copies received, {host_said} messages of the server itself"
+    )?;
     let delays = counters.delays.combined();
     let [median, most] = [0.5, 0.99].map(|share| millis(delays.quantile(share)));
     writeln!(out, "delay          median {median} ms, 99 % {most} ms, worst {} ms", millis(delays.max()))?;
     let (due, heard) = (counters.states_expected, counters.states_received);
-    writeln!(out, "states         {} said, {heard} of about {due} copies heard", counters.states_sent)?;
+    writeln!(out, "states         {} sent, {heard} of about {due} copies received", counters.states_sent)?;
     writeln!(
         out,
         "datagrams      {} sent, {} received",
@@ -148,10 +151,10 @@ pub(super) fn print(
     )?;
     writeln!(out, "players        {joined} joined, {left} left, {vanished} vanished, {refused} refused")?;
     let (frames, late) = (counters.frames, counters.late_frames);
-    writeln!(out, "frames         {frames}, {late} of them late for want of processor time")?;
+    writeln!(out, "ticks          {frames}, {late} of them late because the machine was busy")?;
     writeln!(
         out,
-        "findings       {lost} lost, {doubled} doubled, {reordered} out of order, {changed} changed, {echoed} \
+        "findings       {lost} lost, {doubled} duplicated, {reordered} out of order, {changed} changed, {echoed} \
          to the wrong player, {dropped} players dropped, {absent} never in the game"
     )?;
     if args.report { print_times(out, counters) } else { Ok(()) }
@@ -170,7 +173,7 @@ fn print_times(out: &mut impl Write, counters: &SwarmCounters) -> anyhow::Result
     }
     writeln!(out, "\njoins, ms")?;
     let JoinTimes { load, lobby, waiting } = &counters.joins;
-    for (name, times) in [("told to load", load), ("in the lobby", lobby), ("of it waiting", waiting)] {
+    for (name, times) in [("mission sent", load), ("player listed", lobby), ("server wait", waiting)] {
         line(out, name, times)?;
     }
     Ok(())

@@ -66,7 +66,10 @@ struct RunningHook {
 }
 
 impl RunningHook {
-    /// Queues a notification. `dropped_before` is the number of notifications lost before this queue.
+    /// Queues a notification.
+    ///
+    /// `dropped_before` is the number of notifications that the queue from the sessions dropped since the last
+    /// call.
     fn enqueue(&mut self, notification: &Notification, dropped_before: u64, now: Time) {
         let limiter = player_event_limiter_index(&notification.event)
             .and_then(|number| self.player_event_limiters.get_mut(number));
@@ -280,8 +283,7 @@ impl HookShared {
     }
 
     fn state(&self) -> MutexGuard<'_, HookState> {
-        // A panic leaves no half-done change: each change is one assignment, or a separate thread completes
-        // it.
+        // The state is used even after a panic: at worst, hooks are missing from it until the next reload.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_before_the_queue_count_for_subscribed_hooks_only() {
+    fn drops_by_the_session_queue_count_for_subscribed_hooks_only() {
         let ((first, _kept), (second, _kept_too)) = (silent_hook_for("master_lost"), silent_hook_for("full"));
         let second = Hook { name: HookName("second".into()), ..second };
         let (hooks, _notifier) = Hooks::start(&[first, second], Clock::start()).expect("threads");
@@ -445,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_hooks_keep_queues_and_renewed_keep_counters() {
+    fn unchanged_hooks_keep_queues_and_changed_hooks_keep_counters() {
         let (hook, _listener) = silent_hook();
         let (hooks, notifier) = Hooks::start(&[], Clock::start()).expect("threads");
         assert!(hooks.status().is_empty());

@@ -7,7 +7,7 @@ use crate::config;
 /// The addresses of the page, and the checks that follow from them.
 #[derive(Debug, Clone)]
 pub(super) struct AccessPolicy {
-    /// The page is reachable from other machines: it shows nothing without a login.
+    /// The page is reachable from other machines. Without a login it shows only public standings.
     pub(super) is_public: bool,
     /// Browsers reach the page over https.
     pub(super) is_secure: bool,

@@ -161,8 +161,8 @@ fn rate_limit_key(from: IpAddr) -> IpAddr {
 
 /// Attempts of one address: a person may mistype some, a program is slowed down.
 const ATTEMPT_RATE: Rate = Rate::every(Duration::from_secs(10), 5);
-/// Number of remembered addresses. More addresses allow more attempts, but a guess of the token stays
-/// hopeless.
+/// Number of remembered addresses. An attacker with more addresses gets more attempts, but the token is too
+/// long to guess.
 const MAX_TRACKED_ADDRESSES: usize = 1024;
 /// Largest number of logins. A new login replaces the one that was not used for the longest time.
 const MAX_LOGINS: usize = 64;

@@ -79,7 +79,7 @@ async fn serve(
     }
 }
 
-/// Serves a connection. If there are too many, another one is closed.
+/// Serves a connection. If too many are open, [`OpenConnections::add`] selects one that is closed.
 fn admit(
     open: &Arc<Mutex<OpenConnections<AbortHandle>>>,
     address: IpAddr,
@@ -119,7 +119,7 @@ async fn serve_stream<F>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: im
 where
     F: Future<Output = Result<Response<Full<Bytes>>, Infallible>>,
 {
-    // A page is written in one piece, so there is nothing to wait for.
+    // Disables Nagle's algorithm: a page is written in one piece, so delaying a segment gains nothing.
     drop(stream.set_nodelay(true));
     match tls {
         None => serve_http(stream, answer).await,

@@ -2,7 +2,9 @@
 
 use bcnet_lab::Rng;
 
-/// Returns the answer to a round of the file check: the sizes of an unmodified game. `None` for an unknown round.
+/// Returns the answer to a round of the file check, or `None` for an unknown round.
+///
+/// It has the numbers of files and directories of an unmodified game.
 pub(super) fn answer(round: u8) -> Option<Vec<u8>> {
     let mut reply = vec![0x21, round];
     let mut rng = Rng::new(round.into());

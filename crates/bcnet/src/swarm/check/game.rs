@@ -8,33 +8,45 @@ use super::{NOT_ADMITTED, NOT_IN_GAME, Probe, ProbeTarget, ProbeVerdict};
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::quick("S-06", "the status has the game's keys in their order, and ends in a query id", status),
-    Probe::quick("S-05", "words that query programs append do no harm", appended_words),
+    Probe::quick(
+        "S-05",
+        "a query with extra words, as query programs append them, is answered",
+        appended_words,
+    ),
     Probe::quick("S-08", "a list server's challenge is answered", secure),
     Probe::quick(
         "S-20",
         "the five rounds of the file check come one at a time, in their order",
         file_check_rounds,
     ),
-    Probe::quick("S-25", "28, 00 and 01 come in one datagram after the last round", game_start),
-    Probe::quick("S-31", "35 comes before the join event of the newcomer", join_order),
+    Probe::quick("S-25", "messages 28, 00 and 01 come in one datagram after the file check", game_start),
+    Probe::quick("S-31", "message 35 comes before the join event of the newcomer", join_order),
     Probe::quick(
         "S-03",
-        "two players know each other's names before they hear of each other",
+        "each player receives the other's name before the other's join event",
         names_before_events,
     ),
     Probe::quick(
         "S-33",
-        "a reliable message is passed on unchanged, doubles too, but not to its sender",
+        "a reliable message is relayed unchanged, equal ones too, but not to its sender",
         relay,
     ),
-    Probe::quick("S-34", "target changes and collisions are not passed on", not_relayed),
-    Probe::quick("S-32", "what is about another player's object is not passed on", ownership),
-    Probe::quick("S-37", "states are passed on unreliably and without their hash", state_relay),
-    Probe::quick("S-40", "chat goes to everyone, its sender too", chat),
-    Probe::quick("S-42", "chat has the true id of its sender, whatever it says", chat_sender_id),
-    Probe::quick("S-30", "whoever comes later is told of the ships", existing_ships),
-    Probe::quick("S-35", "a self-destruction is told to everyone", self_destruct),
-    Probe::quick("S-50", "the others are told who left", leave_notice),
+    Probe::quick("S-34", "target changes and collisions are not relayed", not_relayed),
+    Probe::quick("S-32", "an event about another player's object is not relayed", ownership),
+    Probe::quick("S-37", "state updates are relayed unreliably and without their hash", state_relay),
+    Probe::quick("S-40", "chat is relayed to everyone, its sender too", chat),
+    Probe::quick(
+        "S-42",
+        "relayed chat has the true id of its sender, even if the sender forged it",
+        chat_sender_id,
+    ),
+    Probe::quick("S-30", "a player who joins later receives the existing ships", existing_ships),
+    Probe::quick("S-35", "everyone receives the explosion of a ship that destroys itself", self_destruct),
+    Probe::quick(
+        "S-50",
+        "the other players receive a notice with the id of the player who left",
+        leave_notice,
+    ),
 ];
 
 /// Returns the answer to a query.
@@ -173,7 +185,7 @@ fn run_exchange(
     let messages: Vec<Vec<u8>> = sent.iter().map(|payload| one.reliable_message(payload)).collect();
     let end_marker = one.reliable_message(&raw_payload::chat(one.id, END_MARKER));
     one.send(&[messages, vec![end_marker]].concat());
-    // Messages are relayed in order: when this one comes, nothing sent before it is missing.
+    // Messages are relayed in order: when this one arrives, all earlier copies have arrived.
     let has_end_marker =
         |it: &ProbeClient| it.received.iter().any(|heard| heard.bytes.ends_with(END_MARKER.as_bytes()));
     other.receive_until(ANSWER_TIMEOUT, has_end_marker);
@@ -215,8 +227,11 @@ fn relay(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         return Ok(ProbeVerdict::Unclear(NOT_IN_GAME.into()));
     };
     let (others, own) = (exchange.received_by(&exchange.receiver), exchange.received_by(&exchange.sender));
-    let evidence =
-        format!("said twice, heard {} times by another, {} by its sender", others.len(), own.len());
+    let evidence = format!(
+        "sent twice; copies received: {} by another player, {} by the sender",
+        others.len(),
+        own.len()
+    );
     Ok(ProbeVerdict::right_if(others == exchange.sent && own.is_empty(), evidence))
 }
 
@@ -235,7 +250,7 @@ fn not_relayed(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         [0x0D, 0x15].into_iter().filter(|opcode| exchange.receiver.has_payload(&[*opcode])).collect();
     Ok(ProbeVerdict::right_if(
         heard.is_empty(),
-        if heard.is_empty() { "neither was heard".into() } else { hex(&heard) },
+        if heard.is_empty() { "no copy was received".into() } else { hex(&heard) },
     ))
 }
 
@@ -247,7 +262,7 @@ fn ownership(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         return Ok(ProbeVerdict::Unclear(NOT_IN_GAME.into()));
     };
     let heard = exchange.received_by(&exchange.receiver).len();
-    Ok(ProbeVerdict::right_if(heard == 0, format!("heard {heard} times")))
+    Ok(ProbeVerdict::right_if(heard == 0, format!("copies received: {heard}")))
 }
 
 fn state_relay(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
@@ -285,7 +300,7 @@ fn chat(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         [&exchange.receiver, &exchange.sender].map(|it| ids_of_chat_line(it, HONEST_CHAT).len());
     Ok(ProbeVerdict::right_if(
         (others, own) == (1, 1),
-        format!("heard {others} times by another, {own} by its sender"),
+        format!("copies received: {others} by another player, {own} by the sender"),
     ))
 }
 
@@ -299,13 +314,15 @@ fn chat_sender_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let [honest, spoofed] =
         [HONEST_CHAT, SPOOFED_CHAT].map(|line| ids_of_chat_line(&exchange.receiver, line));
     if honest.is_empty() {
-        return Ok(ProbeVerdict::Unclear("chat is not passed on at all: see S-40".into()));
+        return Ok(ProbeVerdict::Unclear("chat is not relayed at all: see S-40".into()));
     }
     // The server may also refuse the message.
     let good = honest.iter().chain(&spoofed).all(|id| *id == exchange.sender.id);
-    let ids = |ids: &[u8]| if ids.is_empty() { "not heard".into() } else { format!("heard as {}", hex(ids)) };
+    let ids = |ids: &[u8]| {
+        if ids.is_empty() { "not received".into() } else { format!("received with id {}", hex(ids)) }
+    };
     let evidence = format!(
-        "by player {:02X}: said as itself {}, said as {:02X} {}",
+        "player {:02X} sent chat with its own id: {}; with id {:02X}: {}",
         exchange.sender.id,
         ids(&honest),
         exchange.receiver.id,
@@ -339,7 +356,11 @@ fn existing_ships(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     }
     Ok(ProbeVerdict::right_if(
         is_reported,
-        if is_reported { "the same bytes as said" } else { "no such ship was told" },
+        if is_reported {
+            "the newcomer received the same bytes"
+        } else {
+            "the newcomer did not receive the ship"
+        },
     ))
 }
 

@@ -20,10 +20,10 @@ use probe_client::ProbeClient;
 
 /// Result of a probe.
 enum ProbeVerdict {
-    /// The server keeps the rule; the evidence.
+    /// The server follows the rule. Contains the evidence.
     Right(String),
     Wrong(String),
-    /// The rule could not be tested; the reason.
+    /// The rule could not be tested. Contains the reason.
     Unclear(String),
 }
 

@@ -150,7 +150,7 @@ impl ProbeClient {
                     self.handle_datagram(buffer.get_mut(..len).unwrap_or_default());
                 }
                 Ok(_) => {}
-                // A process that was stopped for a while gets this error.
+                // No datagram arrived in time. A process that was suspended gets `Interrupted`.
                 Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
                 Err(_) => return false,
             }
@@ -208,9 +208,9 @@ impl ProbeClient {
         self.received.iter().any(|heard| heard.bytes.starts_with(start))
     }
 
-    /// Returns all game payloads, each once, unreliable ones included.
+    /// Returns all game payloads in the order of arrival, unreliable ones included.
     ///
-    /// Reliable payloads are in the order of their sequence numbers as they came.
+    /// Duplicates of a reliable payload are left out.
     pub(super) fn payloads(&self) -> Vec<&[u8]> {
         let mut seen = Vec::new();
         let is_first_copy = |heard: &&ReceivedMessage| match heard.message().and_then(|message| message.id())

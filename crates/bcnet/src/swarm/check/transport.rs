@@ -11,31 +11,51 @@ use super::raw_payload;
 use super::{NOT_ADMITTED, NOT_IN_GAME, Probe, ProbeTarget, ProbeVerdict};
 
 pub(super) const PROBES: &[Probe] = &[
-    Probe::quick("T-01", "datagrams of a whole join can be read to the last byte", framing),
-    Probe::quick("T-30", "a request to join is acknowledged in the form for control messages", control_ack),
+    Probe::quick("T-01", "all datagrams of a join parse to the last byte", framing),
+    Probe::quick("T-30", "a connect request gets an ACK in the form for control messages", control_ack),
     Probe::quick(
         "T-34",
-        "the reply is six bytes, flags C0, number 0, and an id from 2 to 126",
+        "the connect reply has six bytes: flags C0, sequence number 0, an id from 2 to 126",
         connect_reply,
     ),
-    Probe::quick("T-53", "a repeated request is acknowledged again and gives no second id", repeated_request),
+    Probe::quick(
+        "T-53",
+        "a repeated connect request is acknowledged again and assigns no second id",
+        repeated_request,
+    ),
     Probe::quick("T-52", "an identity comes back to its owner unchanged", identity),
-    Probe::quick("T-15", "the first request of the file check is reliable, with number 0", first_request),
-    Probe::quick("T-31", "each part is acknowledged by number and index", fragment_acks),
-    Probe::quick("T-68", "parts are put together in whatever order they come", fragments_in_any_order),
-    Probe::quick("T-60", "a message that comes again is acknowledged again", ack_of_duplicate),
-    Probe::quick("T-60", "a message that comes once is acknowledged once", single_ack),
-    Probe::quick("T-69", "a message that comes again has no second effect", duplicate_has_no_effect),
-    Probe::quick("T-69", "a message that comes too early waits for those before it", out_of_order_delivery),
-    Probe::quick("T-61", "what is not acknowledged is sent again", retransmission),
-    Probe::quick("T-24", "numbers go on beyond 255", sequence_beyond_255),
-    Probe::quick("T-10", "an unknown type does no harm", unknown_type),
-    Probe::quick("T-03", "an empty datagram, a count of 0 and cut messages do no harm", malformed_datagrams),
-    Probe::quick("T-58", "a client's id is worth nothing from another address", stolen_peer_id),
-    Probe::quick("T-57", "a goodbye is acknowledged and passed on", disconnect_notice),
-    Probe::quick("T-54", "a wrong password is refused with reason 2 for nobody", wrong_password),
-    Probe::slow("T-55", "after 5 seconds of quiet there is a sign of life", keepalive),
-    Probe::slow("T-56", "a client that is silent for 45 seconds is gone, and everyone is told", idle_timeout),
+    Probe::quick(
+        "T-15",
+        "the first request of the file check is reliable, with sequence number 0",
+        first_request,
+    ),
+    Probe::quick("T-31", "each fragment is acknowledged by sequence number and index", fragment_acks),
+    Probe::quick("T-68", "fragments are reassembled in any order of arrival", fragments_in_any_order),
+    Probe::quick("T-60", "a duplicate message is acknowledged again", ack_of_duplicate),
+    Probe::quick("T-60", "a message that arrives once is acknowledged once", single_ack),
+    Probe::quick("T-69", "a duplicate message has no second effect", duplicate_has_no_effect),
+    Probe::quick(
+        "T-69",
+        "a message that arrives out of order waits for the messages before it",
+        out_of_order_delivery,
+    ),
+    Probe::quick("T-61", "an unacknowledged message is retransmitted", retransmission),
+    Probe::quick("T-24", "sequence numbers continue beyond 255", sequence_beyond_255),
+    Probe::quick("T-10", "a message of unknown type does not disturb the connection", unknown_type),
+    Probe::quick(
+        "T-03",
+        "an empty datagram, a count of 0 and truncated messages do not disturb the connection",
+        malformed_datagrams,
+    ),
+    Probe::quick("T-58", "a datagram with a client's id from another address is ignored", stolen_peer_id),
+    Probe::quick("T-57", "a goodbye is acknowledged and relayed", disconnect_notice),
+    Probe::quick("T-54", "a wrong password is refused with reason 2 and peer id FF", wrong_password),
+    Probe::slow("T-55", "the server sends a keepalive after 5 seconds without other datagrams", keepalive),
+    Probe::slow(
+        "T-56",
+        "a client that is silent for 45 seconds is removed, and the others are informed",
+        idle_timeout,
+    ),
 ];
 
 /// Returns an error if no server answers, or if it refuses every client.
@@ -213,7 +233,7 @@ fn single_ack(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     client.send_identity();
     let ack = [0x01, 1, 0, 2];
     let came = client.receive_until(ANSWER_TIMEOUT, |it| it.has_message(&ack));
-    // The original repeats it after two thirds of a second.
+    // The stock engine sends a second ACK after two thirds of a second.
     client.receive_until(Duration::from_secs(2), |_| false);
     client.leave();
     let acks = client.received.iter().filter(|heard| heard.bytes == ack).count();
@@ -246,15 +266,15 @@ fn duplicate_has_no_effect(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict>
         one.receive_until(ABSENCE_WAIT, |it| it.is_acknowledged(&order));
     }
     one.send(&[last]);
-    // Messages are relayed in order: when this one comes, nothing sent before it is missing.
+    // Messages are relayed in order: when this one arrives, all earlier copies have arrived.
     let count = |it: &ProbeClient, text: &[u8]| it.payloads().iter().filter(|it| it.ends_with(text)).count();
     let fenced = other.receive_until(ANSWER_TIMEOUT, |it| count(it, fence) > 0);
     let times = count(&other, line);
     Ok(match times {
-        0 if !fenced => ProbeVerdict::Unclear("chat is not passed on: see S-40".into()),
+        0 if !fenced => ProbeVerdict::Unclear("chat is not relayed: see S-40".into()),
         _ => ProbeVerdict::right_if(
             times == 1,
-            format!("a line of chat, sent three times, was heard {times} times"),
+            format!("a chat message was sent three times with one number; copies relayed: {times}"),
         ),
     })
 }
@@ -276,7 +296,7 @@ fn out_of_order_delivery(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         (true, _) => ProbeVerdict::Wrong("number 1 had an effect before number 0".into()),
         (false, late) => ProbeVerdict::right_if(
             late,
-            if late { "1, then 0: both had their effect" } else { "number 1 was forgotten" },
+            if late { "1, then 0: both had their effect" } else { "number 1 was lost" },
         ),
     })
 }
@@ -373,7 +393,7 @@ fn unknown_type(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
             return Ok(ProbeVerdict::Wrong(format!("after type {kind:02X} the join stopped")));
         }
     }
-    Ok(ProbeVerdict::Right(format!("after each of {} the join went on", hex(&UNKNOWN_TYPES))))
+    Ok(ProbeVerdict::Right(format!("the join continued after each of the types {}", hex(&UNKNOWN_TYPES))))
 }
 
 /// Types without a meaning.
@@ -390,7 +410,7 @@ fn malformed_datagrams(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     client.send(&[vec![0x32, 0x01, 0x80]]);
     client.send(&[vec![0x00, 0, 0, 1, 0]]);
     let serves = join_continues(client);
-    Ok(ProbeVerdict::right_if(serves, if serves { "the join went on" } else { "the join stopped" }))
+    Ok(ProbeVerdict::right_if(serves, if serves { "the join continued" } else { "the join stopped" }))
 }
 
 fn stolen_peer_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
@@ -411,9 +431,9 @@ fn stolen_peer_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     one.leave();
     other.leave();
     Ok(match (has_text(&other, b"stolen"), has_text(&other, b"honest")) {
-        (true, _) => ProbeVerdict::Wrong("chat under a stolen id was passed on".into()),
-        (false, true) => ProbeVerdict::Right("only its owner was heard".into()),
-        (false, false) => ProbeVerdict::Wrong("its owner was not heard any more".into()),
+        (true, _) => ProbeVerdict::Wrong("chat with a stolen id was relayed".into()),
+        (false, true) => ProbeVerdict::Right("only the chat of the id's owner was relayed".into()),
+        (false, false) => ProbeVerdict::Wrong("the chat of the id's owner was not relayed".into()),
     })
 }
 
@@ -431,13 +451,13 @@ fn disconnect_notice(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     other.leave();
     Ok(ProbeVerdict::right_if(
         acknowledged && is_reported,
-        format!("acknowledged: {acknowledged}, passed on: {is_reported}"),
+        format!("acknowledged: {acknowledged}, relayed: {is_reported}"),
     ))
 }
 
 fn wrong_password(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     if target.password.is_empty() {
-        return Ok(ProbeVerdict::Unclear("tell the server's --password to try this".into()));
+        return Ok(ProbeVerdict::Unclear("needs the server's --password".into()));
     }
     let mut client = target.new_client()?;
     let request = client.connect_request(&format!("not {}", target.password));
@@ -479,6 +499,6 @@ fn idle_timeout(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     other.leave();
     Ok(ProbeVerdict::right_if(
         is_reported && (40..50).contains(&seconds),
-        format!("told: {is_reported}, after {seconds} s"),
+        format!("others informed: {is_reported}, after {seconds} s"),
     ))
 }

@@ -73,7 +73,7 @@ impl SimulatedPlayer {
         tracker: &DeliveryTracker,
         counters: &mut SwarmCounters,
     ) {
-        // The engine judges unreadable datagrams.
+        // Malformed datagrams are ignored here; the engine handles them in the next tick.
         let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return };
         for message in datagram.messages() {
             let Message::Data(Data { delivery, payload, .. }) = message else { continue };

@@ -46,7 +46,7 @@ fn player_datagrams_get_through_an_overload() {
         world.turn();
         world.wait(5);
     }
-    // Shedding lets so few datagrams pass that a turn may drain the socket.
+    // From here on the receive limit no longer ends a turn early: a turn drains the socket.
     world.group.receive_time_limit = Duration::from_secs(60);
     world.turn();
     let before = world.group.hosts[0].socket_counters.datagrams_in;

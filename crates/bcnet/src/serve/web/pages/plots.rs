@@ -11,7 +11,9 @@ use crate::serve::web::site::{RequestContext, Site};
 use crate::serve::web::snapshot::query;
 use crate::server_info::{SampleList, ServerSample, parse};
 
-/// Returns the plots of the server or of one session. A page that has the latest ones gets none.
+/// Returns the plots of the server or of one session.
+///
+/// Returns nothing for an update of a page that already shows the latest sample.
 pub(super) fn section(site: &Site, port: Option<u16>, context: &RequestContext) -> Markup {
     let answer = query(&site.plane, port, Request::Samples { since: None });
     let SampleList { samples, .. } =
