@@ -46,6 +46,7 @@ mod server_info;
 #[cfg(any(windows, test))]
 mod service;
 mod signals;
+mod standard_output;
 mod stats;
 mod swarm;
 mod top;
@@ -53,7 +54,6 @@ mod usage;
 #[cfg(windows)]
 mod win32;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -147,15 +147,10 @@ fn main() -> ExitCode {
     match verdict {
         Ok(CommandStatus::Clean) => ExitCode::SUCCESS,
         Ok(CommandStatus::Findings) => ExitCode::from(1),
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if standard_output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bcnet: {error:#}");
             ExitCode::from(2)
         }
     }
-}
-
-/// Returns whether the reader of the output has closed it (`bcnet … | head`), which is not a failure.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -3,14 +3,14 @@
 //! Both come from the same definitions as `--help`.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::{Args, CommandStatus, VERSION};
+use crate::{Args, CommandStatus, VERSION, standard_output};
 
 /// The arguments of `bcnet completions`.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<CommandStatus> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "bcnet", &mut script);
-    io::stdout().write_all(&script)?;
+    standard_output::lock().write_all(&script)?;
     Ok(CommandStatus::Clean)
 }
 
@@ -53,9 +53,9 @@ pub(crate) fn man(args: &ManArgs) -> Result<CommandStatus> {
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     match &args.dir {
-        _ if args.markdown => io::stdout().write_all(markdown_page(&command).as_bytes())?,
+        _ if args.markdown => standard_output::lock().write_all(markdown_page(&command).as_bytes())?,
         Some(dir) => write_pages(command, dir)?,
-        None => man_page(command).render(&mut io::stdout())?,
+        None => man_page(command).render(&mut standard_output::lock())?,
     }
     Ok(CommandStatus::Clean)
 }

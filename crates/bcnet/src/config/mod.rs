@@ -21,11 +21,11 @@ mod text;
 pub(crate) mod value;
 
 use std::env;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use crate::number_format::pluralize;
-use crate::{CommandStatus, manifest};
+use crate::{CommandStatus, manifest, standard_output};
 pub(crate) use document::{Document, Problems};
 pub(crate) use hook::{Hook, HookEvent, HookFormat};
 pub(crate) use load::{ConfigFlags, Loaded, Origin, first_directory, is_bare_file_name, load, load_control};
@@ -73,7 +73,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
-    let mut out = io::stdout().lock();
+    let mut out = standard_output::lock();
     match &args.command {
         Command::Default { markdown: false } => out.write_all(render::default_file().as_bytes())?,
         Command::Default { markdown: true } => out.write_all(render::markdown_page().as_bytes())?,

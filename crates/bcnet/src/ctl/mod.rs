@@ -1,5 +1,7 @@
 //! `bcnet ctl`: sends one request to a running server on the same machine and prints the answer.
 
+use std::error::Error;
+use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,10 +13,11 @@ use serde_json::{Map, Value, json};
 use crate::CommandStatus;
 use crate::config::{self, ConfigFlags};
 use crate::control::{self, ControlStream};
+use crate::standard_output;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 done, 1 the server refused the request, 2 no server could be reached.
+Exit codes: 0 done, 1 the server refused the request or did not answer, 2 no server could be reached.
 
 Examples:
   bcnet ctl players
@@ -74,26 +77,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     let (session, by) = (args.session.clone(), args.connect.by());
     let envelope = Envelope { session, by, request: args.request.clone() };
     let mut answers = BufReader::new(&stream);
-    match send_request(path, &stream, &mut answers, &envelope)? {
-        ControlResponse::Error(reason) => {
+    match send_request(path, &stream, &mut answers, &envelope) {
+        Ok(ControlResponse::Error(reason)) => {
             eprintln!("bcnet: {reason}");
             Ok(CommandStatus::Findings)
         }
-        ControlResponse::Ok(mut value) => {
+        Ok(ControlResponse::Ok(mut value)) => {
             if let Some(answer) = value.as_object_mut().filter(|answer| identifies_server(answer)) {
                 answer.insert("socket".into(), absolute_path(path).display().to_string().into());
             }
-            let mut out = io::stdout().lock();
+            let mut out = standard_output::lock();
             if args.json && !is_follow_request(&args.request) {
                 writeln!(out, "{value}")?;
             } else {
                 out.write_all(render_answer(&value).as_bytes())?;
             }
             if is_follow_request(&args.request) {
-                print_events(&mut answers, &mut out)?;
+                print_events(path, &mut answers, &mut out)?;
             }
             Ok(CommandStatus::Clean)
         }
+        Err(error) if error.is::<NoAnswer>() => {
+            eprintln!("bcnet: {error:#}");
+            Ok(CommandStatus::Findings)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -102,12 +110,12 @@ fn is_follow_request(request: &Request) -> bool {
 }
 
 /// Prints events until the server closes the connection or the output is closed.
-fn print_events(answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
+fn print_events(path: &Path, answers: &mut impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
     let mut line = String::new();
     loop {
         out.flush()?;
         line.clear();
-        if answers.read_line(&mut line)? == 0 {
+        if answers.read_line(&mut line).map_err(|error| read_error(path, error))? == 0 {
             return Ok(());
         }
         // The server sends empty lines to keep the connection alive.
@@ -177,6 +185,8 @@ pub(crate) fn connect(paths: &[PathBuf]) -> anyhow::Result<(&Path, ControlStream
 }
 
 /// Sends one request and waits for its answer.
+///
+/// Fails with [`NoAnswer`] if the server was reached but did not answer.
 pub(crate) fn send_request(
     path: &Path,
     mut stream: &ControlStream,
@@ -187,25 +197,44 @@ pub(crate) fn send_request(
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut line = serde_json::to_string(envelope)?;
     line.push('\n');
-    stream.write_all(line.as_bytes()).with_context(|| path.display().to_string())?;
+    let sent = stream.write_all(line.as_bytes());
     line.clear();
-    match answers.read_line(&mut line) {
-        Ok(0) => bail!("{}: the server closed the connection", path.display()),
-        Ok(_) => {
+    // A server with too many connections answers before it reads the request, and closes.
+    match (answers.read_line(&mut line), sent) {
+        (Ok(0), Ok(())) => Err(no_answer(path, "the server closed the connection without an answer")),
+        (Ok(0) | Err(_), Err(error)) | (Err(error), Ok(())) => Err(read_error(path, error)),
+        (Ok(_), _) => {
             serde_json::from_str(&line).with_context(|| format!("{}: not a bcnet server", path.display()))
         }
-        Err(error) => Err(read_error(path, error)),
     }
 }
 
 /// Returns the error for a server that did not answer.
 pub(crate) fn read_error(path: &Path, error: io::Error) -> anyhow::Error {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-        anyhow!("{}: the server does not answer; see its log", path.display())
+        no_answer(path, "the server does not answer")
     } else {
-        anyhow::Error::new(error).context(path.display().to_string())
+        no_answer(path, &format!("the server did not answer: {error}"))
     }
 }
+
+fn no_answer(path: &Path, problem: &str) -> anyhow::Error {
+    let path = path.display();
+    NoAnswer(format!("{path}: {problem}; the request may have had no effect, see the log of the server"))
+        .into()
+}
+
+/// The error for a server that accepted the connection and did not answer.
+#[derive(Debug)]
+struct NoAnswer(String);
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for NoAnswer {}
 
 fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
     let shown = path.display();

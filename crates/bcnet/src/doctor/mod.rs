@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use crate::{CommandStatus, config};
+use crate::{CommandStatus, config, standard_output};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
 }
 
 fn print(report: &DoctorReport, as_json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = standard_output::lock();
     if as_json {
         let check = |check: &HealthCheck| json!({"check": check.name, "state": check.state.name(), "text": check.text});
         let checks: Vec<_> = report.0.iter().map(check).collect();

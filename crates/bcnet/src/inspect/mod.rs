@@ -22,6 +22,7 @@ use bcnet_transport::cipher;
 use bcnet_transport::wire::{Message, PeerId, Role, WireError};
 
 use crate::CommandStatus;
+use crate::standard_output;
 pub(crate) use file::{DECRYPTED_INTERFACE, for_each_datagram, write_decrypted};
 use hex::{BadHex, HexLine};
 use json::Json;
@@ -184,7 +185,7 @@ fn run_hex(args: &Args, path: &Path) -> anyhow::Result<CommandStatus> {
         None => None,
     };
     let mut out = StdoutWriter {
-        stdout: Some(BufWriter::new(io::stdout().lock())),
+        stdout: Some(BufWriter::new(standard_output::lock())),
         ignore_broken_pipe: capture.is_some(),
     };
     let mut json = Json::default();

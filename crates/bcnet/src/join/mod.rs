@@ -7,7 +7,7 @@ mod input;
 mod show;
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::Write;
 use std::iter;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use bcnet_transport::{SendError, Time};
 
 use crate::config::{ConfigValue, HostPort};
 use crate::query;
-use crate::{CommandStatus, lookup, manifest};
+use crate::{CommandStatus, lookup, manifest, standard_output};
 use diagnosis::JoinDiagnosis;
 use driver::{ClientDriver, LeaveResult};
 use input::Input;
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
     if !args.check && args.say.is_none() {
         input::spawn_line_reader(client.driver.input_sender())?;
     }
-    let out = &mut io::stdout().lock();
+    let out = &mut standard_output::lock();
     let verdict = if args.check { client.check(out) } else { client.run_interactive(out) };
     // Leaves the game even if the output can no longer be written.
     if verdict.is_err() {

@@ -23,7 +23,7 @@ mod text;
 mod tour;
 mod tour_report;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -33,6 +33,7 @@ use bcnet_lab::{RunOptions, RunSummary};
 use bcnet_transport::Time;
 
 use crate::CommandStatus;
+use crate::standard_output;
 use library::NamedScenario;
 use run_recorder::{RunRecorder, TimeWindow};
 
@@ -150,7 +151,7 @@ struct RunChoice {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(standard_output::lock());
     let verdict = match &args.command {
         Command::Run(args) => run_files(args, &mut out)?,
         Command::List => list_scenarios(&mut out)?,

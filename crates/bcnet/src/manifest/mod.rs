@@ -3,7 +3,7 @@
 //! A manifest is learned from a player whose files are good.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use crate::CommandStatus;
 use crate::file::{read_text, replace};
 use crate::number_format::pluralize;
 use crate::random::random_u64;
+use crate::standard_output;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -73,13 +74,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
             let mut manifest = learn(&socket)?;
             manifest.name = name;
             replace(out, manifest.to_string().as_bytes()).with_context(|| out.display().to_string())?;
-            writeln!(io::stdout(), "{}: written", out.display())?;
+            writeln!(standard_output::lock(), "{}: written", out.display())?;
             Ok(CommandStatus::Clean)
         }
         Command::Check { files, all } => {
             let mut verdict = CommandStatus::Clean;
             for file in files {
-                if check(file, *all, &mut io::stdout().lock())? == CommandStatus::Findings {
+                if check(file, *all, &mut standard_output::lock())? == CommandStatus::Findings {
                     verdict = CommandStatus::Findings;
                 }
             }
@@ -142,7 +143,7 @@ fn learn(socket: &UdpSocket) -> anyhow::Result<Manifest> {
     let clock = Clock::start();
     let config = Config { name: "bcnet manifest".into(), learn_manifests: true, ..Config::default() };
     let mut session = Session::new(config, random_u64());
-    drop(writeln!(io::stdout(), "manifest ready port={}", socket.local_addr()?.port()));
+    drop(writeln!(standard_output::lock(), "manifest ready port={}", socket.local_addr()?.port()));
     let mut learned = None;
     let mut end = None;
     loop {

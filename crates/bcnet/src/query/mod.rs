@@ -18,6 +18,7 @@ use bcnet_udp::Clock;
 use crate::CommandStatus;
 use crate::config::{ConfigValue, HostPort};
 use crate::lookup;
+use crate::standard_output;
 pub(crate) use list::fetch as fetch_list;
 use show::AnsweredServer;
 
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
         return query_list_server(args, master);
     }
     let mut query = StatusQuery::new(args.timeout, args.raw)?;
-    let out = &mut io::stdout().lock();
+    let out = &mut standard_output::lock();
     let found = match &args.host {
         Some(host) => {
             let address = lookup::first_ipv4_address(host)?;
@@ -119,7 +120,7 @@ fn query_list_server(args: &Args, master: &HostPort<LIST_PORT>) -> anyhow::Resul
             return Ok(CommandStatus::Findings);
         }
     };
-    let out = &mut io::stdout().lock();
+    let out = &mut standard_output::lock();
     let mut query = StatusQuery::new(args.timeout, args.raw)?;
     query.query_listed(&listed, out)?;
     let found = query.replies;

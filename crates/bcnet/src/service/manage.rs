@@ -1,7 +1,7 @@
 //! `bcnet service install`, `remove` and `status`: the requests to the service manager.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, thread};
@@ -19,7 +19,7 @@ use super::names::{
 use super::safety::{canonical_path, check_config, check_program, check_separate_directories};
 use crate::config::{self, ConfigFlags};
 use crate::file::parent_directory;
-use crate::{CommandStatus, win32};
+use crate::{CommandStatus, standard_output, win32};
 
 /// Installs the service and starts it.
 pub(super) fn install(config: Option<&Path>) -> Result<CommandStatus> {
@@ -61,7 +61,7 @@ pub(super) fn install(config: Option<&Path>) -> Result<CommandStatus> {
             program.display()
         );
     }
-    io::stdout().write_all(text.as_bytes())?;
+    standard_output::lock().write_all(text.as_bytes())?;
     Ok(verdict(state))
 }
 
@@ -87,7 +87,7 @@ pub(super) fn remove() -> Result<CommandStatus> {
     }
     service.delete().map_err(explain_error)?;
     let files = config.map(|config| format!("; its files remain in {}", parent_directory(&config).display()));
-    writeln!(io::stdout(), "the service {SERVICE_NAME} is removed{}", files.unwrap_or_default())?;
+    writeln!(standard_output::lock(), "the service {SERVICE_NAME} is removed{}", files.unwrap_or_default())?;
     Ok(CommandStatus::Clean)
 }
 
@@ -95,11 +95,11 @@ pub(super) fn remove() -> Result<CommandStatus> {
 pub(super) fn status() -> Result<CommandStatus> {
     let manager = manager(ServiceManagerAccess::CONNECT)?;
     let Some(service) = open(&manager, ServiceAccess::QUERY_STATUS | ServiceAccess::QUERY_CONFIG)? else {
-        writeln!(io::stdout(), "{NOT_INSTALLED}")?;
+        writeln!(standard_output::lock(), "{NOT_INSTALLED}")?;
         return Ok(CommandStatus::Findings);
     };
     let state = service.query_status().map_err(explain_error)?.current_state;
-    io::stdout().write_all(describe(&service, state)?.as_bytes())?;
+    standard_output::lock().write_all(describe(&service, state)?.as_bytes())?;
     Ok(verdict(state))
 }
 

@@ -21,6 +21,7 @@ use crate::scores::{
     PlayerResult, PlayerStanding, RoundResult, SECONDS_PER_DAY, ScoreQuery, ScoreStore, StandingOrder,
     SystemTotal,
 };
+use crate::standard_output;
 use output::StatsTable;
 
 #[derive(clap::Args)]
@@ -146,7 +147,7 @@ fn write_table(sheet: &StatsTable, args: &Args) -> anyhow::Result<()> {
         return output::parquet(sheet, path).with_context(|| path.display().to_string());
     }
     let mut out: Box<dyn Write> = match &args.output {
-        None => Box::new(io::stdout().lock()),
+        None => Box::new(standard_output::lock()),
         Some(path) => {
             Box::new(BufWriter::new(File::create(path).with_context(|| path.display().to_string())?))
         }
@@ -164,7 +165,7 @@ fn forget(store: &mut ScoreStore, name: &str, yes: bool) -> anyhow::Result<Comma
     if !yes {
         ensure!(io::stdin().is_terminal(), "this deletes all stored results of a player; confirm with --yes");
         print!("Delete all results of {name:?} from {path}? This cannot be undone. [y/N] ");
-        io::stdout().flush()?;
+        standard_output::lock().flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if !matches!(answer.trim(), "y" | "yes") {

@@ -13,6 +13,7 @@ use super::baseline::EchoResult;
 use super::counters::SwarmCounters;
 use super::delay::JoinTimes;
 use super::driver::SwarmDriver;
+use crate::standard_output;
 
 /// Prints a line per second on a terminal.
 pub(super) struct LiveTable {
@@ -100,7 +101,7 @@ pub(super) fn print(
     cpu: CpuTimes,
     echo_result: Option<(EchoResult, Option<f64>)>,
 ) -> anyhow::Result<()> {
-    let out = &mut io::stdout().lock();
+    let out = &mut standard_output::lock();
     if args.json {
         let mut report = json!({
             "sessions": args.sessions,

@@ -299,6 +299,54 @@ fn misbehaving_control_clients_block_nobody() {
     assert!(refusal.contains("control connections are already open"), "{refusal}");
 }
 
+/// A request that the server did not carry out must not look like a success.
+#[test]
+fn request_without_a_free_connection_fails() {
+    let server = server_with_control();
+    let crowd: Vec<_> = (0..16).map(|_| connect(&server)).collect();
+    for _ in 0..8 {
+        let output = server.directory.ctl(&["ban", "10.0.0.1"]);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+        // Windows discards the answer when the server closes the pipe.
+        let reason = "bcnet: 16 control connections are already open; close one and try again\n";
+        assert!(cfg!(windows) || error == reason, "{error}");
+    }
+    drop(crowd);
+    let mut bans = String::new();
+    while !bans.starts_with("{\"ok\"") {
+        let mut stream = connect(&server);
+        drop(stream.write_all(b"{\"command\":\"bans\"}\n"));
+        bans.clear();
+        drop(BufReader::new(stream).read_line(&mut bans));
+    }
+    assert_eq!(bans, "{\"ok\":{\"bans\":[]}}\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn server_that_closes_without_an_answer_is_an_error() {
+    let directory = TestDirectory::new();
+    let listener = std::os::unix::net::UnixListener::bind(directory.path("mute.sock")).expect("bound");
+    // The first client is closed before its request is read, the second one after it.
+    let server = thread::spawn(move || {
+        drop(listener.accept().expect("a client"));
+        let (client, _) = listener.accept().expect("a client");
+        BufReader::new(client).read_line(&mut String::new()).expect("a request");
+    });
+    for _ in 0..2 {
+        let output = directory.ctl(&["--socket", "mute.sock", "ban", "10.0.0.1"]);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+        assert!(error.starts_with("bcnet: mute.sock: the server "), "{error}");
+        assert!(
+            error.ends_with("; the request may have had no effect, see the log of the server\n"),
+            "{error}"
+        );
+    }
+    server.join().expect("both clients came");
+}
+
 /// Sends requests until the buffers are full, because the answers are not read.
 #[cfg(unix)]
 fn fill_request_buffer(connection: &mut RawControlConnection) {

@@ -19,6 +19,7 @@ use super::{Analysis, follow};
 use crate::CommandStatus;
 use crate::inspect::{Args, is_stdin};
 use crate::number_format::group_digits;
+use crate::standard_output;
 
 /// Reads all inputs as one capture and passes everything to `sink`.
 pub(super) fn inspect(args: &Args, inputs: &Inputs, sink: impl Sink) -> anyhow::Result<CommandStatus> {
@@ -39,7 +40,7 @@ pub(super) fn inspect_live(args: &Args, interface: &str, sink: impl Sink) -> any
                 pass.read_all()
             });
             if let Err(error) = &read
-                && crate::is_broken_pipe(error)
+                && standard_output::is_closed(error)
             {
                 return read.map(|()| CommandStatus::Clean);
             }

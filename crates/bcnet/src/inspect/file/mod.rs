@@ -55,6 +55,7 @@ use super::{Args as InspectArgs, StdoutWriter, is_stdin};
 use crate::CommandStatus;
 use crate::file::ensure_not_input;
 use crate::number_format::group_digits;
+use crate::standard_output;
 pub(crate) use datagram_visitor::for_each_datagram;
 pub(crate) use decrypted_capture::write_decrypted;
 use delayed_output::DelayedOutput;
@@ -217,7 +218,7 @@ impl CaptureEnd<'_> {
 }
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<CommandStatus> {
-    let stdout = BufWriter::with_capacity(OUTPUT_BUFFER_SIZE, io::stdout().lock());
+    let stdout = BufWriter::with_capacity(OUTPUT_BUFFER_SIZE, standard_output::lock());
     let has_file = args.interface.is_none() && (args.write.is_some() || args.file.report.is_some());
     let out = StdoutWriter { stdout: Some(stdout), ignore_broken_pipe: has_file };
     if let Some(interface) = &args.interface {
@@ -299,7 +300,7 @@ fn build_sinks<'a>(
             let view = view::DatagramView::new(out, lines, filter.clone(), true).explain(args.explain);
             sinks.push(Box::new(DelayedOutput::new(view, true)));
         }
-        sinks.push(Box::new(summary::SummarySink::new(io::stdout(), filter, false)));
+        sinks.push(Box::new(summary::SummarySink::new(standard_output::lock(), filter, false)));
     } else if sinks.is_empty() || args.json {
         let form = if args.json {
             view::OutputForm::Json

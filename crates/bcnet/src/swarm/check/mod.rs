@@ -7,7 +7,7 @@ mod raw_payload;
 mod transport;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::Args;
 use crate::CommandStatus;
+use crate::standard_output;
 use probe_client::ProbeClient;
 
 /// Result of a probe.
@@ -112,7 +113,7 @@ pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<CommandSt
     let probes = select_probes(&args.rules, args.slow)?;
     let target = ProbeTarget { server, password: args.password.clone() };
     transport::check_reachable(&target)?;
-    let out = &mut io::stdout().lock();
+    let out = &mut standard_output::lock();
     let mut wrong = 0;
     for probe in &probes {
         let (verdict, evidence) = match (probe.run)(&target)? {
