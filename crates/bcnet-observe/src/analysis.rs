@@ -16,6 +16,7 @@ use bcnet_wire::{Body, Control, Data, Delivery, Fragment, Message, MessageId, Pe
 #[derive(Default)]
 pub(crate) struct ContentFlags {
     pub(crate) control: bool,
+    pub(crate) connect_reply: bool,
     pub(crate) reliable: bool,
 }
 
@@ -23,6 +24,7 @@ impl ContentFlags {
     pub(crate) fn of(datagram: &ParsedDatagram<'_>) -> Self {
         datagram.messages().iter().fold(Self::default(), |found, message| Self {
             control: found.control || matches!(message, Message::Control(_)),
+            connect_reply: found.connect_reply || is_connect_reply(message),
             reliable: found.reliable || message.id().is_some(),
         })
     }
@@ -39,6 +41,8 @@ pub(crate) struct DatagramAnalysis<'a, 'b> {
     pub(crate) saw_start: bool,
     /// `true` if the receiver reads the datagram at all.
     pub(crate) is_read: bool,
+    /// `true` if the datagram has a connect reply, so an empty message in it is a cookie.
+    pub(crate) has_connect_reply: bool,
     /// `true` if the receiver has disconnected.
     pub(crate) receiver_left: bool,
     pub(crate) capture_losses: u64,
@@ -55,6 +59,16 @@ pub(crate) fn is_read_by_host(datagram: &ParsedDatagram<'_>) -> bool {
                 ..
             }))
         )
+}
+
+/// Returns whether a message may be a cookie: only bcnet sends empty reliable messages (T-76).
+pub(crate) const fn is_cookie_message(message: &Message<'_>) -> bool {
+    matches!(message, Message::Data(Data { delivery: Delivery::Reliable(_), payload: [], .. }))
+}
+
+/// Returns whether a message is a connect reply.
+const fn is_connect_reply(message: &Message<'_>) -> bool {
+    matches!(message, Message::Control(Control { body: Body::ConnectReply { .. }, .. }))
 }
 
 impl DatagramAnalysis<'_, '_> {
@@ -178,7 +192,11 @@ impl DatagramAnalysis<'_, '_> {
         let before = !self.saw_start && self.receiver.sequence_mut(id.channel).is_before_first(id.seq);
         self.receiver.sent.insert(unseen_message(id, at), self.limits.messages);
         if !before {
-            self.receiver.sequence_mut(id.channel).on_message(id.seq, at, mark);
+            let numbers = self.receiver.sequence_mut(id.channel);
+            // The ACK of a cookie that was not captured says nothing about the numbers of messages.
+            if !self.saw_start || numbers.is_near(id.seq) {
+                numbers.on_message(id.seq, at, mark);
+            }
             self.capture_losses += 1;
             self.reporter.report(self.side.other(), FindingKind::CaptureLoss(CaptureMiss::Message(id)));
         }
@@ -230,7 +248,10 @@ impl DatagramAnalysis<'_, '_> {
             }
             _ => {}
         }
-        self.sender.sequence_mut(id.channel).on_message(id.seq, at, mark);
+        let numbers = self.sender.sequence_mut(id.channel);
+        if !is_cookie_message(message) || !self.has_connect_reply && numbers.is_near(id.seq) {
+            numbers.on_message(id.seq, at, mark);
+        }
         let opcode = opcode(message).or_else(|| self.sender.sent.opcode(id));
         let about = MessageInfo { id, kind: Some(message.kind()), opcode };
         let sent = SentMessage {

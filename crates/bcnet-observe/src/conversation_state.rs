@@ -3,14 +3,14 @@
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use crate::analysis::{ContentFlags, DatagramAnalysis, is_read_by_host};
+use crate::analysis::{ContentFlags, DatagramAnalysis, is_cookie_message, is_read_by_host};
 use crate::cause::close_unexplained;
 use crate::finding::{CaptureMiss, FindingKind};
 use crate::sent_messages::{MessageKey, UnexplainedRetransmission};
 use crate::side::{IdleLevel, SideState};
 use crate::stock::{LINGER, PEER_TIMEOUT, SECOND};
 use crate::{ConversationId, FindingReporter, NO_MARK, ObserverLimits, ParsedDatagram, Side};
-use bcnet_wire::{Body, Channel, Data, Delivery, Message, MessageId, PeerId, Seq, Time};
+use bcnet_wire::{Body, Channel, Message, MessageId, PeerId, Seq, Time};
 
 /// The end of a conversation.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ impl ConversationState {
         self.last_seen = self.last_seen.max(at);
         self.dormant = false;
         self.side_state_mut(side).idle_level = IdleLevel::Active;
-        let ContentFlags { control, reliable } = ContentFlags::of(datagram);
+        let ContentFlags { control, connect_reply, reliable } = ContentFlags::of(datagram);
         self.note_sender(side, datagram.sender());
         if control {
             self.note_connection(side, datagram);
@@ -110,6 +110,7 @@ impl ConversationState {
             reporter,
             saw_start: whole,
             is_read: heard,
+            has_connect_reply: connect_reply,
             receiver_left: left,
             capture_losses: 0,
         };
@@ -290,11 +291,6 @@ impl ConversationState {
         let missed = self.side_state(side.other()).last_not_captured;
         close_unexplained(self.side_state_mut(side), side, missed, is_over, reporter);
     }
-}
-
-/// Returns whether a message is a cookie: only bcnet sends one, behind its connect reply (T-76).
-const fn is_cookie_message(message: &Message<'_>) -> bool {
-    matches!(message, Message::Data(Data { delivery: Delivery::Reliable(_), payload: [], .. }))
 }
 
 /// Returns the finding for a sequence number that never appeared in the capture.

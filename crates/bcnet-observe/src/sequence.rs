@@ -34,6 +34,14 @@ impl SequenceTracker {
         self.first.is_none_or(|first| seq.distance_from(first) < 0)
     }
 
+    /// Returns whether a number is close to the next one, or to the first one of a new connection.
+    ///
+    /// The number of a cookie (T-76) is far from both: it must be outside the receive window.
+    pub(crate) const fn is_near(&self, seq: Seq) -> bool {
+        let expected = if self.first.is_some() { self.next } else { Seq(0) };
+        seq.distance_from(expected).unsigned_abs() < COOKIE_DISTANCE
+    }
+
     /// Notes the first send of a message, or the ACK of a message that was not seen.
     pub(crate) fn on_message(&mut self, seq: Seq, at: Time, mark: u64) {
         if self.first.is_none() {
@@ -76,6 +84,8 @@ impl SequenceTracker {
     }
 }
 
+/// A cookie is at least this far from the numbers of messages.
+const COOKIE_DISTANCE: u16 = 0x2000;
 /// Largest number of missing numbers to remember. Further ones are never reported.
 const MAX_MISSING_NUMBERS: usize = 64;
 /// Age at which a missing number counts as lost.
