@@ -3,22 +3,31 @@
 //! A machine with several addresses must answer from the address that received the request: a client drops
 //! answers from any other. Each player has a separate entry that no other sender can evict. Other senders
 //! share a small table, in which a newer one may replace an older one. An entry there lasts long enough for
-//! an answer.
+//! an answer, also if all players of a session connect at once.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+/// A remote address and the local address that it has used.
+type Entry = (SocketAddrV4, Ipv4Addr);
+type Bucket = [Option<Entry>; BUCKET_SIZE];
+
 #[derive(Debug)]
 pub(crate) struct ReplyAddresses {
     players: Vec<(SocketAddrV4, Ipv4Addr)>,
-    recent: Box<[Option<(SocketAddrV4, Ipv4Addr)>]>,
+    /// Buckets of entries with equal hash, the newest entry first.
+    recent: Box<[Bucket]>,
     hasher: RandomState,
 }
 
 impl ReplyAddresses {
     pub(crate) fn new() -> Self {
-        Self { players: Vec::new(), recent: vec![None; RECENT_SLOTS].into(), hasher: RandomState::new() }
+        Self {
+            players: Vec::new(),
+            recent: vec![[None; BUCKET_SIZE]; BUCKETS].into(),
+            hasher: RandomState::new(),
+        }
     }
 
     /// Records that `remote` has sent to `local`.
@@ -27,16 +36,19 @@ impl ReplyAddresses {
             player.1 = local;
             return;
         }
-        let slot = self.slot(remote);
-        self.recent[slot] = Some((remote, local));
+        let number = self.bucket_number(remote);
+        let bucket = &mut self.recent[number];
+        let is_same = |entry: &Option<Entry>| entry.is_some_and(|(other, _)| other == remote);
+        let replaced = bucket.iter().position(is_same).unwrap_or(BUCKET_SIZE - 1);
+        bucket[..=replaced].rotate_right(1);
+        bucket[0] = Some((remote, local));
     }
 
     /// Returns the local address that `remote` has used, if it is known.
     pub(crate) fn find(&self, remote: SocketAddrV4) -> Option<Ipv4Addr> {
-        let player = self.players.iter().find(|(player, _)| *player == remote);
-        player
-            .or_else(|| self.recent[self.slot(remote)].as_ref().filter(|(other, _)| *other == remote))
-            .map(|(_, local)| *local)
+        let recent = self.recent[self.bucket_number(remote)].iter().flatten();
+        let entry = self.players.iter().chain(recent).find(|(other, _)| *other == remote);
+        entry.map(|(_, local)| *local)
     }
 
     /// Sets the list of players.
@@ -48,13 +60,15 @@ impl ReplyAddresses {
         }
     }
 
-    /// Returns the slot of an address. A secret hash prevents attackers from choosing a slot.
-    fn slot(&self, remote: SocketAddrV4) -> usize {
-        self.hasher.hash_one(remote) as usize % RECENT_SLOTS
+    /// Returns the bucket of an address. A secret hash prevents attackers from choosing a bucket.
+    fn bucket_number(&self, remote: SocketAddrV4) -> usize {
+        self.hasher.hash_one(remote) as usize % BUCKETS
     }
 }
 
-const RECENT_SLOTS: usize = 256;
+const BUCKETS: usize = 64;
+/// More entries than addresses that get answers in one turn are likely to have the same hash.
+const BUCKET_SIZE: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -76,8 +90,19 @@ mod tests {
         addresses.record(address(1), ours(2));
         assert_eq!(addresses.find(address(1)), Some(ours(2)));
         let remembered = (3..10_000).filter(|n| addresses.find(address(*n)).is_some()).count();
-        assert!(remembered <= RECENT_SLOTS, "{remembered}");
+        assert!(remembered <= BUCKETS * BUCKET_SIZE, "{remembered}");
         addresses.set_players(std::iter::empty());
         assert_eq!(addresses.players.len(), 0);
+    }
+
+    #[test]
+    fn players_who_connect_at_once_do_not_evict_each_other() {
+        let mut addresses = ReplyAddresses::new();
+        for round in 0..1000 {
+            let group = (0..16).map(|n| SocketAddrV4::new(Ipv4Addr::from(16 * round + n), 22101));
+            group.clone().for_each(|address| addresses.record(address, Ipv4Addr::LOCALHOST));
+            let found = group.filter(|address| addresses.find(*address).is_some()).count();
+            assert_eq!(found, 16, "round {round}");
+        }
     }
 }

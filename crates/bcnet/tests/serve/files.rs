@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::thread;
 
 use bcnet_session::Anomaly;
 use bcnet_transport::RejectCause;
@@ -85,6 +86,26 @@ fn log_and_capture_directories_are_created() {
     assert!(
         server.directory.path("logs").is_dir() && server.directory.path("captures/of/game.pcapng").is_file()
     );
+}
+
+/// T-76: players who must prove their address look like any others in the capture of the server.
+#[test]
+fn capture_of_unverified_players_has_no_findings() {
+    let server =
+        ServerProcess::start(&["--bind", "0.0.0.0", "--set", "session.trusted=", "--write", "game.pcapng"]);
+    let address = server.address();
+    thread::scope(|scope| {
+        for name in ["Alice", "Bob", "Carol", "Dave"] {
+            scope.spawn(move || LoopbackPlayer::join(address, name));
+        }
+    });
+    server.stop();
+    let (_, directory) = server.wait_for_exit();
+    let output = directory.bcnet(&["inspect", "game.pcapng"]).output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let cookies = text.lines().filter(|line| line.contains("data seq=") && line.contains(" 0 bytes")).count();
+    assert_eq!((output.status.code(), cookies), (Some(0), 4), "{text}");
+    assert!(!text.contains("0.0.0.0:"), "{text}");
 }
 
 #[test]
