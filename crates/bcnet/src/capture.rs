@@ -14,6 +14,8 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 
+use crate::file;
+
 /// A datagram with its addresses and its time, as it was on the wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CapturedDatagram<'a> {
@@ -39,7 +41,7 @@ pub(crate) struct CaptureWriter {
 impl CaptureWriter {
     /// Creates a file. An existing file of that name is overwritten.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
-        Self::begin(path, File::create(path), None)
+        Self::begin(path, file::create_capture(path), None)
     }
 
     /// Opens an existing pipe for writing. The interface of all packets gets the name `interface`.

@@ -1,6 +1,6 @@
 //! Reading files with a size limit, and replacing files atomically.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use anyhow::ensure;
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_end(&mut bytes)).map_err(named)?;
+    open_regular(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_end(&mut bytes)).map_err(named)?;
     if bytes.len() as u64 > MAX_SIZE {
         return Err(named(io::Error::other(format!(
             "larger than {} MiB; this is not a file for bcnet",
@@ -18,6 +18,73 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
         ))));
     }
     decode(bytes).map_err(|problem| named(io::Error::new(io::ErrorKind::InvalidData, problem)))
+}
+
+/// Opens a regular file for reading.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    open_regular_with(path, File::options().read(true))
+}
+
+/// Opens a regular file with these options.
+///
+/// Fails for pipes and devices. Unlike [`File::open`], it never waits for the other end of a pipe.
+pub(crate) fn open_regular_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = without_waiting(options).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+/// Checks that a path names a regular file or nothing, for files that a library opens.
+pub(crate) fn ensure_regular_or_absent(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(not_regular()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::other("not a regular file but a pipe, a device or a directory; put a regular file there")
+}
+
+/// Makes `open` fail instead of waiting for the other end of a pipe.
+#[cfg(unix)]
+fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt;
+    options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+}
+
+/// Does nothing: named pipes of Windows are not in directories.
+#[cfg(windows)]
+fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Creates a file that only its user may read, such as a capture. An existing file keeps its rights.
+///
+/// On Windows the directory determines the rights.
+pub(crate) fn create_capture(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(path)
+}
+
+/// Makes new files of this process unreadable for users outside its group.
+///
+/// Logs, scores and histories have names and addresses of players.
+pub(crate) fn restrict_new_files() {
+    #[cfg(unix)]
+    {
+        use rustix::fs::Mode;
+        let private = Mode::RWXO | Mode::WGRP;
+        let before = rustix::process::umask(private);
+        rustix::process::umask(before | private);
+    }
 }
 
 /// Decodes the bytes of a text file as UTF-8.
@@ -94,8 +161,13 @@ const MAX_RENAME_ATTEMPTS: u32 = 10;
 /// Checks whether [`replace`] could write, without changing the file.
 pub(crate) fn check_replaceable(path: &Path) -> io::Result<()> {
     let new = temporary_path(path)?;
-    File::create(&new)?;
+    create_new_version(&new)?;
     fs::remove_file(&new)
+}
+
+/// Creates the new version of a file, with the usual access rights.
+fn create_new_version(path: &Path) -> io::Result<File> {
+    without_waiting(File::options().write(true).create(true).truncate(true)).open(path)
 }
 
 /// Returns the name that a file has while it is written.
@@ -116,8 +188,10 @@ fn write(path: &Path, bytes: &[u8], old: &Path) -> io::Result<()> {
 #[cfg(unix)]
 fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-    let Ok(old) = fs::metadata(old) else { return File::create(path) };
-    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let Ok(old) = fs::metadata(old) else { return create_new_version(path) };
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let file = without_waiting(&mut options).open(path)?;
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
         // Only root may change the owner. A member of a group may also set that group.
@@ -137,7 +211,7 @@ fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
 #[cfg(windows)]
 fn create_with_rights_of(path: &Path, old: &Path) -> io::Result<File> {
     if !old.try_exists()? {
-        return File::create(path);
+        return create_new_version(path);
     }
     // A file left from an earlier attempt may have other rights.
     match fs::remove_file(path) {
@@ -161,7 +235,7 @@ pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(unix)]
 fn open_private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(windows)]

@@ -4,7 +4,7 @@
 //! and in a file of JSON lines.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +14,7 @@ use bcnet_udp::wall_now;
 use serde_json::{Value, json};
 
 use crate::bans::Timestamp;
+use crate::file::{open_regular, open_regular_with};
 
 /// The recorded commands, the latest at the end.
 pub(super) struct History {
@@ -73,18 +74,19 @@ impl History {
 }
 
 fn append(path: &Path, entry: &Value) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let open = || open_regular_with(path, OpenOptions::new().create(true).append(true));
+    let mut file = open()?;
     let mut line = entry.to_string();
     line.push('\n');
     if file.metadata()?.len() + line.len() as u64 > MAX_FILE_SIZE {
         fs::rename(path, previous_path(path))?;
-        file = OpenOptions::new().create(true).append(true).open(path)?;
+        file = open()?;
     }
     file.write_all(line.as_bytes())
 }
 
 fn read(path: &Path) -> Vec<Value> {
-    let Ok(file) = File::open(path) else { return Vec::new() };
+    let Ok(file) = open_regular(path) else { return Vec::new() };
     let lines = BufReader::new(file.take(2 * MAX_FILE_SIZE)).split(b'\n').map_while(Result::ok);
     let entries = lines.filter_map(|line| serde_json::from_slice(&line).ok());
     entries.filter(Value::is_object).collect()

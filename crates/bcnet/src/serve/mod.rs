@@ -42,7 +42,7 @@ use crate::background::BackgroundTask;
 use crate::recorder::Recorder;
 use crate::scores::ScoreRecorder;
 use crate::signals::{self, Signal};
-use crate::{CommandStatus, config, metrics_server};
+use crate::{CommandStatus, config, file, metrics_server};
 use agones::Agones;
 use control_plane::{ControlPlane, MaintenanceTriggers, WriterCounters};
 use service_manager::ServiceManager;
@@ -110,6 +110,7 @@ impl HostedGame {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
+    file::restrict_new_files();
     serve(args, |server| {
         let lines = server
             .games

@@ -54,6 +54,37 @@ fn unreadable_ban_file_gives_one_line_and_exit_code_2() {
     assert!(error.contains("bans.toml") && error.contains("line 2") && error.lines().count() == 1, "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn files_of_the_server_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = ServerProcess::start(&[
+        "--set",
+        "log.file=server.log",
+        "--set",
+        "scores.file=scores.db",
+        "--write",
+        "game.pcapng",
+    ]);
+    server.ctl_json(&["ban", "192.0.2.1"]);
+    server.stop();
+    let (_, directory) = server.wait_for_exit();
+    let files = fs::read_dir(&directory.0).expect("a directory").flatten();
+    let modes: Vec<(String, u32)> = files
+        .map(|file| {
+            let mode = file.metadata().expect("a file").permissions().mode() & 0o777;
+            (file.file_name().to_string_lossy().into_owned(), mode)
+        })
+        .collect();
+    for start in ["server", "scores.db", "game.pcapng", "bans.toml"] {
+        assert!(modes.iter().any(|(name, _)| name.starts_with(start)), "{start}: {modes:?}");
+    }
+    for (name, mode) in &modes {
+        let most = if name == "game.pcapng" { 0o600 } else { 0o640 };
+        assert_eq!(mode & !most, 0, "{name}: {mode:o}");
+    }
+}
+
 #[test]
 fn unwritable_files_give_one_line_and_exit_code_2() {
     let directory = TestDirectory::new();

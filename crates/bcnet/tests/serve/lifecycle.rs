@@ -237,22 +237,27 @@ fn reload_applies_settings_and_drops_no_player() {
     assert_eq!(alice.end, None);
 }
 
-/// A pipe without a writer is a file that cannot be read to its end.
+/// Reading a pipe without a writer would never end.
 #[cfg(unix)]
 #[test]
-fn blocked_reload_does_not_block_shutdown() {
+fn pipes_in_place_of_files_are_refused() {
     let directory = TestDirectory::new();
-    let file = directory.path("bcnet.toml");
-    std::fs::write(&file, "").expect("written");
+    let [config, bans] = ["bcnet.toml", "bans.toml"].map(|name| directory.path(name));
+    std::fs::write(&config, "").expect("written");
     let server = ServerProcess::start_in(directory, &[], 1);
-    std::fs::remove_file(&file).expect("removed");
-    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("mkfifo");
-    assert!(made.success());
-    for _ in 0..3 {
-        server.signal("HUP");
+    let problem = "not a regular file but a pipe, a device or a directory; put a regular file there";
+    for file in [&bans, &config] {
+        drop(std::fs::remove_file(file));
+        let made = std::process::Command::new("mkfifo").arg(file).status().expect("mkfifo");
+        assert!(made.success());
+        let output = server.directory.ctl(&["--socket", "bcnet.sock", "reload"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(error.contains(problem) && error.contains(&name), "{error}");
+        assert_eq!(output.status.code(), Some(1));
+        std::fs::remove_file(file).expect("removed");
+        std::fs::write(file, "").expect("written");
     }
-    // The pipe can be opened for writing once the server reads it.
-    let _writer = std::fs::OpenOptions::new().write(true).open(&file).expect("a reader");
     server.stop();
     assert_eq!(server.wait_for_exit().0.code(), Some(0));
 }

@@ -11,6 +11,7 @@ use anyhow::Context;
 use super::follow::{FollowedPipe, stop_on_signals};
 use super::source::PacketSource;
 use crate::dumpcap::DumpcapProcess;
+use crate::file::create_capture;
 
 /// A running capture.
 pub(super) struct LiveCapture {
@@ -26,7 +27,7 @@ impl LiveCapture {
         keep: Option<&Path>,
     ) -> anyhow::Result<(Self, anyhow::Result<PacketSource>)> {
         let keep = match keep {
-            Some(path) => Some(File::create(path).with_context(|| path.display().to_string())?),
+            Some(path) => Some(create_capture(path).with_context(|| path.display().to_string())?),
             None => None,
         };
         let stop = stop_on_signals()?;
