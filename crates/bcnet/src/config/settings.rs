@@ -200,6 +200,9 @@ table! {
         /// Set it if a reverse proxy (nginx, Caddy) in front of the page does https. Everything then needs
         /// the token, and the last address in `X-Forwarded-For` counts as the client's address.
         behind_proxy: bool = false,
+        /// Tells browsers to use only https for this host for a year (HSTS). It applies to all ports of the
+        /// host and cannot be taken back quickly. Without https it has no effect.
+        hsts: bool = false,
         /// Host names that browsers may use for the page, besides `localhost` and IP addresses. Requests
         /// for other names are refused, to stop DNS rebinding attacks.
         hosts: Vec<HostName> = Vec::new(),

@@ -12,6 +12,8 @@ pub(super) struct AccessPolicy {
     /// Browsers reach the page over https.
     pub(super) is_secure: bool,
     pub(super) behind_proxy: bool,
+    /// Responses tell browsers to use only https for this host (HSTS).
+    pub(super) is_hsts: bool,
     hosts: Vec<String>,
     port: u16,
 }
@@ -19,10 +21,12 @@ pub(super) struct AccessPolicy {
 impl AccessPolicy {
     /// Creates the policy. `port` is the port that the page listens on.
     pub(super) fn new(web: &config::Web, port: u16) -> Self {
+        let is_secure = web.certificate.is_some() || web.behind_proxy;
         Self {
             is_public: !web.bind.ip().is_loopback() || web.behind_proxy,
-            is_secure: web.certificate.is_some() || web.behind_proxy,
+            is_secure,
             behind_proxy: web.behind_proxy,
+            is_hsts: web.hsts && is_secure,
             hosts: web.hosts.iter().map(|host| host.0.clone()).collect(),
             port,
         }

@@ -18,8 +18,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, FORWARDED, HOST, HeaderMap,
-    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VIA,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE,
+    STRICT_TRANSPORT_SECURITY, VIA, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -158,6 +158,7 @@ async fn handle_request(
     peer: IpAddr,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_hsts = site.policy.is_hsts;
     let reply = match parse_request(peer, request).await {
         Err(reply) => {
             site.log_refusal(peer, &reply);
@@ -171,7 +172,11 @@ async fn handle_request(
             })
         }
     };
-    Ok(build_response(reply))
+    let mut response = build_response(reply);
+    if is_hsts {
+        insert_header(response.headers_mut(), STRICT_TRANSPORT_SECURITY, HSTS_POLICY);
+    }
+    Ok(response)
 }
 
 /// Runs `work` in another thread as soon as one is free.
@@ -294,6 +299,8 @@ fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
+/// One year, as browsers recommend. Subdomains are not included: they may be other machines.
+const HSTS_POLICY: &str = "max-age=31536000";
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// The header of requests by the script of the page. Forms of other pages cannot send it.

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config;
-use crate::file::read_text;
+use crate::file::{is_reachable_by_all_users, read_text};
 
 /// A certificate with its key, and the time of the last check of its file.
 pub(super) struct Certificate {
@@ -94,6 +94,15 @@ fn load_config(certificate: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfi
         .with_single_cert(chain, secret)
         .with_context(|| format!("{}, for {}", place(), certificate.display()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Not an error: orchestrators mount secrets with such rights.
+    if is_reachable_by_all_users(key).unwrap_or(false) {
+        let file = key.display();
+        tracing::warn!(
+            event = "web_key_readable",
+            %file,
+            "every user of this machine can read the key of the page's certificate; run `chmod 640 {file}`"
+        );
+    }
     Ok(Arc::new(config))
 }
 

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 
 use super::{HttpResponse, PageServer};
 use crate::run::path;
-use crate::server::{TEST_TIMEOUT, TestDirectory};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
 
 #[test]
 fn foreign_origins_and_host_names_are_refused() {
@@ -123,6 +123,34 @@ fn page_beyond_loopback_needs_https() {
     fs::write(directory.path("web-token"), "short").expect("written");
     let error = serve(&["web.bind=127.0.0.1:0"]);
     assert!(error.contains("web-token") && error.contains("delete the file"), "{error}");
+}
+
+#[test]
+fn hsts_is_sent_over_https_only_if_set() {
+    let header = |args: &[&str]| {
+        let page = PageServer::start(args);
+        page.anonymous().get("/login").header("strict-transport-security").to_owned()
+    };
+    assert_eq!(header(&["--set", "web.behind_proxy=true", "--set", "web.hsts=true"]), "max-age=31536000");
+    assert_eq!(header(&["--set", "web.behind_proxy=true"]), "");
+    assert_eq!(header(&["--set", "web.hsts=true"]), "");
+}
+
+/// Orchestrators mount keys with such rights, so this is no error.
+#[cfg(unix)]
+#[test]
+fn world_readable_key_is_warned_about() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TestDirectory::new();
+    for name in ["certificate", "key"] {
+        let file = directory.path(name);
+        fs::copy(path(&format!("crates/bcnet/tests/tls/{name}.pem")), &file).expect("copied");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("set");
+    }
+    fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o755)).expect("set");
+    let settings = ["web.enabled=true", "web.bind=127.0.0.1:0", "web.certificate=certificate", "web.key=key"];
+    let server = ServerProcess::start_in(directory, &settings.map(|set| ["--set", set]).concat(), 1);
+    server.wait_for_log(&["event=\"web_key_readable\"", "chmod 640"]);
 }
 
 #[test]
