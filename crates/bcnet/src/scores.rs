@@ -4,6 +4,7 @@
 //! capacity are dropped and counted. While the disk is full, or another program locks the file, the thread
 //! retries.
 
+mod read_limits;
 mod store;
 
 use std::mem;

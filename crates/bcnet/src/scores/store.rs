@@ -6,6 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use anyhow::{Context, bail, ensure};
 use rusqlite::{
     Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
+
+use super::read_limits::{self, ResultBudget, TIME_LIMIT};
+use crate::file::ensure_regular_or_absent;
 
 /// An open scores file.
 pub(crate) struct ScoreStore {
@@ -120,6 +124,7 @@ impl ScoreStore {
     }
 
     fn try_open(path: &Path) -> anyhow::Result<Self> {
+        ensure_regular_files(path)?;
         Self::prepare_for_writing(
             Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_CREATE)?,
             path,
@@ -153,19 +158,22 @@ impl ScoreStore {
         Self::open(path)
     }
 
-    /// Opens an existing file for reading.
+    /// Opens an existing file for reading, with limits of time and memory.
     pub(crate) fn open_read_only(path: &Path) -> anyhow::Result<Self> {
         ensure_exists(path)?;
-        let name = || path.display().to_string();
+        Self::try_open_read_only(path, TIME_LIMIT)
+            .map_err(read_limits::explain)
+            .with_context(|| path.display().to_string())
+    }
+
+    fn try_open_read_only(path: &Path, time_limit: Duration) -> anyhow::Result<Self> {
+        ensure_regular_files(path)?;
         // A killed server may leave a transaction to roll back, which needs write access.
-        let connection = Connection::open_with_flags(path, OPEN_FLAGS).with_context(name)?;
-        connection.busy_timeout(BUSY_TIMEOUT).with_context(name)?;
-        ensure!(
-            has_schema(&connection).with_context(name)?,
-            "{}: the file is empty: no round has been stored yet",
-            name()
-        );
-        connection.pragma_update(None, "query_only", true).with_context(name)?;
+        let mut connection = Connection::open_with_flags(path, OPEN_FLAGS)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        read_limits::apply(&mut connection, time_limit)?;
+        ensure!(has_schema(&connection)?, "the file is empty: no round has been stored yet");
+        connection.pragma_update(None, "query_only", true)?;
         Ok(Self { connection, path: path.to_owned() })
     }
 
@@ -251,7 +259,11 @@ impl ScoreStore {
         &self,
         range: ScoreQuery,
         order: StandingOrder,
-    ) -> rusqlite::Result<Vec<PlayerStanding>> {
+    ) -> anyhow::Result<Vec<PlayerStanding>> {
+        self.read_standings(range, order).map_err(read_limits::explain)
+    }
+
+    fn read_standings(&self, range: ScoreQuery, order: StandingOrder) -> anyhow::Result<Vec<PlayerStanding>> {
         // One transaction makes totals and days consistent, even if the server writes meanwhile.
         let _snapshot = self.connection.unchecked_transaction()?;
         let mut players = self.totals()?;
@@ -265,16 +277,19 @@ impl ScoreStore {
     }
 
     /// Returns the totals of all players, by their id in the file.
-    fn totals(&self) -> rusqlite::Result<HashMap<i64, PlayerStanding>> {
+    fn totals(&self) -> anyhow::Result<HashMap<i64, PlayerStanding>> {
         let sql = "SELECT id, rounds, seconds, points, kills, deaths, last, name FROM player";
         let mut statement = self.connection.prepare(sql)?;
-        let rows = statement.query_map([], |row| {
-            let (seconds, points) = (row.get(2)?, row.get(3)?);
-            let score =
-                PlayerResult { name: row.get(7)?, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
-            Ok((row.get(0)?, PlayerStanding { rounds: row.get(1)?, last_played: row.get(6)?, score }))
-        })?;
-        rows.collect()
+        let mut rows = statement.query([])?;
+        let (mut players, mut budget) = (HashMap::new(), ResultBudget::new());
+        while let Some(row) = rows.next()? {
+            let (name, seconds, points) = (row.get::<_, String>(7)?, row.get(2)?, row.get(3)?);
+            budget.take_row(name.len())?;
+            let score = PlayerResult { name, seconds, points, kills: row.get(4)?, deaths: row.get(5)? };
+            let standing = PlayerStanding { rounds: row.get(1)?, last_played: row.get(6)?, score };
+            players.insert(row.get(0)?, standing);
+        }
+        Ok(players)
     }
 
     /// Restricts totals of all rounds to those since a day.
@@ -315,23 +330,25 @@ impl ScoreStore {
     }
 
     /// Returns the rounds, the latest first.
-    pub(crate) fn rounds(&self, range: ScoreQuery) -> rusqlite::Result<Vec<RoundResult>> {
-        let mut rounds = self.connection.prepare(
+    pub(crate) fn rounds(&self, range: ScoreQuery) -> anyhow::Result<Vec<RoundResult>> {
+        self.read_rounds(range).map_err(read_limits::explain)
+    }
+
+    fn read_rounds(&self, range: ScoreQuery) -> anyhow::Result<Vec<RoundResult>> {
+        let mut statement = self.connection.prepare(
             "SELECT id, ended, session, port, number, system, reason, seconds FROM round WHERE ended >= ?1 \
              ORDER BY ended DESC, id DESC LIMIT ?2",
         )?;
-        let mut players = self.connection.prepare(
+        let mut results = self.connection.prepare(
             "SELECT name, result.seconds, result.points, result.kills, result.deaths \
              FROM result JOIN player ON player.id = result.player WHERE round = ?1 \
              ORDER BY 3 DESC, 4 DESC, 2 DESC, 5, 1",
         )?;
         let since = range.since.map_or(i64::MIN, |day| day * SECONDS_PER_DAY);
-        let rows = rounds.query_map(params![since, range.sql_limit()], |row| {
-            let players = players.query_map([row.get::<_, i64>(0)?], |row| {
-                let (name, seconds, points) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                Ok(PlayerResult { name, seconds, points, kills: row.get(3)?, deaths: row.get(4)? })
-            })?;
-            Ok(RoundResult {
+        let mut rows = statement.query(params![since, range.sql_limit()])?;
+        let (mut rounds, mut budget) = (Vec::new(), ResultBudget::new());
+        while let Some(row) = rows.next()? {
+            let mut round = RoundResult {
                 ended: row.get(1)?,
                 session: row.get(2)?,
                 port: row.get(3)?,
@@ -339,24 +356,44 @@ impl ScoreStore {
                 system: row.get(5)?,
                 reason: row.get(6)?,
                 seconds: row.get(7)?,
-                players: players.collect::<Result<_, _>>()?,
-            })
-        })?;
-        rows.collect()
+                players: Vec::new(),
+            };
+            budget.take_row(round.session.len() + round.system.len() + round.reason.len())?;
+            let mut rows = results.query([row.get::<_, i64>(0)?])?;
+            while let Some(row) = rows.next()? {
+                let (name, seconds, points) = (row.get::<_, String>(0)?, row.get(1)?, row.get(2)?);
+                budget.take_row(name.len())?;
+                round.players.push(PlayerResult {
+                    name,
+                    seconds,
+                    points,
+                    kills: row.get(3)?,
+                    deaths: row.get(4)?,
+                });
+            }
+            rounds.push(round);
+        }
+        Ok(rounds)
     }
 
     /// Returns the systems, those with the most rounds first.
-    pub(crate) fn systems(&self, range: ScoreQuery) -> rusqlite::Result<Vec<SystemTotal>> {
+    pub(crate) fn systems(&self, range: ScoreQuery) -> anyhow::Result<Vec<SystemTotal>> {
+        self.read_systems(range).map_err(read_limits::explain)
+    }
+
+    fn read_systems(&self, range: ScoreQuery) -> anyhow::Result<Vec<SystemTotal>> {
         let mut statement = self.connection.prepare(
             "SELECT system, sum(rounds), sum(seconds), sum(players) FROM system_day WHERE day >= ?1 \
              GROUP BY system ORDER BY 2 DESC, 3 DESC, 1 LIMIT ?2",
         )?;
-        let rows =
-            statement.query_map(params![range.since.unwrap_or(i64::MIN), range.sql_limit()], |row| {
-                let (system, rounds) = (row.get(0)?, row.get(1)?);
-                Ok(SystemTotal { system, rounds, seconds: row.get(2)?, players: row.get(3)? })
-            })?;
-        rows.collect()
+        let mut rows = statement.query(params![range.since.unwrap_or(i64::MIN), range.sql_limit()])?;
+        let (mut systems, mut budget) = (Vec::new(), ResultBudget::new());
+        while let Some(row) = rows.next()? {
+            let (system, rounds) = (row.get::<_, String>(0)?, row.get(1)?);
+            budget.take_row(system.len())?;
+            systems.push(SystemTotal { system, rounds, seconds: row.get(2)?, players: row.get(3)? });
+        }
+        Ok(systems)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -378,6 +415,18 @@ fn has_schema(connection: &Connection) -> anyhow::Result<bool> {
         ),
         _ => bail!("this is a database of another program; set another file for the scores"),
     }
+}
+
+/// Checks that a scores file and its journals are regular files.
+///
+/// SQLite would wait for the writer of a pipe.
+fn ensure_regular_files(path: &Path) -> io::Result<()> {
+    for suffix in ["", "-journal", "-wal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        ensure_regular_or_absent(Path::new(&name))?;
+    }
+    Ok(())
 }
 
 /// Checks that the file exists. Otherwise SQLite would create an empty file.

@@ -266,3 +266,21 @@ fn missing_parquet_support_is_explained() {
     assert!(code == Some(2) && text.contains("--features parquet"), "{text}");
     assert!(!server.directory.path("out.parquet").exists());
 }
+
+/// A small file can describe a table without an end, which SQLite would sort in memory.
+#[test]
+fn stats_of_a_hostile_file_end_with_one_line() {
+    let server = ServerProcess::start(&SCORES_ENABLED);
+    server.stop();
+    let (_, directory) = server.wait_for_exit();
+    let file = Connection::open(directory.path("scores.db")).expect("opened");
+    let view = "DROP TABLE system_day; CREATE VIEW system_day AS \
+                WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) \
+                SELECT n || hex(zeroblob(10000)) AS system, 1 AS day, 1 AS rounds, 1 AS seconds, 1 AS players FROM n";
+    file.execute_batch(view).expect("replaced");
+    drop(file);
+    let (code, error) = stats(&directory, &["systems"]);
+    let expected = "bcnet: scores.db: reading takes more than 64 MiB of memory; the file is damaged or was not \
+                    written by bcnet: restore it from a backup\n";
+    assert_eq!((code, error.as_str()), (Some(2), expected));
+}

@@ -275,6 +275,72 @@ fn foreign_and_newer_files_are_refused_unchanged() {
     refused("newer bcnet (format 2, this one knows 1)");
 }
 
+/// Creates a file whose table is a view with these columns.
+fn file_with_view(name: &str, table: &str, select: &str) -> ScoresFile {
+    let file = ScoresFile::new(name);
+    let sql = format!("DROP TABLE {table}; CREATE VIEW {table} AS {select}");
+    file.open().connection.execute_batch(&sql).expect("replaced");
+    file
+}
+
+/// A file of a few kilobytes may have tables without an end. Each limit ends the reading of one of them.
+#[test]
+fn endless_tables_end_with_a_clear_error() {
+    let player = "1 AS id, 1 AS rounds, 1 AS seconds, 1 AS points, 1 AS kills, 1 AS deaths, 1 AS last";
+    let players = |store: &ScoreStore| store.standings(ALL, StandingOrder::Points).map(drop);
+    let systems = |store: &ScoreStore| store.systems(ALL).map(drop);
+    let refused = |file: &ScoresFile, time, read: &dyn Fn(&ScoreStore) -> anyhow::Result<()>, part: &str| {
+        let store = ScoreStore::try_open_read_only(&file.0, time).expect("opened");
+        let error = format!("{:#}", read(&store).expect_err("refused"));
+        assert!(error.contains(part), "{error}");
+    };
+    let rows = format!("{ENDLESS} {player}, hex(zeroblob(30000)) AS name FROM n");
+    refused(
+        &file_with_view("rows", "player", &rows),
+        NO_TIME_LIMIT,
+        &players,
+        "larger than 512 MiB; ask for",
+    );
+    let text = format!("SELECT {player}, hex(zeroblob(100000)) AS name");
+    refused(
+        &file_with_view("text", "player", &text),
+        NO_TIME_LIMIT,
+        &players,
+        "longer than 64 KiB; the file",
+    );
+    let sum = format!("{ENDLESS} 'x' AS system, 1 AS day, 1 AS rounds, 1 AS seconds, 1 AS players FROM n");
+    refused(
+        &file_with_view("sum", "system_day", &sum),
+        Duration::ZERO,
+        &systems,
+        "longer than 30 s; the file",
+    );
+}
+
+/// The start of a query with endless rows `n`.
+const ENDLESS: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT";
+const NO_TIME_LIMIT: Duration = Duration::from_secs(u32::MAX as u64);
+
+#[cfg(unix)]
+#[test]
+fn pipes_in_place_of_scores_are_refused() {
+    for suffix in ["", "-journal", "-wal"] {
+        let file = ScoresFile::new("pipe");
+        if !suffix.is_empty() {
+            drop(file.open());
+        }
+        let pipe = format!("{}{suffix}", file.0.display());
+        // The journal may be an empty file.
+        drop(fs::remove_file(&pipe));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        for opened in [ScoreStore::open(&file.0), ScoreStore::open_read_only(&file.0)] {
+            let error = format!("{:#}", opened.err().expect("refused"));
+            assert!(error.contains("not a regular file") && error.contains("scores.db"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn two_servers_starting_at_once_create_one_file() {
     let file = ScoresFile::new("twice");
