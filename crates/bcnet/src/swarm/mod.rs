@@ -119,6 +119,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "check")]
     slow: bool,
 
+    /// With --check: at the end, also test the rules whose test ends a stock server
+    #[arg(long, requires = "check")]
+    lethal: bool,
+
     /// With --check: test only these rules, such as T-60,S-33
     #[arg(long, requires = "check", value_delimiter = ',', value_name = "RULE")]
     rules: Vec<String>,

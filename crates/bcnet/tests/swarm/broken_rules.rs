@@ -282,28 +282,76 @@ fn unacknowledged_number_is_named_and_probe_players_leave() {
     }
 }
 
-#[test]
-fn failing_message_type_is_named() {
+/// Starts a session that gets only the datagrams that `accepts` allows, by their plain bytes.
+fn start_filtered_session(mut accepts: impl FnMut(SocketAddrV4, &[u8]) -> bool + Send + 'static) -> String {
     let mut session = Session::new(Config::default(), 1);
-    let mut confused = HashSet::new();
-    let server = start_server(move |socket, arrived, now| {
+    start_server(move |socket, arrived, now| {
         if let Some((from, bytes)) = arrived {
             let mut plain = bytes.to_vec();
-            cipher::decrypt(&mut plain);
-            if plain.get(2) == Some(&0x33) {
-                confused.insert(from);
+            if plain.first() != Some(&b'\\') {
+                cipher::decrypt(&mut plain);
             }
-            if !confused.contains(&from) {
+            if accepts(from, &plain) {
                 session.handle_datagram(from, bytes, now);
             }
         }
         session.handle_timeout(now);
+        while session.poll_event().is_some() {}
         let mut buffer = [0; 2048];
         while let Some(transmit) = session.poll_transmit(&mut buffer, now) {
             socket.send_to(&buffer[..transmit.len], transmit.to).expect("sent");
         }
+    })
+}
+
+#[test]
+fn failing_message_type_is_named() {
+    let mut confused = HashSet::new();
+    let server = start_filtered_session(move |from, plain| {
+        if plain.get(2) == Some(&0x33) {
+            confused.insert(from);
+        }
+        !confused.contains(&from)
     });
     let (verdicts, code) = verdicts(&run_check(&server, &["--rules", "T-10"]));
     assert!(verdicts[0].1.contains("after type 33 the join stopped"), "{verdicts:?}");
     assert_eq!(code, Some(1));
+}
+
+/// A dead server hears nothing. It died at the probe after which it is silent, and nothing else is tried.
+#[test]
+fn check_ends_at_the_probe_that_kills_the_server() {
+    let dies_at = |is_deadly: fn(&[u8]) -> bool| {
+        let mut is_dead = false;
+        start_filtered_session(move |_, plain| {
+            is_dead |= is_deadly(plain);
+            !is_dead
+        })
+    };
+    let is_unknown_type = |plain: &[u8]| plain.get(2) == Some(&0x33);
+    let is_malformed = |plain: &[u8]| plain.get(2..5) == Some(&[0x32, 0x01, 0x80]);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (verdicts, code) = verdicts(&run_check(&dies_at(is_unknown_type), &["--rules", "T-10,S-06"]));
+            assert!(has_verdict(&verdicts, "T-10 died") && verdicts.len() == 1, "{verdicts:?}");
+            assert!(verdicts[0].1.contains("died at T-10"), "{verdicts:?}");
+            assert_eq!(code, Some(1));
+        });
+        scope.spawn(|| {
+            // Lethal probes are the last ones, in whatever order they are named.
+            let args = ["--lethal", "--rules", "T-03,S-06"];
+            let (verdicts, code) = verdicts(&run_check(&dies_at(is_malformed), &args));
+            let names: Vec<&str> = verdicts.iter().map(|(verdict, _)| verdict.as_str()).collect();
+            assert_eq!(names, ["S-06 right", "T-03 died"]);
+            assert_eq!(code, Some(1));
+        });
+    });
+}
+
+#[test]
+fn lethal_rule_needs_the_option() {
+    let output = run_check("127.0.0.1:9", &["--rules", "S-06,T-03"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.starts_with("bcnet: --rules T-03: ") && error.contains("--lethal"), "{error}");
 }

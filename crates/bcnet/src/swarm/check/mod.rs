@@ -11,7 +11,7 @@ use std::io::Write;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use serde_json::json;
 
 use super::Args;
@@ -24,6 +24,8 @@ enum ProbeVerdict {
     /// The server follows the rule. Contains the evidence.
     Right(String),
     Wrong(String),
+    /// The server answered before the probe and does not answer any more.
+    Died,
     /// The rule could not be tested. Contains the reason.
     Unclear(String),
 }
@@ -40,17 +42,24 @@ struct Probe {
     rule: &'static str,
     description: &'static str,
     slow: bool,
+    /// The probe ends a stock server.
+    lethal: bool,
     run: ProbeFn,
 }
 
 impl Probe {
     const fn quick(rule: &'static str, what: &'static str, run: ProbeFn) -> Self {
-        Self { rule, description: what, slow: false, run }
+        Self { rule, description: what, slow: false, lethal: false, run }
     }
 
     /// Creates a probe that takes more than a few seconds.
     const fn slow(rule: &'static str, what: &'static str, run: ProbeFn) -> Self {
-        Self { rule, description: what, slow: true, run }
+        Self { rule, description: what, slow: true, lethal: false, run }
+    }
+
+    /// Creates a probe that ends a stock server.
+    const fn lethal(rule: &'static str, what: &'static str, run: ProbeFn) -> Self {
+        Self { rule, description: what, slow: false, lethal: true, run }
     }
 }
 
@@ -110,19 +119,26 @@ impl ProbeTarget {
 }
 
 pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<CommandStatus> {
-    let probes = select_probes(&args.rules, args.slow)?;
+    let probes = select_probes(args)?;
     let target = ProbeTarget { server, password: args.password.clone() };
     transport::check_reachable(&target)?;
     let out = &mut standard_output::lock();
-    let mut wrong = 0;
+    let (mut tried, mut wrong, mut died_at) = (0, 0, None);
     for probe in &probes {
-        let (verdict, evidence) = match (probe.run)(&target)? {
+        let mut verdict = (probe.run)(&target)?;
+        if !transport::is_alive(&target)? {
+            verdict = ProbeVerdict::Died;
+            died_at = Some(probe.rule);
+        }
+        let Probe { rule, description: what, .. } = probe;
+        let (verdict, evidence) = match verdict {
             ProbeVerdict::Right(evidence) => ("right", evidence),
             ProbeVerdict::Wrong(evidence) => ("wrong", evidence),
+            ProbeVerdict::Died => ("died", format!("died at {rule}: the server does not answer any more")),
             ProbeVerdict::Unclear(evidence) => ("unclear", evidence),
         };
+        tried += 1;
         wrong += u32::from(verdict == "wrong");
-        let Probe { rule, description: what, .. } = probe;
         if args.json {
             let line = json!({ "rule": rule, "what": what, "verdict": verdict, "evidence": evidence });
             writeln!(out, "{line}")?;
@@ -130,15 +146,22 @@ pub(super) fn run(server: SocketAddrV4, args: &Args) -> anyhow::Result<CommandSt
             writeln!(out, "{rule:5} {verdict:8} {what}\n               {evidence}")?;
         }
         out.flush()?;
+        if died_at.is_some() {
+            break;
+        }
     }
     if !args.json {
-        writeln!(out, "{} tried, {wrong} wrong", probes.len())?;
+        let end = died_at.map(|rule| {
+            format!("; died at {rule}, {} not tried: start the server again", probes.len() - tried)
+        });
+        writeln!(out, "{tried} tried, {wrong} wrong{}", end.unwrap_or_default())?;
     }
-    Ok(if wrong == 0 { CommandStatus::Clean } else { CommandStatus::Findings })
+    Ok(if wrong == 0 && died_at.is_none() { CommandStatus::Clean } else { CommandStatus::Findings })
 }
 
-/// Returns the probes of the given rules, or all that do not take long.
-fn select_probes(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Probe>> {
+/// Returns the probes of the given rules, or all that the options allow. Lethal probes are last.
+fn select_probes(args: &Args) -> anyhow::Result<Vec<&'static Probe>> {
+    let Args { rules, slow, lethal, .. } = args;
     let all = || transport::PROBES.iter().chain(game::PROBES);
     for rule in rules {
         ensure!(
@@ -147,10 +170,15 @@ fn select_probes(rules: &[String], slow: bool) -> anyhow::Result<Vec<&'static Pr
             all().map(|probe| probe.rule).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ")
         );
     }
-    let is_chosen = |probe: &&Probe| {
-        if rules.is_empty() { slow || !probe.slow } else { rules.iter().any(|rule| rule == probe.rule) }
-    };
-    Ok(all().filter(is_chosen).collect())
+    let is_named = |probe: &&Probe| rules.iter().any(|rule| rule == probe.rule);
+    if let Some(probe) = all().filter(is_named).find(|probe| probe.lethal && !lethal) {
+        bail!("--rules {}: this test ends a stock server; add --lethal to run it", probe.rule);
+    }
+    let is_allowed = |probe: &&Probe| (*slow || !probe.slow) && (*lethal || !probe.lethal);
+    let mut probes: Vec<&Probe> =
+        if rules.is_empty() { all().filter(is_allowed).collect() } else { all().filter(is_named).collect() };
+    probes.sort_by_key(|probe| probe.lethal);
+    Ok(probes)
 }
 
 /// Time between two reads of a waiting client's socket.

@@ -42,7 +42,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::quick("T-61", "an unacknowledged message is retransmitted", retransmission),
     Probe::quick("T-24", "sequence numbers continue beyond 255", sequence_beyond_255),
     Probe::quick("T-10", "a message of unknown type does not disturb the connection", unknown_type),
-    Probe::quick(
+    Probe::lethal(
         "T-03",
         "an empty datagram, a count of 0 and truncated messages do not disturb the connection",
         malformed_datagrams,
@@ -67,14 +67,32 @@ pub(super) fn check_reachable(target: &ProbeTarget) -> anyhow::Result<()> {
         bail!("{}: the server admits no client: {reason}{hint}", target.server);
     }
     client.leave();
-    // An unreadable datagram is an answer too.
-    if client.received.is_empty() && client.parse_error.is_none() {
-        client.send_raw(b"\\status\\");
-        client.receive_until(ANSWER_TIMEOUT, |it| !it.received.is_empty());
-        ensure!(!client.received.is_empty(), "{}: nobody answers", target.server);
-    }
+    ensure!(has_answer(&mut client), "{}: nobody answers", target.server);
     Ok(())
 }
+
+/// Returns whether the server still answers a new client. A refusal is an answer too.
+pub(super) fn is_alive(target: &ProbeTarget) -> anyhow::Result<bool> {
+    let mut client = target.new_client()?;
+    client.connect(&target.password);
+    client.leave();
+    Ok(has_answer(&mut client))
+}
+
+/// Returns whether the server has answered a client, or answers its query.
+fn has_answer(client: &mut ProbeClient) -> bool {
+    // An unreadable datagram is an answer too.
+    let is_answered = |it: &ProbeClient| !it.received.is_empty() || it.parse_error.is_some();
+    // A server may limit the rate of its answers.
+    is_answered(client)
+        || (0..3).any(|_| {
+            client.send_raw(b"\\status\\");
+            client.receive_until(QUERY_INTERVAL, is_answered)
+        })
+}
+
+/// Time between two queries to a server that has not answered.
+const QUERY_INTERVAL: Duration = Duration::from_secs(2);
 
 fn framing(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let mut player = target.new_client()?;
