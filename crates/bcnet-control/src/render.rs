@@ -73,7 +73,7 @@ const LISTS: [AnswerList; 7] = [
     AnswerList { key: "left", columns: DEPARTED, when_empty: "no player has left" },
     AnswerList { key: "bans", columns: BANS, when_empty: "no bans" },
     AnswerList { key: "whitelist", columns: WHITELIST, when_empty: "no whitelist: every address may join" },
-    AnswerList { key: "settings", columns: SETTINGS, when_empty: "no such setting" },
+    AnswerList { key: "settings", columns: SETTINGS, when_empty: "no settings" },
     AnswerList { key: "history", columns: HISTORY, when_empty: "no changes" },
     AnswerList {
         key: "samples",

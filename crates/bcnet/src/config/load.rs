@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use bcnet_control::{correct_spelling, did_you_mean, escape_key};
 use toml::de::DeTable;
 
@@ -133,7 +134,10 @@ fn read_sources(
     let (variables, strange) = split_variables(environment, &mut problems);
     let mut loaded = match config_path(flags, &variables) {
         None => Loaded::new(None),
-        Some(path) => load_text(&path, &read_file(&path)?, &mut problems),
+        Some(path) => {
+            let text = read_file(&path).map_err(|error| file_error(&path, error))?;
+            load_text(&path, &text, &mut problems)
+        }
     };
     loaded.ignored_variables = strange;
     loaded.apply_variables(&variables, &mut problems);
@@ -141,6 +145,16 @@ fn read_sources(
     loaded.check(&mut problems);
     loaded.resolve_paths(state.as_deref());
     Ok((loaded, problems))
+}
+
+/// Returns the error for a file that cannot be read, with a remedy if it does not exist.
+fn file_error(path: &Path, error: io::Error) -> anyhow::Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        let path = path.display();
+        anyhow!("{error}; name another file with --config, or create it: `bcnet config default > {path}`")
+    } else {
+        error.into()
+    }
 }
 
 /// Returns the path of the file to read, if any.

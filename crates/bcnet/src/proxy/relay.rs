@@ -128,7 +128,9 @@ impl Relay {
         } = setup;
         let upstream = name.resolve_checked(listen)?;
         check_sources(&config.sources, upstream)?;
-        let socket = Socket::bind(listen, Io::BEST).with_context(|| format!("cannot listen at {listen}"))?;
+        let socket = Socket::bind(listen, Io::BEST).with_context(|| {
+            format!("cannot listen at UDP {listen}; stop the program that uses the port, or choose another --listen")
+        })?;
         let port = socket.local_address()?.port();
         let sockets = ProxySockets::new(socket, event_loop.registrar()?)?;
         Ok(Self {

@@ -62,6 +62,10 @@ fn set_validates_applies_and_reports_when_it_takes_effect() {
     let settings = server.ctl_json(&["get", "welcome"])["settings"].clone();
     let values: Vec<_> = settings.as_array().expect("a list").iter().map(|row| &row["value"]).collect();
     assert_eq!(values, ["\"\"", "\"Ahoy\""]);
+    let output = server.directory.ctl(&["get", "player_limt"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("`player_limt`") && error.contains("did you mean `player_limit`?"), "{error}");
     let two = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, server.ports[1]);
     let mut alice = LoopbackPlayer::join(two, "Alice");
     let welcome = alice.chat_payload("[server] Ahoy");

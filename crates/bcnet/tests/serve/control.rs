@@ -215,6 +215,7 @@ fn ctl_with_wrong_configuration_contacts_no_other_server() {
     }
     let (code, error) = ctl("", &["stop", "--config", "absent.toml"], None);
     assert!(code == Some(2) && error.contains("absent.toml: ") && error.contains("(os error 2)"), "{error}");
+    assert!(error.contains("--config") && error.contains("bcnet config default > absent.toml"), "{error}");
     // An error in a session does not affect the path of the socket.
     assert_eq!(ctl("[[session]]\nnme = 1\n", &["status"], None), (Some(0), String::new()));
 }

@@ -403,7 +403,7 @@ fn invalid_proxy_arguments_give_one_line() {
     let directory = TestDirectory::new();
     fs::write(directory.path("bad.toml"), "[[ban]]\naddress = 7\n").expect("written");
     for (args, part) in [
-        (&["--upstream", "127.0.0.1:1", "--listen", &taken][..], "cannot listen at 127.0.0.1:"),
+        (&["--upstream", "127.0.0.1:1", "--listen", &taken][..], "cannot listen at UDP 127.0.0.1:"),
         (&["--upstream", "127.0.0.1:1", "--listen", "[::1]:0"], "the protocol has only IPv4"),
         (
             &["--upstream", "no.such.host.invalid:1", "--listen", "127.0.0.1:0"],

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use anyhow::ensure;
-use bcnet_control::{RequestError, is_secret};
+use bcnet_control::{RequestError, did_you_mean, escape_key, is_secret};
 use bcnet_session::{Config, Network};
 use bcnet_udp::wall_now;
 use serde_json::{Value, json};
@@ -87,17 +87,27 @@ impl ControlPlane {
             None => chosen.is_all(),
         };
         let state = self.state();
-        let mut rows = Vec::new();
+        let (mut rows, mut names) = (Vec::new(), Vec::new());
         for (table, keys) in state.loaded.settings.tables() {
             for key in keys.keys().iter().filter(|_| is_selected(&table)) {
                 let path = format!("{table}.{}", key.name);
+                names.push(key.name);
                 let value = if is_secret(key.name) { HIDDEN_VALUE.into() } else { keys.show(key.name) };
                 if part.is_none_or(|part| path.contains(part)) {
                     rows.push(json!({ "key": path, "value": value, "effect": effect(&table, key.name) }));
                 }
             }
         }
-        Ok(json!({ "settings": rows }))
+        match part {
+            Some(part) if rows.is_empty() => {
+                let hint = did_you_mean(part, names.into_iter());
+                let part = escape_key(part);
+                Err(RequestError(format!(
+                    "no setting has `{part}` in its key{hint}; `bcnet ctl get` lists all"
+                )))
+            }
+            _ => Ok(json!({ "settings": rows })),
+        }
     }
 
     /// Changes a setting, and the file too if `save` is set.
