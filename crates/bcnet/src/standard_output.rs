@@ -43,7 +43,7 @@ impl fmt::Display for OutputClosed {
 
 impl Error for OutputClosed {}
 
-/// Returns whether the reader of standard output has closed it (`bcnet … | head`), which is not a failure.
+/// Returns whether the reader of standard output has closed it (`bcnet … | head`): not a failure.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cause = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
