@@ -128,7 +128,7 @@ fn delays_and_joins_are_measured() {
     }
     let output = server.swarm(&["--players", "2", "--seconds", "1", "--steady", "--quick", "--report"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for line in ["delay, ms", "states ", "chat ", "orders ", "joins, ms", "in the lobby ", "of it waiting "] {
+    for line in ["delay, ms", "states ", "chat ", "orders ", "joins, ms", "player listed ", "server wait "] {
         assert!(text.lines().any(|it| it.starts_with(line)), "{line}: {text}");
     }
 }
