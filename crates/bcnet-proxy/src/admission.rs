@@ -67,16 +67,18 @@ impl ProxyAdmission {
             return Err(RefusalReason::UnsolicitedAnswer);
         }
         let asker = self.querier(config, from);
-        self.queries
-            .allow_query(asker, from, config.query_rate, now)
-            .then_some(())
-            .ok_or(RefusalReason::QueryLimit)
+        // The query counts as an empty reply, because the server may never answer it.
+        let rate = config.query_rate;
+        (self.queries.allow_query(asker, from, rate, now)
+            && self.queries.allow_reply(asker, from, 0, rate, now))
+        .then_some(())
+        .ok_or(RefusalReason::QueryLimit)
     }
 
     /// Returns whether an answer of `bytes` bytes may be sent to `to` (S-07).
     pub(crate) fn may_answer(&mut self, config: &ProxyConfig, to: Ipv4Addr, bytes: usize, now: Time) -> bool {
         let asker = self.querier(config, to);
-        self.queries.allow_reply(asker, to, bytes, now)
+        self.queries.allow_reply(asker, to, bytes, config.query_rate, now)
     }
 
     fn querier(&self, config: &ProxyConfig, who: Ipv4Addr) -> QueryOrigin {
@@ -84,6 +86,8 @@ impl ProxyAdmission {
             QueryOrigin::Trusted
         } else if self.list_servers.contains(&who) {
             QueryOrigin::ListServer
+        } else if any_contains(&config.home_networks, who) {
+            QueryOrigin::Home
         } else {
             QueryOrigin::Unverified
         }

@@ -31,10 +31,12 @@ pub struct ProxyConfig {
     pub idle_timeout: Duration,
     /// Most browsers that wait for an answer at the same time.
     pub max_browsers: usize,
-    /// Queries of browsers per second. Above that, only queries of clients that ask again pass (S-07).
+    /// Most answers per second to queries of unverified addresses, with 250 bytes for each (S-07).
     pub query_rate: u32,
     /// Trusted networks. Of the limits by address, only `rate` and the limit of clients per address apply to them.
     pub trusted: Vec<Network>,
+    /// Networks with a separate budget for queries (S-07).
+    pub home_networks: Vec<Network>,
     /// A secret random number.
     pub seed: u64,
 }
@@ -51,6 +53,7 @@ impl Default for ProxyConfig {
             max_browsers: 256,
             query_rate: 100,
             trusted: vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
+            home_networks: Network::DEFAULT_HOME.to_vec(),
             seed: 0,
         }
     }

@@ -43,8 +43,9 @@ pub struct Config {
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub players_per_address: Option<u8>,
-    /// The highest number of players from one network (/16); `None` means three quarters of all. Private addresses
-    /// are the host's own network and do not count.
+    /// The highest number of players from one network (/16); `None` means three quarters of all.
+    ///
+    /// Neither limit applies to [`home_networks`](Self::home_networks).
     pub players_per_network: Option<u8>,
     /// The password that a client must send to be admitted.
     pub password: Option<String>,
@@ -110,7 +111,15 @@ pub struct Config {
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub trusted: Vec<Network>,
-    /// The most replies to queries per second, for all networks together ([S-07]).
+    /// The host's own networks: they have a separate budget for queries, and no limits of players ([S-13]).
+    ///
+    /// Their clients need address verification.
+    ///
+    /// [S-13]: bcnet_transport::wire::protocol#s-13
+    pub home_networks: Vec<Network>,
+    /// The most replies to queries of unverified addresses per second, with 250 bytes for each ([S-07]).
+    ///
+    /// A longer reply counts as several.
     ///
     /// [S-07]: bcnet_transport::wire::protocol#s-07
     pub query_rate: u32,
@@ -122,6 +131,12 @@ pub struct Config {
     ///
     /// [S-33]: bcnet_transport::wire::protocol#s-33
     pub relay_rate: u32,
+    /// The most bytes per second to all players together, with all headers ([S-46]).
+    ///
+    /// `None` is 4,400 for each pair of sender and receiver.
+    ///
+    /// [S-46]: bcnet_transport::wire::protocol#s-46
+    pub uplink: Option<u32>,
     /// The longest time from a client's connect request until it has entered the game ([S-26]).
     ///
     /// [S-26]: bcnet_transport::wire::protocol#s-26
@@ -168,9 +183,11 @@ impl Default for Config {
             advertise_port: 22101,
             whitelist: Vec::new(),
             trusted: vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
+            home_networks: Network::DEFAULT_HOME.to_vec(),
             query_rate: 100,
             chat_rate: 3,
             relay_rate: 64 << 10,
+            uplink: None,
             handshake_timeout: Duration::from_secs(60),
             round_timeout: Duration::from_secs(20),
             transport: bcnet_transport::Config {
@@ -190,6 +207,13 @@ impl Config {
     /// Returns the highest number of players from one address or network.
     pub(crate) fn per_origin_limit(&self, limit: Option<u8>) -> usize {
         limit.map_or_else(|| (self.max_players() * 3 / 4).max(2), usize::from)
+    }
+
+    /// Returns the most bytes per second to all players together (S-46).
+    pub(crate) fn uplink_rate(&self) -> u32 {
+        let players = u32::try_from(self.max_players()).unwrap_or(u32::MAX);
+        let pairs = players.saturating_mul(players.saturating_sub(1));
+        self.uplink.unwrap_or_else(|| pairs.saturating_mul(UPLINK_PER_PAIR).max(MIN_AUTO_UPLINK))
     }
 
     /// Returns the settings that clients get before they load the mission.
@@ -296,5 +320,11 @@ pub enum SayAs {
     Peer(u8),
 }
 
+/// The default uplink for each player and receiver: five times the bytes of a stock game.
+///
+/// Eight players have 1.97 Mbit/s.
+const UPLINK_PER_PAIR: u32 = 4400;
+/// The lowest default uplink.
+const MIN_AUTO_UPLINK: u32 = 64_000;
 /// The number of slots for players in the stock game.
 pub(crate) const MAX_SLOTS: usize = 16;

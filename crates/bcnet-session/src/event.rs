@@ -6,9 +6,10 @@ use std::fmt;
 use std::net::SocketAddrV4;
 
 use bcnet_transport::LeaveReason;
-use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::wire::PeerId;
 
 use crate::manifest::{Manifest, Mismatch};
+use crate::refusal::JoinRefusal;
 use crate::stats::Anomaly;
 
 /// Something that happened in a session. Texts have no control characters.
@@ -68,7 +69,7 @@ pub enum Event {
         /// The address of the client.
         from: SocketAddrV4,
         /// The reason.
-        reason: BootReason,
+        refusal: JoinRefusal,
     },
     /// A client's files match no manifest, so the client is refused.
     ChecksumMismatch {

@@ -33,6 +33,7 @@
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 pub mod browser;
+mod byte_budget;
 pub mod client;
 mod config;
 mod congestion_window;
@@ -48,10 +49,12 @@ mod query;
 mod query_limiter;
 mod quota;
 mod rate_limit;
+mod refusal;
 mod send_queue;
 mod session;
 mod stats;
 mod text;
+mod uplink;
 
 pub use client::Client;
 pub use config::{Checksums, Config, Mission, SayAs, System};
@@ -64,6 +67,7 @@ pub use query::{answer_challenge, challenge_response, is_reply};
 pub use query_limiter::{QueryLimiter, QueryOrigin};
 pub use quota::{AddressLimiter, BloomFilter, Quotas};
 pub use rate_limit::{Rate, TokenBucket};
+pub use refusal::{JoinRefusal, REFUSAL_PREFIX, Refusals};
 pub use session::{PlayerState, PlayerStatus, Session, SessionStatus};
 pub use stats::{Anomalies, Anomaly, Counters};
 

@@ -4,8 +4,9 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_transport::Time;
-use bcnet_transport::wire::{PeerId, Seq};
+use bcnet_transport::wire::{BootReason, PeerId, Seq};
 
+use crate::byte_budget::{ByteBucket, ByteRate};
 use crate::config::{Config, MAX_SLOTS};
 use crate::congestion_window::CongestionWindow;
 use crate::event::Participant;
@@ -25,9 +26,9 @@ pub(crate) enum MemberState {
     Loading { ready: bool },
     /// The client takes part.
     InGame,
-    /// The server has sent the message that the client's files differ. It boots the client after the ACK (S-24).
-    Refused { until: Time },
-    /// The server has sent the reason of the kick. It boots the client after the ACK (S-55).
+    /// The client got the text of its refusal, and is booted when it has acknowledged it (S-13, S-24).
+    Refused { until: Time, reason: BootReason },
+    /// The client got the reason of its kick, and is booted when it has acknowledged it (S-55).
     KickPending { until: Time },
 }
 
@@ -69,6 +70,9 @@ pub(crate) struct Member {
     /// Messages that wait for ACKs of names, or for capacity of the link (S-28, S-43).
     pub(crate) send_queue: Option<Box<SendQueue>>,
     pub(crate) window: CongestionWindow,
+    /// The player's share of the uplink, and its use (S-46).
+    pub(crate) uplink_share: ByteRate,
+    pub(crate) uplink_bucket: ByteBucket,
     /// The client's answers to the file check, until the check is over.
     pub(crate) file_check_answers: FileCheckAnswers,
 }
@@ -134,6 +138,8 @@ impl Member {
             pending_names: Vec::new(),
             send_queue: None,
             window: CongestionWindow::default(),
+            uplink_share: ByteRate::default(),
+            uplink_bucket: ByteBucket::default(),
             file_check_answers: FileCheckAnswers::default(),
         }
     }
@@ -143,7 +149,7 @@ impl Member {
         let handshake = self.joined_at + handshake;
         let due = match self.state {
             MemberState::Checking { until, .. } => until.min(handshake),
-            MemberState::Refused { until } => until.min(handshake),
+            MemberState::Refused { until, .. } => until.min(handshake),
             MemberState::KickPending { until } => return Some(until),
             MemberState::Loading { .. } => handshake,
             MemberState::InGame => return None,

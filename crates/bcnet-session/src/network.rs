@@ -14,6 +14,15 @@ pub struct Network {
 }
 
 impl Network {
+    /// The networks that are at home by default: RFC 1918, link-local addresses, and 100.64.0.0/10.
+    pub const DEFAULT_HOME: [Self; 5] = [
+        Self { first: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 },
+        Self { first: Ipv4Addr::new(172, 16, 0, 0), prefix: 12 },
+        Self { first: Ipv4Addr::new(192, 168, 0, 0), prefix: 16 },
+        Self { first: Ipv4Addr::new(169, 254, 0, 0), prefix: 16 },
+        Self { first: Ipv4Addr::new(100, 64, 0, 0), prefix: 10 },
+    ];
+
     /// Returns the block with a prefix of `prefix` bits that contains `address`. Values above 32 count as 32.
     #[must_use]
     pub fn containing(address: Ipv4Addr, prefix: u8) -> Self {

@@ -9,109 +9,147 @@ use std::time::Duration;
 
 use bcnet_transport::Time;
 
-use crate::quota::{BloomFilter, Quotas};
-use crate::rate_limit::{Rate, TokenBucket};
+use crate::byte_budget::{ByteBudget, ByteRate, ShareTable, WHOLE};
+use crate::quota::BloomFilter;
 
 /// The origin of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryOrigin {
     /// An unverified address, which may be spoofed.
     Unverified,
+    /// An address of a home network. It may be spoofed, too.
+    Home,
     /// A list server that the operator has configured.
     ListServer,
     /// An address that the operator trusts. It has no limits.
     Trusted,
 }
 
-/// The limits of replies for each /24 network, and for all networks together ([S-07]).
+/// The byte budgets of replies to queries ([S-07]).
 ///
-/// While the queries of all networks are below the configured rate, every query is answered. Above it, only queries
-/// that are repeated from the same address within five seconds are answered. People and browsers repeat queries;
-/// attackers use another spoofed address each time. In both cases, the reply must fit into the byte quota of its
-/// network.
+/// Each origin has a hard total. The total has shares for each /16 network, each /24 network and each address. A query
+/// that its address repeats has priority, and the second repetition has more. People and browsers repeat queries; most
+/// attackers use another spoofed address.
 ///
 /// [S-07]: bcnet_transport::wire::protocol#s-07
 #[derive(Debug)]
 pub struct QueryLimiter {
-    /// In bytes.
-    network_quotas: Quotas,
-    /// In bytes.
-    list_server_quotas: Quotas,
-    all_queries: TokenBucket,
-    repeated_queries: TokenBucket,
-    recent_addresses: BloomFilter,
+    unverified: ByteBudget<3>,
+    home: ByteBudget<1>,
+    list_servers: ByteBudget<1>,
+    /// The addresses that asked, and those that asked again.
+    askers: [BloomFilter; 2],
 }
 
 impl QueryLimiter {
     /// Returns a limiter that has seen no queries.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        // The first call of `take` lowers the level of this bucket to the burst of the configured rate.
-        let full = TokenBucket::new(Rate::per_second(0, u32::MAX), Time::ZERO);
         Self {
-            network_quotas: Quotas::new(24, MAX_BYTES_PER_NETWORK, QUOTA_SPAN, NETWORK_CAPACITY, seed),
-            list_server_quotas: Quotas::new(
+            unverified: ByteBudget::new([
+                ShareTable::new(16, SHARE_OF_LARGE_NETWORK, TABLE_CAPACITY, seed),
+                ShareTable::new(24, SHARE_OF_NETWORK, TABLE_CAPACITY, seed),
+                ShareTable::new(32, SHARE_OF_ADDRESS, TABLE_CAPACITY, seed),
+            ]),
+            home: ByteBudget::new([ShareTable::new(32, SHARE_OF_HOME_ADDRESS, TABLE_CAPACITY, seed)]),
+            list_servers: ByteBudget::new([ShareTable::new(
                 32,
-                MAX_BYTES_PER_LIST_SERVER,
-                QUOTA_SPAN,
+                LIST_SERVER_TOTAL,
                 LIST_SERVER_CAPACITY,
                 seed,
-            ),
-            all_queries: full,
-            repeated_queries: full,
-            recent_addresses: BloomFilter::new(REPEAT_WINDOW, seed),
+            )]),
+            askers: [BloomFilter::new(REPEAT_WINDOW, seed), BloomFilter::new(REPEAT_WINDOW, seed)],
         }
     }
 
-    /// Returns whether to answer a query of `from`, with a limit of `per_second` for all queries.
+    /// Returns whether to answer a query of `from`, with `per_second` replies to unverified addresses.
     ///
     /// The caller must then ask [`allow_reply`](Self::allow_reply) for the bytes of the reply.
     #[must_use]
     pub fn allow_query(&mut self, origin: QueryOrigin, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
         match origin {
-            QueryOrigin::Trusted => true,
-            QueryOrigin::ListServer => self.list_server_quotas.remaining(from, now) > 0,
             QueryOrigin::Unverified => {
-                let again = per_second.saturating_mul(REPEAT_FACTOR);
-                let [all, again] = [per_second, again].map(|count| Rate::per_second(count, count));
-                self.network_quotas.remaining(from, now) > 0
-                    && (self.all_queries.take(1, all, now)
-                        || self.recent_addresses.check_and_insert(from, now)
-                            && self.repeated_queries.take(1, again, now))
+                let total = unverified_total(per_second);
+                let allows = |part| self.unverified.allows(total, from, part, now);
+                let [asked, asked_again] = &mut self.askers;
+                // An address is recorded only if that makes a difference to its next query.
+                allows(FIRST_QUERY_PART)
+                    || asked.check_and_insert(from, now)
+                        && (allows(SECOND_QUERY_PART)
+                            || asked_again.check_and_insert(from, now) && allows(WHOLE))
+            }
+            QueryOrigin::Home | QueryOrigin::ListServer | QueryOrigin::Trusted => {
+                self.has_budget(origin, from, per_second, now)
             }
         }
     }
 
-    /// Returns whether `from` may get a reply of these bytes, and deducts them from its quota.
+    /// Returns whether `from` may get a reply of these bytes, and deducts them from the budgets.
+    ///
+    /// The answer is `true` right after [`allow_query`](Self::allow_query) was.
     #[must_use]
-    pub fn allow_reply(&mut self, origin: QueryOrigin, from: Ipv4Addr, bytes: usize, now: Time) -> bool {
-        let quotas = match origin {
-            QueryOrigin::Trusted => return true,
-            QueryOrigin::ListServer => &mut self.list_server_quotas,
-            QueryOrigin::Unverified => &mut self.network_quotas,
-        };
-        let is_within_quota = u16::try_from(bytes).is_ok_and(|bytes| quotas.take(from, bytes, now));
-        if !is_within_quota {
-            // No further query of this network is processed until the quota refills, because its reply would be dropped
-            // too.
-            quotas.exhaust(from, now);
+    pub fn allow_reply(
+        &mut self,
+        origin: QueryOrigin,
+        from: Ipv4Addr,
+        bytes: usize,
+        per_second: u32,
+        now: Time,
+    ) -> bool {
+        if !self.has_budget(origin, from, per_second, now) {
+            return false;
         }
-        is_within_quota
+        let cost = u32::try_from(bytes).unwrap_or(u32::MAX).max(MIN_REPLY_COST);
+        match origin {
+            QueryOrigin::Trusted => {}
+            QueryOrigin::ListServer => self.list_servers.charge(LIST_SERVER_TOTAL, from, cost, now),
+            QueryOrigin::Home => self.home.charge(HOME_TOTAL, from, cost, now),
+            QueryOrigin::Unverified => self.unverified.charge(unverified_total(per_second), from, cost, now),
+        }
+        true
+    }
+
+    fn has_budget(&self, origin: QueryOrigin, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
+        match origin {
+            QueryOrigin::Trusted => true,
+            QueryOrigin::ListServer => self.list_servers.allows(LIST_SERVER_TOTAL, from, WHOLE, now),
+            QueryOrigin::Home => self.home.allows(HOME_TOTAL, from, WHOLE, now),
+            QueryOrigin::Unverified => self.unverified.allows(unverified_total(per_second), from, WHOLE, now),
+        }
     }
 }
 
-/// The most bytes for one /24 network in any [`QUOTA_SPAN`].
-const MAX_BYTES_PER_NETWORK: u16 = 2000;
-/// The most bytes for a list server in any [`QUOTA_SPAN`]. Its address may be spoofed.
-const MAX_BYTES_PER_LIST_SERVER: u16 = 20_000;
-const QUOTA_SPAN: Duration = Duration::from_secs(10);
-/// The number of networks in the table: more than can get replies within [`QUOTA_SPAN`].
-const NETWORK_CAPACITY: usize = 1 << 14;
+/// Returns the total for all unverified addresses: [`MIN_REPLY_COST`] for each reply, in any second.
+const fn unverified_total(per_second: u32) -> ByteRate {
+    let part = MIN_REPLY_COST / 5;
+    ByteRate { per_second: per_second.saturating_mul(3 * part), burst: per_second.saturating_mul(2 * part) }
+}
+
+/// The share of one address.
+const SHARE_OF_ADDRESS: ByteRate = ByteRate { per_second: 1600, burst: 3200 };
+/// The share of a /24 network.
+const SHARE_OF_NETWORK: ByteRate = ByteRate { per_second: 2000, burst: 4000 };
+/// The share of a /16 network.
+const SHARE_OF_LARGE_NETWORK: ByteRate = ByteRate { per_second: 4000, burst: 8000 };
+/// The total of the home networks. Eight machines can ask at once, every two seconds.
+const HOME_TOTAL: ByteRate = ByteRate { per_second: 8000, burst: 12_000 };
+/// The share of one home address. It is large: behind a container bridge, all players have one address.
+///
+/// It refills more slowly than the total. So an address that asks without end leaves the rest to the others.
+const SHARE_OF_HOME_ADDRESS: ByteRate = ByteRate { per_second: 5000, burst: 12_000 };
+/// The total of the list servers. Their addresses may be spoofed.
+const LIST_SERVER_TOTAL: ByteRate = ByteRate { per_second: 2000, burst: 2000 };
+/// A shorter reply counts as many bytes. This limits the number of replies.
+const MIN_REPLY_COST: u32 = 250;
+/// The used part up to which queries are answered that are not repeated.
+const FIRST_QUERY_PART: u64 = WHOLE / 2;
+/// The used part up to which queries are answered that were repeated once.
+const SECOND_QUERY_PART: u64 = WHOLE / 4 * 3;
+/// The number of entries in a table: more than get replies until a bucket is full again.
+const TABLE_CAPACITY: usize = 1 << 13;
 const LIST_SERVER_CAPACITY: usize = 64;
-/// A repeated query within this time is answered above the rate, too.
+/// A repeated query within this time has priority.
 const REPEAT_WINDOW: Duration = Duration::from_secs(5);
-/// The limit for repeated queries, as a multiple of the rate.
-const REPEAT_FACTOR: u32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -125,7 +163,7 @@ mod tests {
         /// Returns whether a query is answered.
         fn answers(&mut self, from: Ipv4Addr, now: Time) -> bool {
             self.0.allow_query(QueryOrigin::Unverified, from, 100, now)
-                && self.0.allow_reply(QueryOrigin::Unverified, from, REPLY_LEN, now)
+                && self.0.allow_reply(QueryOrigin::Unverified, from, REPLY_LEN, 100, now)
         }
     }
 
@@ -138,39 +176,39 @@ mod tests {
 
     /// S-07: a flood of 20,000 queries per second from any address of 65,000 networks.
     ///
-    /// In each of ten rounds, ten new clients ask, and one that has asked before.
+    /// In each of ten rounds, ten new clients ask up to three times, and one that has asked before.
     #[test]
     fn repeated_query_is_answered_during_a_flood() {
         let mut server = LimitedServer(QueryLimiter::new(0x00C0_FFEE));
         let mut random = random_numbers(1);
         let (mut forged, mut answered) = (0_u32, 0);
-        let mut waiting: Vec<Ipv4Addr> = Vec::new();
+        let mut waiting: Vec<(u32, Ipv4Addr)> = Vec::new();
         for millis in 0..68_000_u32 {
             for n in 0..20 {
                 let now = Time::from_micros(u64::from(millis) * 1000 + n * 50);
                 let address = Ipv4Addr::from(0x0B00_0000 + random() % (65_000 << 8));
                 forged += u32::from(server.answers(address, now));
             }
-            let (round, attempt) = (millis / 6_800, millis % 6_800 / 1_700);
-            if millis % 1_700 != 0 || attempt == 3 {
-                continue;
-            }
-            if attempt == 0 {
-                waiting = (0..10).map(|n| Ipv4Addr::from(0x5000_0001 + ((round * 10 + n) << 8))).collect();
-                waiting.push(Ipv4Addr::new(198, 51, 100, 7));
+            let (round, time) = (millis / 6_800, millis % 6_800);
+            if time == 0 {
+                let new = (0..10).map(|n| (n * 150, Ipv4Addr::from(0x5000_0001 + ((round * 10 + n) << 8))));
+                waiting = new.chain([(1500, Ipv4Addr::new(198, 51, 100, 7))]).collect();
             }
             let before = waiting.len();
             let now = Time::from_micros(u64::from(millis) * 1000 + 999);
-            waiting.retain(|asker| !server.answers(*asker, now));
+            waiting.retain(|(start, asker)| {
+                let is_due = time >= *start && (time - start) % 1_700 == 0 && (time - start) / 1_700 < 3;
+                !(is_due && server.answers(*asker, now))
+            });
             answered += before - waiting.len();
         }
         assert!(answered >= 108, "{answered} of 110");
-        assert!(forged < 68 * 500, "{forged} in 68 seconds");
+        assert!(forged < 68 * 40, "{forged} in 68 seconds");
     }
 
     /// S-07
     #[test]
-    fn network_never_exceeds_its_byte_quota() {
+    fn network_never_exceeds_its_share() {
         let mut server = LimitedServer(QueryLimiter::new(3));
         let mut random = random_numbers(2);
         let mut sent = Vec::new();
@@ -184,7 +222,7 @@ mod tests {
         }
         let in_ten_seconds = |end: &u64| sent.iter().filter(|at| *at <= end && **at + 10_000 > *end).count();
         let most = sent.iter().map(in_ten_seconds).max().unwrap_or(0);
-        assert!(most * REPLY_LEN <= 2000 && most * REPLY_LEN > 1500, "{most} in ten seconds");
+        assert!((18_000..=26_000).contains(&(most * REPLY_LEN)), "{most} in ten seconds");
     }
 
     /// S-07
@@ -198,16 +236,122 @@ mod tests {
             let _ = limiter.allow_query(QueryOrigin::Unverified, Ipv4Addr::from(random()), 100, now);
             if step % 10_000 == 0 {
                 assert!(limiter.allow_query(QueryOrigin::ListServer, master, 100, now));
-                assert!(limiter.allow_reply(QueryOrigin::ListServer, master, REPLY_LEN, now));
+                assert!(limiter.allow_reply(QueryOrigin::ListServer, master, REPLY_LEN, 100, now));
             }
         }
         let now = Time::from_micros(10_000_000);
         let asked = |limiter: &mut QueryLimiter| {
             limiter.allow_query(QueryOrigin::ListServer, master, 100, now)
-                && limiter.allow_reply(QueryOrigin::ListServer, master, REPLY_LEN, now)
+                && limiter.allow_reply(QueryOrigin::ListServer, master, REPLY_LEN, 100, now)
         };
         let answered = (0..1_000).filter(|_| asked(&mut limiter)).count();
-        assert!(answered < 48, "the address may be spoofed, so replies are limited: {answered}");
+        assert!(answered <= 3, "the address may be spoofed, so replies are limited: {answered}");
+    }
+
+    /// Returns the most bytes in any second.
+    fn most_in_a_second(sent: &[(u64, usize)]) -> usize {
+        let (mut first, mut bytes, mut most) = (0, 0, 0);
+        for (end, len) in sent {
+            bytes += len;
+            while sent[first].0 + 1_000_000 <= *end {
+                bytes -= sent[first].1;
+                first += 1;
+            }
+            most = most.max(bytes);
+        }
+        most
+    }
+
+    /// S-07: whatever is forged, the replies to all origins have less than 50 kB in any second.
+    #[test]
+    fn hard_total_holds_if_every_address_is_forged_twice() {
+        for len in [40, 420, 2000] {
+            let mut limiter = QueryLimiter::new(9);
+            let mut random = random_numbers(4);
+            let (mut sent, mut recent) = (Vec::new(), [Ipv4Addr::UNSPECIFIED; 2000]);
+            for step in 0..40_000_usize {
+                let (micros, place) = (step as u64 * 500, step % recent.len());
+                // Each address asks again one second later.
+                let again = std::mem::replace(&mut recent[place], Ipv4Addr::from(random()));
+                let home = Ipv4Addr::from(0x0A00_0000 + random() % 4);
+                let master = Ipv4Addr::from(0xCB00_7100 + random() % 4);
+                for (origin, from) in [
+                    (QueryOrigin::Unverified, recent[place]),
+                    (QueryOrigin::Unverified, again),
+                    (QueryOrigin::Home, home),
+                    (QueryOrigin::ListServer, master),
+                ] {
+                    let now = Time::from_micros(micros);
+                    if limiter.allow_query(origin, from, 100, now) {
+                        assert!(limiter.allow_reply(origin, from, len, 100, now));
+                        sent.push((micros, len));
+                    }
+                }
+            }
+            let most = most_in_a_second(&sent);
+            assert!(most <= 50_000, "{most}");
+            let per_second = sent.iter().map(|(_, len)| len).sum::<usize>() / 20;
+            assert!(per_second <= 28_000, "{per_second}");
+            assert!(len < 250 || per_second >= 20_000, "{per_second}");
+            assert!(sent.len() / 20 <= 26_500 / 250, "{}", sent.len() / 20);
+        }
+    }
+
+    /// S-07: a client asks up to three times in five seconds, while others forge queries of its network.
+    #[test]
+    fn forged_queries_of_a_network_do_not_hide_the_server_from_it() {
+        let honest = Ipv4Addr::new(198, 51, 100, 7);
+        for (rate, addresses, len) in
+            [(2, 256, 420), (2, 256, 700), (2, 1, 700), (2, 8, 700), (10, 8, 700), (1000, 8, 420)]
+        {
+            let mut limiter = QueryLimiter::new(11);
+            let mut random = random_numbers(rate);
+            let mut answers = |from, now| {
+                limiter.allow_query(QueryOrigin::Unverified, from, 100, now)
+                    && limiter.allow_reply(QueryOrigin::Unverified, from, len, 100, now)
+            };
+            let (mut answered, mut is_waiting) = (0, false);
+            for millis in 0..1_000_000_u64 {
+                let now = Time::from_micros(millis * 1000);
+                if millis.is_multiple_of(1000 / rate) {
+                    // The first of them is the address of the client, if it is the only one.
+                    let last = if addresses == 1 { 7 } else { (random() % addresses + 8) & 0xFF };
+                    let _ = answers(Ipv4Addr::from(0xC633_6400 + last), now);
+                }
+                if [0, 1_700, 3_400].contains(&(millis % 5_000)) {
+                    is_waiting |= millis % 5_000 == 0;
+                    if is_waiting && answers(honest, now) {
+                        (answered, is_waiting) = (answered + 1, false);
+                    }
+                }
+            }
+            assert!(
+                answered >= 190,
+                "{answered} of 200: {rate} per second, {addresses} addresses, {len} bytes"
+            );
+        }
+    }
+
+    /// S-07: eight machines ask at once, every two seconds, and another one as fast as it can.
+    #[test]
+    fn home_network_is_always_answered() {
+        for flood in [false, true] {
+            let mut limiter = QueryLimiter::new(12);
+            let mut answers = |last, now| {
+                let from = Ipv4Addr::new(192, 168, 1, last);
+                limiter.allow_query(QueryOrigin::Home, from, 1, now)
+                    && limiter.allow_reply(QueryOrigin::Home, from, if flood { 450 } else { 1100 }, 1, now)
+            };
+            for millis in 0..100_000_u64 {
+                let now = Time::from_micros(millis * 1000);
+                if flood {
+                    let _ = answers(200, now);
+                }
+                if millis.is_multiple_of(2000) {
+                    assert_eq!((1..=8).filter(|last| answers(*last, now)).count(), 8, "at {millis} ms");
+                }
+            }
+        }
     }
 
     #[test]
@@ -215,7 +359,7 @@ mod tests {
         let mut limiter = QueryLimiter::new(3);
         for _ in 0..10_000 {
             assert!(limiter.allow_query(QueryOrigin::Trusted, Ipv4Addr::LOCALHOST, 1, Time::ZERO));
-            assert!(limiter.allow_reply(QueryOrigin::Trusted, Ipv4Addr::LOCALHOST, 100_000, Time::ZERO));
+            assert!(limiter.allow_reply(QueryOrigin::Trusted, Ipv4Addr::LOCALHOST, 100_000, 1, Time::ZERO));
         }
     }
 }

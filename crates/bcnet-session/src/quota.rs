@@ -98,12 +98,6 @@ impl Quotas {
         true
     }
 
-    /// Uses all that is left of the quota.
-    pub(crate) fn exhaust(&mut self, address: Ipv4Addr, now: Time) {
-        let left = self.remaining(address, now);
-        let _ = self.take(address, left, now);
-    }
-
     fn network_of(&self, address: Ipv4Addr) -> u32 {
         Network::containing(address, self.prefix).first().to_bits()
     }
@@ -280,7 +274,7 @@ fn address_and_network(address: Ipv4Addr) -> [Network; 2] {
 }
 
 /// Mixes the bits of a number, so that similar numbers give different hashes.
-const fn mix_bits(number: u64) -> u64 {
+pub(crate) const fn mix_bits(number: u64) -> u64 {
     let mixed = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ mixed >> 31
@@ -342,8 +336,6 @@ mod tests {
         assert!(quotas.take(address, 1500, at(0)));
         assert_eq!((quotas.remaining(neighbour, at(0)), quotas.remaining(other, at(0))), (500, 2000));
         assert!(!quotas.take(neighbour, 501, at(9_999)) && quotas.take(neighbour, 500, at(9_999)));
-        quotas.exhaust(other, at(9_999));
-        assert_eq!(quotas.remaining(other, at(9_999)), 0);
         assert_eq!((quotas.remaining(address, at(10_000)), quotas.remaining(address, at(12_000))), (0, 1500));
         assert_eq!(quotas.remaining(address, at(22_000)), 2000);
         assert_eq!(quotas.remaining(address, at(0)), 0, "the quota does not refill if time goes back");

@@ -78,6 +78,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) source: MessageSource,
     pub(crate) priority: Priority,
     pub(crate) payload: &'a [u8],
+    /// True if the sender is over its share of the uplink, so that the message may have to wait (S-46).
+    pub(crate) is_over_share: bool,
 }
 
 /// The limits of a send queue.
@@ -126,6 +128,7 @@ struct QueuedPayload {
     payload: Box<[u8]>,
     number: u64,
     priority: Priority,
+    is_over_share: bool,
     /// The sources whose waiting creations or removals this message must not overtake, as bits.
     blocked_by: u32,
 }
@@ -153,13 +156,10 @@ impl SendQueue {
         SendError::QueueFull { messages: self.messages, bytes: self.bytes }
     }
 
-    /// Returns whether an urgent message can be sent at once, past the waiting messages.
+    /// Returns whether a message can be sent at once, past the waiting messages of other sources.
     pub(crate) fn can_bypass(&self, outgoing: Outgoing<'_>) -> bool {
         let has_backlog = self.lanes.get(outgoing.source.index()).is_some_and(|lane| !lane.queue.is_empty());
-        outgoing.priority.is_urgent()
-            && self.hold_until.is_none()
-            && !has_backlog
-            && self.blocking_sources(outgoing) == 0
+        self.hold_until.is_none() && !has_backlog && self.blocking_sources(outgoing) == 0
     }
 
     /// Queues a message. Returns the number of messages of the same source that were dropped for it.
@@ -184,6 +184,7 @@ impl SendQueue {
             payload: outgoing.payload.into(),
             number,
             priority: outgoing.priority,
+            is_over_share: outgoing.is_over_share,
             blocked_by,
         });
         self.messages += 1;
@@ -251,14 +252,20 @@ impl SendQueue {
         dropped as u64
     }
 
-    /// Returns the message that leaves next.
-    pub(crate) fn front(&self) -> Option<(MessageSource, Priority, &[u8])> {
+    /// Returns whether the next message of a source is over the source's share of the uplink.
+    pub(crate) fn has_over_share(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.queue.front().is_some_and(|head| head.is_over_share))
+    }
+
+    /// Returns the message that leaves next. With `has_uplink`, messages over their sender's share may leave (S-46).
+    pub(crate) fn front(&self, has_uplink: bool) -> Option<(MessageSource, Priority, &[u8])> {
         if self.hold_until.is_some() {
             return None;
         }
         let lanes = (0_u8..).map(MessageSource).zip(&self.lanes);
         let heads = lanes.filter_map(|(source, lane)| Some((source, lane, lane.queue.front()?)));
-        let next = heads.filter(|(_, _, head)| !self.is_blocked(head)).min_by_key(|(_, lane, head)| {
+        let may_leave = |head: &QueuedPayload| (has_uplink || !head.is_over_share) && !self.is_blocked(head);
+        let next = heads.filter(|(_, _, head)| may_leave(head)).min_by_key(|(_, lane, head)| {
             if head.priority.is_urgent() { (false, head.number) } else { (true, lane.served_cost) }
         });
         next.map(|(source, _, head)| (source, head.priority, &*head.payload))
@@ -338,11 +345,11 @@ mod tests {
         QueueLimits { messages: 1000, bytes: 100_000, per_source: 10_000, before_object: 3_000 };
 
     fn outgoing(slot: u8, priority: Priority, payload: &[u8]) -> Outgoing<'_> {
-        Outgoing { source: MessageSource::from_slot(Some(slot)), priority, payload }
+        Outgoing { source: MessageSource::from_slot(Some(slot)), priority, payload, is_over_share: false }
     }
 
     fn pop_front(queue: &mut SendQueue) -> Option<(u8, Vec<u8>)> {
-        let (source, payload) = queue.front().map(|(source, _, payload)| (source, payload.to_vec()))?;
+        let (source, payload) = queue.front(true).map(|(source, _, payload)| (source, payload.to_vec()))?;
         queue.pop(source);
         Some((source.0, payload))
     }
@@ -490,7 +497,12 @@ mod tests {
                 let number = pushed[usize::from(slot)].to_le_bytes();
                 let named = u8::try_from(random(16)).expect("a small number");
                 let payload = [&event(slot, named)[..], &number].concat();
-                let outgoing = Outgoing { source: MessageSource(slot), priority, payload: &payload };
+                let outgoing = Outgoing {
+                    source: MessageSource(slot),
+                    priority,
+                    payload: &payload,
+                    is_over_share: false,
+                };
                 let limits = QueueLimits {
                     messages: 100_000,
                     bytes: 10_000_000,

@@ -4,7 +4,7 @@
 //! the rules:
 //!
 //! - admission and file check ([S-10] to [S-31])
-//! - game messages and relaying ([S-32] to [S-45])
+//! - game messages and relaying ([S-32] to [S-46])
 //! - leaving ([S-50] to [S-55])
 //! - rounds ([S-60] to [S-63])
 //! - queries ([S-05] to [S-09])
@@ -14,7 +14,7 @@
 //! [S-10]: bcnet_transport::wire::protocol#s-10
 //! [S-31]: bcnet_transport::wire::protocol#s-31
 //! [S-32]: bcnet_transport::wire::protocol#s-32
-//! [S-45]: bcnet_transport::wire::protocol#s-45
+//! [S-46]: bcnet_transport::wire::protocol#s-46
 //! [S-50]: bcnet_transport::wire::protocol#s-50
 //! [S-55]: bcnet_transport::wire::protocol#s-55
 //! [S-60]: bcnet_transport::wire::protocol#s-60
@@ -47,6 +47,7 @@ use crate::query_limiter::QueryLimiter;
 use crate::rate_limit::{JoinLimiter, Rate, TokenBucket};
 use crate::send_queue::{MessageSource, Outgoing, Priority};
 use crate::stats::{Anomaly, Counters};
+use crate::uplink::Uplink;
 pub(crate) use game_messages::{chat_rate, relay_rate};
 use leave::RecentKick;
 pub(crate) use moderation::EXPLANATION_RATE;
@@ -81,12 +82,14 @@ pub struct Session<E: Engine = Endpoint> {
     departed: VecDeque<Participant>,
     query_limiter: QueryLimiter,
     join_limiter: JoinLimiter,
+    uplink: Uplink,
     masters: ListServers,
     next_query_id: u32,
     /// GameSpy replies and heartbeats to send.
     gamespy_outbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
     events: VecDeque<Event>,
     refusal_bucket: TokenBucket,
+    refusal_text_bucket: TokenBucket,
     counters: Counters,
     /// The next deadline of the session itself, without the timers of the transport.
     deadline: Option<Time>,
@@ -129,12 +132,14 @@ impl<E: Engine> Session<E> {
             departed: VecDeque::new(),
             query_limiter: QueryLimiter::new(seed),
             join_limiter: JoinLimiter::default(),
+            uplink: Uplink::new(config.uplink_rate()),
             deadline: masters.next_deadline(),
             masters,
             next_query_id: 1,
             gamespy_outbox: VecDeque::new(),
             events: VecDeque::new(),
             refusal_bucket: TokenBucket::new(REFUSAL_EVENT_RATE, Time::ZERO),
+            refusal_text_bucket: TokenBucket::new(REFUSAL_TEXT_RATE, Time::ZERO),
             counters: Counters::default(),
             has_ack_waiters: false,
             receive_buffer: Vec::new(),
@@ -246,7 +251,9 @@ impl<E: Engine> Session<E> {
         if self.config.credit_last_shot && !config.credit_last_shot {
             self.clear_all_shots();
         }
+        self.uplink.set_rate(config.uplink_rate());
         self.config = config;
+        self.update_uplink_shares();
         self.apply_pending_settings();
         self.schedule_at(now);
     }
@@ -363,10 +370,9 @@ impl<E: Engine> Session<E> {
         let handshake = self.config.handshake_timeout;
         let members =
             self.members.iter().flatten().filter_map(|member| member.next_deadline(handshake)).min();
-        self.deadline = [members, self.masters.next_deadline(), self.round.next_deadline(&self.config)]
-            .into_iter()
-            .flatten()
-            .min();
+        let own =
+            [self.masters.next_deadline(), self.round.next_deadline(&self.config), self.uplink.flush_at];
+        self.deadline = own.into_iter().chain([members]).flatten().min();
     }
 
     fn member(&self, peer: PeerId) -> Option<&Member> {
@@ -411,7 +417,12 @@ impl<E: Engine> Session<E> {
 
     fn send_from(&mut self, source: MessageSource, peer: PeerId, message: &Message<'_>, now: Time) {
         let payload = self.encode(message);
-        let outgoing = Outgoing { source, priority: Priority::of_host_message(message), payload: &payload };
+        let outgoing = Outgoing {
+            source,
+            priority: Priority::of_host_message(message),
+            payload: &payload,
+            is_over_share: false,
+        };
         let sent = self.deliver(peer, outgoing, now);
         self.boot_if_queue_full(peer, sent, now);
         self.send_buffer = payload;
@@ -420,7 +431,12 @@ impl<E: Engine> Session<E> {
     /// Queues a message for everyone in the game except `except`.
     fn send_all(&mut self, source: MessageSource, except: Option<PeerId>, message: &Message<'_>, now: Time) {
         let payload = self.encode(message);
-        let outgoing = Outgoing { source, priority: Priority::of_host_message(message), payload: &payload };
+        let outgoing = Outgoing {
+            source,
+            priority: Priority::of_host_message(message),
+            payload: &payload,
+            is_over_share: false,
+        };
         for peer in self.in_game.iter().filter(|peer| Some(*peer) != except) {
             let sent = self.deliver(peer, outgoing, now);
             self.boot_if_queue_full(peer, sent, now);
@@ -460,3 +476,5 @@ impl<E: Engine> Session<E> {
 const MAX_EVENTS: usize = 4096;
 /// The highest rate of refusal events.
 const REFUSAL_EVENT_RATE: Rate = Rate::per_second(10, 10);
+/// The highest rate of clients over a limit that get a text (S-13). Until then, each of them uses a peer id.
+const REFUSAL_TEXT_RATE: Rate = Rate::per_second(1, 4);

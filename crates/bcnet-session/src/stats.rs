@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Something that a correct client does not do.
-///
-/// The session counts it, and in most cases drops or cleans the message.
+use crate::refusal::Refusals;
+
+/// Something that a correct client does not send. It is counted and has no other effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Anomaly {
     /// A payload without an opcode.
@@ -135,8 +135,8 @@ pub struct Counters {
     pub heartbeats: u64,
     /// Admitted clients.
     pub admitted: u64,
-    /// Refused clients.
-    pub refused: u64,
+    /// Refused clients, by reason.
+    pub refused: Refusals,
     /// Connect requests that were left unanswered, because their address or network joins too often ([S-13]).
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
@@ -149,6 +149,10 @@ pub struct Counters {
     pub queued: u64,
     /// Copies that were dropped, because too many messages wait for their receiver.
     pub not_queued: u64,
+    /// Unreliable copies that were dropped, because their sender was over its share of the uplink ([S-46]).
+    ///
+    /// [S-46]: bcnet_transport::wire::protocol#s-46
+    pub uplink_dropped: u64,
     /// State updates that were superseded before they were sent.
     pub superseded: u64,
     /// Events that were dropped, because the caller did not poll them in time.

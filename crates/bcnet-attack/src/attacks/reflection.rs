@@ -92,8 +92,9 @@ fn reflect_at(
         (victim((number % 250) as u16), query.as_bytes().to_vec())
     })?;
     let bytes = traffic.max_window_bytes();
-    metrics
-        .push(AttackMetric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(2000.0));
+    metrics.push(
+        AttackMetric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(26_000.0),
+    );
     metrics.push(AttackMetric::new("queries, in total", MetricUnit::Times, traffic.total_ratio()));
     Ok(metrics)
 }

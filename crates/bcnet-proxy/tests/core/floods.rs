@@ -199,7 +199,7 @@ fn forged_queries_neither_amplify_nor_block_honest_answers() {
         let inside = |(time, _): &&(u64, usize)| time <= end && time + 10_000 > *end;
         to_victims.iter().filter(inside).map(|(_, bytes)| bytes).sum::<usize>()
     });
-    assert!(most.max().is_some_and(|most| most <= 2_000));
+    assert!(most.max().is_some_and(|most| most <= 26_000));
     assert!(proxy.refused(RefusalReason::QueryLimit) > 300_000);
 }
 
@@ -237,5 +237,5 @@ fn named_list_servers_always_pass_the_query_limit() {
     let stranger = Ipv4Addr::new(198, 51, 100, 1);
     let answered =
         (0..1_000).filter(|_| proxy.may_answer(stranger, b"\\secure\\ABCDEF", 90, at(40_000))).count();
-    assert_eq!(answered, 22, "of 90 bytes each");
+    assert_eq!(answered, 4, "the query and its answer count 250 bytes each of the address's 3,200");
 }

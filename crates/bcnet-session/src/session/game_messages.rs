@@ -48,7 +48,12 @@ impl<E: Engine> Session<E> {
         let Some(priority) = self.apply_rule(opcode, (peer, slot), payload, mode, now)? else {
             return Ok(());
         };
-        let outgoing = Outgoing { source: MessageSource::from_slot(Some(slot)), priority, payload };
+        let outgoing = Outgoing {
+            source: MessageSource::from_slot(Some(slot)),
+            priority,
+            payload,
+            is_over_share: false,
+        };
         self.relay(peer, outgoing, |_, to| to != peer, now);
         Ok(())
     }
@@ -188,8 +193,9 @@ impl<E: Engine> Session<E> {
             return Ok(());
         };
         let (source, created) = (MessageSource::from_slot(owner.slot), owner.ship.create_payload.clone());
-        let outgoing = Outgoing { source, priority: Priority::BulkObject, payload: &created };
-        self.relay_to(peer, peer, outgoing, now);
+        let outgoing =
+            Outgoing { source, priority: Priority::BulkObject, payload: &created, is_over_share: false };
+        self.relay_object(peer, outgoing, now);
         Ok(())
     }
 
@@ -220,7 +226,12 @@ impl<E: Engine> Session<E> {
         let is_recipient = |session: &Self, to| {
             !team || to == peer || session.member(to).is_some_and(|member| member.team == own_team)
         };
-        self.relay(peer, Outgoing { source, priority: Priority::Chat, payload }, is_recipient, now);
+        self.relay(
+            peer,
+            Outgoing { source, priority: Priority::Chat, payload, is_over_share: false },
+            is_recipient,
+            now,
+        );
         self.emit(Event::Chat { peer, name, text, team });
         Ok(())
     }

@@ -21,6 +21,7 @@ use crate::manifest::{FileCheckReply, Manifest, Mismatch};
 use crate::member::{FileCheckAnswers, Member, MemberState};
 use crate::message::{self, Score};
 use crate::network::{NETWORK_PREFIX, Network, any_contains};
+use crate::refusal::JoinRefusal;
 use crate::send_queue::{MessageSource, Outgoing, Priority};
 use crate::stats::Anomaly;
 use crate::text;
@@ -28,8 +29,13 @@ use crate::text;
 impl<E: Engine> Session<E> {
     /// S-10 to S-13: handles a connect request: refuses, ignores or admits it.
     pub(super) fn on_connect_request(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
-        if let Err(reason) = self.check_admission(from, Some(password), now) {
-            return self.refuse(from, reason, now);
+        match self.check_admission(from, Some(password), now) {
+            // The client gets the reason as a text when its address is verified. During a flood it gets none.
+            Err(refusal)
+                if refusal.setting().is_some()
+                    && self.refusal_text_bucket.take(1, super::REFUSAL_TEXT_RATE, now) => {}
+            Err(refusal) => return self.refuse(from, refusal, now),
+            Ok(()) => {}
         }
         let trusted = self.is_trusted(from);
         if !trusted && !self.join_limiter.may_join(*from.ip(), now) {
@@ -39,7 +45,7 @@ impl<E: Engine> Session<E> {
         let result =
             if trusted { self.endpoint.admit(from, now) } else { self.endpoint.challenge(from, now) };
         if result.is_err() {
-            self.refuse(from, BootReason::FULL, now);
+            self.refuse(from, JoinRefusal::Full, now);
         }
     }
 
@@ -66,22 +72,34 @@ impl<E: Engine> Session<E> {
         let is_over_rate = !self.is_trusted(address) && !self.join_limiter.may_join(*address.ip(), now);
         self.join_limiter.record_join(*address.ip(), now);
         let refusal = self.check_admission(address, None, now).err();
-        if let Some(reason) = refusal.or_else(|| is_over_rate.then_some(BootReason::FULL)) {
-            self.counters.refused += 1;
-            return self.boot(peer, reason, now);
+        if let Some(refusal) = refusal.or_else(|| is_over_rate.then_some(JoinRefusal::JoinRate)) {
+            return self.refuse_member(peer, address, refusal, now);
         }
-        if self.is_full(address, None) || self.is_over_address_limit(address, None) {
+        if self.is_full(address, None) || self.exceeded_limit(address, None).is_some() {
             self.evict_stale_connection(address, now);
         }
         self.send_file_check(peer, 0, now);
     }
 
-    fn refuse(&mut self, from: SocketAddrV4, reason: BootReason, now: Time) {
-        self.counters.refused += 1;
+    fn refuse(&mut self, from: SocketAddrV4, refusal: JoinRefusal, now: Time) {
+        self.count_refusal(from, refusal, now);
         // An error is ignored: the client may have given up.
-        let _ = self.endpoint.refuse(from, reason, now);
+        let _ = self.endpoint.refuse(from, refusal.boot_reason(), now);
+    }
+
+    /// Refuses a client whose address is verified. No boot reason names a limit, so the client gets a text first.
+    fn refuse_member(&mut self, peer: PeerId, from: SocketAddrV4, refusal: JoinRefusal, now: Time) {
+        self.count_refusal(from, refusal, now);
+        match refusal.text() {
+            Some(text) => self.boot_after_text(peer, &text, refusal.boot_reason(), now),
+            None => self.boot(peer, refusal.boot_reason(), now),
+        }
+    }
+
+    fn count_refusal(&mut self, from: SocketAddrV4, refusal: JoinRefusal, now: Time) {
+        self.counters.refused.add(refusal);
         if self.refusal_bucket.take(1, super::REFUSAL_EVENT_RATE, now) {
-            self.emit(Event::Refused { from, reason });
+            self.emit(Event::Refused { from, refusal });
         }
     }
 
@@ -91,30 +109,30 @@ impl<E: Engine> Session<E> {
         from: SocketAddrV4,
         password: Option<&[u8]>,
         now: Time,
-    ) -> Result<(), BootReason> {
+    ) -> Result<(), JoinRefusal> {
         if any_contains(&self.bans, *from.ip()) {
-            return Err(BootReason::BANNED);
+            return Err(JoinRefusal::Banned);
         }
         if !self.is_whitelisted(from) {
-            return Err(BootReason::DEFAULT);
+            return Err(JoinRefusal::NotWhitelisted);
         }
         self.kicked.retain(|kicked| kicked.until > now);
         if self.kicked.iter().any(|kicked| kicked.matches(from)) {
-            return Err(BootReason::KICKED);
+            return Err(JoinRefusal::Kicked);
         }
         if let (Some(expected), Some(password)) = (&self.config.password, password) {
             let given = password.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
             if !given.eq(expected.encode_utf16()) {
-                return Err(BootReason::WRONG_PASSWORD);
+                return Err(JoinRefusal::WrongPassword);
             }
         }
         if self.round.is_over() {
-            return Err(BootReason::DEFAULT);
+            return Err(JoinRefusal::RoundOver);
         }
-        if self.is_full(from, Some(now)) || self.is_over_address_limit(from, Some(now)) {
-            return Err(BootReason::FULL);
+        if self.is_full(from, Some(now)) {
+            return Err(JoinRefusal::Full);
         }
-        Ok(())
+        self.exceeded_limit(from, Some(now)).map_or(Ok(()), Err)
     }
 
     /// S-12: returns whether other players have all slots. With `now`, stale connections do not count.
@@ -123,19 +141,27 @@ impl<E: Engine> Session<E> {
             >= self.config.max_players()
     }
 
-    /// S-13: returns whether the limit of players per address or per network is reached.
+    /// S-13: returns the limit of players per address or per network, if it is reached.
     ///
     /// With `now`, stale connections do not count.
-    fn is_over_address_limit(&self, from: SocketAddrV4, now: Option<Time>) -> bool {
+    fn exceeded_limit(&self, from: SocketAddrV4, now: Option<Time>) -> Option<JoinRefusal> {
         let (ip, config) = (*from.ip(), &self.config);
-        let network = Network::containing(ip, NETWORK_PREFIX);
-        let count = |network: Network| {
-            self.other_members(from, now).filter(|member| network.contains(*member.address.ip())).count()
+        if self.is_trusted(from) || any_contains(&config.home_networks, ip) {
+            return None;
+        }
+        let is_reached = |most: usize, prefix| {
+            let network = Network::containing(ip, prefix);
+            let counts = |member: &&Member| {
+                network.contains(*member.address.ip()) && !matches!(member.state, MemberState::Refused { .. })
+            };
+            self.other_members(from, now).filter(counts).count() >= most
         };
-        let full = |limit: Option<u8>, network| count(network) >= config.per_origin_limit(limit);
-        !self.is_trusted(from)
-            && (full(config.players_per_address, Network::containing(ip, 32))
-                || !ip.is_private() && full(config.players_per_network, network))
+        let per_address = config.per_origin_limit(config.players_per_address);
+        let per_network = config.per_origin_limit(config.players_per_network);
+        let address = is_reached(per_address, 32).then_some(JoinRefusal::AddressLimit(per_address));
+        address.or_else(|| {
+            is_reached(per_network, NETWORK_PREFIX).then_some(JoinRefusal::NetworkLimit(per_network))
+        })
     }
 
     /// S-13: returns whether an address is trusted, for example that of the host, a proxy or a load test.
@@ -203,6 +229,7 @@ impl<E: Engine> Session<E> {
         match self.member(peer) {
             None => return false,
             Some(member) if member.slot.is_some() => return true,
+            Some(member) if matches!(member.state, MemberState::Refused { .. }) => return false,
             Some(_) => {}
         }
         let taken = self.taken_slots().fold(0_u32, |taken, slot| taken | 1 << slot);
@@ -210,8 +237,9 @@ impl<E: Engine> Session<E> {
         if usize::from(free) >= crate::config::MAX_SLOTS
             || self.taken_slots().count() >= self.config.max_players()
         {
-            self.counters.refused += 1;
-            self.boot(peer, BootReason::FULL, now);
+            if let Some(from) = self.endpoint.address(peer) {
+                self.refuse_member(peer, from, JoinRefusal::Full, now);
+            }
             return false;
         }
         if let Some(member) = self.member_mut(peer) {
@@ -314,13 +342,19 @@ impl<E: Engine> Session<E> {
 
     /// S-24: tells a client which file differs and what to do, and boots the client afterwards.
     fn refuse_for_files(&mut self, peer: PeerId, mismatch: Mismatch, now: Time) {
-        let opcode = self.config.refusal_opcode;
-        self.send(peer, &message::checksum_failed(opcode, &message::wire_text(&mismatch.advice())), now);
+        self.boot_after_text(peer, &mismatch.advice(), BootReason::KICKED, now);
         let Some(member) = self.member_mut(peer) else { return };
-        member.file_check_answers = FileCheckAnswers::default();
-        member.state = MemberState::Refused { until: now + READ_TIMEOUT };
         let (name, address) = (member.display_name(), member.address);
         self.emit(Event::ChecksumMismatch { peer, name, address, mismatch });
+    }
+
+    /// Sends a text that the client shows, and boots the client when it has acknowledged the text.
+    fn boot_after_text(&mut self, peer: PeerId, text: &str, reason: BootReason, now: Time) {
+        let opcode = self.config.refusal_opcode;
+        self.send(peer, &message::checksum_failed(opcode, &message::wire_text(text)), now);
+        let Some(member) = self.member_mut(peer) else { return };
+        member.file_check_answers = FileCheckAnswers::default();
+        member.state = MemberState::Refused { until: now + READ_TIMEOUT, reason };
         self.has_ack_waiters = true;
         self.reschedule();
     }
@@ -336,6 +370,7 @@ impl<E: Engine> Session<E> {
             let (peer, state) = (member.id, member.state);
             match state {
                 MemberState::KickPending { .. } => self.boot(peer, BootReason::KICKED, now),
+                MemberState::Refused { reason, .. } => self.boot(peer, reason, now),
                 _ if now >= member.joined_at + handshake || member.slot.is_none() => {
                     self.boot(peer, BootReason::TIMED_OUT, now);
                 }
@@ -343,7 +378,6 @@ impl<E: Engine> Session<E> {
                     self.count_anomaly(peer, Anomaly::NoReply);
                     self.check_answer(peer, round, None, now);
                 }
-                MemberState::Refused { .. } => self.boot(peer, BootReason::KICKED, now),
                 MemberState::Loading { .. } | MemberState::InGame => {}
             }
         }
@@ -363,6 +397,7 @@ impl<E: Engine> Session<E> {
             self.send(peer, &message::player_joined(other.0), now);
         }
         self.in_game.push(peer);
+        self.update_uplink_shares();
         if let Some(member) = self.member_mut(peer) {
             (member.state, member.entered) = (MemberState::InGame, Some(now));
         }
@@ -386,7 +421,12 @@ impl<E: Engine> Session<E> {
                 (MessageSource::from_slot(member.slot), std::mem::take(&mut member.ship.create_payload));
             let sent = self.deliver(
                 peer,
-                Outgoing { source, priority: Priority::UrgentObject, payload: &payload },
+                Outgoing {
+                    source,
+                    priority: Priority::UrgentObject,
+                    payload: &payload,
+                    is_over_share: false,
+                },
                 now,
             );
             self.boot_if_queue_full(peer, sent, now);

@@ -36,6 +36,7 @@ impl<E: Engine> Session<E> {
     pub(super) fn on_peer_left(&mut self, peer: PeerId, reason: LeaveReason, now: Time) {
         let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::take) else { return };
         if self.in_game.remove(peer) {
+            self.update_uplink_shares();
             self.announce_departure(&member, now);
         }
         self.forget_pending_name(peer);

@@ -59,7 +59,9 @@ impl<E: Engine> Session<E> {
     /// A new player waits until it has acknowledged the names. Messages in a send queue wait for capacity of the link.
     /// A refused or kicked client is booted when it has acknowledged the reason.
     pub(super) fn check_acknowledged(&mut self, now: Time) {
-        for index in 0..self.members.len() {
+        self.uplink.flush_at = None;
+        let (count, first) = (self.members.len(), usize::from(self.uplink.next_receiver.0));
+        for index in (0..count).map(|index| (index + first) % count) {
             let Some(member) = self.members.get_mut(index).and_then(Option::as_deref_mut) else { continue };
             let peer = member.id;
             let reached = self.endpoint.unacked_range(peer, Channel::Control).map(|range| range.start);
@@ -75,9 +77,10 @@ impl<E: Engine> Session<E> {
             let peer = member.id;
             match member.state {
                 MemberState::Loading { ready: true } if self.may_enter(member) => self.enter_game(peer, now),
-                MemberState::Refused { .. } | MemberState::KickPending { .. }
-                    if self.has_acked_everything(peer) =>
-                {
+                MemberState::Refused { reason, .. } if self.has_acked_everything(peer) => {
+                    self.boot(peer, reason, now);
+                }
+                MemberState::KickPending { .. } if self.has_acked_everything(peer) => {
                     self.boot(peer, BootReason::KICKED, now);
                 }
                 MemberState::Checking { .. }

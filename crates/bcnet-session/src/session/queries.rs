@@ -41,17 +41,20 @@ impl<E: Engine> Session<E> {
             QueryOrigin::Trusted
         } else if self.masters.contains(address) {
             QueryOrigin::ListServer
+        } else if any_contains(&self.config.home_networks, address) {
+            QueryOrigin::Home
         } else {
             QueryOrigin::Unverified
         };
+        let rate = self.config.query_rate;
         if self.gamespy_outbox.len() >= MAX_GAMESPY_OUTBOX
-            || !self.query_limiter.allow_query(origin, address, self.config.query_rate, now)
+            || !self.query_limiter.allow_query(origin, address, rate, now)
         {
             return None;
         }
         let datagrams = self.build_reply(query);
         let bytes = datagrams.iter().map(Vec::len).sum();
-        self.query_limiter.allow_reply(origin, address, bytes, now).then_some(datagrams)
+        self.query_limiter.allow_reply(origin, address, bytes, rate, now).then_some(datagrams)
     }
 
     /// S-06: builds the reply, with its pairs in the order of the stock game.

@@ -5,6 +5,8 @@
 //! [S-43]: bcnet_transport::wire::protocol#s-43
 //! [S-54]: bcnet_transport::wire::protocol#s-54
 
+use std::net::Ipv4Addr;
+
 use bcnet_transport::wire::{Channel, PeerId, Seq};
 use bcnet_transport::{Capacity, DeliveryMode, Engine, InFlightLimit, SendError, Time};
 
@@ -12,8 +14,43 @@ use super::Session;
 use crate::game;
 use crate::send_queue::{Outgoing, Priority, QueueLimits};
 use crate::stats::Anomaly;
+use crate::uplink::uplink_cost;
 
 impl<E: Engine> Session<E> {
+    /// S-46: gives each player in the game an equal part of its address's share of the uplink.
+    pub(super) fn update_uplink_shares(&mut self) {
+        let players = || self.in_game.iter().filter_map(|peer| self.member(peer));
+        let mut addresses: Vec<Ipv4Addr> = players().map(|member| *member.address.ip()).collect();
+        addresses.sort_unstable();
+        let distinct = addresses.chunk_by(|one, other| one == other).count();
+        for peer in self.in_game.iter() {
+            let Some(member) = self.members.get_mut(usize::from(peer.0)).and_then(Option::as_deref_mut)
+            else {
+                continue;
+            };
+            let here = addresses.iter().filter(|address| *address == member.address.ip()).count();
+            member.uplink_share = self.uplink.share(distinct, here);
+        }
+    }
+
+    /// S-46: takes copies of a message from the sender's share. Returns whether the share allows it.
+    fn take_share(&mut self, from: PeerId, payload: &[u8], copies: u32, now: Time) -> bool {
+        let bytes = uplink_cost(payload).saturating_mul(copies);
+        self.member_mut(from).is_some_and(|member| member.uplink_bucket.take(bytes, member.uplink_share, now))
+    }
+
+    /// S-46: returns whether unreliable copies to everyone else may leave, and counts them.
+    fn take_unreliable_uplink(&mut self, from: PeerId, payload: &[u8], now: Time) -> bool {
+        let copies = u32::try_from(self.in_game.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let may_send = self.take_share(from, payload, copies, now) || self.uplink.has_spare(now);
+        if may_send {
+            self.uplink.charge(uplink_cost(payload).saturating_mul(copies), now);
+        } else {
+            self.counters.uplink_dropped += u64::from(copies);
+        }
+        may_send
+    }
+
     /// S-33: relays a message to all recipients in the game.
     pub(super) fn relay(
         &mut self,
@@ -22,6 +59,10 @@ impl<E: Engine> Session<E> {
         is_recipient: impl Fn(&Self, PeerId) -> bool,
         now: Time,
     ) {
+        let copies = u32::try_from(self.in_game.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let is_over_share =
+            !outgoing.priority.is_urgent() && !self.take_share(from, outgoing.payload, copies, now);
+        let outgoing = Outgoing { is_over_share, ..outgoing };
         for to in self.in_game.iter() {
             if is_recipient(self, to) {
                 self.relay_to(from, to, outgoing, now);
@@ -32,7 +73,7 @@ impl<E: Engine> Session<E> {
     /// Relays one copy of a message of `from` to `to`. Both are the same for a requested object.
     ///
     /// S-54: the receiver is never booted for it; a message without capacity is dropped.
-    pub(super) fn relay_to(&mut self, from: PeerId, to: PeerId, outgoing: Outgoing<'_>, now: Time) {
+    fn relay_to(&mut self, from: PeerId, to: PeerId, outgoing: Outgoing<'_>, now: Time) {
         match self.deliver(to, outgoing, now) {
             Ok(()) => self.counters.relayed += 1,
             Err(SendError::QueueFull { .. }) => {
@@ -43,8 +84,17 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// S-38: relays the creation of an object to the player that requests it.
+    pub(super) fn relay_object(&mut self, peer: PeerId, outgoing: Outgoing<'_>, now: Time) {
+        let is_over_share = !self.take_share(peer, outgoing.payload, 1, now);
+        self.relay_to(peer, peer, Outgoing { is_over_share, ..outgoing }, now);
+    }
+
     /// S-33: relays a message unreliably to everyone else in the game. It may arrive before a name (S-28).
     pub(super) fn relay_unreliable(&mut self, from: PeerId, payload: &[u8], now: Time) {
+        if !self.take_unreliable_uplink(from, payload, now) {
+            return;
+        }
         for to in self.in_game.iter().filter(|to| *to != from) {
             let sent = match self.backlog_error(from, to) {
                 Some(full) => Err(full),
@@ -56,6 +106,9 @@ impl<E: Engine> Session<E> {
 
     /// S-33: relays a state update to everyone else in the game. It replaces superseded ones that are queued.
     pub(super) fn relay_state_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
+        if !self.take_unreliable_uplink(from, payload, now) {
+            return;
+        }
         for to in self.in_game.iter().filter(|to| *to != from) {
             let (mut superseded_by, mut dropped) = (game::superseded_by(payload), 0);
             let mut is_superseded = |older: &[u8]| {
@@ -101,12 +154,12 @@ impl<E: Engine> Session<E> {
 
     /// Queues a message for a client, in the transport or in the client's send queue.
     ///
-    /// The send queue takes it while the client lacks a name (S-28), or while its link is full and the message is not
-    /// urgent.
+    /// The send queue takes it while the client lacks a name (S-28), while its link is full and the message is not
+    /// urgent, or while the uplink is used and the sender is over its share (S-46).
     #[inline]
     pub(super) fn deliver(&mut self, to: PeerId, outgoing: Outgoing<'_>, now: Time) -> Result<(), SendError> {
         let Some(member) = self.member(to) else { return Err(SendError::UnknownPeer(to)) };
-        if member.send_queue.is_none() {
+        if member.send_queue.is_none() && (!outgoing.is_over_share || self.uplink.has_spare(now)) {
             let limit = member.window.allowance();
             if self.send_prioritized(to, outgoing.priority, outgoing.payload, limit, now)?
                 == Capacity::Available
@@ -127,13 +180,20 @@ impl<E: Engine> Session<E> {
         limit: InFlightLimit,
         now: Time,
     ) -> Result<Capacity, SendError> {
-        match priority {
-            Priority::Bulk | Priority::BulkObject => self.endpoint.send_if_capacity(to, payload, limit, now),
-            Priority::Chat if self.has_many_in_flight(to) => Ok(Capacity::Full),
-            Priority::Chat | Priority::Urgent | Priority::UrgentObject => {
-                self.endpoint.send(to, payload, DeliveryMode::Reliable, now).map(|()| Capacity::Available)
+        let capacity = match priority {
+            Priority::Bulk | Priority::BulkObject => {
+                self.endpoint.send_if_capacity(to, payload, limit, now)?
             }
+            Priority::Chat if self.has_many_in_flight(to) => Capacity::Full,
+            Priority::Chat | Priority::Urgent | Priority::UrgentObject => {
+                self.endpoint.send(to, payload, DeliveryMode::Reliable, now)?;
+                Capacity::Available
+            }
+        };
+        if capacity == Capacity::Available {
+            self.uplink.charge(uplink_cost(payload), now);
         }
+        Ok(capacity)
     }
 
     /// Returns whether too many messages are in flight to a player for chat to bypass the send queue.
@@ -149,16 +209,21 @@ impl<E: Engine> Session<E> {
     #[cold]
     #[inline(never)]
     fn enqueue(&mut self, to: PeerId, outgoing: Outgoing<'_>, now: Time) -> Result<(), SendError> {
-        let can_bypass = self
-            .member(to)
-            .and_then(|member| member.send_queue.as_ref())
-            .is_some_and(|queue| queue.can_bypass(outgoing));
+        // S-46: a message within its sender's share does not wait for others that wait for the uplink.
+        let may_bypass =
+            outgoing.priority.is_urgent() || !outgoing.is_over_share && self.uplink.flush_at.is_some();
+        let limit = self.member(to).filter(|_| may_bypass).and_then(|member| {
+            member.send_queue.as_ref()?.can_bypass(outgoing).then(|| member.window.allowance())
+        });
+        if let Some(limit) = limit
+            && self.send_prioritized(to, outgoing.priority, outgoing.payload, limit, now)?
+                == Capacity::Available
+        {
+            return Ok(());
+        }
         let (queue_messages, queue_bytes) =
             (self.config.transport.max_queued_messages, self.config.transport.max_queued_bytes);
         let per_source = self.config.relay_rate.into();
-        if can_bypass && !(outgoing.priority == Priority::Chat && self.has_many_in_flight(to)) {
-            return self.endpoint.send(to, outgoing.payload, DeliveryMode::Reliable, now);
-        }
         let ack_counters = self.endpoint.counters(to).unwrap_or_default().into();
         let Some(member) = self.member_mut(to) else { return Err(SendError::UnknownPeer(to)) };
         if member.send_queue.is_none() {
@@ -170,7 +235,16 @@ impl<E: Engine> Session<E> {
         self.has_ack_waiters = true;
         self.counters.queued += 1;
         self.counters.not_queued += dropped;
+        if outgoing.is_over_share && !self.uplink.has_room(now) {
+            self.wait_for_uplink(to, now);
+        }
         Ok(())
+    }
+
+    /// S-46: schedules the next flush of the messages that wait for the uplink.
+    fn wait_for_uplink(&mut self, receiver: PeerId, now: Time) {
+        let flush_at = self.uplink.wait(receiver, now);
+        self.schedule_at(flush_at);
     }
 
     /// S-28: holds a player's queue until its control channel has reached this sequence number.
@@ -195,13 +269,19 @@ impl<E: Engine> Session<E> {
             return;
         };
         let counters = self.endpoint.counters(peer).unwrap_or_default();
+        let has_uplink = self.uplink.has_room(now);
         let Some(member) = self.member_mut(peer) else { return };
         let Some(mut queue) = member.send_queue.take() else { return };
         queue.hold_until.take_if(|until| until.distance_from(reached) <= 0);
-        member.window.update(counters.into());
+        if has_uplink {
+            member.window.update(counters.into());
+        } else {
+            // The uplink limits the player's ACKs, so they do not show the capacity of the link.
+            member.window.set_baseline(counters.into());
+        }
         let limit = member.window.allowance();
         let mut capacity = Capacity::Available;
-        while let Some((source, priority, payload)) = queue.front() {
+        while let Some((source, priority, payload)) = queue.front(self.uplink.has_room(now)) {
             capacity = match self.send_prioritized(peer, priority, payload, limit, now) {
                 Ok(capacity) => capacity,
                 Err(error) => return self.boot_if_queue_full(peer, Err(error), now),
@@ -210,6 +290,9 @@ impl<E: Engine> Session<E> {
                 break;
             }
             queue.pop(source);
+        }
+        if queue.has_over_share() && !self.uplink.has_room(now) {
+            self.wait_for_uplink(peer, now);
         }
         let Some(member) = self.member_mut(peer) else { return };
         if capacity == Capacity::Congested {

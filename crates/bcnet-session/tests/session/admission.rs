@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_session::{Config, Network, PlayerState};
-use bcnet_transport::{IdPolicy, ProofPolicy, cipher};
+use bcnet_session::{Config, Event, JoinRefusal, Network, PlayerState, client};
+use bcnet_transport::wire::BootReason;
+use bcnet_transport::{IdPolicy, LeaveReason, ProofPolicy, cipher};
 
 use crate::hostile::{BASELINE_DELAY, max_delay_during};
 use crate::play::world_with_players;
@@ -179,19 +180,24 @@ fn replies_never_amplify_unverified_datagrams() {
     ];
     for (kind, make) in kinds {
         for addresses in [1, 16, 100_000] {
-            let (mut sent, mut replied) = (0, 0);
             world.sent_elsewhere.clear();
+            let mut sent = 0;
+            // In no tick do replies have more bytes than the datagrams, so they do not in any longer time either.
+            let assert_not_amplified = |world: &mut TestWorld, sent: usize| {
+                let replied: usize = world.sent_elsewhere.drain(..).map(|(_, bytes)| bytes.len()).sum();
+                assert!(replied <= sent, "{kind} from {addresses} addresses: {replied} bytes for {sent}");
+            };
             for n in 0..10_000_u32 {
                 let bytes = make(n);
                 sent += bytes.len();
                 world.inject(forged_address(0x0B00_0001 + n % addresses), &bytes);
                 if n % 5 == 0 {
                     world.tick();
+                    assert_not_amplified(&mut world, std::mem::take(&mut sent));
                 }
             }
             world.run(5 * SECOND);
-            replied += world.sent_elsewhere.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-            assert!(replied <= sent, "{kind} from {addresses} addresses: {replied} bytes for {sent}");
+            assert_not_amplified(&mut world, sent);
             world.sent.clear();
         }
     }
@@ -333,8 +339,8 @@ fn player_on_a_new_port_replaces_its_stale_connection() {
         world.run(SECOND / 2);
         assert_eq!(usize::from(world.is_in_game(returned)), players, "{silence} s, {from}");
         assert!(world.session.players().any(|player| player.name == "Other"));
-        let left = world.events.iter().filter(|event| event.name() == "left").count();
-        assert_eq!(left, players, "{silence} s, {from}");
+        let is_player = |event: &&Event| matches!(event, Event::Left { name, .. } if !name.is_empty());
+        assert_eq!(world.events.iter().filter(is_player).count(), players, "{silence} s, {from}");
     }
 }
 
@@ -362,4 +368,69 @@ fn address_limits_spare_households_lans_and_trusted() {
     }
     world.run(3 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 3);
+}
+
+/// S-13: a client over a limit gets a text that names the setting, and the session reports the same reason.
+#[test]
+fn address_limit_is_not_reported_as_a_full_server() {
+    let limits = Config { players_per_address: Some(2), players_per_network: Some(3), ..Config::default() };
+    let mut world = TestWorld::new(limits);
+    let mut connect = |name: &str, last: u8, port: u16| {
+        let at = world.connect(name, "");
+        world.clients[at].address = SocketAddrV4::new(Ipv4Addr::new(81, 2, 3, last), port);
+        world.run(2 * SECOND);
+        at
+    };
+    let [first, second, third, fourth, fifth] =
+        [("A", 4, 1), ("B", 4, 2), ("C", 4, 3), ("D", 5, 4), ("E", 6, 5)]
+            .map(|(name, last, port)| connect(name, last, port));
+    assert!([first, second, fourth].into_iter().all(|at| world.is_in_game(at)));
+    let texts = [third, fifth].map(|at| {
+        assert!(!world.is_in_game(at));
+        let left = &world.clients[at].disconnects;
+        assert!(matches!(left[..], [(_, LeaveReason::Booted(BootReason::DEFAULT))]), "{left:?}");
+        let text = world.clients[at].client_events.iter().find_map(|event| match event {
+            client::Event::FilesDiffer { file } => Some(file.clone()),
+            _ => None,
+        });
+        text.expect("a text")
+    });
+    assert_eq!(
+        texts,
+        [
+            "Refused: 2 players from your address are here already; the host can raise players_per_address",
+            "Refused: 3 players from your network are here already; the host can raise players_per_network",
+        ]
+    );
+    let refusals: Vec<JoinRefusal> = world
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Refused { refusal, .. } => Some(*refusal),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(refusals, [JoinRefusal::AddressLimit(2), JoinRefusal::NetworkLimit(3)]);
+    assert_eq!(
+        refusals.iter().map(|refusal| refusal.name()).collect::<Vec<_>>(),
+        ["address_limit", "network_limit"]
+    );
+    let counted: Vec<_> =
+        world.session.counters().refused.by_reason().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(counted, [("address_limit", 1), ("network_limit", 1)]);
+    assert!(!world.events.iter().any(|event| matches!(event, Event::Joined { name, .. } if name == "C")));
+}
+
+/// S-13: players of the home networks have no limits per address, but their addresses are verified.
+#[test]
+fn home_networks_are_a_setting() {
+    for (home_networks, players) in [(Config::default().home_networks, 8), (Vec::new(), 6)] {
+        let mut world = TestWorld::new(Config { home_networks, ..Config::default() });
+        for n in 0..8_u16 {
+            let at = world.connect(&format!("Player {n}"), "");
+            world.clients[at].address = SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 4), 1000 + n);
+        }
+        world.run(3 * SECOND);
+        assert_eq!(world.session.status(world.now).in_game, players);
+    }
 }

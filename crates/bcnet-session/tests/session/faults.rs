@@ -139,7 +139,8 @@ fn session_is_deterministic() {
 /// S-33: more messages to one client than there are sequence numbers.
 #[test]
 fn sixty_six_thousand_messages_reach_one_client() {
-    let mut world = world_with_players(Config { relay_rate: 10 << 20, ..Config::default() }, 2);
+    let mut world =
+        world_with_players(Config { relay_rate: 10 << 20, uplink: Some(10 << 20), ..Config::default() }, 2);
     world.record = false;
     let mut expected = 0_u32;
     let mut number = 0_u32;

@@ -123,7 +123,7 @@ fn banned_address_is_refused_and_kicked() {
         [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::BANNED))]
     );
     assert_eq!(world.session.status(world.now).players, 1);
-    assert_eq!(world.session.counters().refused, 1);
+    assert_eq!(world.session.counters().refused.total(), 1);
 }
 
 /// S-11

@@ -18,5 +18,6 @@ mod raw_client;
 mod rounds;
 mod send_queue;
 mod stock;
+mod uplink;
 mod vectors;
 mod world;

@@ -115,7 +115,7 @@ fn long_reply_is_split_into_datagrams() {
 
 /// S-07: the replies that an attacker can direct at another address, with the longest names.
 #[test]
-fn network_gets_two_kilobytes_per_ten_seconds() {
+fn network_gets_only_its_share_of_bytes() {
     let mut world = world_with_players(Config { player_limit: 16, ..Config::default() }, 0);
     for n in 0..16 {
         world.join(&format!("{n:02}{}", "x".repeat(98)));
@@ -142,7 +142,7 @@ fn network_gets_two_kilobytes_per_ten_seconds() {
         sent.iter().filter(inside).map(|(_, len)| len).sum::<usize>()
     };
     let most = sent.iter().map(in_ten_seconds).max().expect("some replies");
-    assert!((1_500..=2_000).contains(&most), "{most}");
+    assert!((18_000..=26_000).contains(&most), "{most}");
     let counters = world.session.counters();
     assert_eq!(counters.queries_answered + counters.queries_limited, 5_000);
 }
@@ -181,7 +181,7 @@ fn browser_is_answered_during_a_forged_query_flood() {
         }
     }
     assert_eq!(answered, 4, "an answer to each series of queries");
-    assert!(forged < 20 * 500, "{forged}");
+    assert!(forged < 20 * 70, "{forged}");
 }
 
 /// S-05: an attacker that makes one server query another causes one reply, and no more.

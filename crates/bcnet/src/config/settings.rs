@@ -272,11 +272,11 @@ table! {
         /// Maximum number of players.
         player_limit: BoundedU16<1, 16> = BoundedU16::new(8),
         /// Maximum number of players with the same IP address. `"auto"` is three quarters of
-        /// `player_limit`: enough for a household or a LAN party, and one address cannot fill the server.
-        /// 16 is no limit.
+        /// `player_limit`: enough for a household, and one address cannot fill the server. 16 is no limit.
+        /// Addresses in `home_networks` have no limit.
         players_per_address: Auto<1, 16> = Auto::Auto,
         /// Maximum number of players from the same /16 network. `"auto"` is three quarters of
-        /// `player_limit`. 16 is no limit. Private addresses are not counted.
+        /// `player_limit`. 16 is no limit. Addresses in `home_networks` have no limit.
         players_per_network: Auto<1, 16> = Auto::Auto,
         /// Address verification of new clients. `"ack"`: the client must acknowledge a message. `"id"`: the
         /// client must know its peer id, which is weaker. `"auto"`: `"ack"`, but `"id"` is enough while no
@@ -344,9 +344,14 @@ table! {
         /// Networks without limits per address and without address verification. Use it for proxies and
         /// load tests.
         trusted: Vec<Network> = vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
-        /// Server browser queries answered per second, for all networks together. Above this rate, only
-        /// clients that repeat their query within five seconds get an answer. In any case one /24 network
-        /// gets at most 2,000 bytes of answers in ten seconds.
+        /// The host's own networks. Their players have no limits per address or network. Their server
+        /// browser queries have a separate budget of 8,000 bytes per second. Add the range of a VPN,
+        /// such as `"25.0.0.0/8"` or `"26.0.0.0/8"`. Addresses must be verified as usual.
+        home_networks: Vec<Network> = Network::DEFAULT_HOME.to_vec(),
+        /// Server browser queries answered per second, for all other networks together. An answer counts
+        /// as one for each 250 bytes. In any second, the server sends at most 250 bytes times this number,
+        /// plus one answer. Addresses and networks have shares of it. Near the limit, only clients that
+        /// repeat their query within five seconds get an answer.
         query_rate: BoundedU16<1, 1000> = BoundedU16::new(100),
         /// Chat lines per second that the server relays for one player, after a burst of ten. The server
         /// drops further lines and informs the player.
@@ -354,6 +359,11 @@ table! {
         /// Bytes per second that the server relays for one player. Each message counts with 32 extra bytes.
         /// Raise it if a mod sends more than the stock game.
         relay_rate: ByteSize = ByteSize(64 << 10),
+        /// Kilobits per second that the server sends to all players together, with all headers. `"auto"` is
+        /// 35 for each pair of sender and receiver, which is five times the traffic of the stock game: 1,971
+        /// for eight players. Above it, state updates of the busiest players are dropped, and their other
+        /// messages wait. Every address and every player has a share. Raise it together with `relay_rate`.
+        uplink: Auto<64, 65535> = Auto::Auto,
         /// The server sends a keepalive to a player when it has sent nothing else for this long. The stock
         /// game does the same.
         keepalive: Duration = Duration::from_secs(5),

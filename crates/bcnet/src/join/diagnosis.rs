@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use bcnet_session::REFUSAL_PREFIX;
 use bcnet_session::client::{ClientState, DisconnectReason, ServerAnomaly};
 use bcnet_transport::wire::BootReason;
 
 /// Observations during a join.
 #[derive(Debug, Default)]
 pub(super) struct JoinDiagnosis {
-    /// The file that differs, according to the server.
-    pub(super) differing_file: Option<String>,
+    /// The text of the server's refusal: the file that differs, or a limit.
+    pub(super) refusal_text: Option<String>,
     /// `true` once the server has sent the game settings: the file checks are passed.
     pub(super) files_passed: bool,
     /// `true` if the last file check got no answer.
@@ -41,14 +42,17 @@ impl JoinDiagnosis {
         context: &JoinContext<'_>,
     ) -> String {
         let step = self.visible_step(state);
-        match (end, &self.differing_file) {
+        match (end, &self.refusal_text) {
             (
                 DisconnectReason::Booted(_)
                 | DisconnectReason::HostLeft
                 | DisconnectReason::HostTimedOut
                 | DisconnectReason::HandshakeTimedOut,
-                Some(file),
-            ) => files_differ(file, context),
+                Some(text),
+            ) => match text.strip_prefix(REFUSAL_PREFIX) {
+                Some(reason) => format!("refused: {reason}"),
+                None => files_differ(text, context),
+            },
             (DisconnectReason::Booted(reason), None) => boot_reason(step, reason, context),
             (DisconnectReason::HostTimedOut | DisconnectReason::HandshakeTimedOut, None) => {
                 self.timeout_reason(step, context)

@@ -229,7 +229,7 @@ impl TerminalClient<'_> {
         } else if let Event::Settings(_) = event {
             self.diagnosis.files_passed = true;
         } else if let Event::FilesDiffer { file } = &event {
-            self.diagnosis.differing_file = Some(file.clone());
+            self.diagnosis.refusal_text = Some(file.clone());
         } else if let Event::Anomaly { kind: what, .. } = event {
             self.diagnosis.anomaly = Some(what);
         }

@@ -96,13 +96,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate: u32,
 
-    /// Limit per second for browser queries of all networks; above it, only those repeated in 5 s pass
+    /// Answers to browser queries per second, 250 bytes each; near it, only queries repeated in 5 s pass
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     query_rate: u32,
 
     /// A network with no limit per address but that of 16 players, like 127.0.0.0/8; may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
     trusted: Vec<Network>,
+
+    /// A network with a separate budget for browser queries, like the private ones; may be repeated
+    #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
+    home_network: Vec<Network>,
 
     /// Drop malformed datagrams of players
     #[arg(long)]
@@ -163,6 +167,7 @@ fn setup(args: &Args) -> anyhow::Result<RelaySetup> {
             drop_malformed: args.drop_malformed,
             query_rate: args.query_rate,
             trusted: [&defaults.trusted[..], &args.trusted].concat(),
+            home_networks: [&defaults.home_networks[..], &args.home_network].concat(),
             seed: random_u64(),
             ..defaults
         },

@@ -159,9 +159,9 @@ impl EventLog {
             Event::Chat { peer, name: player, text, team } => {
                 tracing::info!(event = name, port, peer = peer.0, player, team, text);
             }
-            Event::Refused { from, reason } => {
-                let reason = reason.to_string();
-                tracing::info!(event = name, port, address = %from, reason);
+            Event::Refused { from, refusal } => {
+                let (reason, setting) = (refusal.name(), refusal.setting());
+                tracing::info!(event = name, port, address = %from, reason, setting);
             }
             Event::ChecksumMismatch { peer, name: player, address, mismatch } => {
                 let mismatch = mismatch.to_string();

@@ -141,6 +141,11 @@ fn render(
     for (name, help, figure) in COUNTERS {
         page.counter(name, help, sessions.iter().map(|one| (one.labels.clone(), figure(one))));
     }
+    let refused = sessions.iter().flat_map(|one| {
+        let labels = |reason: &str| [one.labels.clone(), vec![("reason", reason.to_string())]].concat();
+        counters(one).refused.by_reason().map(move |(reason, count)| (labels(reason), count))
+    });
+    page.counter("refused_players", "Clients refused, by reason", refused);
     let masters = sessions.iter().flat_map(|one| {
         let is_recent =
             |ago: &Option<Duration>| ago.is_some_and(|ago| ago < bcnet_session::ListServers::LOST_AFTER);
@@ -196,12 +201,14 @@ const COUNTERS: [MetricDefinition<u64>; 22] = [
     ("relayed_messages", "Copies of messages relayed", |one| counters(one).relayed),
     ("outdated_updates", "State updates superseded before they were sent", |one| counters(one).superseded),
     ("unqueued_messages", "Copies dropped because a send queue was full", |one| counters(one).not_queued),
+    ("uplink_dropped_messages", "State updates dropped because of the uplink limit", |one| {
+        counters(one).uplink_dropped
+    }),
     ("queries", "Queries received", |one| counters(one).queries),
     ("answered_queries", "Queries answered", |one| counters(one).queries_answered),
     ("limited_queries", "Queries above the rate limit", |one| counters(one).queries_limited),
     ("heartbeats", "Heartbeats sent to list servers", |one| counters(one).heartbeats),
     ("admitted_players", "Clients admitted", |one| counters(one).admitted),
-    ("refused_players", "Clients refused", |one| counters(one).refused),
     ("ignored_requests", "Connect requests not answered", |one| counters(one).ignored),
     ("anomalies", "Anomalies of players", |one| counters(one).anomalies.total()),
 ];

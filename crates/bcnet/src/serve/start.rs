@@ -149,9 +149,11 @@ pub(super) fn session_config(session: &config::Session) -> anyhow::Result<Config
         advertise_port: session.advertise_port.fixed().unwrap_or(0),
         trusted: session.trusted.clone(),
         whitelist: session.whitelist.clone(),
+        home_networks: session.home_networks.clone(),
         query_rate: session.query_rate.get().into(),
         chat_rate: session.chat_rate.get().into(),
         relay_rate: u32::try_from(session.relay_rate.0).unwrap_or(u32::MAX),
+        uplink: session.uplink.fixed().map(|kilobits| u32::from(kilobits) * 125),
         handshake_timeout: session.handshake_timeout,
         round_timeout: session.round_timeout,
         transport: transport(session),
@@ -363,7 +365,8 @@ mod tests {
                 ("ids", _) => "sequential",
                 ("credit_kills", _) => "last-shot",
                 ("relay_rate", _) => "7KiB",
-                ("trusted" | "whitelist", _) => "192.0.2.7",
+                ("uplink", _) => "77",
+                ("trusted" | "whitelist" | "home_networks", _) => "192.0.2.7",
                 (name, _) if name.ends_with("_timeout") || name == "intermission" || name == "keepalive" => {
                     "7s"
                 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bcnet_observe::PeerQueues;
 use bcnet_session::game::Species;
-use bcnet_session::{ListServers, Participant, PlayerState, PlayerStatus, Score};
+use bcnet_session::{ListServers, Participant, PlayerState, PlayerStatus, Refusals, Score};
 use bcnet_transport::{Snapshot, Time};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::coalescing::Coalescing;
 use super::event_log::MismatchedClient;
@@ -143,15 +143,23 @@ fn counters_json(host: &SessionHost) -> Value {
         "queries_limited": counters.queries_limited,
         "heartbeats": counters.heartbeats,
         "admitted": counters.admitted,
-        "refused": counters.refused,
+        "refused": counters.refused.total(),
+        "refused_by_reason": refused_json(&counters.refused),
         "ignored": counters.ignored,
         "messages_in": counters.messages_in,
         "relayed": counters.relayed,
         "outdated": counters.superseded,
         "waited": counters.queued,
         "left_out": counters.not_queued,
+        "uplink_dropped": counters.uplink_dropped,
         "anomalies": counters.anomalies.total(),
     })
+}
+
+/// Returns the number of refusals for each reason that occurred.
+fn refused_json(refused: &Refusals) -> Value {
+    let occurred = refused.by_reason().filter(|(_, count)| *count > 0);
+    occurred.map(|(reason, count)| (reason.to_string(), count.into())).collect::<Map<_, _>>().into()
 }
 
 fn list_server_json(host: &SessionHost, (master, seen): &(SocketAddrV4, Option<Duration>)) -> Value {

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::thread;
 
-use bcnet_session::Anomaly;
+use bcnet_session::{Anomaly, JoinRefusal};
 use bcnet_transport::RejectCause;
 use serde_json::Value;
 
@@ -227,6 +227,7 @@ fn log_events_are_all_documented() {
     // `bcnet manifest learn` prints this event; no log has it.
     names.remove("manifest_learned");
     names.extend(Anomaly::ALL.map(|kind| kind.name().into()));
+    names.extend(JoinRefusal::NAMES.map(Into::into));
     names.extend(RejectCause::ALL.map(|cause| cause.name().into()));
     assert!(names.len() > 20, "{names:?}");
     let table = text(&root.join("../../docs/reference/log-events.md"));
