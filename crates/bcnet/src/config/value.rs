@@ -253,14 +253,14 @@ impl ConfigValue for ByteSize {
 
 const SIZE_UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// A list; separated by commas in text.
+/// A list; separated by commas or line breaks in text.
 impl<T: ConfigValue> ConfigValue for Vec<T> {
     fn form() -> String {
         format!("a list; each element is {}", T::form())
     }
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::from_text).collect()
+        text.split([',', '\n']).map(str::trim).filter(|item| !item.is_empty()).map(T::from_text).collect()
     }
 
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
@@ -357,7 +357,7 @@ mod tests {
             assert_round_trip::<Latin1Line<32>>(text);
         }
         assert_round_trip::<Latin1Text<32>>("one\ntwo\n\nfour");
-        for text in ["", "Multi1", "Multi1, Albirea,Poseidon"] {
+        for text in ["", "Multi1", "Multi1, Albirea,Poseidon", "Multi1\r\nAlbirea,\nPoseidon"] {
             assert_round_trip::<Vec<System>>(text);
         }
         assert_round_trip::<Vec<HostPort<27900>>>("one.example, 192.0.2.1:1");

@@ -69,7 +69,10 @@ fn setting_form(operator: &Operator, port: Option<u16>, row: &Value, about: Mark
         other => other,
     };
     let name = key.rsplit('.').next().unwrap_or(key);
-    let value = unquote_value(text_field(row, "value"));
+    let shown = text_field(row, "value");
+    let value = unquote_value(shown);
+    // A line break separates the items of a list, too.
+    let has_lines = name == "welcome" || shown.starts_with('[');
     let port = port.map(|port| port.to_string()).unwrap_or_default();
     let about_id = format!("about-{name}");
     action_form(
@@ -79,7 +82,7 @@ fn setting_form(operator: &Operator, port: Option<u16>, row: &Value, about: Mark
         html! {
             label {
                 span { strong { (name) } ", takes effect " (effect) }
-                @if name == "welcome" { textarea name="value" maxlength="1000" aria-describedby=(about_id) { (value) } }
+                @if has_lines { textarea name="value" maxlength=[(name == "welcome").then_some("1000")] aria-describedby=(about_id) { (value) } }
                 @else if name == "password" {
                     input name="value" type="password" autocomplete="new-password" placeholder="new password; empty for none" aria-describedby=(about_id);
                 }
