@@ -1,7 +1,7 @@
 //! Byte budgets: a hard total with shares for networks and addresses, in memory of a fixed size.
 //!
-//! [`ByteBucket`] is a token bucket that may go into debt once. [`ShareTable`] has one for each network. A
-//! [`ByteBudget`] combines a total with nested shares.
+//! [`ByteBucket`] is a token bucket for bytes. [`ShareTable`] has a bucket for each network. [`ByteBudget`] combines a
+//! total with nested shares: of a /16 network, of a /24 network in it, and of an address in that.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -25,10 +25,10 @@ impl ByteRate {
     }
 }
 
-/// A token bucket for bytes: the time at which it is full again.
+/// A token bucket for bytes. It stores only the time at which it is full again.
 ///
-/// A bucket that is not empty allows one cost of any size. So large replies do not starve, and a bucket exceeds its
-/// burst by one cost at most.
+/// A bucket that is not empty allows a cost of any size, and may be in debt after that. So a large reply is not refused
+/// for ever, and a bucket exceeds its burst by at most one cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ByteBucket {
     full_at_micros: u64,
@@ -41,14 +41,15 @@ impl ByteBucket {
         self.full_at_micros.saturating_sub(now.as_micros()).saturating_mul(WHOLE) / depth
     }
 
+    /// Counts bytes, even into debt.
     fn charge(&mut self, bytes: u32, rate: ByteRate, now: Time) {
         self.full_at_micros = self.full_at_micros.max(now.as_micros()).saturating_add(rate.micros_for(bytes));
     }
 
-    /// Counts bytes, but no more than are paid back within `most_debt`.
-    pub(crate) fn charge_up_to(&mut self, bytes: u32, rate: ByteRate, most_debt: Duration, now: Time) {
+    /// Counts bytes. The debt stays so small that the bucket has room again within `max_debt`.
+    pub(crate) fn charge_up_to(&mut self, bytes: u32, rate: ByteRate, max_debt: Duration, now: Time) {
         self.charge(bytes, rate, now);
-        let latest = (now + most_debt).as_micros().saturating_add(rate.micros_for(rate.burst));
+        let latest = (now + max_debt).as_micros().saturating_add(rate.micros_for(rate.burst));
         self.full_at_micros = self.full_at_micros.min(latest);
     }
 
@@ -69,8 +70,9 @@ impl ByteBucket {
 
 /// A bucket for each network of one prefix length.
 ///
-/// A network without an entry has a full bucket, so an entry is evicted when its bucket is full and was not used
-/// lately. If there is no free entry, the network has an empty bucket. A flood of other addresses evicts no entry.
+/// A network without an entry counts as one with a full bucket. So an entry is free when its bucket is full again and
+/// was not used within [`RECENT`]. If there is no free entry, a new network counts as one with an empty bucket. So a
+/// flood of other addresses evicts no entry that is in use.
 #[derive(Debug)]
 pub(crate) struct ShareTable {
     prefix: u8,
@@ -93,6 +95,7 @@ impl ShareTable {
         Self { prefix, rate, seed, capacity: capacity.next_multiple_of(WAYS), entries: Vec::new() }
     }
 
+    /// Returns the used part of the share of an address's network, of [`WHOLE`].
     fn used(&self, address: Ipv4Addr, now: Time) -> u64 {
         if self.entries.is_empty() {
             return 0;
@@ -104,7 +107,7 @@ impl ShareTable {
         }
     }
 
-    /// Returns whether bytes were sent to an address lately.
+    /// Returns whether bytes were sent to an address within [`RECENT`].
     fn is_recent(&self, address: Ipv4Addr, now: Time) -> bool {
         let entry = self.find(address, now).and_then(|at| self.entries.get(at));
         entry.is_some_and(|entry| entry.network == self.network_of(address) && entry.is_recent(now))
@@ -127,7 +130,7 @@ impl ShareTable {
         Network::containing(address, self.prefix).first().to_bits()
     }
 
-    /// Returns the place of a network's entry, or a free one.
+    /// Returns the index of a network's entry, or of a free one.
     fn find(&self, address: Ipv4Addr, now: Time) -> Option<usize> {
         let network = self.network_of(address);
         let sets = (self.capacity / WAYS).max(1) as u64;
@@ -160,20 +163,21 @@ impl<const LEVELS: usize> ByteBudget<LEVELS> {
 
     /// Returns whether bytes may be sent to an address.
     ///
-    /// On each level, the used parts of a share and of the share around it may be `most` together, of [`WHOLE`]. So
-    /// the more of a network's share is used, the less an address can have used before. An address that got nothing
-    /// lately keeps a part of its network's share. The last part of a network's share is for such addresses only.
-    pub(crate) fn allows(&self, total: ByteRate, address: Ipv4Addr, most: u64, now: Time) -> bool {
-        let [mut around, mut before] = [self.total.used(total, now), 0];
-        around < most
+    /// The total and the shares of the address form a chain. Any two neighbours in this chain may together be used up
+    /// to `limit`, of [`WHOLE`]. So a busy address stops before its network's share is used up, and an address that
+    /// used nothing still gets bytes. From [`RESERVED_FROM`] on, the network's share is reserved for addresses that got
+    /// nothing within [`RECENT`].
+    pub(crate) fn allows(&self, total: ByteRate, address: Ipv4Addr, limit: u64, now: Time) -> bool {
+        let [mut outer, mut network] = [self.total.used(total, now), 0];
+        outer < limit
             && self.shares.iter().all(|share| {
                 let used = share.used(address, now);
-                let is_allowed = used.saturating_add(around) < most;
-                (before, around) = (around, used);
+                let is_allowed = used.saturating_add(outer) < limit;
+                (network, outer) = (outer, used);
                 is_allowed
             })
             && (LEVELS < 2
-                || before < LAST_PART
+                || network < RESERVED_FROM
                 || !self.shares.last().is_some_and(|share| share.is_recent(address, now)))
     }
 
@@ -186,13 +190,13 @@ impl<const LEVELS: usize> ByteBudget<LEVELS> {
     }
 }
 
-/// The unit of used parts.
+/// A used part that means: all of it.
 pub(crate) const WHOLE: u64 = 1000;
-/// From this used part of its network's share, an address gets bytes only if it got none lately.
-const LAST_PART: u64 = WHOLE / 2;
-/// The time that counts as lately.
+/// From this used part of its network's share on, an address gets bytes only if it got none within [`RECENT`].
+const RESERVED_FROM: u64 = WHOLE / 2;
+/// The time after a charge in which an address counts as recently served.
 const RECENT: Duration = Duration::from_secs(4);
-/// The number of entries that a network can be in (set associativity).
+/// The number of entries in which a network can be stored (set associativity).
 const WAYS: usize = 8;
 
 #[cfg(test)]

@@ -27,9 +27,9 @@ pub enum QueryOrigin {
 
 /// The byte budgets of replies to queries ([S-07]).
 ///
-/// Each origin has a hard total. The total has shares for each /16 network, each /24 network and each address. A query
-/// that its address repeats has priority, and the second repetition has more. People and browsers repeat queries; most
-/// attackers use another spoofed address.
+/// Each origin has a hard total. For unverified addresses the total has shares for each /16 network, each /24 network
+/// and each address. A repeated query has priority over a first one, and the next repetition has more. People and
+/// browsers repeat a query that got no reply; most attackers use another spoofed address each time.
 ///
 /// [S-07]: bcnet_transport::wire::protocol#s-07
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct QueryLimiter {
     unverified: ByteBudget<3>,
     home: ByteBudget<1>,
     list_servers: ByteBudget<1>,
-    /// The addresses that asked, and those that asked again.
+    /// The addresses that asked once, and those that asked again.
     askers: [BloomFilter; 2],
 }
 
@@ -64,7 +64,7 @@ impl QueryLimiter {
 
     /// Returns whether to answer a query of `from`, with `per_second` replies to unverified addresses.
     ///
-    /// The caller must then ask [`allow_reply`](Self::allow_reply) for the bytes of the reply.
+    /// If so, the caller builds the reply and calls [`allow_reply`](Self::allow_reply) with its bytes.
     #[must_use]
     pub fn allow_query(&mut self, origin: QueryOrigin, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
         match origin {
@@ -72,7 +72,8 @@ impl QueryLimiter {
                 let total = unverified_total(per_second);
                 let allows = |part| self.unverified.allows(total, from, part, now);
                 let [asked, asked_again] = &mut self.askers;
-                // An address is recorded only if that makes a difference to its next query.
+                // An address is recorded only if this query is refused as a first one. So the filters do not fill up in
+                // quiet times.
                 allows(FIRST_QUERY_PART)
                     || asked.check_and_insert(from, now)
                         && (allows(SECOND_QUERY_PART)
@@ -86,7 +87,7 @@ impl QueryLimiter {
 
     /// Returns whether `from` may get a reply of these bytes, and deducts them from the budgets.
     ///
-    /// The answer is `true` right after [`allow_query`](Self::allow_query) was.
+    /// Returns `true` right after [`allow_query`](Self::allow_query) returned `true`.
     #[must_use]
     pub fn allow_reply(
         &mut self,
@@ -119,7 +120,7 @@ impl QueryLimiter {
     }
 }
 
-/// Returns the total for all unverified addresses: [`MIN_REPLY_COST`] for each reply, in any second.
+/// Returns the total for all unverified addresses. In any second it allows `per_second` of the shortest replies.
 const fn unverified_total(per_second: u32) -> ByteRate {
     let part = MIN_REPLY_COST / 5;
     ByteRate { per_second: per_second.saturating_mul(3 * part), burst: per_second.saturating_mul(2 * part) }
@@ -139,16 +140,16 @@ const HOME_TOTAL: ByteRate = ByteRate { per_second: 8000, burst: 12_000 };
 const SHARE_OF_HOME_ADDRESS: ByteRate = ByteRate { per_second: 5000, burst: 12_000 };
 /// The total of the list servers. Their addresses may be spoofed.
 const LIST_SERVER_TOTAL: ByteRate = ByteRate { per_second: 2000, burst: 2000 };
-/// A shorter reply counts as many bytes. This limits the number of replies.
+/// A shorter reply counts as this many bytes. This limits the number of replies.
 const MIN_REPLY_COST: u32 = 250;
-/// The used part up to which queries are answered that are not repeated.
+/// Up to this used part, an address gets an answer to its first query.
 const FIRST_QUERY_PART: u64 = WHOLE / 2;
-/// The used part up to which queries are answered that were repeated once.
+/// Up to this used part, an address gets an answer to its second query.
 const SECOND_QUERY_PART: u64 = WHOLE / 4 * 3;
-/// The number of entries in a table: more than get replies until a bucket is full again.
+/// The number of entries in a table. In the time in which a bucket refills, fewer addresses get replies.
 const TABLE_CAPACITY: usize = 1 << 13;
 const LIST_SERVER_CAPACITY: usize = 64;
-/// A repeated query within this time has priority.
+/// A query has priority if its address has asked before within this time.
 const REPEAT_WINDOW: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -262,7 +263,7 @@ mod tests {
         most
     }
 
-    /// S-07: whatever is forged, the replies to all origins have less than 50 kB in any second.
+    /// S-07: replies to all origins have at most 50 kB in any second, even if every query is forged.
     #[test]
     fn hard_total_holds_if_every_address_is_forged_twice() {
         for len in [40, 420, 2000] {

@@ -28,15 +28,15 @@ pub enum JoinRefusal {
     ///
     /// [S-12]: bcnet_transport::wire::protocol#s-12
     RoundOver,
-    /// All places are taken ([S-12]).
+    /// All slots are taken ([S-12]).
     ///
     /// [S-12]: bcnet_transport::wire::protocol#s-12
     Full,
-    /// So many players are connected from the address as one address may have ([S-13]).
+    /// The address already has the maximum number of players ([S-13]), which is the value.
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     AddressLimit(usize),
-    /// So many players are connected from the /16 network as one network may have ([S-13]).
+    /// The /16 network already has the maximum number of players ([S-13]), which is the value.
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     NetworkLimit(usize),
@@ -80,7 +80,7 @@ impl JoinRefusal {
         Self::NAMES.get(self.index()).copied().unwrap_or_default()
     }
 
-    /// Returns the name of the setting that limits the players of an address or a network.
+    /// Returns the name of the setting that caused the refusal, if a limit of players did.
     #[must_use]
     pub const fn setting(self) -> Option<&'static str> {
         match self {
@@ -90,7 +90,7 @@ impl JoinRefusal {
         }
     }
 
-    /// Returns the reason that the client gets. The protocol has none for limits.
+    /// Returns the boot reason for the client: `DEFAULT` if the protocol has none for the refusal.
     pub(crate) const fn boot_reason(self) -> BootReason {
         match self {
             Self::Banned => BootReason::BANNED,
@@ -105,17 +105,17 @@ impl JoinRefusal {
         }
     }
 
-    /// Returns the text that the client gets, if no boot reason says the same.
+    /// Returns the text for the client, if no boot reason says the same.
     pub(crate) fn text(self) -> Option<String> {
         let text = match self {
-            Self::AddressLimit(most) => {
+            Self::AddressLimit(max) => {
                 format!(
-                    "{most} players from your address are here already; the host can raise players_per_address"
+                    "{max} players from your address are here already; the host can raise players_per_address"
                 )
             }
-            Self::NetworkLimit(most) => {
+            Self::NetworkLimit(max) => {
                 format!(
-                    "{most} players from your network are here already; the host can raise players_per_network"
+                    "{max} players from your network are here already; the host can raise players_per_network"
                 )
             }
             Self::JoinRate => "your address or network joins too often; try again in five seconds".into(),
@@ -130,7 +130,7 @@ impl JoinRefusal {
     }
 }
 
-/// The beginning of a refusal's text. Without it, the text names a file that differs ([S-24]).
+/// The beginning of a refusal's text. In the same message, a text without it names a file that differs ([S-24]).
 ///
 /// [S-24]: bcnet_transport::wire::protocol#s-24
 pub const REFUSAL_PREFIX: &str = "Refused: ";

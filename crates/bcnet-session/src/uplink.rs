@@ -1,6 +1,6 @@
-//! The limit of the traffic that a session sends to all players together ([S-46]).
+//! The limit of the bytes that a session sends to all players together ([S-46]).
 //!
-//! [`Uplink`] counts bytes and gives each player a share. It sends, queues and drops nothing itself.
+//! [`Uplink`] counts bytes and computes each player's share. The relay asks it, and sends, queues or drops.
 //!
 //! [S-46]: bcnet_transport::wire::protocol#s-46
 
@@ -16,9 +16,9 @@ use crate::byte_budget::{ByteBucket, ByteRate};
 pub(crate) struct Uplink {
     rate: ByteRate,
     total: ByteBucket,
-    /// The time at which messages leave that wait for this limit. `None` if none waits.
+    /// The time of the next flush of messages that wait for this limit. `None` if no message waits.
     pub(crate) flush_at: Option<Time>,
-    /// The receiver that is flushed first, because it could not send in the last flush.
+    /// The receiver whose queue is flushed first, because the last flush ended before its turn.
     pub(crate) next_receiver: PeerId,
 }
 
@@ -38,19 +38,19 @@ impl Uplink {
 
     /// Returns the share of each of `players` players at one of `addresses` addresses.
     ///
-    /// A player within its share need not wait for others. The shares leave a quarter of the total.
+    /// All shares together are three quarters of the total. So a player within its share never waits for others.
     pub(crate) fn share(&self, addresses: usize, players: usize) -> ByteRate {
         let parts = u32::try_from(addresses.saturating_mul(players)).unwrap_or(u32::MAX).max(1);
         let per_second = self.rate.per_second / 4 * 3 / parts;
         ByteRate { per_second, burst: per_second / 8 }
     }
 
-    /// Counts bytes that are sent. The debt has a limit, so a burst has no effect later than a second.
+    /// Counts bytes that are sent. The debt is limited, so the effect of a burst ends within a second.
     pub(crate) fn charge(&mut self, bytes: u32, now: Time) {
         self.total.charge_up_to(bytes, self.rate, MAX_DEBT, now);
     }
 
-    /// Returns whether a player above its share may send: no message waits, and the total is not used.
+    /// Returns whether a player above its share may send: no message waits, and the total is not used up.
     pub(crate) fn has_spare(&self, now: Time) -> bool {
         self.flush_at.is_none() && self.has_room(now)
     }
@@ -60,7 +60,7 @@ impl Uplink {
         self.total.has_room(self.rate, now)
     }
 
-    /// Records that a message for a player waits for this limit. Returns the time at which it may leave.
+    /// Records that a message for a player waits for this limit. Returns the time of the flush.
     pub(crate) fn wait(&mut self, receiver: PeerId, now: Time) -> Time {
         *self.flush_at.get_or_insert_with(|| {
             self.next_receiver = receiver;
@@ -75,14 +75,14 @@ pub(crate) fn uplink_cost(payload: &[u8]) -> u32 {
     len.saturating_add((1 + len / BYTES_PER_DATAGRAM).saturating_mul(HEADER_BYTES))
 }
 
-/// Returns the rate of the total. The rest of the limit is for bursts, ACKs and retransmissions.
+/// Returns the rate of messages. The rest of the limit is for bursts, ACKs and retransmissions.
 fn total_rate(per_second: u32) -> ByteRate {
     ByteRate { per_second: per_second - per_second / 8, burst: per_second / 16 }
 }
 
-/// The payload bytes of a datagram that a large message fills.
+/// The number of payload bytes that a large message has in one datagram.
 const BYTES_PER_DATAGRAM: u32 = 400;
-/// The bytes of the headers of IP, UDP, datagram and message, and of ACKs.
+/// The bytes that a datagram has besides the payload: headers of IP, UDP, datagram and message, and ACKs.
 const HEADER_BYTES: u32 = 48;
 /// The longest time in which a debt is paid back.
 const MAX_DEBT: Duration = Duration::from_secs(1);
