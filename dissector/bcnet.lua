@@ -374,7 +374,7 @@ local SUBSYSTEMS = {
 
 local F = {
     sender = ProtoField.uint8("bcnet.sender", "Sender"),
-    sender_name = ProtoField.string("bcnet.sender.name", "Name of the sender"),
+    sender_name = ProtoField.string("bcnet.sender.name", "Sender name"),
     conversation = ProtoField.uint32("bcnet.conversation", "Conversation"),
     player = ProtoField.string("bcnet.player", "Player"),
     count = ProtoField.uint8("bcnet.count", "Messages"),
@@ -383,7 +383,7 @@ local F = {
     gamespy = ProtoField.string("bcnet.gamespy", "GameSpy text"),
     gamespy_key = ProtoField.string("bcnet.gamespy.key", "Key"),
     gamespy_value = ProtoField.string("bcnet.gamespy.value", "Value"),
-    not_gamespy = ProtoField.bool("bcnet.gamespy.not_text", "Only begins like GameSpy text"),
+    not_gamespy = ProtoField.bool("bcnet.gamespy.not_text", "Not GameSpy text, despite its first byte"),
     error = ProtoField.none("bcnet.error", "Malformed"),
     error_at = ProtoField.uint32("bcnet.error.at", "At byte"),
     error_field = ProtoField.string("bcnet.error.field", "Field"),
@@ -396,8 +396,8 @@ local F = {
     reliable = ProtoField.bool("bcnet.reliable", "Reliable"),
     urgent = ProtoField.bool("bcnet.urgent", "Urgent"),
     seq = ProtoField.uint16("bcnet.seq", "Sequence number"),
-    part = ProtoField.uint8("bcnet.part", "Part"),
-    total = ProtoField.uint8("bcnet.total", "Number of parts"),
+    part = ProtoField.uint8("bcnet.part", "Fragment index"),
+    total = ProtoField.uint8("bcnet.total", "Number of fragments"),
     payload = ProtoField.bytes("bcnet.payload", "Payload"),
     address = ProtoField.ipv4("bcnet.address", "Address"),
     nonce = ProtoField.uint32("bcnet.nonce", "Nonce", base.HEX),
@@ -412,27 +412,27 @@ local F = {
     ack_seq = ProtoField.uint16("bcnet.ack.seq", "Acknowledged sequence number"),
     ack_flags = ProtoField.uint8("bcnet.ack.flags", "Flags", base.HEX),
     ack_channel = ProtoField.string("bcnet.ack.channel", "Channel"),
-    ack_part = ProtoField.uint8("bcnet.ack.part", "Acknowledged part"),
-    ack_of = ProtoField.framenum("bcnet.ack.of", "Acknowledges what was last sent in", base.NONE, frametype.ACK),
-    ack_time = ProtoField.double("bcnet.ack.time", "Seconds since it was last sent"),
-    ack_stale = ProtoField.bool("bcnet.ack.stale", "Nothing left to acknowledge"),
-    ack_age = ProtoField.double("bcnet.ack.age", "Seconds since it was first acknowledged"),
-    ack_repeat = ProtoField.uint32("bcnet.ack.repeat", "Acknowledged before, times"),
+    ack_part = ProtoField.uint8("bcnet.ack.part", "Acknowledged fragment index"),
+    ack_of = ProtoField.framenum("bcnet.ack.of", "Last send of the message in", base.NONE, frametype.ACK),
+    ack_time = ProtoField.double("bcnet.ack.time", "Seconds since that send"),
+    ack_stale = ProtoField.bool("bcnet.ack.stale", "Stale: the message is already acknowledged"),
+    ack_age = ProtoField.double("bcnet.ack.age", "Seconds since the first ACK of the message"),
+    ack_repeat = ProtoField.uint32("bcnet.ack.repeat", "Earlier ACKs of the message"),
     ack_opcode = ProtoField.uint8("bcnet.ack.opcode", "Opcode of the acknowledged message", base.HEX, OPCODES),
     acked_in = ProtoField.framenum("bcnet.acked_in", "Acknowledged in", base.NONE, frametype.ACK),
-    retransmission = ProtoField.framenum("bcnet.retransmission", "Sent again, first in", base.NONE,
+    retransmission = ProtoField.framenum("bcnet.retransmission", "Retransmission; first sent in", base.NONE,
         frametype.RETRANS_PREV),
-    resend = ProtoField.uint32("bcnet.retransmission.count", "Sent before, times"),
-    resend_time = ProtoField.double("bcnet.retransmission.time", "Seconds since it was last sent"),
-    reassembled = ProtoField.none("bcnet.reassembled", "Parts put together"),
+    resend = ProtoField.uint32("bcnet.retransmission.count", "Earlier sends of the message"),
+    resend_time = ProtoField.double("bcnet.retransmission.time", "Seconds since the last send"),
+    reassembled = ProtoField.none("bcnet.reassembled", "Reassembled payload"),
     reassembled_len = ProtoField.uint32("bcnet.reassembled.len", "Size"),
-    reassembled_parts = ProtoField.uint8("bcnet.reassembled.parts", "Number of parts"),
-    reassembled_frame = ProtoField.framenum("bcnet.reassembled.frame", "Part in"),
-    reassembled_in = ProtoField.framenum("bcnet.reassembled.in", "Put together in"),
+    reassembled_parts = ProtoField.uint8("bcnet.reassembled.parts", "Number of fragments"),
+    reassembled_frame = ProtoField.framenum("bcnet.reassembled.frame", "Fragment in"),
+    reassembled_in = ProtoField.framenum("bcnet.reassembled.in", "Reassembled in"),
     game = ProtoField.none("bcnet.game", "Game payload"),
     opcode = ProtoField.uint8("bcnet.opcode", "Opcode", base.HEX, OPCODES),
     opcode_name = ProtoField.string("bcnet.opcode.name", "Opcode name"),
-    truncated = ProtoField.string("bcnet.game.truncated", "Ends too early in"),
+    truncated = ProtoField.string("bcnet.game.truncated", "Truncated in field"),
 }
 
 -- The values of game payloads, by type. A name has one type in all payloads. Names from the table are added below.
@@ -501,20 +501,20 @@ end
 
 local E = {
     malformed = ProtoExpert.new("bcnet.malformed", "Malformed datagram", expert.group.MALFORMED, expert.severity.ERROR),
-    non_stock = ProtoExpert.new("bcnet.odd", "No stock sender does this", expert.group.PROTOCOL, expert.severity.NOTE),
-    retransmission = ProtoExpert.new("bcnet.sent_again", "Sent again", expert.group.SEQUENCE, expert.severity.NOTE),
-    stuck = ProtoExpert.new("bcnet.stuck", "Sent again and again", expert.group.SEQUENCE, expert.severity.WARN),
-    stale = ProtoExpert.new("bcnet.stale_ack", "Stale ACK: nothing left to acknowledge", expert.group.SEQUENCE,
+    non_stock = ProtoExpert.new("bcnet.odd", "Not sent by the stock game", expert.group.PROTOCOL, expert.severity.NOTE),
+    retransmission = ProtoExpert.new("bcnet.sent_again", "Retransmission", expert.group.SEQUENCE, expert.severity.NOTE),
+    stuck = ProtoExpert.new("bcnet.stuck", "Retransmitted many times", expert.group.SEQUENCE, expert.severity.WARN),
+    stale = ProtoExpert.new("bcnet.stale_ack", "Stale ACK: the message is already acknowledged", expert.group.SEQUENCE,
         expert.severity.WARN),
-    unknown = ProtoExpert.new("bcnet.unknown_ack", "ACK of something that was not captured", expert.group.SEQUENCE,
+    unknown = ProtoExpert.new("bcnet.unknown_ack", "ACK of a message that was not captured", expert.group.SEQUENCE,
         expert.severity.NOTE),
-    wrong_form = ProtoExpert.new("bcnet.wrong_ack", "Plain ACK of a message that was sent in parts",
+    wrong_form = ProtoExpert.new("bcnet.wrong_ack", "Plain ACK of a fragmented message",
         expert.group.SEQUENCE, expert.severity.WARN),
-    bad_part = ProtoExpert.new("bcnet.bad_part", "Part contradicts the others of its message", expert.group.SEQUENCE,
+    bad_part = ProtoExpert.new("bcnet.bad_part", "Fragment contradicts the others of its message",
+        expert.group.SEQUENCE, expert.severity.WARN),
+    truncated = ProtoExpert.new("bcnet.cut_payload", "Payload is truncated", expert.group.PROTOCOL,
         expert.severity.WARN),
-    truncated = ProtoExpert.new("bcnet.cut_payload", "Payload ends too early", expert.group.PROTOCOL,
-        expert.severity.WARN),
-    boot = ProtoExpert.new("bcnet.booted", "A peer is thrown out", expert.group.SEQUENCE, expert.severity.CHAT),
+    boot = ProtoExpert.new("bcnet.booted", "The host removes a peer", expert.group.SEQUENCE, expert.severity.CHAT),
 }
 
 do
@@ -525,10 +525,12 @@ do
 end
 bcnet.experts = E
 
-bcnet.prefs.ports = Pref.range("UDP ports", "22101-22201", "Always taken for Bridge Commander", 65535)
-bcnet.prefs.heuristic = Pref.bool("Recognise other ports by content", true, "Looks at every UDP datagram")
+bcnet.prefs.ports = Pref.range("UDP ports", "22101-22201",
+    "Datagrams on these ports count as Bridge Commander, even if they are malformed", 65535)
+bcnet.prefs.heuristic = Pref.bool("Recognise other ports by content", true,
+    "Tests the content of every UDP datagram, on any port")
 bcnet.prefs.statistics = Pref.string("Statistics of tshark", "",
-    "What is written at the end: opcodes or acks, and behind a comma a display filter")
+    "Statistics that tshark prints at the end: opcodes or acks, optionally with a comma and a display filter")
 
 -- Cipher (T-40 to T-45) -----------------------------------------------------------------------------------------------
 
@@ -781,25 +783,25 @@ end
 local function is_reliable(i) return M.kind[i] ~= 0x01 and M.kind[i] ~= 0x02 and M.word[i] >= 0x8000 end
 
 -- Adds the name of something that no stock sender does to a list, which may be nil.
-local function odd(list, name)
+local function add_non_stock(list, name)
     list = list or {}
     list[#list + 1] = name
     return list
 end
 
-local function oddities(i)
+local function non_stock_names(i)
     local kind, word, list = M.kind[i], M.word[i], nil
-    if M.len[i] > MAX_MESSAGE then list = odd(list, "large_message") end
+    if M.len[i] > MAX_MESSAGE then list = add_non_stock(list, "large_message") end
     if kind == 0x01 then
-        if word >= 4 then list = odd(list, "ack_spare_bits") end
-        if word % 4 == 3 then list = odd(list, "ack_control_part") end
+        if word >= 4 then list = add_non_stock(list, "ack_spare_bits") end
+        if word % 4 == 3 then list = add_non_stock(list, "ack_control_part") end
     elseif kind == 0x32 then
-        if word % 0x8000 >= 0x4000 then list = odd(list, "data_urgent") end
-        if M.part[i] and word < 0x8000 then list = odd(list, "unreliable_part") end
+        if word % 0x8000 >= 0x4000 then list = add_non_stock(list, "data_urgent") end
+        if M.part[i] and word < 0x8000 then list = add_non_stock(list, "unreliable_part") end
     elseif kind ~= 0x02 then
-        if word < 0x8000 then list = odd(list, "control_unreliable") end
-        if word % 0x8000 < 0x4000 then list = odd(list, "control_not_urgent") end
-        if M.tail[i] < M.at[i] + M.len[i] then list = odd(list, "tail") end
+        if word < 0x8000 then list = add_non_stock(list, "control_unreliable") end
+        if word % 0x8000 < 0x4000 then list = add_non_stock(list, "control_not_urgent") end
+        if M.tail[i] < M.at[i] + M.len[i] then list = add_non_stock(list, "tail") end
     end
     return list
 end
@@ -858,7 +860,7 @@ local function put(node, field, at, len, value)
 end
 
 -- Adds a generated field: no byte of the datagram holds its value.
-local function tell(node, field, value)
+local function put_generated(node, field, value)
     if wants(field) then node:add(field, value):set_generated() end
 end
 
@@ -866,7 +868,7 @@ end
 
 -- A reader of payload fields, which also shows them. `ended` is the name of the field in which the payload ended.
 -- After that every read function returns 0, so layouts need no checks. `first_text` is the first text of the payload.
-local R = { bytes = B, at = 0, stop = 0, node = nil, ended = nil, said = nil, correction = false }
+local R = { bytes = B, at = 0, stop = 0, node = nil, ended = nil, first_text = nil, correction = false }
 
 local function left() return R.ended and 0 or R.stop - R.at end
 
@@ -970,7 +972,7 @@ local function read_text(name, prefix)
     if not from then return end
     local text = latin1(slice(R.bytes, from, len))
     add(name, at, prefix + len, text)
-    R.said = R.said or text
+    R.first_text = R.first_text or text
 end
 
 local function read_bytes(name, len)
@@ -1215,7 +1217,7 @@ local NO_LAYOUT = {}
 
 -- Reads the payload from `from` to `stop` in `bytes`, and shows its fields below `node`.
 local function read_payload(node, bytes, from, stop)
-    R.node, R.bytes, R.at, R.stop, R.ended, R.said, R.correction = node, bytes, from + 1, stop, nil, nil, false
+    R.node, R.bytes, R.at, R.stop, R.ended, R.first_text, R.correction = node, bytes, from + 1, stop, nil, nil, false
     for _, field in ipairs(LAYOUTS[bytes[from + 1]] or NO_LAYOUT) do
         if not field.optional or left() > 0 then field.read(field.name) end
     end
@@ -1254,9 +1256,9 @@ end
 
 -- Creates the conversation of a player with a host. It ends when the player connects again (T-53).
 local function new_conversation(frame)
-    local talk = { number = #conversations + 1, frame = frame, client = nil, player = nil, host = nil }
-    conversations[talk.number] = talk
-    return talk
+    local conversation = { number = #conversations + 1, frame = frame, client = nil, player = nil, host = nil }
+    conversations[conversation.number] = conversation
+    return conversation
 end
 
 local function end_of(address, port)
@@ -1287,8 +1289,8 @@ local function direction(from, to, frame)
         local back = { number = directions.count - 1, game = {}, control = {}, parts = {}, nonce = nil, back = known }
         known.back = back
         directions[key], directions[to.number * 0x1000000 + from.number] = known, back
-        known.talk = new_conversation(frame)
-        back.talk = known.talk
+        known.conversation = new_conversation(frame)
+        back.conversation = known.conversation
     end
     return known
 end
@@ -1406,12 +1408,12 @@ local function forget_parts(way)
 end
 
 -- Notes the player and the host of a conversation.
-local function meet(way, host, sender)
-    local talk = way.talk
-    talk.host = host
-    if sender == HOST or talk.client == sender then return end
-    if sender ~= UNASSIGNED then host.players[sender] = talk elseif talk.client then return end
-    talk.client = sender
+local function note_participants(way, host, sender)
+    local conversation = way.conversation
+    conversation.host = host
+    if sender == HOST or conversation.client == sender then return end
+    if sender ~= UNASSIGNED then host.players[sender] = conversation elseif conversation.client then return end
+    conversation.client = sender
 end
 
 -- Notes a connect request. Another nonce starts a new conversation (T-53).
@@ -1421,9 +1423,9 @@ local function follow_request(way, i, frame)
     if way.nonce == nonce then return end
     for _, each in ipairs({ way, way.back }) do each.game, each.control, each.parts = {}, {}, {} end
     way.nonce = nonce
-    if way.talk.frame ~= frame then
-        way.talk = new_conversation(frame)
-        way.back.talk = way.talk
+    if way.conversation.frame ~= frame then
+        way.conversation = new_conversation(frame)
+        way.back.conversation = way.conversation
     end
 end
 
@@ -1431,8 +1433,8 @@ end
 local function follow_identity(host, i)
     local peer, name = B[M.at[i] + 6], M.text[i]
     if peer == HOST then host.name = name end
-    local talk = host.players[peer]
-    if talk then talk.player = name end
+    local conversation = host.players[peer]
+    if conversation then conversation.player = name end
 end
 
 -- Adds the messages of a frame to the state of their conversation.
@@ -1441,7 +1443,7 @@ local function follow(pinfo, frame)
     local way, sender, place = direction(from, to, frame), B[1], notes
     local host = sender == HOST and from or to
     FRAMES.time[frame] = pinfo.rel_ts
-    meet(way, host, sender)
+    note_participants(way, host, sender)
     for i = 1, count do
         local kind = M.kind[i]
         if kind == 0x01 then
@@ -1449,7 +1451,7 @@ local function follow(pinfo, frame)
         elseif kind ~= 0x02 then
             if kind == 0x03 and M.layout[i] == REQUEST then
                 follow_request(way, i, frame)
-                meet(way, host, sender)
+                note_participants(way, host, sender)
             elseif kind == 0x00 then
                 follow_identity(host, i)
             end
@@ -1461,7 +1463,7 @@ local function follow(pinfo, frame)
             end
         end
     end
-    FRAMES.place[frame] = way.talk.number * MAX_PLACE + place
+    FRAMES.place[frame] = way.conversation.number * MAX_PLACE + place
 end
 
 -- Showing -------------------------------------------------------------------------------------------------------------
@@ -1487,12 +1489,12 @@ local function show_game(parent, bytes, from, stop, whole)
         if wants_some then put(node, F.truncated, R.at, stop - R.at, R.ended) end
         if whole then node:add_proto_expert_info(E.truncated) end
     end
-    return R.said and name .. ' "' .. R.said .. '"' or name
+    return R.first_text and name .. ' "' .. R.first_text .. '"' or name
 end
 
 local function show_non_stock(node, names)
     if not names then return end
-    for _, name in ipairs(names) do tell(node, F.non_stock, name) end
+    for _, name in ipairs(names) do put_generated(node, F.non_stock, name) end
     node:add_proto_expert_info(E.non_stock)
 end
 
@@ -1510,24 +1512,24 @@ local function show_ack_note(node, frame, at_note)
     end
     local record, of, times = (about - what) / 4, floor(before / TIMES), floor(before % TIMES)
     if wants_some then
-        tell(node, F.ack_of, of)
+        put_generated(node, F.ack_of, of)
         local opcode = SENT.first[record] % 512
-        if opcode < 256 then tell(node, F.ack_opcode, floor(opcode)) end
+        if opcode < 256 then put_generated(node, F.ack_opcode, floor(opcode)) end
     end
     if what == WRONG_FORM then
         node:add_proto_expert_info(E.wrong_form)
-        return " [no part]"
+        return " [plain]"
     end
     if wants_some then
         local time = FRAMES.time[frame]
-        tell(node, F.ack_time, time - FRAMES.time[of])
+        put_generated(node, F.ack_time, time - FRAMES.time[of])
         if times > 0 then
-            tell(node, F.ack_age, time - FRAMES.time[SENT.acked[record]])
-            tell(node, F.ack_repeat, times)
+            put_generated(node, F.ack_age, time - FRAMES.time[SENT.acked[record]])
+            put_generated(node, F.ack_repeat, times)
         end
     end
     if what ~= STALE then return "" end
-    if wants_some then tell(node, F.ack_stale, true) end
+    if wants_some then put_generated(node, F.ack_stale, true) end
     node:add_proto_expert_info(E.stale)
     return " [stale]"
 end
@@ -1557,15 +1559,15 @@ local function show_sent_note(node, frame, at_note)
     if not at_note then return "" end
     local about, before = NOTES[at_note], NOTES[at_note + 1]
     local record, times = floor(about / 4), floor(before % TIMES)
-    if wants_some and SENT.acked[record] > 0 then tell(node, F.acked_in, SENT.acked[record]) end
+    if wants_some and SENT.acked[record] > 0 then put_generated(node, F.acked_in, SENT.acked[record]) end
     if times == 0 then return "" end
     if wants_some then
-        tell(node, F.retransmission, floor(SENT.first[record] / 512))
-        tell(node, F.resend, times)
-        tell(node, F.resend_time, FRAMES.time[frame] - FRAMES.time[floor(before / TIMES)])
+        put_generated(node, F.retransmission, floor(SENT.first[record] / 512))
+        put_generated(node, F.resend, times)
+        put_generated(node, F.resend_time, FRAMES.time[frame] - FRAMES.time[floor(before / TIMES)])
     end
     node:add_proto_expert_info(times < MANY_RESENDS and E.retransmission or E.stuck)
-    return " [again]"
+    return " [resent]"
 end
 
 -- The bytes of a reassembled payload.
@@ -1578,32 +1580,32 @@ local function show_whole(node, whole)
     end
     if not wants_some then return show_game(node, W, 0, len, true) end
     local datagram = shown_bytes
-    show_bytes(ByteArray.new(payload, true):tvb("Parts put together"))
+    show_bytes(ByteArray.new(payload, true):tvb("Reassembled payload"))
     local below = put(node, F.reassembled, 0, len) or node
     put(below, F.reassembled_len, 0, len, len)
     put(below, F.reassembled_parts, 0, len, whole.total)
     put(below, F.payload, 0, len)
-    for part = 0, whole.total - 1 do tell(below, F.reassembled_frame, whole.frames[part]) end
-    local said = show_game(below, W, 0, len, true)
+    for part = 0, whole.total - 1 do put_generated(below, F.reassembled_frame, whole.frames[part]) end
+    local summary = show_game(below, W, 0, len, true)
     show_bytes(datagram)
-    return said
+    return summary
 end
 
 local function show_part(node, i, frame, at_note)
-    local said
+    local summary
     if at_note then
         local about = NOTES[at_note]
         if about % 4 == BAD_PART then node:add_proto_expert_info(E.bad_part) end
         local whole = wholes[frame] and wholes[frame][i]
         if whole then
-            said = show_whole(node, whole)
+            summary = show_whole(node, whole)
         else
             local done = SENT.whole[floor(about / 4)]
-            if done then tell(node, F.reassembled_in, done) end
+            if done then put_generated(node, F.reassembled_in, done) end
         end
     end
     local of = M.total[i] and "/" .. M.total[i] or ""
-    return "part " .. M.part[i] .. of .. (said and " " .. said or "")
+    return "part " .. M.part[i] .. of .. (summary and " " .. summary or "")
 end
 
 local function show_data(node, i, frame, at_note)
@@ -1625,7 +1627,7 @@ end
 
 -- Shows the fields of a control message that end before `stop`, and returns a summary.
 local function show_control_fields(node, layout, at, stop, text, text_stop)
-    local said = ""
+    local summary = ""
     for field = 1, #layout, 2 do
         local len, name = layout[field], layout[field + 1]
         local is_text = name == "name" or name == "password"
@@ -1633,7 +1635,7 @@ local function show_control_fields(node, layout, at, stop, text, text_stop)
         if at + len > stop or (is_text and not text) then break end
         if is_text then
             put(node, F[name], at, len, text)
-            said = said .. ' "' .. text .. '"'
+            summary = summary .. ' "' .. text .. '"'
         elseif name == "nonce" then
             if wants(F.nonce) then node:add_le(F.nonce, range(at, len)) end
         elseif name == "address" then
@@ -1642,15 +1644,15 @@ local function show_control_fields(node, layout, at, stop, text, text_stop)
             local code = i8(B, at)
             put(node, F.reason_code, at, len, code)
             put(node, F.reason, at, len, BOOT_REASONS[code] or "unknown")
-            said = said .. " " .. (BOOT_REASONS[code] or "reason " .. code)
+            summary = summary .. " " .. (BOOT_REASONS[code] or "reason " .. code)
             node:add_proto_expert_info(E.boot)
         elseif name ~= "tail" then
             put(node, F[name], at, len, B[at + 1])
-            said = said .. " " .. B[at + 1]
+            summary = summary .. " " .. B[at + 1]
         end
         at = at + len
     end
-    return said
+    return summary
 end
 
 local function show_control(node, i, frame, at_note)
@@ -1660,9 +1662,9 @@ local function show_control(node, i, frame, at_note)
     put(node, F.seq, at + 3, 2, M.seq[i])
     local form = layout == REPLY and " reply" or layout == REQUEST and " request" or ""
     local again = show_sent_note(node, frame, at_note)
-    local said = show_control_fields(node, layout, at + 5, stop, M.text[i], tail)
+    local summary = show_control_fields(node, layout, at + 5, stop, M.text[i], tail)
     if tail < stop then put(node, F.tail, tail, stop - tail) end
-    return form .. again .. said
+    return form .. again .. summary
 end
 
 local SHOW = { [0x01] = show_ack, [0x02] = function() return "" end, [0x32] = show_data }
@@ -1682,7 +1684,7 @@ local function show_message(i, frame, at_note)
         show_kind(node, M.at[i], M.len[i])
     end
     local line = KINDS[kind] .. (SHOW[kind] or show_control)(node, i, frame, at_note)
-    show_non_stock(node, oddities(i))
+    show_non_stock(node, non_stock_names(i))
     if wants_all then node:set_text(line:sub(1, 1):upper() .. line:sub(2)) end
     return line
 end
@@ -1773,30 +1775,30 @@ local MAX_LINES = 12
 local function has_notes(i) return M.kind[i] == 0x01 or is_reliable(i) end
 
 -- The frame that was dissected last, its conversation, and the index of its notes.
-local latest = { frame = nil, talk = nil, at_note = nil }
+local latest = { frame = nil, conversation = nil, at_note = nil }
 
 local function name_of(peer, name)
     local id = peer == UNASSIGNED and "new" or tostring(peer or "?")
     return name and name ~= "" and id .. ' "' .. name .. '"' or id
 end
 
-local function show_conversation(talk)
-    if not talk then return end
-    tell(top, F.conversation, talk.number)
-    if talk.player then tell(top, F.player, talk.player) end
+local function show_conversation(conversation)
+    if not conversation then return end
+    put_generated(top, F.conversation, conversation.number)
+    if conversation.player then put_generated(top, F.player, conversation.player) end
 end
 
-local function show_head(talk, id)
+local function show_head(conversation, id)
     if not wants_some or size < 1 then return end
-    local name = talk and (id == HOST and talk.host.name or id ~= HOST and talk.player)
+    local name = conversation and (id == HOST and conversation.host.name or id ~= HOST and conversation.player)
     local sender = put(top, F.sender, 0, 1, id)
     if sender and wants_all then
         sender:append_text(name and ' "' .. name .. '"' or id == HOST and " (host)" or id == UNASSIGNED and " (no id yet)" or "")
     end
-    if name then tell(top, F.sender_name, name) end
+    if name then put_generated(top, F.sender_name, name) end
     if wants(F.direction) then put(top, F.direction, 0, 1, id == HOST and "S" or "C"):set_generated() end
     if size > 1 then put(top, F.count, 1, 1, B[2]) end
-    show_conversation(talk)
+    show_conversation(conversation)
 end
 
 -- Shows the messages of a datagram. `is_whole` is true if it is well-formed.
@@ -1804,10 +1806,10 @@ local function show_datagram(pinfo, is_whole)
     local frame, id = pinfo.number, size > 0 and B[1] or 0
     if is_whole and not pinfo.visited then follow(pinfo, frame) end
     local place = is_whole and FRAMES.place[frame]
-    local talk = place and conversations[floor(place / MAX_PLACE)]
+    local conversation = place and conversations[floor(place / MAX_PLACE)]
     local at_note = place and place % MAX_PLACE + 1
-    latest.frame, latest.talk, latest.at_note = frame, talk, at_note
-    show_head(talk, id)
+    latest.frame, latest.conversation, latest.at_note = frame, conversation, at_note
+    show_head(conversation, id)
     if is_whole and ((id ~= HOST and not is_client(id)) or size > MAX_DATAGRAM) then
         local names = {}
         if id ~= HOST and not is_client(id) then names[1] = "sender" end
@@ -1827,12 +1829,12 @@ local function show_datagram(pinfo, is_whole)
         pinfo.cols.info = count > 0 and text .. " · " .. why or why
         return
     end
-    local client = talk and name_of(talk.client, talk.player) or "?"
-    local host = name_of(HOST, talk and talk.host.name)
+    local client = conversation and name_of(conversation.client, conversation.player) or "?"
+    local host = name_of(HOST, conversation and conversation.host.name)
     if id == HOST then
         pinfo.cols.info = host .. "→" .. client .. " " .. text
     else
-        pinfo.cols.info = name_of(id, talk and talk.player) .. "→" .. host .. " " .. text
+        pinfo.cols.info = name_of(id, conversation and conversation.player) .. "→" .. host .. " " .. text
     end
 end
 
@@ -1863,7 +1865,7 @@ end
 
 local function kind_of(i)
     if M.kind[i] ~= 0x32 then return KINDS[M.kind[i]] end
-    if (M.part[i] or 0) > 0 then return "later parts" end
+    if (M.part[i] or 0) > 0 then return "later fragments" end
     if M.payload[i] == M.at[i] + M.len[i] then return "empty payload" end
     return opcode_name(B[M.payload[i] + 1])
 end
@@ -1893,7 +1895,7 @@ local STATISTICS = {
             for _, row in ipairs(rows) do bytes = bytes + row.bytes end
             table.sort(rows, function(a, b) return a.bytes > b.bytes or a.bytes == b.bytes and a.name < b.name end)
             local lines = { string.format("%-22s%9s%11s%8s%10s%11s", "Message", "Count", "Bytes", "Share", "By host",
-                "Sent again") }
+                "Resent") }
             for _, row in ipairs(rows) do
                 lines[#lines + 1] = pad(row.name, 22) .. string.format("%9d%11d%7.1f%%%10d%11d", row.count, row.bytes,
                     share(row.bytes, bytes), row.host, row.again)
@@ -1904,10 +1906,11 @@ local STATISTICS = {
     acks = {
         title = "ACK overhead by conversation and sender",
         note = function(rows)
-            local talk, by_host = latest.talk, B[1] == HOST
-            if not talk then return end
-            local name = talk.number .. " " .. (by_host and "host" or name_of(talk.client, talk.player))
-            local row, only = row_of(rows, talk.number .. (by_host and " host" or " player"), name), true
+            local conversation, by_host = latest.conversation, B[1] == HOST
+            if not conversation then return end
+            local sender = by_host and "host" or name_of(conversation.client, conversation.player)
+            local name = conversation.number .. " " .. sender
+            local row, only = row_of(rows, conversation.number .. (by_host and " host" or " player"), name), true
             row.name, row.count, row.bytes = name, row.count + 1, row.bytes + size
             each_message(function(i, about)
                 if M.kind[i] ~= 0x01 then
@@ -1922,7 +1925,7 @@ local STATISTICS = {
         text = function(rows)
             local total = row_of({}, "all", "all")
             -- Wireshark's window has 75 columns. "Alone" counts datagrams that hold only ACKs.
-            local lines = { string.format("%-20s%10s%9s%7s%9s%7s%6s%6s", "Talk, sender", "Datagrams", "Bytes",
+            local lines = { string.format("%-20s%10s%9s%7s%9s%7s%6s%6s", "Conv., sender", "Datagrams", "Bytes",
                 "ACKs", "in bytes", "Share", "Stale", "Alone") }
             local function add_line(row)
                 lines[#lines + 1] = pad(row.name, 20) .. string.format("%10d%9d%7d%9d%6.1f%%%6d%6d", row.count,
@@ -1960,7 +1963,9 @@ local function take_statistics()
     listened = wanted
     if wanted == "" then return end
     local name, filter = wanted:match("^([^,]*),?(.*)$")
-    if not STATISTICS[name] then error('bcnet.statistics: there is no "' .. name .. '", but opcodes and acks', 0) end
+    if not STATISTICS[name] then
+        error('bcnet.statistics: unknown statistics "' .. name .. '"; use opcodes or acks', 0)
+    end
     local line = string.rep("=", 75)
     listen(name, filter ~= "" and filter or nil, function(text) print(line .. "\n" .. text .. line) end)
 end

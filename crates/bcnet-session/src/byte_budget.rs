@@ -192,7 +192,7 @@ impl<const LEVELS: usize> ByteBudget<LEVELS> {
 
 /// A used part that means: all of it.
 pub(crate) const WHOLE: u64 = 1000;
-/// From this used part of its network's share on, an address gets bytes only if it got none within [`RECENT`].
+/// From this used part of a network's share on, the rest is for addresses that got no bytes recently.
 const RESERVED_FROM: u64 = WHOLE / 2;
 /// The time after a charge in which an address counts as recently served.
 const RECENT: Duration = Duration::from_secs(4);

@@ -18,7 +18,7 @@ pub(crate) struct Uplink {
     total: ByteBucket,
     /// The time of the next flush of messages that wait for this limit. `None` if no message waits.
     pub(crate) flush_at: Option<Time>,
-    /// The receiver whose queue is flushed first, because the last flush ended before its turn.
+    /// The receiver whose queue is flushed first: its message was the first one that had to wait.
     pub(crate) next_receiver: PeerId,
 }
 
@@ -82,7 +82,7 @@ fn total_rate(per_second: u32) -> ByteRate {
 
 /// The number of payload bytes that a large message has in one datagram.
 const BYTES_PER_DATAGRAM: u32 = 400;
-/// The bytes that a datagram has besides the payload: headers of IP, UDP, datagram and message, and ACKs.
+/// The bytes of a datagram besides the payload: headers of IP, UDP, datagram and message, ACKs.
 const HEADER_BYTES: u32 = 48;
 /// The longest time in which a debt is paid back.
 const MAX_DEBT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! docs/reference/seeds.md: every item has its lines, a verdict, a command that works and a rule that there is.
+//! Checks docs/reference/seeds.md: each item has line numbers, a verdict, a working command and an existing rule.
 
 mod run;
 
@@ -17,7 +17,7 @@ struct SeedItem {
     lines: (usize, usize),
     verdict: String,
     command: String,
-    /// What it must print.
+    /// The text that the command must print.
     expected_output: Option<String>,
     rules: Vec<String>,
 }
@@ -25,7 +25,7 @@ struct SeedItem {
 /// A seed with its items.
 struct SeedDocument {
     number: String,
-    /// How many lines it has.
+    /// The number of lines of the document.
     line_count: usize,
     items: Vec<SeedItem>,
 }
@@ -55,18 +55,18 @@ fn every_item_has_a_verdict_and_an_existing_rule() {
         for SeedItem { lines, verdict, command, expected_output: shows, rules } in items {
             let place = format!("seed {number}, line {}", lines.0);
             assert!(["holds", "partly", "refuted", "open"].contains(&verdict.as_str()), "{place}: {verdict}");
-            // A scenario has expectations of its own.
+            // A scenario checks its expectations itself.
             let is_run = command.starts_with("bcnet lab run ");
-            assert!(is_run || shows.is_some(), "{place}: `{command}` must show something given");
+            assert!(is_run || shows.is_some(), "{place}: `{command}` needs an expected output");
             for rule in rules {
-                let there = rule == "appendix" || protocol.contains(&format!("**{rule}**"));
-                assert!(there, "{place}: PROTOCOL.md has no {rule}");
+                let exists = rule == "appendix" || protocol.contains(&format!("**{rule}**"));
+                assert!(exists, "{place}: PROTOCOL.md has no {rule}");
             }
         }
     }
 }
 
-/// A scenario that puts something of a seed to the test is named there, with the verdict that it comes to.
+/// If a scenario tests a claim of a seed, the page names the scenario, with the same verdict.
 #[test]
 fn tested_claims_are_listed_with_their_verdict() {
     let seeds = read_seeds();
@@ -86,14 +86,14 @@ fn tested_claims_are_listed_with_their_verdict() {
     }
 }
 
-/// Every command works as it is written, at the root of the repository, and every scenario comes out as it expects.
+/// Every command runs in the root directory of the repository, and every scenario meets its expectations.
 #[test]
 fn every_command_prints_the_expected_output() {
     let items = read_seeds().into_iter().flat_map(|seed| seed.items);
     let mut commands: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for SeedItem { command, expected_output: shows, .. } in items {
         match command.strip_prefix("bcnet lab run ").filter(|names| !names.contains("--")) {
-            // Each scenario once, in whatever company it is named.
+            // Each scenario runs once, even if several items name it.
             Some(names) => {
                 let each = names.split(' ').map(|name| (format!("bcnet lab run {name}"), BTreeSet::new()));
                 commands.extend(each);
@@ -118,7 +118,7 @@ fn every_command_prints_the_expected_output() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// What is open has what would settle it and what is assumed; a key that is named is one of scenarios.
+/// Each open question names an observation that would answer it, an assumption, and an existing scenario key or none.
 #[test]
 fn open_questions_name_what_would_settle_them() {
     let text = read("docs/reference/seeds.md");

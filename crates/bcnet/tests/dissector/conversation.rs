@@ -145,14 +145,14 @@ fn conversation_faults_are_named() {
         assert_eq!(shown, value, "{field} of message {index} in frame {frame}");
     }
     let experts = [
-        (3, 0, "Sent again"),
+        (3, 0, "Retransmission"),
         (4, 0, ""),
-        (4, 1, "ACK of something that was not captured"),
-        (5, 0, "Stale ACK: nothing left to acknowledge"),
-        (7, 0, "Part contradicts the others of its message"),
-        (8, 0, "Plain ACK of a message that was sent in parts"),
-        (12, 0, "Sent again"),
-        (13, 0, "Sent again and again"),
+        (4, 1, "ACK of a message that was not captured"),
+        (5, 0, "Stale ACK: the message is already acknowledged"),
+        (7, 0, "Fragment contradicts the others of its message"),
+        (8, 0, "Plain ACK of a fragmented message"),
+        (12, 0, "Retransmission"),
+        (13, 0, "Retransmitted many times"),
     ];
     for (frame, index, text) in experts {
         let shown = field_text(&message(frame, index)["_ws.expert"], "_ws.expert.message");
@@ -207,7 +207,7 @@ fn info_column_shows_sender_and_messages() {
         "2→1 keepalive",
         "1→2 data 5 ChecksumComplete",
         "2→1 ack game 5 · data 6 Chat \"hello\"",
-        "2→1 ack game 5 [stale] · data 6 [again] Chat \"hello\"",
+        "2→1 ack game 5 [stale] · data 6 [resent] Chat \"hello\"",
         "GameSpy \\status\\",
         "malformed: unknown_type: type at byte 2",
     ];
@@ -257,7 +257,7 @@ fn conversation_has_a_number_and_a_player_name() {
             "2 \"Žofie\"→1 keepalive",
             "1 \"Alice's game\"→2 \"Žofie\" identity 1 \"Alice's game\"",
             "1 \"Alice's game\"→2 \"Žofie\" keepalive",
-            "new \"Žofie\"→1 \"Alice's game\" connect request [again] \"\"",
+            "new \"Žofie\"→1 \"Alice's game\" connect request [resent] \"\"",
             "new→1 \"Alice's game\" connect request \"\"",
             "3→1 \"Alice's game\" keepalive",
         ]
@@ -297,18 +297,18 @@ fn expert_infos_of_one_kind_share_one_text() {
     println!("{counts:?}");
     let known = [
         "Malformed datagram",
-        "No stock sender does this",
-        "Sent again",
-        "Sent again and again",
-        "Stale ACK: nothing left to acknowledge",
-        "ACK of something that was not captured",
-        "Plain ACK of a message that was sent in parts",
-        "Part contradicts the others of its message",
-        "Payload ends too early",
-        "A peer is thrown out",
+        "Not sent by the stock game",
+        "Retransmission",
+        "Retransmitted many times",
+        "Stale ACK: the message is already acknowledged",
+        "ACK of a message that was not captured",
+        "Plain ACK of a fragmented message",
+        "Fragment contradicts the others of its message",
+        "Payload is truncated",
+        "The host removes a peer",
     ];
     assert!(counts.keys().all(|text| known.contains(&text.as_str())), "{text}");
-    for text in ["Malformed datagram", "Sent again", "Stale ACK: nothing left to acknowledge"] {
+    for text in ["Malformed datagram", "Retransmission", "Stale ACK: the message is already acknowledged"] {
         assert!(counts[text] > 30, "{text}: {}", counts[text]);
     }
 }

@@ -44,7 +44,7 @@ fn count_messages<'a>(captured: impl Iterator<Item = &'a WireDatagram>) -> Messa
         for message in read.messages() {
             let kind = match message {
                 Message::Data(data) if data.delivery.fragment().is_some_and(|part| part.index() > 0) => {
-                    "later parts".to_owned()
+                    "later fragments".to_owned()
                 }
                 Message::Data(data) => match data.payload.first() {
                     None => "empty payload".to_owned(),
@@ -102,7 +102,7 @@ fn unknown_statistics_are_reported() {
     }
     let some = [captured_datagram(Duration::ZERO, data_datagram(2, b"\x28"))];
     let text = error_output("unknown-statistics", &some, &["-q", "-o", "bcnet.statistics:ack"]);
-    assert!(text.contains("there is no \"ack\", but opcodes and acks"), "{text}");
+    assert!(text.contains("unknown statistics \"ack\"; use opcodes or acks"), "{text}");
     let text = error_output("bad-filter", &some, &["-q", "-o", "bcnet.statistics:acks,ip.sr="]);
     assert!(text.contains("Filter \"ip.sr=\" is invalid"), "{text}");
 }
@@ -123,16 +123,16 @@ fn profile_has_colors_columns_and_filters() {
         (&[2, 1, 1, 9, 0, 0], "BC ACKs only"),
         (&[2, 1, 1, 9, 0, 0], "BC stale ACK"),
         (chat, "BC chat"),
-        (chat, "BC sent again"),
+        (chat, "BC retransmission"),
         (part, "BC player"),
-        (&[1, 1, 1, 7, 0, 0], "BC ACK in the wrong form"),
+        (&[1, 1, 1, 7, 0, 0], "BC plain ACK of a fragment"),
         (&[2, 1, 9], "BC malformed"),
         (&[1, 1, 0x32, 6, 0x40, 0x1D, 1, 2], "BC not stock"),
-        (chat, "BC sent again"),
-        (chat, "BC sent again"),
-        (chat, "BC sent again"),
-        (chat, "BC sent again and again"),
-        (&[1, 1, 4, 7, 0xC0, 1, 0, 4, 2], "BC thrown out or leaves"),
+        (chat, "BC retransmission"),
+        (chat, "BC retransmission"),
+        (chat, "BC retransmission"),
+        (chat, "BC retransmitted many times"),
+        (&[1, 1, 4, 7, 0xC0, 1, 0, 4, 2], "BC removed or leaves"),
     ];
     let mut conversation: Vec<WireDatagram> = frame_and_rule
         .iter()
