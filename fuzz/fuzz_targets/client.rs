@@ -67,7 +67,7 @@ impl ClientHarness {
     }
 
     fn receive_from_unknown(&mut self, bytes: &[u8]) {
-        // The client has sent everything. It may have given up, and then sends a goodbye.
+        // The client has sent everything. It may have given up, and then sends a disconnect.
         self.transmit(0);
         self.transmit_from_player(&mut || false);
         self.player.poll_events(self.now);

@@ -184,7 +184,7 @@ impl SessionHarness {
             2 => ignore_result(player.client.rename(&text, now)),
             3 => player.client.leave(now),
             4 => ignore_result(player.client.chat(&text, now)),
-            // The player disappears without a goodbye.
+            // The player disappears without a disconnect.
             _ => self.hostile.retain(|player| player.address != address(who)),
         }
     }

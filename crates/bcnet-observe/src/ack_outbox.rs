@@ -82,13 +82,13 @@ impl AckLifetimes {
         self.total_lifetime = self.total_lifetime.saturating_add(other.total_lifetime);
     }
 
-    fn record(&mut self, owed: &ObservedAck, until: Time) {
-        let place = (owed.total_sends as usize).min(self.by_send_count.len() - 1);
+    fn record(&mut self, entry: &ObservedAck, until: Time) {
+        let place = (entry.total_sends as usize).min(self.by_send_count.len() - 1);
         if let Some(count) = self.by_send_count.get_mut(place) {
             *count += 1;
         }
-        self.max_sends = self.max_sends.max(owed.total_sends);
-        let kept = until.since(owed.first_queued);
+        self.max_sends = self.max_sends.max(entry.total_sends);
+        let kept = until.since(entry.first_queued);
         self.max_lifetime = self.max_lifetime.max(kept);
         self.total_lifetime = self.total_lifetime.saturating_add(kept);
     }
@@ -144,7 +144,7 @@ impl AckOutbox {
     /// A sender with the policy `Once` has dropped each ACK that it has sent. A sender with an unknown policy
     /// counts as stock for as long as a second send is not overdue.
     pub(crate) fn entries(&self, at: Time) -> impl Iterator<Item = QueuedAck> {
-        self.pending_at(at).map(|owed| QueuedAck { id: owed.id, sends: owed.sends })
+        self.pending_at(at).map(|entry| QueuedAck { id: entry.id, sends: entry.sends })
     }
 
     fn pending_at(&self, at: Time) -> impl Iterator<Item = &ObservedAck> {
@@ -153,9 +153,9 @@ impl AckOutbox {
         let is_stock = match self.policy {
             AckPolicy::Stock => true,
             AckPolicy::Once => false,
-            AckPolicy::Unknown => !self.pending.iter().any(|owed| owed.is_second_send_overdue(at)),
+            AckPolicy::Unknown => !self.pending.iter().any(|entry| entry.is_second_send_overdue(at)),
         };
-        self.pending.iter().filter(move |owed| is_stock || owed.sends == 0)
+        self.pending.iter().filter(move |entry| is_stock || entry.sends == 0)
     }
 
     /// Returns how many ACKs the sender has at `at`.
@@ -170,14 +170,14 @@ impl AckOutbox {
 
     /// Returns the send counts and lifetimes of the ACKs that are pending at `at`.
     pub(crate) fn pending_lifetimes(&self, at: Time) -> AckLifetimes {
-        let mut lives = AckLifetimes::default();
-        self.pending_at(at).for_each(|owed| lives.record(owed, at));
-        lives
+        let mut lifetimes = AckLifetimes::default();
+        self.pending_at(at).for_each(|entry| lifetimes.record(entry, at));
+        lifetimes
     }
 
     pub(crate) fn clear(&mut self) {
-        let Self { pending: owed, lifetimes: lives, .. } = self;
-        owed.iter().for_each(|owed| lives.record(owed, owed.last));
+        let Self { pending, lifetimes, .. } = self;
+        pending.iter().for_each(|ack| lifetimes.record(ack, ack.last));
         self.pending.clear();
         self.keys.clear();
     }
@@ -195,8 +195,8 @@ impl AckOutbox {
     }
 
     fn remove(&mut self, place: usize) {
-        if let Some(owed) = self.pending.remove(place) {
-            self.lifetimes.record(&owed, owed.last);
+        if let Some(entry) = self.pending.remove(place) {
+            self.lifetimes.record(&entry, entry.last);
         }
         self.keys.remove(place);
     }
@@ -205,12 +205,12 @@ impl AckOutbox {
     fn retain(&mut self, kept: impl FnMut(&ObservedAck) -> bool) {
         self.pending.retain(kept);
         self.keys.clear();
-        self.keys.extend(self.pending.iter().map(|owed| MessageKey::new(owed.id)));
+        self.keys.extend(self.pending.iter().map(|entry| MessageKey::new(entry.id)));
     }
 
     /// Returns whether the ACK may leave at `at`, or `None` if it is not in the outbox.
     pub(crate) fn is_due(&self, id: MessageId, at: Time) -> Option<bool> {
-        self.find(id).and_then(|place| self.pending.get(place)).map(|owed| owed.is_due(at))
+        self.find(id).and_then(|place| self.pending.get(place)).map(|entry| entry.is_due(at))
     }
 
     /// Returns how many of these ACKs waited until the sender sent another message, and the longest wait.
@@ -223,10 +223,10 @@ impl AckOutbox {
         }
         let waits = acks.iter().filter_map(|message| {
             let Message::Ack(ack) = message else { return None };
-            let owed = self.pending.get(self.find(ack.id)?)?;
-            let due = owed.last.plus(ACK_INTERVAL);
+            let entry = self.pending.get(self.find(ack.id)?)?;
+            let due = entry.last.plus(ACK_INTERVAL);
             let waited = at.micros_since(due);
-            (owed.sends >= STANDALONE_ACK_SENDS && before <= due.plus(DUE_TOLERANCE) && waited > MIN_WAIT)
+            (entry.sends >= STANDALONE_ACK_SENDS && before <= due.plus(DUE_TOLERANCE) && waited > MIN_WAIT)
                 .then_some(waited)
         });
         waits.fold(None, |all, waited| {
@@ -239,9 +239,9 @@ impl AckOutbox {
     ///
     /// Returns how often the ACK was sent for the previous arrival.
     pub(crate) fn queue_ack(&mut self, id: MessageId, at: Time, limit: usize) -> u32 {
-        if let Some(owed) = self.find(id).and_then(|place| self.pending.get_mut(place)) {
-            let sends = owed.sends;
-            (owed.sends, owed.last) = (0, at);
+        if let Some(entry) = self.find(id).and_then(|place| self.pending.get_mut(place)) {
+            let sends = entry.sends;
+            (entry.sends, entry.last) = (0, at);
             self.earliest_send = self.earliest_send.min(at);
             return sends;
         }
@@ -274,13 +274,13 @@ impl AckOutbox {
             self.queue_ack(id, at, limit);
             self.pending.len() - 1
         });
-        let Some(owed) = self.pending.get_mut(place) else { return (None, None) };
-        let first = (found.is_some() && owed.sends == 0).then(|| at.micros_since(owed.last));
-        owed.sends += 1;
-        owed.total_sends += 1;
-        owed.last = at;
+        let Some(entry) = self.pending.get_mut(place) else { return (None, None) };
+        let first = (found.is_some() && entry.sends == 0).then(|| at.micros_since(entry.last));
+        entry.sends += 1;
+        entry.total_sends += 1;
+        entry.last = at;
         self.earliest_send = self.earliest_send.min(at);
-        let sends = owed.sends;
+        let sends = entry.sends;
         self.search_hint = place + 1;
         if sends > 1 && is_repeat {
             // The capture may have missed the arrival that this ACK answers. So one repeat does not end `Once`.
@@ -309,20 +309,20 @@ impl AckOutbox {
             return false;
         }
         let before = self.not_repeated;
-        let (mut not_repeated, mut lives) = (self.not_repeated, self.lifetimes);
+        let (mut not_repeated, mut lifetimes) = (self.not_repeated, self.lifetimes);
         let mut earliest = at;
-        self.retain(|owed| {
-            let kept = at.micros_since(owed.last) <= ACK_INTERVAL + SECOND;
+        self.retain(|entry| {
+            let kept = at.micros_since(entry.last) <= ACK_INTERVAL + SECOND;
             if kept {
-                earliest = earliest.min(owed.last);
+                earliest = earliest.min(entry.last);
             } else {
-                not_repeated += u32::from(owed.sends == 1);
-                lives.record(owed, owed.last);
-                report(owed.id, owed.sends);
+                not_repeated += u32::from(entry.sends == 1);
+                lifetimes.record(entry, entry.last);
+                report(entry.id, entry.sends);
             }
             kept
         });
-        (self.not_repeated, self.earliest_send, self.lifetimes) = (not_repeated, earliest, lives);
+        (self.not_repeated, self.earliest_send, self.lifetimes) = (not_repeated, earliest, lifetimes);
         if not_repeated > before {
             self.repeated = 0;
         }
@@ -334,7 +334,7 @@ impl AckOutbox {
 
     /// Returns whether enough ACKs were not repeated to conclude that this side sends each ACK once.
     fn sends_each_once(&self, at: Time) -> bool {
-        let missed = self.pending.iter().filter(|owed| owed.is_second_send_overdue(at)).count();
+        let missed = self.pending.iter().filter(|entry| entry.is_second_send_overdue(at)).count();
         self.not_repeated as usize + missed >= ONCE_POLICY_THRESHOLD as usize
     }
 }

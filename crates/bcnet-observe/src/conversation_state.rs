@@ -93,7 +93,7 @@ impl ConversationState {
             self.note_connection(side, datagram);
         }
         let nonce = self.nonce;
-        let left = self.end.is_some_and(|goodbye| goodbye.departed == side.other());
+        let left = self.end.is_some_and(|departure| departure.departed == side.other());
         let [first, second] = &mut self.sides;
         let (sender, receiver) = match side {
             Side::First => (first, second),
@@ -101,7 +101,7 @@ impl ConversationState {
         };
         sender.counters.datagrams += 1;
         sender.counters.bytes += datagram.as_bytes().len() as u64;
-        let (whole, heard) = (nonce.is_some(), is_read_by_host(datagram));
+        let (whole, is_read) = (nonce.is_some(), is_read_by_host(datagram));
         let mut step = DatagramAnalysis {
             sender,
             receiver,
@@ -109,7 +109,7 @@ impl ConversationState {
             limits,
             reporter,
             saw_start: whole,
-            is_read: heard,
+            is_read,
             has_connect_reply: connect_reply,
             receiver_left: left,
             capture_losses: 0,
@@ -184,9 +184,9 @@ impl ConversationState {
 
     /// Reports a side that has been silent for too long.
     pub(crate) fn check_idle(&mut self, now: Time, reporter: &mut FindingReporter<'_>) {
-        let heard =
+        let is_active =
             |state: &SideState| state.last_sent.is_some_and(|last| now.micros_since(last) <= IDLE_AFTER);
-        if self.end.is_some() || self.sides.iter().all(heard) {
+        if self.end.is_some() || self.sides.iter().all(is_active) {
             return;
         }
         for side in [Side::First, Side::Second] {
@@ -202,11 +202,11 @@ impl ConversationState {
                 continue;
             }
             let unseen = state.last_sent.is_none() && answered;
-            let told = state.idle_level;
+            let reported = state.idle_level;
             self.side_state_mut(side).idle_level = quiet;
             let lasted = Duration::from_micros(lasted);
             match quiet {
-                _ if unseen && told > IdleLevel::Active => {}
+                _ if unseen && reported > IdleLevel::Active => {}
                 _ if unseen => {
                     self.capture_losses += 1;
                     reporter.report(side, FindingKind::CaptureLoss(CaptureMiss::Side));
@@ -228,8 +228,8 @@ impl ConversationState {
             for channel in [Channel::Control, Channel::Game] {
                 // A gap ages only up to the side's last datagram: while the side is silent, it cannot fill
                 // the gap.
-                let heard = self.side_state(side).last_sent.unwrap_or(self.started);
-                self.side_state_mut(side).sequence_mut(channel).expire(heard, |seq, at, mark| {
+                let last_sent = self.side_state(side).last_sent.unwrap_or(self.started);
+                self.side_state_mut(side).sequence_mut(channel).expire(last_sent, |seq, at, mark| {
                     let (at, mark) = if mark == NO_MARK { (reporter.at, reporter.mark) } else { (at, mark) };
                     reporter.report_at(at, mark, side, gap_or_capture_loss(channel, seq, losses));
                 });

@@ -67,7 +67,7 @@ pub enum FindingKind {
         /// The longest wait.
         waited: Duration,
     },
-    /// A message was sent again.
+    /// A message was retransmitted.
     Retransmission {
         /// The message.
         about: MessageInfo,
@@ -83,7 +83,7 @@ pub enum FindingKind {
         /// The message.
         about: MessageInfo,
     },
-    /// Fragments of a payload are sent again and again.
+    /// Fragments of a payload are sent repeatedly.
     StuckFragments {
         /// The sequence number that they share.
         seq: Seq,
@@ -143,7 +143,7 @@ pub enum CaptureMiss {
     Side,
 }
 
-/// Why a message was sent again.
+/// Why a message was retransmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetransmitCause {
     /// The receiver had acknowledged the message, but no ACK reached the sender.

@@ -335,7 +335,7 @@ impl Observer {
     /// Returns whether no more findings can follow about the datagram with this mark.
     #[must_use]
     pub fn are_findings_final(&self, conversation: ConversationId, mark: u64) -> bool {
-        self.conversation(conversation).is_none_or(|talk| talk.are_findings_final(mark))
+        self.conversation(conversation).is_none_or(|conversation| conversation.are_findings_final(mark))
     }
 
     /// Stops waiting for more information about the datagram with this mark.

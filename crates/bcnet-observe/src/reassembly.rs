@@ -152,8 +152,12 @@ mod tests {
     fn add(reassembler: &mut Reassembler, bytes: &[u8]) -> Vec<ReassembledPayload> {
         let mut buffer = MessageBuffer::default();
         let parsed = buffer.parse(bytes, None).expect("well formed");
-        let talk = ConversationId(0);
-        parsed.messages().iter().filter_map(|message| reassembler.add(talk, Side::First, message)).collect()
+        let conversation = ConversationId(0);
+        parsed
+            .messages()
+            .iter()
+            .filter_map(|message| reassembler.add(conversation, Side::First, message))
+            .collect()
     }
 
     /// T-20, T-68

@@ -373,7 +373,7 @@ impl MessageFilter<'_, '_> {
         match arrival {
             MessageArrival::InOrder => {}
             MessageArrival::OutOfOrder => self.near.loss.note_lost(),
-            // A fragment may also come again because its receiver acknowledges it in the wrong form.
+            // A fragment may also arrive again because its receiver acknowledges it in the wrong form.
             MessageArrival::Duplicate if id.fragment.is_none() => self.far.loss.note_lost(),
             MessageArrival::Duplicate | MessageArrival::AckedDuplicate => {}
         }

@@ -2,7 +2,7 @@
 //!
 //! [`Proxy`] manages the clients. It gives each a separate source address toward the server, because a stock server
 //! distinguishes players by IPv4 address only. [`Healer`] handles one conversation and removes the two faults of
-//! the stock transport: repeated ACKs, and messages that are sent again after they arrived. All other bytes pass
+//! the stock transport: repeated ACKs, and messages that are retransmitted after they arrived. All other bytes pass
 //! unchanged.
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_truncation)]
 

@@ -23,7 +23,7 @@ struct HeldFragment {
     acked_copies: u8,
 }
 
-/// An ACK that is sent again in case the first is lost.
+/// A second copy of an ACK, in case the first is lost.
 #[derive(Debug, Clone, Copy)]
 struct PendingProxyAck {
     id: MessageId,

@@ -47,7 +47,7 @@ struct SplitPayload {
 
 /// The newest [`MAX_TRACKED_MESSAGES`] reliable messages of one direction.
 ///
-/// Acknowledged messages are kept too, because they may come again. A sequence number repeats after 65,536
+/// Acknowledged messages are kept too, because they may arrive again. A sequence number repeats after 65,536
 /// messages; by then its old record is gone.
 #[derive(Debug, Default)]
 pub(crate) struct MessageTracker {

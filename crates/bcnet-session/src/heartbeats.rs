@@ -87,7 +87,7 @@ impl ListServers {
     pub fn poll_lost(&mut self, now: Time) -> Option<SocketAddrV4> {
         let is_silent = |master: &ListServerEntry| {
             let last_contact = master.last_seen.max(master.first_heartbeat);
-            !master.is_lost && last_contact.is_some_and(|heard| now.since(heard) >= Self::LOST_AFTER)
+            !master.is_lost && last_contact.is_some_and(|at| now.since(at) >= Self::LOST_AFTER)
         };
         let master = self.0.iter_mut().find(|master| is_silent(master))?;
         master.is_lost = true;

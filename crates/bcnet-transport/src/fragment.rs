@@ -202,8 +202,8 @@ impl Reassembly {
     pub(crate) fn check(&self, fragment: Fragment) -> Result<(), FragmentError> {
         let index = fragment.index();
         let total = match (self.total, fragment.total()) {
-            (Some(known), Some(said)) if known != said => return Err(FragmentError::Contradiction),
-            (known, said) => known.or(said),
+            (Some(known), Some(claimed)) if known != claimed => return Err(FragmentError::Contradiction),
+            (known, claimed) => known.or(claimed),
         };
         if total.is_some_and(|total| index >= total.get()) {
             return Err(FragmentError::Contradiction);

@@ -15,7 +15,7 @@ pub struct PeerQueues {
     pub peer: PeerId,
     /// Messages that were sent and have no ACK yet, in the order of first sending.
     pub retransmit: Vec<QueuedMessage>,
-    /// ACKs that are not sent yet or will be sent again, oldest first.
+    /// ACKs that are not sent yet or will be repeated, oldest first.
     pub acks: Vec<QueuedAck>,
 }
 

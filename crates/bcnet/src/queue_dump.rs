@@ -39,7 +39,7 @@ impl<'a> QueueDump<'a> {
         let _ = writeln!(out, "# {} to {}", conversation.address(*side), conversation.address(side.other()));
         if self.has_uncertain_acks() {
             out.push_str(
-                "# unknown yet whether this side repeats its ACKs: those already sent may be gone\n",
+                "# not known yet whether this side repeats its ACKs: ACKs that were sent may no longer be in the queue\n",
             );
         }
         let text = queues.to_string();

@@ -232,7 +232,7 @@ impl RingWriter {
                 tracing::info!(
                     event = "capture_resumed",
                     left_out,
-                    "the capture is being written again; the datagrams that came meanwhile are missing from it"
+                    "writing the capture works again; the capture lacks the datagrams since the error"
                 );
             }
             Ok(()) => {}

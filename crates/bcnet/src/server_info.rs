@@ -143,9 +143,9 @@ impl PlayerQueues {
         [
             format!(
                 "{unacknowledged} unacknowledged, {fresh} not sent yet, {queued_bytes} bytes; {in_flight} of {budget} bytes \
-                 under way"
+                 in flight"
             ),
-            format!("{acks} ACKs owed; sent again after {timeout_ms:.0} ms; silent for {silent_s} s"),
+            format!("{acks} ACKs pending; retransmission after {timeout_ms:.0} ms; silent for {silent_s} s"),
         ]
     }
 }

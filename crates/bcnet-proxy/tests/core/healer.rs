@@ -76,12 +76,12 @@ fn two_ack_copies_pass_until_link_is_known_lossless() {
             .count()
     };
     assert_eq!((copies(&mut new_healer(), 0), copies(&mut established_healer(), 0)), (2, 1));
-    // A message comes again although its ACK was forwarded: the ACK was lost.
+    // A message arrives again although its ACK was forwarded: the ACK was lost.
     let mut healer = established_healer();
     assert_eq!(copies(&mut healer, 0), 1);
     pass_messages(&mut healer, ProxyDirection::ToServer, &[data(0)], 1_010);
     assert_eq!(copies(&mut healer, 1), 2);
-    // A message comes again before any ACK: the message was lost.
+    // A message arrives again before any ACK: the message was lost.
     let mut healer = established_healer();
     for millis in [10, 1_010] {
         pass_messages(&mut healer, ProxyDirection::ToClient, &[data(0)], millis);

@@ -220,7 +220,7 @@ fn check_all_receivers(seeds: std::ops::Range<u64>) {
                 let (mut total, mut broken) = (FragmentStats::default(), 0);
                 for seed in seeds.clone() {
                     let seen = send_large(true, (form, once), loss, lossy, seed);
-                    // A fragment that is lost before the proxy must be sent again by any sender.
+                    // A fragment that is lost before the proxy must be retransmitted by any sender.
                     broken += u32::from(seen.arrived > 3 || (lossy == LossyHop::FarHop && seen.sent > 3));
                     total.sent = total.sent.max(seen.sent);
                     total.arrived = total.arrived.max(seen.arrived);

@@ -148,7 +148,7 @@ impl Outbox {
         bytes
     }
 
-    /// Returns the rest of a transmission behind the messages that are acknowledged or were sent again.
+    /// Returns the rest of a transmission behind the messages that are acknowledged or were retransmitted.
     #[inline]
     fn skip_acked(&mut self, mut sent: Transmission) -> Option<Transmission> {
         let stream = self.stream(sent.channel);

@@ -12,7 +12,7 @@ use bcnet_transport::{DeliveryMode, Time};
 
 use crate::inspect::for_each_datagram;
 
-/// The payloads of a capture that can be sent again, with counters of the capture.
+/// The payloads of a capture that can be replayed, with counters of the capture.
 #[derive(Default)]
 pub(super) struct Recording {
     /// Addresses of the clients, in the order of their first datagrams.
@@ -36,10 +36,10 @@ impl Recording {
         for_each_datagram(path, |time, from, to, bytes| reader.on_datagram(time, from, to, bytes))?;
         let name = path.display();
         ensure!(
-            reader
-                .conversations
-                .values()
-                .any(|talk| talk.directions.iter().any(|lane| lane.sent > 0 || lane.unreliable > 0)),
+            reader.conversations.values().any(|conversation| conversation
+                .directions
+                .iter()
+                .any(|lane| lane.sent > 0 || lane.unreliable > 0)),
             "{name}: the capture has no game traffic between a host and a player"
         );
         ensure!(
@@ -99,7 +99,7 @@ impl RecordingReader {
         let from_host = datagram.sender() == PeerId::HOST;
         let pair = if from_host { (from, to) } else { (to, from) };
         let clients = &mut self.recording.clients;
-        let talk = self.conversations.entry(pair).or_insert_with(|| {
+        let conversation = self.conversations.entry(pair).or_insert_with(|| {
             clients.push(pair.1);
             RecordedConversation { client: clients.len() - 1, ..RecordedConversation::default() }
         });
@@ -112,17 +112,17 @@ impl RecordingReader {
             match message {
                 Message::Ack(ack) => {
                     self.recording.ack_bytes += message.wire_len() as u64;
-                    if let Some(sent) = talk.directions[other].unacknowledged.remove(&ack.id) {
+                    if let Some(sent) = conversation.directions[other].unacknowledged.remove(&ack.id) {
                         let wait = u64::try_from(time.since(sent).as_micros()).unwrap_or(u64::MAX);
                         self.recording.ack_delays[other].push(wait);
                     }
                 }
                 Message::Data(data) => {
-                    let lane = &mut talk.directions[own];
+                    let lane = &mut conversation.directions[own];
                     let place = lane.record_message(&message, data, time, &mut self.recording);
                     let message = GameMessage {
                         at,
-                        ship: talk.client,
+                        ship: conversation.client,
                         from_host,
                         size: data.payload.len(),
                         mode: delivery_mode(&data),
@@ -140,9 +140,9 @@ impl RecordingReader {
 
     /// Removes clients without a payload in either direction.
     fn finish(mut self) -> Recording {
-        let heard: HashSet<usize> = self.recording.messages.iter().map(|message| message.ship).collect();
+        let senders: HashSet<usize> = self.recording.messages.iter().map(|message| message.ship).collect();
         let kept: Vec<usize> =
-            (0..self.recording.clients.len()).filter(|client| heard.contains(client)).collect();
+            (0..self.recording.clients.len()).filter(|client| senders.contains(client)).collect();
         for message in &mut self.recording.messages {
             message.ship = kept.iter().position(|client| *client == message.ship).unwrap_or(0);
         }

@@ -127,7 +127,7 @@ mod tests {
     fn greeting_without_a_challenge_is_rejected() {
         assert_eq!(parse_challenge(b"\\basic\\\\secure\\ABCDEF"), Some(Ok(*b"ABCDEF")));
         assert_eq!(parse_challenge(b"\\basic\\\\secure\\ABC"), None);
-        assert!(parse_challenge(b"HTTP/1.1 400").is_some_and(|heard| heard.is_err()));
-        assert!(parse_challenge(b"\\basic\\\\secure\\ABC\x00EF").is_some_and(|heard| heard.is_err()));
+        assert!(parse_challenge(b"HTTP/1.1 400").is_some_and(|challenge| challenge.is_err()));
+        assert!(parse_challenge(b"\\basic\\\\secure\\ABC\x00EF").is_some_and(|challenge| challenge.is_err()));
     }
 }

@@ -25,7 +25,7 @@ use show::AnsweredServer;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 a server answered, 1 no server answered or there is no list, 2 the
-query could not be sent. An empty list is a list.
+query could not be sent. An empty list counts as a list.
 
 Examples:
   bcnet query 192.0.2.1

@@ -75,8 +75,8 @@ fn accept_clients(listener: &ControlListener, plane: &Arc<ControlPlane>) {
             continue;
         };
         let (plane, followers) = (Arc::clone(plane), Arc::clone(&followers));
-        let talk = move || drop(serve_client(&stream, &plane, permit, &followers));
-        if thread::Builder::new().name("control client".into()).spawn(talk).is_err() {
+        let serve = move || drop(serve_client(&stream, &plane, permit, &followers));
+        if thread::Builder::new().name("control client".into()).spawn(serve).is_err() {
             tracing::warn!(
                 event = "control_failed",
                 "cannot start a thread for a control connection; the connection was closed"

@@ -41,8 +41,8 @@ type DelayHistogram = crate::histogram::Histogram<5>;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 everyone heard everything once, in order and unchanged, or every rule tried is kept; 1 not; 2 nobody
-got in.
+Exit codes: 0 every player received every message once, in order and unchanged (with --check: the
+server follows every tested rule), 1 otherwise, 2 no player could join.
 
 Examples:
   bcnet swarm 127.0.0.1 --players 8 --seconds 60

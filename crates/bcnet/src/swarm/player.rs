@@ -339,7 +339,7 @@ impl SimulatedPlayer {
         }
     }
 
-    /// Leaves the game. Nine of ten recorded players send a goodbye, and so does a player that gives up joining.
+    /// Leaves the game. Nine of ten recorded players send a disconnect, and so does a player that gives up joining.
     pub(super) fn leave(&mut self, tracker: &mut DeliveryTracker, now: Time, counters: &mut SwarmCounters) {
         if !self.is_in_game() {
             self.pending_answers.clear();
@@ -347,7 +347,7 @@ impl SimulatedPlayer {
             self.state = if joining { SimulatedPlayerState::Leaving } else { SimulatedPlayerState::Gone };
             return;
         }
-        // A steady player always sends a goodbye, so that the server has no lost players in the next run.
+        // A steady player always sends a disconnect, so that the server has no lost players in the next run.
         let silent = matches!(self.options.profile, TrafficProfile::Recorded { .. })
             && self.rng.chance(SILENT_LEAVE_SHARE);
         self.stop_playing(!silent, tracker, counters);
@@ -456,7 +456,7 @@ const LOADING_TIME: Duration = Duration::from_millis(30);
 const REJOIN_DELAY: Duration = Duration::from_secs(5);
 /// Mean stay of a player, in seconds.
 const MEAN_STAY_S: f64 = 600.0;
-/// Share of leaving players that send no goodbye.
+/// Share of leaving players that send no disconnect.
 const SILENT_LEAVE_SHARE: f64 = 0.1;
 
 #[cfg(test)]

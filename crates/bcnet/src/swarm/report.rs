@@ -124,27 +124,19 @@ pub(super) fn print(
         return Ok(());
     }
     let SwarmCounters {
-        messages_sent: said,
-        delivered,
-        lost,
-        duplicated: doubled,
-        reordered,
-        changed,
-        echoed,
-        ..
+        messages_sent, delivered, lost, duplicated: doubled, reordered, changed, echoed, ..
     } = counters;
-    let SwarmCounters { dropped, absent, joined, left, vanished, refused, host_messages: host_said, .. } =
-        counters;
+    let SwarmCounters { dropped, absent, joined, left, vanished, refused, host_messages, .. } = counters;
     writeln!(out, "seed {}, sessions: {}, players in each: {}", args.seed, args.sessions, args.players())?;
     writeln!(
         out,
-        "reliable       {said} sent, {delivered} copies received, {host_said} messages of the server itself"
+        "reliable       {messages_sent} sent, {delivered} copies received, {host_messages} messages of the server itself"
     )?;
     let delays = counters.delays.combined();
     let [median, most] = [0.5, 0.99].map(|share| millis(delays.quantile(share)));
     writeln!(out, "delay          median {median} ms, 99 % {most} ms, worst {} ms", millis(delays.max()))?;
-    let (due, heard) = (counters.states_expected, counters.states_received);
-    writeln!(out, "states         {} sent, {heard} of about {due} copies received", counters.states_sent)?;
+    let (due, received) = (counters.states_expected, counters.states_received);
+    writeln!(out, "states         {} sent, {received} of about {due} copies received", counters.states_sent)?;
     writeln!(
         out,
         "datagrams      {} sent, {} received",

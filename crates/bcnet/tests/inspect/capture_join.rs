@@ -102,7 +102,7 @@ fn save_captures(name: &str, captures: [Vec<TestPacket>; 2]) -> [String; 2] {
     })
 }
 
-/// Some messages are late, some are lost and sent again: each arrival is matched to the send with the most typical
+/// Some messages are late, some are lost and retransmitted: each arrival is matched to the send with the most typical
 /// delay.
 #[test]
 fn retransmissions_are_joined_to_the_right_sending() {

@@ -20,7 +20,7 @@ pub(crate) struct TestPacket {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Returns a session: a client joins on unusual ports and chats. The third message is lost and sent again; ACKs are
+/// Returns a session: a client joins on unusual ports and chats. The third message is lost and retransmitted; ACKs are
 /// repeated.
 pub(crate) fn session() -> Vec<TestPacket> {
     let request = "FF 01 03 0F C0 00 00 0A 00 00 02 5F 0A 00 00 00 00";

@@ -275,7 +275,7 @@ fn unacknowledged_number_is_named_and_probe_players_leave() {
     assert!(verdicts[0].1.contains("number 256 is not acknowledged"), "{verdicts:?}");
     let counts: Vec<usize> = changes.try_iter().collect();
     assert_eq!(counts.iter().max(), Some(&2), "{counts:?}");
-    // The last goodbye may be in flight. Without one, the player would stay 45 seconds.
+    // The last disconnect may be in flight. Without one, the player would stay 45 seconds.
     let mut players = *counts.last().expect("two came");
     while players > 0 {
         players = changes.recv_timeout(Duration::from_secs(20)).expect("players were left behind");

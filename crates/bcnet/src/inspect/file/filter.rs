@@ -125,9 +125,9 @@ impl Filter {
             return false;
         }
         match what {
-            DatagramContent::Datagram(datagram, talk) => {
+            DatagramContent::Datagram(datagram, conversation) => {
                 let any = || datagram.messages().iter().any(|message| self.wants_message(message));
-                self.wants_metadata(packet, [Some(datagram.sender()), talk.receiver], start)
+                self.wants_metadata(packet, [Some(datagram.sender()), conversation.receiver], start)
                     && (!self.selects_messages() || any())
             }
             DatagramContent::GameSpy(_) | DatagramContent::Malformed(..) => {

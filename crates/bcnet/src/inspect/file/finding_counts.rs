@@ -201,5 +201,5 @@ impl FindingCounts {
     }
 }
 
-const REPEATED_ACKS_MEANING: &str = "The stock game repeats acknowledgements up to nine times. A few are harmless, many waste bandwidth. `bcnet proxy --heal` removes them.";
+const REPEATED_ACKS_MEANING: &str = "The stock game repeats acknowledgements up to nine times. A few are harmless, many waste bandwidth. The command bcnet proxy --heal removes them.";
 const NOT_STOCK_MEANING: &str = "One side is not the original game. This alone is not a fault.";

@@ -47,8 +47,8 @@ fn totals_json(totals: &AggregateCounters) -> Value {
 }
 
 fn conversation_json(conversation: &Conversation<'_>) -> Value {
-    let lives = AckLifetimePair::of(conversation);
-    let sides = conversation.client_and_host().into_iter().zip(lives.dropped).zip(lives.pending).map(
+    let lifetimes = AckLifetimePair::of(conversation);
+    let sides = conversation.client_and_host().into_iter().zip(lifetimes.dropped).zip(lifetimes.pending).map(
         |((of, dropped), kept)| {
             let mut figures = side_json(conversation.counters(of), &dropped, &kept);
             if let Some(figures) = figures.as_object_mut() {

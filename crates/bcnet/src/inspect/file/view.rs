@@ -103,8 +103,8 @@ impl<W: Write> DatagramOutput for DatagramView<W> {
         let DatagramWithFindings { packet, content: what, findings } = shown;
         let start = *self.start_micros.get_or_insert(packet.time.as_micros());
         let mut joined = Vec::new();
-        if let delayed_output::DatagramContent::Datagram(datagram, talk) = what {
-            let add = |message| self.reassembler.add(talk.id, talk.side, message);
+        if let delayed_output::DatagramContent::Datagram(datagram, conversation) = what {
+            let add = |message| self.reassembler.add(conversation.id, conversation.side, message);
             joined.extend(datagram.messages().iter().filter_map(add));
         }
         if !self.filter.wants_datagram(packet, what, findings, start) {

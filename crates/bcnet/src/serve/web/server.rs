@@ -83,14 +83,14 @@ async fn serve(
 fn admit(
     open: &Arc<Mutex<OpenConnections<AbortHandle>>>,
     address: IpAddr,
-    talk: impl Future<Output = ()> + Send + 'static,
+    connection: impl Future<Output = ()> + Send + 'static,
 ) {
     let (id_sender, id) = tokio::sync::oneshot::channel::<u64>();
     let connections = Arc::clone(open);
     let task = tokio::spawn(async move {
         let Ok(id) = id.await else { return };
         let _slot = ConnectionSlot { connections, id };
-        talk.await;
+        connection.await;
     });
     let (id, evicted) = lock(open).add(address, task.abort_handle());
     if let Some(evicted) = evicted {

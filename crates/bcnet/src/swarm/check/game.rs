@@ -54,7 +54,7 @@ fn query_text(target: &ProbeTarget, question: &[u8]) -> anyhow::Result<Option<St
     let mut client = target.new_client()?;
     client.send_raw(question);
     client.receive_until(ANSWER_TIMEOUT, |it| !it.received.is_empty());
-    let text = |heard: &ReceivedMessage| heard.bytes.iter().map(|byte| char::from(*byte)).collect();
+    let text = |received: &ReceivedMessage| received.bytes.iter().map(|byte| char::from(*byte)).collect();
     Ok(client.received.first().map(text))
 }
 
@@ -137,9 +137,9 @@ fn game_start(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         return Ok(ProbeVerdict::Wrong("no 01 after the last round".into()));
     }
     let of = |opcode: u8| {
-        client.received.iter().find(|heard| heard.payload().and_then(|it| it.first()) == Some(&opcode))
+        client.received.iter().find(|received| received.payload().and_then(|it| it.first()) == Some(&opcode))
     };
-    let places = [0x28, 0x00, 0x01].map(|opcode| of(opcode).map(|heard| heard.datagram));
+    let places = [0x28, 0x00, 0x01].map(|opcode| of(opcode).map(|received| received.datagram));
     let evidence = of(0x00).and_then(ReceivedMessage::payload).map_or_else(|| "no settings".into(), hex);
     Ok(ProbeVerdict::right_if(places.iter().all(|place| place.is_some() && *place == places[0]), evidence))
 }
@@ -167,10 +167,11 @@ fn names_before_events(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
 
 /// Returns the positions at which a client received the name and the join event of a peer.
 fn name_and_join_positions(client: &ProbeClient, peer: u8) -> (Option<usize>, Option<usize>) {
-    let is_name =
-        |heard: &ReceivedMessage| heard.bytes.first() == Some(&0x00) && heard.bytes.get(5) == Some(&peer);
-    let is_event = |heard: &ReceivedMessage| {
-        heard.payload().is_some_and(|event| event.first() == Some(&0x17) && event.last() == Some(&peer))
+    let is_name = |received: &ReceivedMessage| {
+        received.bytes.first() == Some(&0x00) && received.bytes.get(5) == Some(&peer)
+    };
+    let is_event = |received: &ReceivedMessage| {
+        received.payload().is_some_and(|event| event.first() == Some(&0x17) && event.last() == Some(&peer))
     };
     (client.received.iter().position(is_name), client.received.iter().position(is_event))
 }
@@ -187,7 +188,7 @@ fn run_exchange(
     one.send(&[messages, vec![end_marker]].concat());
     // Messages are relayed in order: when this one arrives, all earlier copies have arrived.
     let has_end_marker =
-        |it: &ProbeClient| it.received.iter().any(|heard| heard.bytes.ends_with(END_MARKER.as_bytes()));
+        |it: &ProbeClient| it.received.iter().any(|received| received.bytes.ends_with(END_MARKER.as_bytes()));
     other.receive_until(ANSWER_TIMEOUT, has_end_marker);
     one.receive_until(ANSWER_TIMEOUT, has_end_marker);
     one.leave();
@@ -246,11 +247,11 @@ fn not_relayed(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let Some(exchange) = run_exchange(target, payloads)? else {
         return Ok(ProbeVerdict::Unclear(NOT_IN_GAME.into()));
     };
-    let heard: Vec<u8> =
+    let received: Vec<u8> =
         [0x0D, 0x15].into_iter().filter(|opcode| exchange.receiver.has_payload(&[*opcode])).collect();
     Ok(ProbeVerdict::right_if(
-        heard.is_empty(),
-        if heard.is_empty() { "no copy was received".into() } else { hex(&heard) },
+        received.is_empty(),
+        if received.is_empty() { "no copy was received".into() } else { hex(&received) },
     ))
 }
 
@@ -261,8 +262,8 @@ fn ownership(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let Some(exchange) = run_exchange(target, payloads)? else {
         return Ok(ProbeVerdict::Unclear(NOT_IN_GAME.into()));
     };
-    let heard = exchange.received_by(&exchange.receiver).len();
-    Ok(ProbeVerdict::right_if(heard == 0, format!("copies received: {heard}")))
+    let received = exchange.received_by(&exchange.receiver).len();
+    Ok(ProbeVerdict::right_if(received == 0, format!("copies received: {received}")))
 }
 
 fn state_relay(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
@@ -278,7 +279,8 @@ fn state_relay(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     other.receive_until(ANSWER_TIMEOUT, |it| it.has_payload(&[0x1C]));
     one.leave();
     other.leave();
-    let copy = other.received.iter().find(|heard| heard.payload().and_then(|it| it.first()) == Some(&0x1C));
+    let copy =
+        other.received.iter().find(|received| received.payload().and_then(|it| it.first()) == Some(&0x1C));
     let Some(copy) = copy else { return Ok(ProbeVerdict::Wrong("no copy came".into())) };
     let good = !copy.is_reliable() && copy.payload() == Some(&raw_payload::relayed_state(state));
     Ok(ProbeVerdict::right_if(good, hex(&copy.bytes)))
@@ -389,13 +391,13 @@ fn leave_notice(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
                 && payload.last() == Some(&leaver_id)
                 && raw_payload::u32_at(payload, 5) == Some(0x0006_0005)
         });
-        let notice_received = it.received.iter().any(|heard| {
-            heard.bytes.first() == Some(&Kind::DISCONNECT.0) && heard.bytes.get(5) == Some(&leaver_id)
+        let notice_received = it.received.iter().any(|received| {
+            received.bytes.first() == Some(&Kind::DISCONNECT.0) && received.bytes.get(5) == Some(&leaver_id)
         });
         (notice_received, event_received, it.has_payload(&[0x18]))
     };
     other.receive_until(ANSWER_TIMEOUT, |it| gone(it) == (true, true, true));
     let notices = gone(&other);
     other.leave();
-    Ok(ProbeVerdict::right_if(notices.0 || notices.1, format!("(goodbye, 17, 18): {notices:?}")))
+    Ok(ProbeVerdict::right_if(notices.0 || notices.1, format!("(disconnect, 17, 18): {notices:?}")))
 }

@@ -49,7 +49,7 @@ pub(super) struct ProbeClient {
     pub(super) parse_error: Option<String>,
     /// True if received messages are acknowledged.
     pub(super) sends_acks: bool,
-    /// True if no goodbye is needed: the client was never admitted, or has sent one.
+    /// True if no disconnect is needed: the client was never admitted, or has sent one.
     has_left: bool,
     datagrams_received: u32,
     control_seq: u16,
@@ -205,7 +205,7 @@ impl ProbeClient {
 
     /// Returns whether a message with these first bytes was received.
     pub(super) fn has_message(&self, start: &[u8]) -> bool {
-        self.received.iter().any(|heard| heard.bytes.starts_with(start))
+        self.received.iter().any(|received| received.bytes.starts_with(start))
     }
 
     /// Returns all game payloads in the order of arrival, unreliable ones included.
@@ -213,15 +213,15 @@ impl ProbeClient {
     /// Duplicates of a reliable payload are left out.
     pub(super) fn payloads(&self) -> Vec<&[u8]> {
         let mut seen = Vec::new();
-        let is_first_copy = |heard: &&ReceivedMessage| match heard.message().and_then(|message| message.id())
-        {
-            Some(id) if seen.contains(&id) => false,
-            Some(id) => {
-                seen.push(id);
-                true
-            }
-            None => true,
-        };
+        let is_first_copy =
+            |received: &&ReceivedMessage| match received.message().and_then(|message| message.id()) {
+                Some(id) if seen.contains(&id) => false,
+                Some(id) => {
+                    seen.push(id);
+                    true
+                }
+                None => true,
+            };
         self.received.iter().filter(is_first_copy).filter_map(ReceivedMessage::payload).collect()
     }
 
@@ -243,8 +243,9 @@ impl ProbeClient {
 
     /// Returns the reason of a refusal, if there was one.
     pub(super) fn refusal(&self) -> Option<BootReason> {
-        self.received.iter().find_map(|heard| {
-            let Message::Control(Control { body: Body::Boot { reason, .. }, .. }) = heard.message()? else {
+        self.received.iter().find_map(|received| {
+            let Message::Control(Control { body: Body::Boot { reason, .. }, .. }) = received.message()?
+            else {
                 return None;
             };
             Some(reason)
@@ -303,7 +304,7 @@ impl ProbeClient {
         })
     }
 
-    /// Sends a goodbye, once. A dropped client does so too: it must not disturb the next probe.
+    /// Sends a disconnect, once. A dropped client does so too: it must not disturb the next probe.
     pub(super) fn leave(&mut self) {
         if std::mem::replace(&mut self.has_left, true) {
             return;

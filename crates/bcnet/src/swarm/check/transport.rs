@@ -48,7 +48,7 @@ pub(super) const PROBES: &[Probe] = &[
         malformed_datagrams,
     ),
     Probe::quick("T-58", "a datagram with a client's id from another address is ignored", stolen_peer_id),
-    Probe::quick("T-57", "a goodbye is acknowledged and relayed", disconnect_notice),
+    Probe::quick("T-57", "a disconnect is acknowledged and relayed", disconnect_notice),
     Probe::quick("T-54", "a wrong password is refused with reason 2 and peer id FF", wrong_password),
     Probe::slow("T-55", "the server sends a keepalive after 5 seconds without other datagrams", keepalive),
     Probe::slow(
@@ -111,7 +111,7 @@ fn control_ack(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         return Ok(ProbeVerdict::Unclear(NOT_ADMITTED.into()));
     };
     let acknowledged = client.receive_until(ANSWER_TIMEOUT, |it| it.has_message(&[0x01, 0, 0, 2]));
-    let acks = client.received.iter().find(|heard| heard.bytes.first() == Some(&0x01));
+    let acks = client.received.iter().find(|received| received.bytes.first() == Some(&0x01));
     let evidence = acks.map_or_else(|| "no ACK came".into(), |ack| hex(&ack.bytes));
     client.leave();
     Ok(ProbeVerdict::right_if(acknowledged, evidence))
@@ -122,7 +122,7 @@ fn connect_reply(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         return Ok(ProbeVerdict::Unclear(NOT_ADMITTED.into()));
     };
     client.leave();
-    let reply = client.received.iter().find(|heard| heard.bytes.first() == Some(&Kind::CONNECT.0));
+    let reply = client.received.iter().find(|received| received.bytes.first() == Some(&Kind::CONNECT.0));
     let Some(ReceivedMessage { bytes, .. }) = reply else {
         return Ok(ProbeVerdict::Unclear(NOT_ADMITTED.into()));
     };
@@ -140,14 +140,14 @@ fn repeated_request(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let request = client.connect_request(&target.password);
     client.id = 0xFF;
     client.send(&[request]);
-    let is_ack = |heard: &ReceivedMessage| heard.bytes == [0x01, 0, 0, 2];
+    let is_ack = |received: &ReceivedMessage| received.bytes == [0x01, 0, 0, 2];
     let is_repeated = client.receive_until(ANSWER_TIMEOUT, |it| it.received.iter().skip(before).any(is_ack));
     let other = client
         .received
         .iter()
         .skip(before)
-        .find(|heard| matches!(heard.bytes.as_slice(), [0x03, .., other] if *other != id));
-    let other = other.map(|heard| hex(&heard.bytes));
+        .find(|received| matches!(received.bytes.as_slice(), [0x03, .., other] if *other != id));
+    let other = other.map(|received| hex(&received.bytes));
     client.id = id;
     client.leave();
     Ok(match other {
@@ -166,12 +166,12 @@ fn identity(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     client.send_identity();
     let body = client.identity_body();
     let came = client.receive_until(ANSWER_TIMEOUT, |it| {
-        it.received.iter().any(|heard| heard.bytes.first() == Some(&0x00))
+        it.received.iter().any(|received| received.bytes.first() == Some(&0x00))
     });
     client.leave();
-    let heard = client.received.iter().find(|heard| heard.bytes.first() == Some(&0x00));
-    let evidence = heard.map_or_else(|| "no identity came".into(), |heard| hex(&heard.bytes));
-    let same = heard.is_some_and(|heard| heard.bytes.get(5..) == Some(&body));
+    let received = client.received.iter().find(|received| received.bytes.first() == Some(&0x00));
+    let evidence = received.map_or_else(|| "no identity came".into(), |received| hex(&received.bytes));
+    let same = received.is_some_and(|received| received.bytes.get(5..) == Some(&body));
     Ok(ProbeVerdict::right_if(came && same, evidence))
 }
 
@@ -181,8 +181,8 @@ fn first_request(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     };
     let came = client.receive_until(ANSWER_TIMEOUT, |it| it.has_payload(&[0x20]));
     client.leave();
-    let request = client.received.iter().find(|heard| heard.bytes.first() == Some(&0x32));
-    let evidence = request.map_or_else(|| "none came".into(), |heard| hex(&heard.bytes));
+    let request = client.received.iter().find(|received| received.bytes.first() == Some(&0x32));
+    let evidence = request.map_or_else(|| "none came".into(), |received| hex(&received.bytes));
     Ok(ProbeVerdict::right_if(came && client.has_message(&[0x32, 27, 0x80, 0, 0, 0x20, 0]), evidence))
 }
 
@@ -207,8 +207,8 @@ fn fragment_acks(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let wanted: Vec<[u8; 5]> = (0..3).map(|index| [0x01, 2, 0, 1, index]).collect();
     let all = client.receive_until(ANSWER_TIMEOUT, |it| wanted.iter().all(|ack| it.has_message(ack)));
     client.leave();
-    let acks = client.received.iter().filter(|heard| heard.bytes.starts_with(&[0x01, 2, 0]));
-    let acks: Vec<String> = acks.map(|heard| hex(&heard.bytes)).collect();
+    let acks = client.received.iter().filter(|received| received.bytes.starts_with(&[0x01, 2, 0]));
+    let acks: Vec<String> = acks.map(|received| hex(&received.bytes)).collect();
     Ok(ProbeVerdict::right_if(all, if acks.is_empty() { "no ACK came".into() } else { acks.join(", ") }))
 }
 
@@ -235,7 +235,7 @@ fn ack_of_duplicate(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     };
     let before = client.received.len();
     client.send(&[reply]);
-    let is_ack = |heard: &ReceivedMessage| heard.bytes == [0x01, 0, 0, 0];
+    let is_ack = |received: &ReceivedMessage| received.bytes == [0x01, 0, 0, 0];
     let is_repeated = client.receive_until(ANSWER_TIMEOUT, |it| it.received.iter().skip(before).any(is_ack));
     client.leave();
     Ok(ProbeVerdict::right_if(
@@ -254,7 +254,7 @@ fn single_ack(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     // The stock engine sends a second ACK after two thirds of a second.
     client.receive_until(Duration::from_secs(2), |_| false);
     client.leave();
-    let acks = client.received.iter().filter(|heard| heard.bytes == ack).count();
+    let acks = client.received.iter().filter(|received| received.bytes == ack).count();
     Ok(ProbeVerdict::right_if(came && acks == 1, format!("ACKs of one identity: {acks}")))
 }
 
@@ -328,8 +328,8 @@ fn retransmission(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let requests = |it: &ProbeClient| -> Vec<_> {
         it.received
             .iter()
-            .filter(|heard| heard.bytes.starts_with(&[0x32, 27, 0x80, 0, 0]))
-            .map(|heard| heard.at)
+            .filter(|received| received.bytes.starts_with(&[0x32, 27, 0x80, 0, 0]))
+            .map(|received| received.at)
             .collect()
     };
     let is_repeated = client.receive_until(Duration::from_secs(12), |it| requests(it).len() > 1);
@@ -339,7 +339,7 @@ fn retransmission(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
         [first, second, ..] if is_repeated => {
             ProbeVerdict::Right(format!("after {} ms", second.since(*first).as_millis()))
         }
-        _ => ProbeVerdict::Wrong("it came once in 12 seconds".into()),
+        _ => ProbeVerdict::Wrong("the message came once in 12 seconds".into()),
     })
 }
 
@@ -366,23 +366,23 @@ fn sequence_beyond_255(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     }
     let is_order = |payload: &&&[u8]| payload.first() == Some(&0x08);
     other.receive_until(ANSWER_TIMEOUT, |it| it.payloads().iter().filter(is_order).count() >= orders.len());
-    let heard: Vec<Vec<u8>> = other.payloads().iter().filter(is_order).map(|it| it.to_vec()).collect();
+    let received: Vec<Vec<u8>> = other.payloads().iter().filter(is_order).map(|it| it.to_vec()).collect();
     let first_wrong =
-        orders.iter().enumerate().find(|(place, (_, wanted))| heard.get(*place) != Some(wanted));
+        orders.iter().enumerate().find(|(place, (_, wanted))| received.get(*place) != Some(wanted));
     let numbers = orders
         .first()
         .zip(orders.last())
         .map_or(0..=0, |(first, last)| sequence_number(&first.0)..=sequence_number(&last.0));
     Ok(match first_wrong {
         Some((_, (order, _))) => ProbeVerdict::Wrong(format!(
-            "another player has heard {} of {} orders, and not number {} in its place",
-            heard.len(),
+            "another player received {} of {} messages; number {} is missing or out of order",
+            received.len(),
             orders.len(),
             sequence_number(order)
         )),
         None => ProbeVerdict::right_if(
-            heard.len() == orders.len(),
-            format!("{} orders heard by another player, numbers {numbers:?}", heard.len()),
+            received.len() == orders.len(),
+            format!("{} messages received by another player, numbers {numbers:?}", received.len()),
         ),
     })
 }
@@ -442,7 +442,7 @@ fn stolen_peer_id(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let text = honest.len().saturating_sub("honest".len());
     impostor.send(&[[honest.get(..text).unwrap_or_default(), b"stolen"].concat()]);
     let has_text =
-        |it: &ProbeClient, text: &[u8]| it.received.iter().any(|heard| heard.bytes.ends_with(text));
+        |it: &ProbeClient, text: &[u8]| it.received.iter().any(|received| received.bytes.ends_with(text));
     other.receive_until(ABSENCE_WAIT, |it| has_text(it, b"stolen"));
     one.send(&[honest]);
     other.receive_until(ANSWER_TIMEOUT, |it| has_text(it, b"honest") || has_text(it, b"stolen"));
@@ -462,8 +462,8 @@ fn disconnect_notice(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let leaver_id = one.id;
     one.leave();
     let acknowledged = one.receive_until(ANSWER_TIMEOUT, |it| it.has_message(&[0x01, 2, 0, 2]));
-    let is_disconnect_notice = |heard: &ReceivedMessage| {
-        heard.bytes.first() == Some(&Kind::DISCONNECT.0) && heard.bytes.get(5) == Some(&leaver_id)
+    let is_disconnect_notice = |received: &ReceivedMessage| {
+        received.bytes.first() == Some(&Kind::DISCONNECT.0) && received.bytes.get(5) == Some(&leaver_id)
     };
     let is_reported = other.receive_until(ANSWER_TIMEOUT, |it| it.received.iter().any(is_disconnect_notice));
     other.leave();
@@ -481,11 +481,14 @@ fn wrong_password(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let request = client.connect_request(&format!("not {}", target.password));
     client.send(&[request]);
     client.receive_until(ANSWER_TIMEOUT, |it| {
-        it.received.iter().any(|heard| heard.bytes.first() == Some(&Kind::BOOT.0))
+        it.received.iter().any(|received| received.bytes.first() == Some(&Kind::BOOT.0))
     });
-    let boot = client.received.iter().find(|heard| heard.bytes.first() == Some(&Kind::BOOT.0));
-    let evidence = boot.map_or_else(|| "no boot came".into(), |heard| hex(&heard.bytes));
-    Ok(ProbeVerdict::right_if(boot.is_some_and(|heard| heard.bytes.get(5..) == Some(&[2, 0xFF])), evidence))
+    let boot = client.received.iter().find(|received| received.bytes.first() == Some(&Kind::BOOT.0));
+    let evidence = boot.map_or_else(|| "no boot came".into(), |received| hex(&received.bytes));
+    Ok(ProbeVerdict::right_if(
+        boot.is_some_and(|received| received.bytes.get(5..) == Some(&[2, 0xFF])),
+        evidence,
+    ))
 }
 
 fn keepalive(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
@@ -504,8 +507,8 @@ fn idle_timeout(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     let Some([one, mut other]) = target.players()? else {
         return Ok(ProbeVerdict::Unclear(NOT_IN_GAME.into()));
     };
-    let is_boot = |heard: &ReceivedMessage| {
-        heard.bytes.first() == Some(&Kind::BOOT.0) && heard.bytes.get(5..) == Some(&[1, one.id])
+    let is_boot = |received: &ReceivedMessage| {
+        received.bytes.first() == Some(&Kind::BOOT.0) && received.bytes.get(5..) == Some(&[1, one.id])
     };
     let start = other.clock.now();
     let is_reported = (0..26).any(|_| {

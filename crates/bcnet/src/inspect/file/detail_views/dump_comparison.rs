@@ -235,7 +235,8 @@ impl<W: Write> Sink for DumpComparison<W> {
 
     fn on_handled_ack(&mut self, handled: &HandledAck, observer: &Observer) -> io::Result<()> {
         let conversation = observer.conversation(handled.conversation);
-        let wanted = conversation.is_some_and(|talk| self.context.filter.wants_conversation(&talk));
+        let wanted =
+            conversation.is_some_and(|conversation| self.context.filter.wants_conversation(&conversation));
         if wanted && self.handled_acks.len() < MAX_HANDLED && self.is_near_logged_ack(handled.at.as_micros())
         {
             self.handled_acks.push(handled.clone());
@@ -296,7 +297,9 @@ fn find_author(
         return Err("the host's entry for itself is not on the wire");
     }
     let mut found = None;
-    for conversation in observer.conversations().filter(|talk| filter.wants_conversation(talk)) {
+    for conversation in
+        observer.conversations().filter(|conversation| filter.wants_conversation(conversation))
+    {
         for side in [Side::First, Side::Second] {
             let is_it = match record.author {
                 DumpAuthor::Addresses { own, other } => {

@@ -135,19 +135,19 @@ impl<W: Write> MessageTimelines<W> {
     /// Returns the timeline of a message from this side, if it is selected.
     fn timeline(
         &mut self,
-        (conversation, sender): (ConversationId, Side),
+        (id, sender): (ConversationId, Side),
         at: Time,
         channel: Channel,
         observer: &Observer,
     ) -> Option<&mut MessageTimeline> {
-        let talk = observer.conversation(conversation)?;
+        let conversation = observer.conversation(id)?;
         let filter = &self.context.filter;
-        let by = self.selector.sent_by.is_none_or(|role| talk.role(sender) == Some(role));
+        let by = self.selector.sent_by.is_none_or(|role| conversation.role(sender) == Some(role));
         let start = self.span.start.unwrap_or(0);
-        if !by || !filter.wants_conversation(&talk) || !filter.wants_time(at.as_micros(), start) {
+        if !by || !filter.wants_conversation(&conversation) || !filter.wants_time(at.as_micros(), start) {
             return None;
         }
-        let owner = (conversation, sender, channel == Channel::Game);
+        let owner = (id, sender, channel == Channel::Game);
         if self.timelines.len() >= MAX_TIMELINES && !self.timelines.contains_key(&owner) {
             self.is_full = true;
             return None;
@@ -260,14 +260,14 @@ impl<W: Write> Sink for MessageTimelines<W> {
             return Err(self.not_found_error());
         }
         for ((conversation, side, game), mut timeline) in std::mem::take(&mut self.timelines) {
-            let Some(talk) = end.observer.conversation(conversation) else { continue };
+            let Some(conversation) = end.observer.conversation(conversation) else { continue };
             if timeline.sends.is_empty() {
                 continue;
             }
             // The effect of an ACK becomes known only when its receiver sends again, so these events are added late.
             timeline.events.sort_by_key(|event| (event.at, event.packet));
-            let names = [side, side.other()].map(|side| short_name(&talk, side));
-            let addresses = [side, side.other()].map(|side| talk.address(side));
+            let names = [side, side.other()].map(|side| short_name(&conversation, side));
+            let addresses = [side, side.other()].map(|side| conversation.address(side));
             let channel = if game { Channel::Game } else { Channel::Control };
             let title = output::TimelineHeader { seq: self.selector.seq, channel, names, addresses };
             output::write_timeline(&mut self.context.out, &title, &timeline, &self.span, self.context.json)?;

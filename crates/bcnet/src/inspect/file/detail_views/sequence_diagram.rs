@@ -82,10 +82,10 @@ impl<W: Write> Sink for SequenceDiagrams<W> {
     }
 
     fn on_datagram(&mut self, analyzed: &AnalyzedDatagram<'_>) -> io::Result<()> {
-        let Observed::Datagram(datagram, conversation, side) = &analyzed.content else { return Ok(()) };
-        let Some(talk) = analyzed.observer.conversation(*conversation) else { return Ok(()) };
-        if self.wants_datagram(analyzed, datagram, &talk) {
-            let ladder = self.diagrams.entry(*conversation).or_default();
+        let Observed::Datagram(datagram, id, side) = &analyzed.content else { return Ok(()) };
+        let Some(conversation) = analyzed.observer.conversation(*id) else { return Ok(()) };
+        if self.wants_datagram(analyzed, datagram, &conversation) {
+            let ladder = self.diagrams.entry(*id).or_default();
             if self.arrow_count >= MAX_ARROWS {
                 ladder.omitted += 1;
                 return Ok(());
@@ -114,11 +114,17 @@ impl<W: Write> Sink for SequenceDiagrams<W> {
     fn on_end(&mut self, end: &CaptureEnd<'_>) -> io::Result<()> {
         check_peer(&self.context.filter, end.observer)?;
         for (conversation, ladder) in &self.diagrams {
-            let Some(talk) = end.observer.conversation(*conversation) else { continue };
+            let Some(conversation) = end.observer.conversation(*conversation) else { continue };
             if self.context.json {
-                output::write_diagram_json(&mut self.context.out, &talk, ladder)?;
+                output::write_diagram_json(&mut self.context.out, &conversation, ladder)?;
             } else {
-                output::write_diagram(&mut self.context.out, &talk, left_side(&talk), ladder, &self.span)?;
+                output::write_diagram(
+                    &mut self.context.out,
+                    &conversation,
+                    left_side(&conversation),
+                    ladder,
+                    &self.span,
+                )?;
             }
         }
         self.context.out.flush()

@@ -104,7 +104,7 @@ impl DatagramStore {
         let mut messages = MessageBuffer::default();
         let oldest = finding.at.as_micros().saturating_sub(MAX_LOOK_BACK);
         for kept in self.latest.iter().rev().take_while(|kept| kept.at >= oldest) {
-            if kept.conversation.is_none_or(|(talk, _)| talk != finding.conversation) {
+            if kept.conversation.is_none_or(|(id, _)| id != finding.conversation) {
                 continue;
             }
             let is_it = kept.number == finding.mark
