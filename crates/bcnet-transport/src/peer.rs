@@ -186,9 +186,10 @@ impl Peer {
         })
     }
 
-    /// Returns whether a game message of `len` more bytes may be in flight.
+    /// Returns whether a game message of `len` bytes may be sent now.
     ///
-    /// With it, there must be no more than `limit`, and a quarter of the window must remain.
+    /// If reliable messages are in flight, the new one must fit into `limit` together with them, and a quarter of the
+    /// congestion window must be free. Otherwise the link is full, or congested if the RTT shows a queue.
     #[inline]
     pub(crate) fn capacity(&self, len: usize, limit: InFlightLimit) -> Capacity {
         let Some(outbox) = &self.outbox else { return Capacity::Available };
@@ -358,7 +359,7 @@ impl Peer {
         Time::earliest(oldest, stalled).map(|since| since.plus(config.delivery_timeout))
     }
 
-    /// Returns whether all messages before leaving are acknowledged.
+    /// Returns whether the disconnect and all other control messages are acknowledged, and no ACK is pending.
     pub(crate) fn is_shutdown_acked(&self) -> bool {
         self.outbox_ref()
             .is_none_or(|outbox| outbox.oldest_seq(Channel::Control).is_none() && !outbox.has_pending_acks())
@@ -366,8 +367,8 @@ impl Peer {
 
     /// Returns a new wakeup time if the current one would be too late.
     ///
-    /// Frequent operations only postpone deadlines, with two exceptions. So only these two are compared,
-    /// and nothing else is computed if they are later than the wakeup.
+    /// Frequent operations only postpone deadlines, except those of retransmissions and of ACKs. So only these two are
+    /// compared with the wakeup.
     #[inline]
     pub(crate) fn set_wakeup(&mut self, config: &Config<u64>) -> Option<Time> {
         let resend = self.outbox.as_ref().and_then(|outbox| outbox.next_timeout(self.effective_rto));

@@ -35,7 +35,7 @@ fn sum_with_carry<const ROUNDS: u32>(carried: u32, sum: u16) -> u32 {
     carried.wrapping_mul(const { multiplier_power(ROUNDS) as u32 }).wrapping_add(sum as u32)
 }
 
-/// The [`ByteStep`] with carry 0 of every key: one column for each sum, the carry and the words.
+/// The result of [`ByteStep::new`] with carry 0 for each key: a column for each of its values.
 ///
 /// Each column is an array, so the key is the index and needs no multiplication.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]

@@ -1,4 +1,4 @@
-//! Unix signals.
+//! Receives Unix signals in a separate thread, and maps them to [`Signal`].
 
 use std::{io, thread};
 
@@ -7,6 +7,7 @@ use signal_hook::iterator::Signals;
 
 use super::Signal;
 
+/// Returns the Unix signals that have this meaning.
 const fn signal_numbers(signal: Signal) -> &'static [i32] {
     match signal {
         Signal::Stop => &[SIGINT, SIGTERM],
@@ -15,6 +16,7 @@ const fn signal_numbers(signal: Signal) -> &'static [i32] {
     }
 }
 
+/// Calls `handle` for each wanted signal, with the exit code that a shell reports for it.
 pub(super) fn listen(
     wanted: &[Signal],
     mut handle: impl FnMut(Signal, i32) + Send + 'static,
