@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::bail;
-use bcnet_session::client::{ClientState, Event, Milestone};
+use bcnet_session::client::{self, ClientState, Milestone};
 use bcnet_transport::Time;
 use serde_json::json;
 
@@ -86,7 +86,7 @@ impl TerminalClient<'_> {
         let (mut before, mut progress) = (start, JoinProgress::default());
         loop {
             while let Some((event, at)) = self.next_event()? {
-                if let Event::Gone { state: step, reason: end } = event {
+                if let client::Event::Gone { state: step, reason: end } = event {
                     self.driver.flush()?;
                     return Ok(Some((
                         step_name(self.diagnosis.visible_step(step)),
@@ -135,7 +135,7 @@ struct JoinProgress {
 
 impl JoinProgress {
     /// Returns the step that ends with this event, and its details.
-    fn completed_step(&mut self, event: &Event, players: usize) -> Option<(&'static str, String)> {
+    fn completed_step(&mut self, event: &client::Event, players: usize) -> Option<(&'static str, String)> {
         match event.milestone()? {
             Milestone::Connected(id) => Some(("connect", id.to_string())),
             Milestone::FileCheck(_) => {

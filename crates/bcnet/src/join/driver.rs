@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use bcnet_session::client::{Client, ClientOptions, CommandError, DisconnectReason, Event};
-use bcnet_transport::{Config, Connect, Time};
+use bcnet_session::client::{self, Client, ClientOptions, CommandError, DisconnectReason};
+use bcnet_transport::{Connect, Time};
 use bcnet_udp::Clock;
 
 use super::input::{self, Input};
@@ -52,7 +52,12 @@ impl ClientDriver {
         input::forward_signals(sender.clone())?;
         let clock = Clock::start();
         let connect = Connect { host: server, nonce: random_u64() as u32, password };
-        let client = Client::connect(Config { address, ..Config::default() }, connect, options, clock.now());
+        let client = Client::connect(
+            bcnet_transport::Config { address, ..bcnet_transport::Config::default() },
+            connect,
+            options,
+            clock.now(),
+        );
         Ok(Self {
             client,
             clock,
@@ -75,7 +80,7 @@ impl ClientDriver {
         self.is_unreachable
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<(Event, Time)> {
+    pub(super) fn poll_event(&mut self) -> Option<(client::Event, Time)> {
         let now = self.clock.now();
         self.client.poll_event(&mut self.payload, now).map(|event| (event, now))
     }

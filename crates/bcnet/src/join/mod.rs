@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bcnet_session::Manifest;
-use bcnet_session::client::{ClientOptions, ClientState, CommandError, DisconnectReason, Event, MAX_CHAT};
+use bcnet_session::client::{self, ClientOptions, ClientState, CommandError, DisconnectReason, MAX_CHAT};
 use bcnet_transport::wire::is_printable;
 use bcnet_transport::{SendError, Time};
 
@@ -160,7 +160,7 @@ impl TerminalClient<'_> {
         }
         loop {
             while let Some((event, at)) = self.next_event()? {
-                if let Event::Gone { state: step, reason: end } = event {
+                if let client::Event::Gone { state: step, reason: end } = event {
                     self.driver.flush()?;
                     return self.finish(step, end, Some(self.failure_reason(step, end)), out);
                 }
@@ -219,18 +219,18 @@ impl TerminalClient<'_> {
     /// Returns the next event with its time.
     ///
     /// Reacts to the event first: answers a file check, enters the game, or records it for the diagnosis.
-    fn next_event(&mut self) -> anyhow::Result<Option<(Event, Time)>> {
+    fn next_event(&mut self) -> anyhow::Result<Option<(client::Event, Time)>> {
         let Some((event, at)) = self.driver.poll_event() else { return Ok(None) };
-        if let Event::FileCheck(_) = event {
+        if let client::Event::FileCheck(_) = event {
             self.diagnosis.check_unanswered =
                 self.driver.client.answer_from_manifest(&self.files, at).is_err();
-        } else if let Event::Load = event {
+        } else if let client::Event::Load = event {
             self.driver.client.enter(at)?;
-        } else if let Event::Settings(_) = event {
+        } else if let client::Event::Settings(_) = event {
             self.diagnosis.files_passed = true;
-        } else if let Event::FilesDiffer { file } = &event {
+        } else if let client::Event::FilesDiffer { file } = &event {
             self.diagnosis.refusal_text = Some(file.clone());
-        } else if let Event::Anomaly { kind: what, .. } = event {
+        } else if let client::Event::Anomaly { kind: what, .. } = event {
             self.diagnosis.anomaly = Some(what);
         }
         Ok(Some((event, at)))
@@ -250,7 +250,7 @@ impl TerminalClient<'_> {
         Ok(false)
     }
 
-    fn print_event(&self, event: &Event, at: Time, out: &mut impl Write) -> anyhow::Result<()> {
+    fn print_event(&self, event: &client::Event, at: Time, out: &mut impl Write) -> anyhow::Result<()> {
         let line = if self.args.json {
             show::json(event, at).map(|value| value.to_string())
         } else {
@@ -272,7 +272,7 @@ impl TerminalClient<'_> {
         out: &mut impl Write,
     ) -> anyhow::Result<CommandStatus> {
         if self.args.json {
-            let gone = Event::Gone { state: self.diagnosis.visible_step(step), reason: end };
+            let gone = client::Event::Gone { state: self.diagnosis.visible_step(step), reason: end };
             let mut value = show::json(&gone, self.driver.clock.now()).unwrap_or_default();
             value["error"] = why.clone().into();
             writeln!(out, "{value}")?;

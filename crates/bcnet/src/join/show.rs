@@ -5,64 +5,66 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_session::Score;
-use bcnet_session::client::{Client, Event};
+use bcnet_session::client::{self, Client};
 use bcnet_session::game::MissionInit;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{PeerId, is_printable};
 use serde_json::{Value, json};
 
 /// Returns a line for people, or `None` for an event that they need not see.
-pub(super) fn text(event: &Event, client: &Client, server: SocketAddrV4) -> Option<String> {
+pub(super) fn text(event: &client::Event, client: &Client, server: SocketAddrV4) -> Option<String> {
     let name_of = |peer: PeerId| player_name(client, peer);
     let line = match event {
-        Event::Settings(settings) => {
+        client::Event::Settings(settings) => {
             format!("* {server} plays {}; this is slot {}", settings.mission, settings.slot)
         }
-        Event::Mission(mission) => format!("* {}", describe_mission(mission)),
-        Event::Entered => format!("* in the game as {} ({})", name_of(client.id()), client.id()),
-        Event::Joined { peer, .. } => format!("* {} joined", name_of(*peer)),
-        Event::Left { peer, name } => format!("* {} left", name_or_id(name, *peer)),
-        Event::Disconnected { peer, name, reason, listed: true } => {
+        client::Event::Mission(mission) => format!("* {}", describe_mission(mission)),
+        client::Event::Entered => format!("* in the game as {} ({})", name_of(client.id()), client.id()),
+        client::Event::Joined { peer, .. } => format!("* {} joined", name_of(*peer)),
+        client::Event::Left { peer, name } => format!("* {} left", name_or_id(name, *peer)),
+        client::Event::Disconnected { peer, name, reason, listed: true } => {
             format!("* {} left ({reason})", name_or_id(name, *peer))
         }
-        Event::Chat { peer, text, team, .. } => {
+        client::Event::Chat { peer, text, team, .. } => {
             format!("{}<{}> {text}", if *team { "(team) " } else { "" }, name_of(*peer))
         }
-        Event::Score { score, .. } if *score == Score::default() => return None,
-        Event::Score { peer, score } => format!("* {}: {score}", name_of(*peer)),
-        Event::TeamScore { team, score } => {
+        client::Event::Score { score, .. } if *score == Score::default() => return None,
+        client::Event::Score { peer, score } => format!("* {}: {score}", name_of(*peer)),
+        client::Event::TeamScore { team, score } => {
             format!("* team {team}: {} points, {} kills", score.points, score.kills)
         }
-        Event::Died { victim, killer: None } => format!("* {} lost a ship", name_of(*victim)),
-        Event::Died { victim, killer: Some(killer) } => {
+        client::Event::Died { victim, killer: None } => format!("* {} lost a ship", name_of(*victim)),
+        client::Event::Died { victim, killer: Some(killer) } => {
             format!("* {} destroyed the ship of {}", name_of(*killer), name_of(*victim))
         }
-        Event::RoundEnded { reason } => {
+        client::Event::RoundEnded { reason } => {
             format!("* the round is over: {}", name_or_number(reason.name(), "reason", reason.0))
         }
-        Event::RoundStarted => "* the next round begins".into(),
-        Event::ShipCreated(ship) => {
+        client::Event::RoundStarted => "* the next round begins".into(),
+        client::Event::ShipCreated(ship) => {
             format!(
                 "* {} has a ship: {}",
                 ship.peer.map_or_else(|| format!("slot {}", ship.slot), name_of),
                 name_or_number(ship.species.name(), "species", ship.species.0)
             )
         }
-        Event::ShipExploding { peer: Some(peer), .. } => format!("* the ship of {} explodes", name_of(*peer)),
-        Event::FilesDiffer { file } => format!("* files differ: {file}"),
-        Event::Anomaly { kind: what, count } => {
+        client::Event::ShipExploding { peer: Some(peer), .. } => {
+            format!("* the ship of {} explodes", name_of(*peer))
+        }
+        client::Event::FilesDiffer { file } => format!("* files differ: {file}"),
+        client::Event::Anomaly { kind: what, count } => {
             format!("* the server sent an invalid message: {what} ({count} so far)")
         }
-        Event::Connected { .. }
-        | Event::FileCheck(_)
-        | Event::FilesPassed
-        | Event::Load
-        | Event::Named { .. }
-        | Event::Disconnected { listed: false, .. }
-        | Event::ShipExploding { peer: None, .. }
-        | Event::ObjectDestroyed { .. }
-        | Event::Received { .. }
-        | Event::Gone { .. } => return None,
+        client::Event::Connected { .. }
+        | client::Event::FileCheck(_)
+        | client::Event::FilesPassed
+        | client::Event::Load
+        | client::Event::Named { .. }
+        | client::Event::Disconnected { listed: false, .. }
+        | client::Event::ShipExploding { peer: None, .. }
+        | client::Event::ObjectDestroyed { .. }
+        | client::Event::Received { .. }
+        | client::Event::Gone { .. } => return None,
     };
     Some(strip_hidden_characters(&line))
 }
@@ -94,51 +96,60 @@ fn strip_hidden_characters(text: &str) -> String {
 }
 
 /// Returns an event as a JSON object, or `None` for a game message that the client does not decode.
-pub(super) fn json(event: &Event, at: Time) -> Option<Value> {
+pub(super) fn json(event: &client::Event, at: Time) -> Option<Value> {
     let mut value = match event {
-        Event::Connected { id } => json!({"peer": id.0}),
-        Event::FileCheck(check) => {
+        client::Event::Connected { id } => json!({"peer": id.0}),
+        client::Event::FileCheck(check) => {
             json!({"round": check.index, "directory": check.directory, "filter": check.filter})
         }
-        Event::FilesDiffer { file } => json!({"file": file}),
-        Event::FilesPassed | Event::Load | Event::Entered | Event::RoundStarted => json!({}),
-        Event::Settings(settings) => json!({
+        client::Event::FilesDiffer { file } => json!({"file": file}),
+        client::Event::FilesPassed
+        | client::Event::Load
+        | client::Event::Entered
+        | client::Event::RoundStarted => json!({}),
+        client::Event::Settings(settings) => json!({
             "mission": settings.mission, "slot": settings.slot, "game_time": settings.game_time,
             "collisions": settings.collisions, "friendly_fire": settings.friendly_fire,
         }),
-        Event::Mission(mission) => json!({
+        client::Event::Mission(mission) => json!({
             "system": mission.system.0, "system_name": mission.system.name(),
             "player_limit": mission.player_limit, "frag_limit": mission.frag_limit.0,
             "time_limit": mission.time_limit.0.map(|limit| limit.minutes),
             "end_time": mission.time_limit.0.map(|limit| limit.end_time),
         }),
-        Event::Named { peer, name } | Event::Joined { peer, name } | Event::Left { peer, name } => {
+        client::Event::Named { peer, name }
+        | client::Event::Joined { peer, name }
+        | client::Event::Left { peer, name } => {
             json!({"peer": peer.0, "name": name})
         }
-        Event::Disconnected { peer, name, reason, listed } => {
+        client::Event::Disconnected { peer, name, reason, listed } => {
             json!({"peer": peer.0, "name": name, "reason": reason.to_string(), "listed": listed})
         }
-        Event::Chat { peer, name, text, team } => {
+        client::Event::Chat { peer, name, text, team } => {
             json!({"peer": peer.0, "name": name, "text": text, "team": team})
         }
-        Event::Score { peer, score } => {
+        client::Event::Score { peer, score } => {
             json!({"peer": peer.0, "kills": score.kills, "deaths": score.deaths, "points": score.points})
         }
-        Event::TeamScore { team, score } => {
+        client::Event::TeamScore { team, score } => {
             json!({"team_number": team, "kills": score.kills, "points": score.points})
         }
-        Event::Died { victim, killer } => json!({"victim": victim.0, "killer": killer.map(|peer| peer.0)}),
-        Event::RoundEnded { reason } => json!({"reason": reason.0, "reason_name": reason.name()}),
-        Event::ShipCreated(ship) => json!({
+        client::Event::Died { victim, killer } => {
+            json!({"victim": victim.0, "killer": killer.map(|peer| peer.0)})
+        }
+        client::Event::RoundEnded { reason } => json!({"reason": reason.0, "reason_name": reason.name()}),
+        client::Event::ShipCreated(ship) => json!({
             "peer": ship.peer.map(|peer| peer.0), "slot": ship.slot, "object": ship.object.0, "species": ship.species.0,
             "species_name": ship.species.name(),
         }),
-        Event::ShipExploding { object, peer } | Event::ObjectDestroyed { object, peer } => {
+        client::Event::ShipExploding { object, peer } | client::Event::ObjectDestroyed { object, peer } => {
             json!({"object": object.0, "peer": peer.map(|peer| peer.0)})
         }
-        Event::Anomaly { kind: what, count } => json!({"what": what.to_string(), "count": count}),
-        Event::Gone { state: step, reason: end } => json!({"step": step.name(), "reason": end.to_string()}),
-        Event::Received { .. } => return None,
+        client::Event::Anomaly { kind: what, count } => json!({"what": what.to_string(), "count": count}),
+        client::Event::Gone { state: step, reason: end } => {
+            json!({"step": step.name(), "reason": end.to_string()})
+        }
+        client::Event::Received { .. } => return None,
     };
     let fields = value.as_object_mut()?;
     fields.shift_insert(0, "ms".into(), json!(millis(at.since(Time::ZERO))));

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bcnet_session::game::{EventDetail, EventNumber, Message, Opcode};
+use bcnet_session::game::{self, EventDetail, EventNumber, Opcode};
 use bcnet_transport::wire::{MessageId, Seq};
 use serde_json::{Value, json};
 
@@ -122,8 +122,8 @@ impl JoinTimer {
 
 /// Returns whether this event announces the player `own` to everyone.
 fn announces_player(payload: &[u8], own: u8) -> bool {
-    match Message::parse(payload) {
-        Ok(Message::PlayerListEvent(event)) => {
+    match game::Message::parse(payload) {
+        Ok(game::Message::PlayerListEvent(event)) => {
             event.event == EventNumber::NEW_PLAYER_IN_GAME && event.detail == EventDetail::Player(own)
         }
         _ => false,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bcnet_lab::Rng;
-use bcnet_session::game::{Collision, EventDetail, EventNumber, HostMessage, Message, ObjectId};
+use bcnet_session::game::{self, Collision, EventDetail, EventNumber, HostMessage, ObjectId};
 use bcnet_transport::Time;
 
 use super::payload;
@@ -121,7 +121,7 @@ impl TrafficGenerator {
         if self.stop_firing_at.is_some_and(|at| at <= now) {
             self.stop_firing_at = None;
             let payload = payload::event(
-                Message::StopFiring,
+                game::Message::StopFiring,
                 EventNumber::STOP_FIRING_NOTIFY,
                 self.own_object(number),
                 EventDetail::Subsystem,
@@ -143,7 +143,7 @@ impl TrafficGenerator {
             // Other deaths are by weapons, which a host without simulation does not see.
             if self.rng.chance(SELF_DESTRUCT_SHARE) {
                 let copies = Copies::Substitute(payload::exploding(ship));
-                let payload = payload::encode(&Message::HostMessage(HostMessage {}));
+                let payload = payload::encode(&game::Message::HostMessage(HostMessage {}));
                 messages.push(PlannedMessage { payload, copies });
             }
         }
@@ -163,7 +163,7 @@ impl TrafficGenerator {
     fn fire(&mut self, messages: &mut Vec<PlannedMessage>, number: &mut u32, targets: &[ObjectId]) {
         let extra = u64::from(*number).to_le_bytes();
         let payload = payload::event(
-            Message::StartFiring,
+            game::Message::StartFiring,
             EventNumber::START_FIRING_NOTIFY,
             self.own_object(*number),
             EventDetail::StartFiring(extra),
@@ -190,29 +190,34 @@ impl TrafficGenerator {
         let (message, event, detail, copies): (fn(_) -> _, _, _, _) = match kind {
             MinorAction::Collision => {
                 let detail = EventDetail::Collision(Collision { contacts: Vec::new(), force: 0.0 });
-                (Message::CollisionEffect, EventNumber::OBJECT_COLLISION, detail, Copies::None)
+                (game::Message::CollisionEffect, EventNumber::OBJECT_COLLISION, detail, Copies::None)
             }
             MinorAction::Target => {
                 let detail = EventDetail::Object(ObjectId::NONE);
-                (Message::PythonEvent2, EventNumber::TARGET_WAS_CHANGED, detail, Copies::None)
+                (game::Message::PythonEvent2, EventNumber::TARGET_WAS_CHANGED, detail, Copies::None)
             }
             MinorAction::Subsystem => {
                 let event = EventNumber::SUBSYSTEM_STATE_CHANGED_NOTIFY;
-                (Message::SubsystemStatus, event, EventDetail::Bool(value), Copies::Others)
+                (game::Message::SubsystemStatus, event, EventDetail::Bool(value), Copies::Others)
             }
             MinorAction::Repair => {
                 let detail = EventDetail::Object(ObjectId(number));
-                (Message::RepairListPriority, EventNumber::REPAIR_INCREASE_PRIORITY, detail, Copies::Others)
+                (
+                    game::Message::RepairListPriority,
+                    EventNumber::REPAIR_INCREASE_PRIORITY,
+                    detail,
+                    Copies::Others,
+                )
             }
             MinorAction::Phasers => (
-                Message::SetPhaserLevel,
+                game::Message::SetPhaserLevel,
                 EventNumber::SET_PHASER_LEVEL,
                 EventDetail::Char(value),
                 Copies::Others,
             ),
             MinorAction::TorpedoType => {
                 let event = EventNumber::TORPEDO_TYPE_CHANGED_NOTIFY;
-                (Message::TorpedoTypeChange, event, EventDetail::Char(value), Copies::Others)
+                (game::Message::TorpedoTypeChange, event, EventDetail::Char(value), Copies::Others)
             }
             MinorAction::Chat => {
                 let text =
@@ -318,9 +323,9 @@ mod tests {
             let (messages, _) = play(&mut generator(recorded), 36_000, targets);
             let mut at = [0; 2];
             for message in messages {
-                let target = match Message::parse(&message.payload) {
-                    Ok(Message::TorpedoFire(shot)) => shot.target.map(|target| target.target),
-                    Ok(Message::BeamFire(shot)) => shot.target,
+                let target = match game::Message::parse(&message.payload) {
+                    Ok(game::Message::TorpedoFire(shot)) => shot.target.map(|target| target.target),
+                    Ok(game::Message::BeamFire(shot)) => shot.target,
                     _ => continue,
                 };
                 assert!(target.is_none_or(|target| targets.contains(&target)), "{target:?}");

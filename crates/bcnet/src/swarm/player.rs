@@ -9,7 +9,7 @@ use std::time::Duration;
 use bcnet_lab::Rng;
 use bcnet_lab::stock::{Params, StockEngine};
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event, Milestone};
+use bcnet_session::client::{self, Client, ClientOptions, DisconnectReason, Milestone};
 use bcnet_session::game::{ObjectId, Opcode};
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{DeliveryMode, Time};
@@ -194,17 +194,19 @@ impl SimulatedPlayer {
 
     fn handle_event(
         &mut self,
-        event: Event,
+        event: client::Event,
         payload: &[u8],
         tracker: &mut DeliveryTracker,
         now: Time,
         counters: &mut SwarmCounters,
     ) {
         match (&mut self.state, event) {
-            (_, Event::Gone { reason: end, .. }) => self.on_connection_lost(end, tracker, now, counters),
+            (_, client::Event::Gone { reason: end, .. }) => {
+                self.on_connection_lost(end, tracker, now, counters)
+            }
             // Events without a payload, such as names.
             _ if payload.is_empty() => {}
-            (_, Event::Anomaly { .. }) => {}
+            (_, client::Event::Anomaly { .. }) => {}
             (SimulatedPlayerState::Joining, event) => {
                 self.on_join_event(event, payload, tracker, now, counters)
             }
@@ -243,13 +245,13 @@ impl SimulatedPlayer {
 
     fn on_join_event(
         &mut self,
-        event: Event,
+        event: client::Event,
         payload: &[u8],
         tracker: &mut DeliveryTracker,
         now: Time,
         counters: &mut SwarmCounters,
     ) {
-        if let Event::ShipCreated(ship) = event
+        if let client::Event::ShipCreated(ship) = event
             && tracker.has_slot(ship.slot)
             && !tracker.was_recorded(ship.slot, payload)
         {

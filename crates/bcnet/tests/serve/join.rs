@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
-use bcnet_session::game::Message;
+use bcnet_session::game;
 use serde_json::Value;
 
 use crate::player::LoopbackPlayer;
@@ -350,7 +350,7 @@ fn stop_after_settings_is_reported_after_the_file_check() {
         run_scripted_host(&socket, |peer, received| {
             admission_messages(peer, received)
                 .into_iter()
-                .filter(|m| !matches!(m, Message::GameInit(_)))
+                .filter(|m| !matches!(m, game::Message::GameInit(_)))
                 .collect()
         });
     });

@@ -6,8 +6,8 @@ mod stop;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use bcnet_session::Manifest;
-use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event};
-use bcnet_transport::{Config, Connect, DeliveryMode, Endpoint, Engine as _};
+use bcnet_session::client::{self, Client, ClientOptions, DisconnectReason};
+use bcnet_transport::{Connect, DeliveryMode, Endpoint, Engine as _};
 use bcnet_udp::{Io, Socket};
 
 use super::*;
@@ -22,7 +22,7 @@ pub(in crate::serve) fn hosts(sessions: usize, io: Io) -> Vec<SessionHost> {
     let host = |number| {
         let socket = Socket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), io).expect("bind");
         let address = socket.local_address().expect("local address");
-        let transport = Config { cipher: false, ..Config::default() };
+        let transport = bcnet_transport::Config { cipher: false, ..bcnet_transport::Config::default() };
         let config = bcnet_session::Config { transport, ..bcnet_session::Config::default() };
         SessionHost::new(number, config, 7, socket, address)
     };
@@ -83,7 +83,8 @@ impl GroupWorld {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
         socket.set_nonblocking(true).expect("non-blocking socket");
         let connect = Connect { host: server, nonce: self.players.len() as u32 + 7, password: "" };
-        let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
+        let config =
+            bcnet_transport::Config { address: Ipv4Addr::LOCALHOST, ..bcnet_transport::Config::default() };
         let client = Client::connect(config, connect, ClientOptions::with_name("Kirk"), self.now);
         let (received, datagrams, is_in_game, end) = (Vec::new(), 0, false, None);
         self.players.push(GroupPlayer { client, socket, server, received, datagrams, is_in_game, end });
@@ -144,13 +145,13 @@ impl GroupPlayer {
             self.client.handle_datagram(self.server, &mut buffer[..len], now);
             while let Some(event) = self.client.poll_event(&mut payload, now) {
                 match event {
-                    Event::FileCheck(_) => {
+                    client::Event::FileCheck(_) => {
                         self.client.answer_from_manifest(&Manifest::placeholder(), now).expect("asked");
                     }
-                    Event::Load => self.client.enter(now).expect("asked"),
-                    Event::Entered => self.is_in_game = true,
-                    Event::Chat { text, .. } => self.received.push(text),
-                    Event::Gone { reason: end, .. } => self.end = Some(end),
+                    client::Event::Load => self.client.enter(now).expect("asked"),
+                    client::Event::Entered => self.is_in_game = true,
+                    client::Event::Chat { text, .. } => self.received.push(text),
+                    client::Event::Gone { reason: end, .. } => self.end = Some(end),
                     _ if payload.first() == Some(&MOD_OPCODE) => self.received.push(payload[1].to_string()),
                     _ => {}
                 }
@@ -259,7 +260,8 @@ fn other_messages_under_load_leave_at_once_with_updates() {
     assert!(browser.recv(&mut [0; 2048]).is_ok());
     let sent = world.group.hosts[0].socket_counters.datagrams_out;
     let connect = Connect { host: world.players[kirk].server, nonce: 99, password: "" };
-    let config = Config { address: Ipv4Addr::LOCALHOST, ..Config::default() };
+    let config =
+        bcnet_transport::Config { address: Ipv4Addr::LOCALHOST, ..bcnet_transport::Config::default() };
     let mut stranger = Endpoint::connect(config, connect, world.now);
     let mut request = [0; 512];
     let len = stranger.poll_transmit(&mut request, world.now).expect("connect request").len;
@@ -368,7 +370,7 @@ fn datagram_handling_does_not_allocate() {
         let address = group.hosts[0].address;
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
         let mut player = Endpoint::connect(
-            Config { address: Ipv4Addr::LOCALHOST, ..Config::default() },
+            bcnet_transport::Config { address: Ipv4Addr::LOCALHOST, ..bcnet_transport::Config::default() },
             Connect { host: address, nonce: 7, password: "" },
             Time::ZERO,
         );
