@@ -359,7 +359,7 @@ impl Peer {
         Time::earliest(oldest, stalled).map(|since| since.plus(config.delivery_timeout))
     }
 
-    /// Returns whether the disconnect and all other control messages are acknowledged, and no ACK is pending.
+    /// Returns whether the disconnect and all other control messages are acknowledged, and no ACK waits.
     pub(crate) fn is_shutdown_acked(&self) -> bool {
         self.outbox_ref()
             .is_none_or(|outbox| outbox.oldest_seq(Channel::Control).is_none() && !outbox.has_pending_acks())
