@@ -178,9 +178,9 @@ impl AddressVerifier {
                 }
             }
         };
-        let is_rested = |id| self.id_slot(id).last_used.is_none_or(|used| now >= used.plus(ID_REST));
+        let is_unused_lately = |id| self.id_slot(id).last_used.is_none_or(|used| now >= used.plus(ID_REST));
         let is_unreserved = |id| !self.id_slot(id).is_reserved(now);
-        let id = pick(&is_rested).or_else(|| pick(&is_unreserved)).or_else(|| pick(&|_| true))?;
+        let id = pick(&is_unused_lately).or_else(|| pick(&is_unreserved)).or_else(|| pick(&|_| true))?;
         self.last_id = id;
         Some(id)
     }

@@ -170,13 +170,13 @@ mod tests {
     /// T-63: the minimum round-trip time rises at most to the largest sample, even without any sample.
     #[test]
     fn min_rtt_drift_is_bounded() {
-        let mut trip = RttEstimator::default();
-        trip.add_sample(50_000);
+        let mut estimator = RttEstimator::default();
+        estimator.add_sample(50_000);
         for _ in 0..100_000 {
-            trip.drift_min();
+            estimator.drift_min();
         }
-        assert_eq!((trip.min(), trip.smoothed()), (MAX_SAMPLE, Some(50_000)));
-        trip.add_sample(40_000);
-        assert_eq!(trip.min(), 40_000);
+        assert_eq!((estimator.min(), estimator.smoothed()), (MAX_SAMPLE, Some(50_000)));
+        estimator.add_sample(40_000);
+        assert_eq!(estimator.min(), 40_000);
     }
 }

@@ -195,10 +195,10 @@ impl Peer {
         let Some(outbox) = &self.outbox else { return Capacity::Available };
         let ((numbers, _), bytes, budget) =
             (outbox.retained(), outbox.reliable_bytes(), self.congestion.window());
-        let on_the_way = bytes + numbers * LONE_MESSAGE_OVERHEAD;
+        let in_flight = bytes + numbers * LONE_MESSAGE_OVERHEAD;
         if numbers == 0
             || numbers < limit.messages
-                && on_the_way + len + LONE_MESSAGE_OVERHEAD <= limit.bytes
+                && in_flight + len + LONE_MESSAGE_OVERHEAD <= limit.bytes
                 && bytes < budget - budget / 4
         {
             Capacity::Available

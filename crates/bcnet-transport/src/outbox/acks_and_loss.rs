@@ -58,8 +58,8 @@ impl Outbox {
         self.queued_bytes -= segment.len();
         if segment.sends == 1 {
             self.note_acked_datagram(segment.datagram);
-            let trip = Some(now.micros_since(segment.first_sent));
-            return AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: None };
+            let rtt = Some(now.micros_since(segment.first_sent));
+            return AckEffect::Delivered { bytes: segment.len(), rtt, max_rtt: None };
         }
         let (is_early, max_trip) = self.on_ack_of_retransmission(segment, rtt, now);
         let answers_first = is_early && segment.sends == 2;
@@ -67,9 +67,9 @@ impl Outbox {
         let careful = rtt
             .smoothed()
             .filter(|_| !is_early)
-            .map_or(u64::MAX, |trip| (2 * u64::from(trip)).max(CONSERVATIVE_RTT));
-        let trip = answers_first.then_some(max_trip);
-        AckEffect::Delivered { bytes: segment.len(), rtt: trip, max_rtt: Some(max_trip.min(careful)) }
+            .map_or(u64::MAX, |rtt| (2 * u64::from(rtt)).max(CONSERVATIVE_RTT));
+        let rtt = answers_first.then_some(max_trip);
+        AckEffect::Delivered { bytes: segment.len(), rtt, max_rtt: Some(max_trip.min(careful)) }
     }
 
     /// Handles an ACK of a message that was sent more than once.
@@ -87,7 +87,7 @@ impl Outbox {
         // An ACK much sooner after a retransmission than the round-trip time answers an earlier send. If
         // that is possible, the ACK must not make other messages look overtaken. It is measured only if
         // that is certain.
-        let answers_last = |trip: u32| since_last >= u64::from(trip - trip / 4);
+        let answers_last = |rtt: u32| since_last >= u64::from(rtt - rtt / 4);
         if answers_last(rtt.smoothed().unwrap_or(0)) {
             self.note_acked_datagram(segment.datagram);
         }

@@ -212,15 +212,15 @@ fn html(rows: &[GrowthRow], hours: f64) -> String {
         &plot::lines(&AxisLabels { x: "hours", y: "ACKs" }, &peaks),
         "bcnet lab growth",
     );
-    let mut feared = peaks;
-    feared.truncate(1);
+    let mut predicted = peaks;
+    predicted.truncate(1);
     let expected = EXPECTED_ENTRIES.iter().filter(|(at, _)| *at as f64 <= hours * 3600.0);
     let points = expected.map(|(at, entries)| (*at as f64 / 3600.0, *entries)).collect();
-    feared.push(PlotSeries { name: EXPECTS, class: "c11", points });
+    predicted.push(PlotSeries { name: EXPECTS, class: "c11", points });
     page += &page::section(
         "Comparison with the prediction",
         "The same line of the original, and the numbers that seed 001 expected after 2 and 30 minutes, 2 and 4 hours.",
-        &plot::lines(&AxisLabels { x: "hours", y: "ACKs" }, &feared),
+        &plot::lines(&AxisLabels { x: "hours", y: "ACKs" }, &predicted),
         "bcnet lab run growth",
     );
     page += &page::section(

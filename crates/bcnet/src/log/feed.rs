@@ -105,15 +105,15 @@ mod tests {
         let feed = Feed::default();
         let mut write = |n: usize| (&mut &feed).write_all(format!("{n}\n").as_bytes()).expect("written");
         (0..3).for_each(&mut write);
-        let news = feed.last(2);
-        assert_eq!((news.lines.len(), &*news.lines[0], news.missed, news.next), (2, "1", 0, 3));
+        let batch = feed.last(2);
+        assert_eq!((batch.lines.len(), &*batch.lines[0], batch.missed, batch.next), (2, "1", 0, 3));
         assert!(feed.wait(3, Duration::ZERO).lines.is_empty());
         write(3);
-        let news = feed.wait(3, Duration::ZERO);
-        assert_eq!((&*news.lines[0], news.next), ("3", 4));
+        let batch = feed.wait(3, Duration::ZERO);
+        assert_eq!((&*batch.lines[0], batch.next), ("3", 4));
         (0..MAX_LINES + 6).for_each(&mut write);
-        let news = feed.wait(4, Duration::ZERO);
-        assert_eq!((news.lines.len(), news.missed), (MAX_LINES, 6));
+        let batch = feed.wait(4, Duration::ZERO);
+        assert_eq!((batch.lines.len(), batch.missed), (MAX_LINES, 6));
         assert_eq!(feed.last(usize::MAX).lines.len(), MAX_LINES);
     }
 }

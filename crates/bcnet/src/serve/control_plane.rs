@@ -212,9 +212,9 @@ impl ControlPlane {
 
     /// Returns the last lines of the log.
     fn events(&self, count: usize) -> Value {
-        let news = self.log.feed.last(count);
-        let events = news.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
-        json!({ "events": events.collect::<Vec<Value>>(), "next": news.next })
+        let batch = self.log.feed.last(count);
+        let events = batch.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
+        json!({ "events": events.collect::<Vec<Value>>(), "next": batch.next })
     }
 
     /// Starts the background tasks for list servers and bans.

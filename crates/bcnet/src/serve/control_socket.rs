@@ -179,13 +179,13 @@ impl FollowUp {
 /// Writes an empty line at each keepalive interval: only a failing write shows that the client is gone.
 fn follow(mut stream: &ControlStream, plane: &ControlPlane, mut next: u64) -> io::Result<()> {
     loop {
-        let news = plane.log.feed.wait(next, KEEPALIVE_INTERVAL);
-        next = news.next;
+        let batch = plane.log.feed.wait(next, KEEPALIVE_INTERVAL);
+        next = batch.next;
         let mut text = String::new();
-        if news.missed > 0 {
-            text = format!("{{\"event\":\"missed\",\"lines\":{}}}\n", news.missed);
+        if batch.missed > 0 {
+            text = format!("{{\"event\":\"missed\",\"lines\":{}}}\n", batch.missed);
         }
-        for line in &news.lines {
+        for line in &batch.lines {
             text.push_str(line);
             text.push('\n');
         }

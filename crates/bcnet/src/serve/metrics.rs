@@ -160,8 +160,8 @@ fn render(
         "Time from the arrival of a message to the departure of its copies",
         delays,
     );
-    let trips = sessions.iter().map(|one| (one.labels.clone(), one.rtt.clone()));
-    page.histogram("round_trip", "Round-trip times of players, one value per player and second", trips);
+    let rtts = sessions.iter().map(|one| (one.labels.clone(), one.rtt.clone()));
+    page.histogram("round_trip", "Round-trip times of players, one value per player and second", rtts);
     page
 }
 

@@ -349,13 +349,13 @@ mod tests {
     fn metrics_cover_recent_minutes_and_log_gets_everything() {
         let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
         let volume = |kilobytes: u64| ByteCounts { bytes_in: kilobytes * 100, bytes_out: kilobytes * 1000 };
-        let trip = Duration::from_millis(50);
+        let rtt = Duration::from_millis(50);
         let mut metrics = SessionMetrics::default();
         for second in 1..=150 {
             assert!(metrics.is_sample_due(at(second)));
             let delay = if second < 30 { Duration::from_millis(8) } else { Duration::from_micros(6) };
             metrics.add_relay_delay(delay, 10);
-            metrics.sample(volume(second), [(PeerId(2), trip)].into_iter(), at(second));
+            metrics.sample(volume(second), [(PeerId(2), rtt)].into_iter(), at(second));
             assert!(!metrics.is_sample_due(at(second)));
         }
         assert_eq!(
@@ -363,7 +363,7 @@ mod tests {
             Some(Duration::from_micros(6)),
             "the slow values are older than two minutes"
         );
-        assert!(metrics.rtt().p50.is_some_and(|p50| p50.abs_diff(trip) < trip / 8));
+        assert!(metrics.rtt().p50.is_some_and(|p50| p50.abs_diff(rtt) < rtt / 8));
         assert_eq!(
             metrics.bytes_per_second(volume(150), at(150)),
             ByteCounts { bytes_in: 100, bytes_out: 1000 }

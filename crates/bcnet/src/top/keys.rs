@@ -262,8 +262,8 @@ impl ScreenState {
 
     /// Returns whether the player with this peer id still has the same address.
     fn is_still_connected(&self, target: &TargetPlayer) -> bool {
-        let is_it = |address: &str| address == target.address && self.selected_port == Some(target.port);
-        self.players.iter().any(|player| player.peer == target.peer && is_it(&player.address.0))
+        let is_target = |address: &str| address == target.address && self.selected_port == Some(target.port);
+        self.players.iter().any(|player| player.peer == target.peer && is_target(&player.address.0))
     }
 
     fn report_left(&mut self, target: &TargetPlayer) -> LoopAction {

@@ -164,12 +164,12 @@ fn run_screen(
 fn spawn_key_reader(tell: SyncSender<TopEvent>) -> io::Result<()> {
     let listen = move || {
         loop {
-            let news = match event::read() {
+            let input = match event::read() {
                 Ok(event) => TopEvent::Input(event),
                 Err(error) => TopEvent::ConnectionLost(format!("cannot read from the terminal: {error}")),
             };
-            let is_last = matches!(news, TopEvent::ConnectionLost(_));
-            if tell.send(news).is_err() || is_last {
+            let is_last = matches!(input, TopEvent::ConnectionLost(_));
+            if tell.send(input).is_err() || is_last {
                 return;
             }
         }

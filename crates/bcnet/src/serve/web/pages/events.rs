@@ -46,8 +46,8 @@ fn is_chat(event: &Value) -> bool {
 
 /// Returns a table of events, the latest first.
 fn events_table(site: &Site, is_selected: impl Fn(&Value) -> bool) -> Markup {
-    let news = site.plane.log.feed.last(usize::MAX);
-    let events = news.lines.iter().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let batch = site.plane.log.feed.last(usize::MAX);
+    let events = batch.lines.iter().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let events: Vec<Value> = events.filter(is_selected).take(MAX_EVENTS).collect();
     if events.is_empty() {
         return html! { p { "No events yet." } };
