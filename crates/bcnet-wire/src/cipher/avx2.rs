@@ -4,7 +4,7 @@
     reason = "a function compiled for AVX2 may only be called where it is known to be there"
 )]
 
-use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+use core::arch::x86_64::{__cpuid_count, _xgetbv, CpuidResult};
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::step::{ByteStep, CipherState};
@@ -93,12 +93,19 @@ fn is_supported() -> bool {
     const AVX: u32 = 1 << 28;
     const AVX2: u32 = 1 << 5;
     const XMM_AND_YMM: u64 = 0b110;
-    if __cpuid(0).eax < 7 || __cpuid(1).ecx & (OSXSAVE | AVX) != OSXSAVE | AVX {
+    if cpuid(0).eax < 7 || cpuid(1).ecx & (OSXSAVE | AVX) != OSXSAVE | AVX {
         return false;
     }
     // SAFETY: the OSXSAVE bit means that the `xgetbv` instruction is available.
     let enabled_state = unsafe { enabled_registers() };
-    enabled_state & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
+    enabled_state & XMM_AND_YMM == XMM_AND_YMM && cpuid(7).ebx & AVX2 != 0
+}
+
+/// Returns a leaf of the processor's description of itself.
+#[allow(unused_unsafe, reason = "newer versions of Rust have it as a safe function")]
+fn cpuid(leaf: u32) -> CpuidResult {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { __cpuid_count(leaf, 0) }
 }
 
 #[target_feature(enable = "xsave")]
