@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bcnet_transport::{DeliveryMode, Time};
 
-use crate::rng::Rng;
+use bcnet_transport::link::Rng;
 
 /// One message between the host and a ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

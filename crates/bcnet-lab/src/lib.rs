@@ -9,12 +9,10 @@ mod battle;
 mod behavior;
 mod counters;
 mod engine;
-mod link;
 mod measurement;
 mod meter;
 mod observer;
 mod proxy_node;
-mod rng;
 mod run;
 mod run_summary;
 pub mod scenario;
@@ -22,16 +20,15 @@ pub mod stock;
 mod world;
 
 pub use battle::GameMessage;
+pub use bcnet_transport::link::{FaultScript, Faults, Link, LinkArrival, LinkStats, Rng};
 pub use behavior::NodeBehavior;
 pub use counters::{QueueStatistics, RunCounters};
 pub use engine::{LabEngine, SendMode};
-pub use link::{FaultScript, Faults, Link, LinkArrival, LinkStats};
 pub use measurement::{
     CountMetric, DelayMetric, LogMetric, MeasuredValue, Measurement, Metric, QueueMetric, TotalMetric,
 };
 pub use meter::{DeliveryDelay, ObservedDatagram};
 pub use observer::{DatagramMeta, WorldObserver};
-pub use rng::Rng;
 pub use run::{NodeSetup, RunOptions, capture_datagrams, run, run_observed};
 pub use run_summary::{
     CheckedExpectation, DumpRecord, NodeSample, NodeSummary, ProxySummary, RunSample, RunSummary,

@@ -14,13 +14,13 @@ use bcnet_transport::Time;
 use crate::battle::BattleTraffic;
 use crate::counters::RunCounters;
 use crate::engine::LabEngine;
-use crate::link::Faults;
 use crate::meter::{Meter, ObservedDatagram};
 use crate::observer::DatagramMeta;
 use crate::run_summary::{DumpRecord, NodeSample, NodeSummary, ProxySummary, RunSample, RunSummary};
 use crate::scenario::{DumpRequest, EngineKind, NodeRole, ProxySetup, Scenario, TimedAction};
 use crate::stock::QueueLengths;
 use crate::world::World;
+use bcnet_transport::link::Faults;
 
 /// Options of a run that are not in the scenario file.
 #[derive(Debug, Clone, Copy, Default)]

@@ -15,9 +15,9 @@ use bcnet_transport::{Deadlines, Endpoint, Event, Time};
 
 use crate::behavior::NodeBehavior;
 use crate::engine::LabEngine;
-use crate::link::{FaultScript, Faults, Link, LinkStats};
 use crate::observer::{DatagramMeta, EventObserver, WorldObserver};
 use crate::proxy_node::{ProxyDatagram, ProxyNode};
+use bcnet_transport::link::{FaultScript, Faults, Link, LinkStats};
 
 /// An engine with its socket and its behaviour.
 #[derive(Debug)]

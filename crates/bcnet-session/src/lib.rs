@@ -37,6 +37,7 @@ mod byte_budget;
 pub mod client;
 mod config;
 mod congestion_window;
+mod driven;
 mod event;
 pub mod game;
 mod heartbeats;

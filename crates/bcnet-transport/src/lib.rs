@@ -6,9 +6,13 @@
 //! are the crate `bcnet-wire`, which is usable without an endpoint. The code cites the rules of PROTOCOL.md
 //! as `T-nn`.
 //!
+//! The game's cipher is obfuscation, not encryption: everyone knows the key. Whoever can see the datagrams can read
+//! and forge them.
+//!
 //! # Driving an endpoint
 //!
-//! The caller owns the socket, the buffers and the clock. In each turn of its loop it does these steps:
+//! The crate `bcnet-udp` has a driver with a socket and a clock; its examples are complete programs. A program with
+//! its own socket does these steps in each turn of its loop:
 //! 1. It passes received datagrams ([`handle_datagram`](Engine::handle_datagram)) and the time
 //!    ([`handle_timeout`](Engine::handle_timeout)).
 //! 2. It polls events ([`poll_event`](Engine::poll_event)) and answers with [`send`](Engine::send),
@@ -20,8 +24,7 @@
 //! Datagrams are filled in step 3, so messages that were queued together share datagrams. Many endpoints in
 //! one loop share a [`Deadlines`], which finds the next due endpoint without checking the others.
 //!
-//! In this example a host and a client exchange datagrams in memory; `examples/echo.rs` does the same over
-//! UDP.
+//! In this example a host and a client exchange datagrams in memory.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddrV4};
@@ -84,6 +87,7 @@ extern crate alloc;
 mod admission;
 mod config;
 mod congestion;
+mod driven;
 mod endpoint;
 mod engine;
 mod event;
@@ -91,6 +95,7 @@ mod fragment;
 mod inbox;
 #[cfg(test)]
 mod lcg;
+pub mod link;
 mod outbox;
 mod peer;
 mod queue;
@@ -102,6 +107,7 @@ mod time;
 pub use bcnet_wire as wire;
 pub use bcnet_wire::cipher;
 pub use config::{Config, IdPolicy, ProofPolicy};
+pub use driven::Driven;
 pub use endpoint::{
     AdmitError, BootError, Capacity, Connect, DeliveryMode, Endpoint, InFlightLimit, SendError, Transmit,
 };

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::time::Duration;
 
-use bcnet_wire::PeerId;
+use bcnet_transport::wire::PeerId;
 
 /// Addresses, length and owner of a datagram: everything but its bytes.
 #[derive(Debug, Clone, Copy)]

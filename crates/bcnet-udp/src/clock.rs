@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bcnet_wire::Time;
+use bcnet_transport::Time;
 
 /// A monotonic clock that gives the [`Time`] since its start.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,38 @@
-//! UDP sockets that receive and send datagrams in batches, with the local address of each datagram.
+//! Runs the protocol crates on UDP: a driver, sockets with batches of datagrams, and the clock.
 //!
-//! On Linux one system call receives or sends many datagrams (`recvmmsg`, `sendmmsg`). If a socket is bound
+//! [`Driver`] is the short way, for a client or a host: two calls per tick.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use bcnet_transport::{Config, Connect, Endpoint, Engine, Event};
+//! use bcnet_udp::Driver;
+//!
+//! let (mut server, mut client) = (Driver::bind("127.0.0.1:0".parse()?)?, Driver::bind("127.0.0.1:0".parse()?)?);
+//! let mut host = Endpoint::host(Config::default());
+//! // The nonce is a random number.
+//! let connect = Connect { host: server.local_address()?, nonce: 0x0A5F, password: "" };
+//! let mut guest = Endpoint::connect(Config::default(), connect, client.now());
+//! let (mut payload, mut has_joined) = (Vec::new(), false);
+//! while !has_joined {
+//!     let now = server.receive(&mut host)?;
+//!     while let Some(event) = host.poll_event(&mut payload) {
+//!         if let Event::Request { from, .. } = event {
+//!             host.admit(from, now)?;
+//!         }
+//!     }
+//!     server.send(&mut host);
+//!     client.receive(&mut guest)?;
+//!     while let Some(event) = guest.poll_event(&mut payload) {
+//!         has_joined |= matches!(event, Event::Joined { .. });
+//!     }
+//!     client.send(&mut guest);
+//!     client.wait(&guest, Duration::from_millis(10))?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Socket`] and a [`Batch`] are the parts for a server with many sessions. On Linux one system call receives or sends many datagrams (`recvmmsg`, `sendmmsg`). If a socket is bound
 //! to all addresses, each datagram carries its local address (`IP_PKTINFO`). On Windows each datagram is one
 //! call, also with the local address (`WSARecvMsg`, `WSASendMsg`). The variant [`Io::Portable`] works on every
 //! platform: one call per datagram, and the system chooses the address that answers leave from. No variant
@@ -10,6 +42,7 @@
 
 mod batch;
 mod clock;
+mod driver;
 #[cfg(target_os = "linux")]
 mod linux;
 mod portable;
@@ -18,6 +51,10 @@ mod windows;
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, SocketAddrV4};
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(windows)]
+use std::os::windows::io::{AsSocket, BorrowedSocket};
 
 use mio::event::Source;
 use mio::net::UdpSocket;
@@ -25,6 +62,7 @@ use mio::{Interest, Registry, Token};
 
 pub use batch::{BATCH_SIZE, BUFFER_SIZE, Batch, DatagramInfo};
 pub use clock::{Clock, is_wall_clock_synchronized, wall_now};
+pub use driver::{Driver, DriverStats};
 
 /// The system calls that receive and send datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,6 +350,24 @@ impl Source for Socket {
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         self.inner_mut()?.deregister(registry)
+    }
+}
+
+/// # Panics
+/// If the socket is closed.
+#[cfg(unix)]
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_ref().expect("the socket is open").as_fd()
+    }
+}
+
+/// # Panics
+/// If the socket is closed.
+#[cfg(windows)]
+impl AsSocket for Socket {
+    fn as_socket(&self) -> BorrowedSocket<'_> {
+        self.socket.as_ref().expect("the socket is open").as_socket()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use bcnet_wire::cipher;
+use bcnet_transport::cipher;
 
 use super::batch::BATCH_SIZE;
 use super::*;

@@ -5,6 +5,9 @@
 //! all or nothing: [`Datagram::parse`] checks every byte before it returns a value. So a caller never acts
 //! on half of a malformed datagram. "Stock" is the unmodified game.
 //!
+//! The cipher is obfuscation, not encryption: its key is fixed and public. It hides nothing and proves nothing about
+//! the sender.
+//!
 //! [`Time`] and [`PeerQueues`] are here because the other crates share them.
 //!
 //! # Contract

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
-use crate::link::{FaultScript, Faults};
 use crate::measurement::{Measurement, Metric};
 use crate::stock::{AckDedup, AckGate, AckPosition, Backoff, BackoffMode, PortLearning, RetransmitsPerFrame};
+use bcnet_transport::link::{FaultScript, Faults};
 
 pub(super) fn parse_and_check(text: &str) -> CheckResult<Scenario> {
     let file: ScenarioFile = toml::from_str(text).map_err(|error| parse_error(text, &error))?;

@@ -22,9 +22,9 @@ use bcnet_transport::wire::PeerId;
 use crate::battle::GameMessage;
 use crate::behavior::NodeBehavior;
 use crate::engine::SendMode;
-use crate::link::{FaultScript, Faults};
 use crate::measurement::Measurement;
 use crate::stock::{AckDedup, AckGate, AckPosition, BackoffMode, PortLearning, RetransmitsPerFrame};
+use bcnet_transport::link::{FaultScript, Faults};
 
 pub use change::Change;
 pub use comparison::{Comparison, Variant};

@@ -7,7 +7,7 @@ use bcnet_transport::Time;
 use super::{EngineKind, EngineSettings, NodeRole, Scenario, ScenarioLink, ScenarioNode};
 use crate::battle::GameMessage;
 use crate::behavior::NodeBehavior;
-use crate::link::{FaultScript, Faults};
+use bcnet_transport::link::{FaultScript, Faults};
 
 impl Scenario {
     /// Creates a scenario from the messages of a recorded session.

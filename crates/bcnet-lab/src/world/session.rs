@@ -8,7 +8,7 @@ use bcnet_transport::{Config, Connect, Endpoint, Engine as _, Event, Time};
 
 use super::{World, node_address};
 use crate::behavior::NodeBehavior;
-use crate::link::Faults;
+use bcnet_transport::link::Faults;
 
 impl World {
     /// Creates a world with a host, node 0, and one admitted client.

@@ -2,43 +2,48 @@
 //!
 //! The faults are loss, duplicates, reordering, corruption, delay, bandwidth limits and partitions.
 //!
-//! A [`Link`] decides when each datagram arrives, if at all. Each link has its own seed. It stores no bytes:
-//! [`World`](crate::World) does.
+//! A [`Link`] decides when each datagram arrives, if at all. Each link has its own seed. It stores no bytes.
+//! [`SimulatedLink`] stores them: it can be put around a real socket, and the driver in `bcnet-udp` does that.
 
-use std::collections::VecDeque;
-use std::ops::AddAssign;
-use std::time::Duration;
+mod rng;
+mod simulated;
 
-use bcnet_transport::Time;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::AddAssign;
+use core::time::Duration;
 
-use crate::rng::Rng;
+pub use rng::Rng;
+pub use simulated::SimulatedLink;
+
+use crate::time::Time;
 
 /// Faults of a link. The default delivers every datagram at once and unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// Probability that a datagram is lost.
+    /// Probability that a datagram is lost. The default is 0.
     pub loss: f64,
-    /// Mean number of datagrams lost in a row.
+    /// Mean number of datagrams lost in a row. The default is 1.
     pub burst: f64,
-    /// Probability that a datagram arrives twice.
+    /// Probability that a datagram arrives twice. The default is 0.
     pub duplicate: f64,
-    /// Probability that a datagram is delayed so that later ones overtake it.
+    /// Probability that a datagram is delayed so that later ones overtake it. The default is 0.
     ///
     /// The delay is [`reorder_by`](Self::reorder_by).
     pub reorder: f64,
-    /// Extra delay of reordered datagrams.
+    /// Extra delay of reordered datagrams. The default is zero.
     pub reorder_by: Duration,
-    /// Probability that one bit of a datagram is flipped.
+    /// Probability that one bit of a datagram is flipped. The default is 0.
     pub corrupt: f64,
-    /// Delay of a datagram.
+    /// Delay of a datagram. The default is zero.
     pub delay: Duration,
-    /// Maximum deviation from the delay, up or down.
+    /// Maximum deviation from the delay, up or down. The default is zero.
     pub jitter: Duration,
-    /// Bandwidth in bits per second; 0 means no limit.
+    /// Bandwidth in bits per second. The default is 0: no limit.
     pub bandwidth: u64,
-    /// Maximum number of datagrams that wait to be sent.
+    /// Maximum number of datagrams that wait for bandwidth. The default is no limit.
     pub queue: usize,
-    /// Time ranges in which the link drops every datagram.
+    /// Time ranges in which the link drops every datagram. The default is none.
     pub partitions: Vec<(Time, Time)>,
 }
 
@@ -63,7 +68,7 @@ impl Default for Faults {
 impl Faults {
     /// Returns whether any fault is random.
     #[must_use]
-    pub(crate) fn is_random(&self) -> bool {
+    pub fn is_random(&self) -> bool {
         [self.loss, self.duplicate, self.reorder, self.corrupt].iter().any(|probability| *probability > 0.0)
             || !self.jitter.is_zero()
     }
@@ -153,7 +158,7 @@ impl Link {
 
     /// Returns the counters.
     #[must_use]
-    pub(crate) const fn stats(&self) -> LinkStats {
+    pub const fn stats(&self) -> LinkStats {
         self.stats
     }
 
@@ -163,7 +168,7 @@ impl Link {
     }
 
     /// Replaces the script; the next datagram counts as its first.
-    pub(crate) fn set_script(&mut self, script: FaultScript) {
+    pub fn set_script(&mut self, script: FaultScript) {
         self.script = script;
         self.sent_before_script = self.stats.sent;
     }

@@ -1,4 +1,4 @@
-//! The random number generator. It always starts from a seed, so that every run can be repeated.
+//! The random number generator of simulations. It always starts from a seed, so that every run can be repeated.
 
 /// A small, fast generator (SplitMix64). Not cryptographically secure.
 #[derive(Debug, Clone)]
@@ -49,7 +49,9 @@ impl Rng {
     /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
+            for (byte, random) in chunk.iter_mut().zip(self.next_u64().to_le_bytes()) {
+                *byte = random;
+            }
         }
     }
 }
