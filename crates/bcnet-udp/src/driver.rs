@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddrV4;
 #[cfg(unix)]
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(windows)]
 use std::os::windows::io::{AsSocket, BorrowedSocket};
 use std::time::Duration;
@@ -281,14 +281,6 @@ impl Source for Driver {
 impl AsFd for Driver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// For `tokio::io::unix::AsyncFd`, which asks for it.
-#[cfg(unix)]
-impl AsRawFd for Driver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_fd().as_raw_fd()
     }
 }
 
