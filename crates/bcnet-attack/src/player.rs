@@ -208,7 +208,7 @@ impl AttackPlayer {
     /// Creates a ship.
     pub(crate) fn create_ship(&mut self) -> anyhow::Result<()> {
         let ship = Ship {
-            species: Species(5),
+            species: Species::SOVEREIGN,
             position: [0.0; 3],
             rotation: [1.0, 0.0, 0.0, 0.0],
             unknown: [0; 7],

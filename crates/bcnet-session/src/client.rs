@@ -78,7 +78,7 @@ use crate::manifest::Manifest;
 use crate::message::{self as messages, Score};
 pub use event::{
     ClientState, CommandError, DisconnectReason, Event, FileCheck, GameSettings, Milestone, PlayerShip,
-    ServerAnomaly,
+    ServerAnomaly, ShipPosition,
 };
 
 /// Settings of a client.
@@ -133,6 +133,8 @@ pub struct Client<E = Endpoint> {
     players: BTreeMap<u8, KnownPlayer>,
     /// The last ship of each slot, including this client's own.
     ships: [Option<PlayerShip>; MAX_SLOTS],
+    /// The positions of these ships.
+    positions: [Option<ShipPosition>; MAX_SLOTS],
     anomalies: u64,
     /// The buffer for the next payload; reused to avoid allocations.
     payload: Vec<u8>,
@@ -161,6 +163,7 @@ impl<E: Engine> Client<E> {
             game_clock: None,
             players: BTreeMap::new(),
             ships: [None; MAX_SLOTS],
+            positions: [None; MAX_SLOTS],
             anomalies: 0,
             payload: Vec::new(),
         }
@@ -283,10 +286,11 @@ impl<E: Engine> Client<E> {
     ) -> Result<ObjectId, CommandError> {
         self.require_state(&[ClientState::Lobby, ClientState::InGame])?;
         let slot = self.slot.ok_or(CommandError::WrongState(self.state))?;
-        let (peer, object, species) = (self.engine.id(), ObjectId::new(slot, number), ship.species);
+        let (peer, object) = (self.engine.id(), ObjectId::new(slot, number));
+        let (species, position) = (ship.species, ship.position);
         let object_create = ObjectCreateTeam { slot, peer: peer.0, object: Created::Ship { object, ship } };
         self.send_message(&Message::ObjectCreateTeam(object_create), DeliveryMode::Reliable, now)?;
-        self.add_ship(PlayerShip { slot, peer: Some(peer), object, species });
+        self.add_ship(PlayerShip { slot, peer: Some(peer), object, species }, position);
         Ok(object)
     }
 
@@ -298,6 +302,7 @@ impl<E: Engine> Client<E> {
     /// Returns a [`CommandError`] if the client has no ship or the message cannot be queued.
     pub fn send_state_update(&mut self, update: StateUpdate<'_>, now: Time) -> Result<(), CommandError> {
         self.require_state(&[ClientState::InGame])?;
+        self.track(&update);
         self.send_message(&Message::StateUpdate(update), DeliveryMode::Unreliable, now)
     }
 
@@ -395,6 +400,18 @@ impl<E: Engine> Client<E> {
     /// Returns the ships in the game, by slot.
     pub fn ships(&self) -> impl Iterator<Item = &PlayerShip> {
         self.ships.iter().flatten()
+    }
+
+    /// Returns where a ship was at its last report ([S-76]), for ships in the game.
+    ///
+    /// The client applies the state updates of others and its own. A report that overtakes an older one counts.
+    ///
+    /// [S-76]: bcnet_transport::wire::protocol#s-76
+    #[must_use]
+    pub fn position(&self, ship: ObjectId) -> Option<ShipPosition> {
+        let slot = usize::from(ship.owner()?);
+        self.ships.get(slot)?.filter(|known| known.object == ship)?;
+        *self.positions.get(slot)?
     }
 
     /// Returns the number of anomalies of the server so far.

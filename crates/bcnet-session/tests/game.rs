@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use bcnet_session::game::{
-    Description, GameErrorReason, Message, Opcode, PayloadField, Species, Value, describe,
+    Created, Description, GameErrorReason, Message, ObjectCreateTeam, Opcode, PayloadField, Ship, Species,
+    Value, describe,
 };
 use bcnet_transport::wire::{self, Datagram};
 use serde_json::Value as Json;
@@ -109,6 +110,24 @@ fn captured_ship_subsystems_are_named() {
         " bridge=1.000".to_owned(),
     ];
     assert_eq!(subsystems, expected.concat());
+}
+
+/// S-77: the captured ship was new.
+#[test]
+fn healthy_ship_equals_the_captured_one() {
+    let vectors: HashMap<String, Vec<u8>> = captured_payloads().into_iter().collect();
+    let captured = &vectors["pl-03-sovereign"];
+    let Ok(Message::ObjectCreateTeam(create)) = Message::parse(captured) else { panic!("a creation") };
+    let Created::Ship { object, ship } = create.object else { panic!("a ship") };
+    let subsystems = Species::SOVEREIGN.healthy_subsystems().expect("a known class");
+    let healthy = Ship::healthy(Species::SOVEREIGN, ship.name.0, b"Multi1", &subsystems);
+    let (position, rotation) = (ship.position, ship.rotation);
+    let object = Created::Ship { object, ship: Ship { position, rotation, ..healthy } };
+    let mut payload = Vec::new();
+    Message::ObjectCreateTeam(ObjectCreateTeam { object, ..create }).write(&mut payload);
+    assert_eq!(&payload, captured);
+    let known = (0..=u8::MAX).filter(|number| Species(*number).healthy_subsystems().is_some());
+    assert_eq!(known.collect::<Vec<_>>(), (1..=15).chain([37]).collect::<Vec<_>>());
 }
 
 /// S-77

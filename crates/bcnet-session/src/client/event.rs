@@ -12,7 +12,10 @@ use std::fmt;
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{LeaveReason, RejectCause, SendError};
 
-use crate::game::{EndCode, GameError, MissionInit, ObjectId, Opcode, Species};
+use crate::game::{
+    CompressedFloat, EndCode, GameError, MissionInit, ObjectId, Opcode, PackedVector, Species, StateUpdate,
+    UnitVector,
+};
 use crate::message::Score;
 
 /// The state of a client.
@@ -156,6 +159,48 @@ pub struct PlayerShip {
     pub object: ObjectId,
     /// The class of the ship.
     pub species: Species,
+}
+
+/// The last report of where a ship is. Its owner sends about ten per second, and the network loses some.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ShipPosition {
+    /// The coordinates in the set.
+    pub place: [f32; 3],
+    /// The direction of the bow, if it was sent.
+    pub forward: Option<[f32; 3]>,
+    /// The speed, negative backwards, if it was sent.
+    pub speed: Option<f32>,
+    /// The game time of the report. `None` is the place where the ship was created.
+    pub time: Option<f32>,
+    /// The last complete position: others are sent as distances from it.
+    pub(super) base: [f32; 3],
+}
+
+impl ShipPosition {
+    /// Returns the position of a new ship, or `None` if its place is not a place.
+    pub(super) fn created_at(place: [f32; 3]) -> Option<Self> {
+        let is_place = place.iter().all(|part| part.is_finite());
+        is_place.then_some(Self { place, forward: None, speed: None, time: None, base: place })
+    }
+
+    /// Applies a report. It has no effect if it is older than the last, or has no finite place.
+    pub(super) fn update(&mut self, update: &StateUpdate<'_>) {
+        if self.time.is_some_and(|time| update.time < time) {
+            return;
+        }
+        let base = update.position.map_or(self.base, |position| position.place);
+        let [dx, dy, dz] = update.delta.map_or([0.0; 3], PackedVector::vector);
+        let [x, y, z] = base;
+        let place = match (update.position, update.delta) {
+            (None, None) => self.place,
+            _ => [x + dx, y + dy, z + dz],
+        };
+        if place.iter().all(|part| part.is_finite()) && update.time.is_finite() {
+            (self.place, self.base, self.time) = (place, base, Some(update.time));
+            self.forward = update.forward.map(UnitVector::vector).or(self.forward);
+            self.speed = update.speed.map(CompressedFloat::value).or(self.speed);
+        }
+    }
 }
 
 /// Something that a correct server never sends. It had no effect, except on a counter ([S-84]).

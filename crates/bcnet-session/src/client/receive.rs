@@ -9,12 +9,12 @@
 use bcnet_transport::wire::PeerId;
 use bcnet_transport::{self as transport, Engine, LeaveReason, Time};
 
-use super::event::{ClientState, Event, FileCheck, GameSettings, PlayerShip, ServerAnomaly};
+use super::event::{ClientState, Event, FileCheck, GameSettings, PlayerShip, ServerAnomaly, ShipPosition};
 use super::{Client, KnownPlayer};
 use crate::config::MAX_SLOTS;
 use crate::game::{
     self, Created, EventDetail, EventNumber, GameError, GameEvent, ObjectId, Opcode, RequestFlags,
-    SettingsFlags, Text16, read_fields,
+    SettingsFlags, StateUpdate, Text16, read_fields,
 };
 use crate::message::Score;
 use crate::text;
@@ -132,8 +132,24 @@ impl<E: Engine> Client<E> {
                 let game::DestroyObject { object } = read_fields(payload)?;
                 Some(Event::ObjectDestroyed { object, peer: self.remove_ship(object) })
             }
+            Opcode::STATE_UPDATE => {
+                // A caller that knows the messages of a mod gets longer or shorter ones, too.
+                if let Ok(update) = read_fields(payload) {
+                    self.track(&update);
+                }
+                Some(other)
+            }
             _ => Some(other),
         })
+    }
+
+    /// Applies a state update to the position of its ship, if that is a known ship.
+    pub(super) fn track(&mut self, update: &StateUpdate<'_>) {
+        let Some(slot) = update.object.owner().map(usize::from) else { return };
+        let ship = self.ships.get(slot).copied().flatten().filter(|ship| ship.object == update.object);
+        if let (Some(_), Some(Some(position))) = (ship, self.positions.get_mut(slot)) {
+            position.update(update);
+        }
     }
 
     /// Handles a change in the list of players (S-81).
@@ -271,15 +287,17 @@ impl<E: Engine> Client<E> {
         if object.owner() != Some(slot) {
             return None;
         }
+        let position = ship.position;
         let ship = PlayerShip { slot, peer, object: *object, species: ship.species };
-        self.add_ship(ship);
+        self.add_ship(ship, position);
         Some(Event::ShipCreated(ship))
     }
 
     /// Stores a ship as the current one of its slot.
-    pub(super) fn add_ship(&mut self, ship: PlayerShip) {
-        if let Some(entry) = self.ships.get_mut(usize::from(ship.slot)) {
-            *entry = Some(ship);
+    pub(super) fn add_ship(&mut self, ship: PlayerShip, place: [f32; 3]) {
+        let slot = usize::from(ship.slot);
+        if let (Some(entry), Some(position)) = (self.ships.get_mut(slot), self.positions.get_mut(slot)) {
+            (*entry, *position) = (Some(ship), ShipPosition::created_at(place));
         }
         self.update_ship_state();
     }

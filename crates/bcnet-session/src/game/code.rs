@@ -83,13 +83,20 @@ macro_rules! codes {
 codes! {
     /// The class of a ship. Players choose from 1 to 15.
     Species(u8) Number "species" {
-        0 "unknown" 1 "Akira" 2 "Ambassador" 3 "Galaxy" 4 "Nebula" 5 "Sovereign" 6 "BirdOfPrey" 7 "Vorcha"
-        8 "Warbird" 9 "Marauder" 10 "Galor" 11 "Keldon" 12 "CardHybrid" 13 "KessokHeavy" 14 "KessokLight"
-        15 "Shuttle" 16 "CardFreighter" 17 "Freighter" 18 "Transport" 19 "SpaceFacility" 20 "CommArray"
-        21 "CommLight" 22 "DryDock" 23 "Probe" 24 "Decoy" 25 "Sunbuster" 26 "CardOutpost" 27 "CardStarbase"
-        28 "CardStation" 29 "FedOutpost" 30 "FedStarbase" 31 "Asteroid" 32 "Asteroid1" 33 "Asteroid2"
-        34 "Asteroid3" 35 "Amagon" 36 "BiranuStation" 37 "Enterprise" 38 "Geronimo" 39 "Peregrine"
-        40 "Asteroidh1" 41 "Asteroidh2" 42 "Asteroidh3" 43 "Escapepod" 44 "KessokMine" 45 "BorgCube"
+        0 UNKNOWN "unknown" 1 AKIRA "Akira" 2 AMBASSADOR "Ambassador" 3 GALAXY "Galaxy" 4 NEBULA "Nebula"
+        5 SOVEREIGN "Sovereign" 6 BIRD_OF_PREY "BirdOfPrey" 7 VORCHA "Vorcha" 8 WARBIRD "Warbird"
+        9 MARAUDER "Marauder" 10 GALOR "Galor" 11 KELDON "Keldon" 12 CARD_HYBRID "CardHybrid"
+        13 KESSOK_HEAVY "KessokHeavy" 14 KESSOK_LIGHT "KessokLight" 15 SHUTTLE "Shuttle"
+        16 CARD_FREIGHTER "CardFreighter" 17 FREIGHTER "Freighter" 18 TRANSPORT "Transport"
+        19 SPACE_FACILITY "SpaceFacility" 20 COMM_ARRAY "CommArray" 21 COMM_LIGHT "CommLight"
+        22 DRY_DOCK "DryDock" 23 PROBE "Probe" 24 DECOY "Decoy" 25 SUNBUSTER "Sunbuster"
+        26 CARD_OUTPOST "CardOutpost" 27 CARD_STARBASE "CardStarbase" 28 CARD_STATION "CardStation"
+        29 FED_OUTPOST "FedOutpost" 30 FED_STARBASE "FedStarbase" 31 ASTEROID "Asteroid"
+        32 ASTEROID_1 "Asteroid1" 33 ASTEROID_2 "Asteroid2" 34 ASTEROID_3 "Asteroid3" 35 AMAGON "Amagon"
+        36 BIRANU_STATION "BiranuStation" 37 ENTERPRISE "Enterprise" 38 GERONIMO "Geronimo"
+        39 PEREGRINE "Peregrine" 40 ASTEROID_H1 "Asteroidh1" 41 ASTEROID_H2 "Asteroidh2"
+        42 ASTEROID_H3 "Asteroidh3" 43 ESCAPE_POD "Escapepod" 44 KESSOK_MINE "KessokMine"
+        45 BORG_CUBE "BorgCube"
     }
     /// The type of a torpedo or a bolt. The stock scripts send 2, 7 and 1 for the last three.
     TorpedoType(u8) Number "torpedo type" {

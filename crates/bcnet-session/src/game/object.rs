@@ -99,6 +99,32 @@ record! {
     }
 }
 
+impl<'a> Ship<'a> {
+    /// Returns a ship at the origin of a set, without rotation, with [these subsystems](Species::healthy_subsystems).
+    ///
+    /// `name` is the player's name and `set` the name of the star system, for example `Multi1`.
+    ///
+    /// ```
+    /// use bcnet_session::game::{Ship, Species};
+    ///
+    /// let subsystems = Species::AKIRA.healthy_subsystems().expect("a class of the stock game");
+    /// let ship = Ship { position: [100.0, 0.0, 0.0], ..Ship::healthy(Species::AKIRA, b"Kirk", b"Multi1", &subsystems) };
+    /// assert_eq!(ship.subsystems.len(), 51);
+    /// ```
+    #[must_use]
+    pub const fn healthy(species: Species, name: &'a [u8], set: &'a [u8], subsystems: &'a [u8]) -> Self {
+        Self {
+            species,
+            position: [0.0; 3],
+            rotation: [1.0, 0.0, 0.0, 0.0],
+            unknown: [0; 7],
+            name: Text8(name),
+            set: Text8(set),
+            subsystems,
+        }
+    }
+}
+
 impl Created<'_> {
     /// Returns the id of the object.
     #[must_use]

@@ -52,6 +52,17 @@ impl SubsystemByte {
         }
     }
 
+    /// Returns the byte of an undamaged ship with full power and the settings of a new ship.
+    fn healthy(self) -> u8 {
+        match self {
+            Self::Condition(_) | Self::Repeated(_) => 0xFF,
+            Self::Power(_) | Self::RepeatedPower(_) => 100,
+            Self::Setting(TORPEDO_SETTING) => 0,
+            Self::Setting(_) => 1,
+            Self::WeaponBits(count) => count << 5,
+        }
+    }
+
     /// Returns whether a byte can have this meaning. A bit byte contains the number of its flags.
     const fn fits(self, byte: u8) -> bool {
         match self {
@@ -95,6 +106,14 @@ impl Species {
         }
         Some(bytes)
     }
+
+    /// Returns the subsystem bytes of an undamaged ship with full power, if the subsystems of the class are known.
+    ///
+    /// They are known for the classes that players choose from, and for 37. Captured for 1, 3 and 5.
+    #[must_use]
+    pub fn healthy_subsystems(self) -> Option<Vec<u8>> {
+        Some(self.subsystem_bytes()?.into_iter().map(SubsystemByte::healthy).collect())
+    }
 }
 
 /// Records the subsystem bytes that were read last, if they match the class exactly.
@@ -135,7 +154,7 @@ impl Subsystem {
                 (Repeated("powered_system"), "powered_system_part", parts, power, None)
             }
             Self::Torpedoes(parts) => {
-                let setting = Some(Setting("torpedo_setting"));
+                let setting = Some(Setting(TORPEDO_SETTING));
                 (Condition("torpedoes"), "torpedo_tube", parts, Power("torpedoes_power"), setting)
             }
             Self::Phasers(parts) => {
@@ -187,5 +206,6 @@ const fn subsystems_of(species: Species) -> Option<&'static [Subsystem]> {
     })
 }
 
+const TORPEDO_SETTING: &str = "torpedo_setting";
 /// The number of shield facings: one for each side.
 const SHIELD_FACINGS: usize = 6;

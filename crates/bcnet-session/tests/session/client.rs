@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bcnet_lab::Rng;
 use bcnet_session::client::{Client, ClientOptions, ClientState, CommandError, DisconnectReason, Event};
-use bcnet_session::game::{ObjectId, Ship, Species, StateUpdate, Text8};
+use bcnet_session::game::{
+    CompressedFloat, Created, Message, ObjectCreateTeam, ObjectId, PackedVector, Position, Ship, Species,
+    StateUpdate, Text8, UnitVector,
+};
 use bcnet_session::{Checksums, Config, Manifest, Score};
 use bcnet_transport::wire::{BootReason, PeerId};
 use bcnet_transport::{self as transport, Connect, DeliveryMode, Endpoint, Engine, Time};
@@ -120,7 +123,7 @@ fn listed_event(peer: u8) -> Vec<u8> {
 
 fn sovereign() -> Ship<'static> {
     Ship {
-        species: Species(5),
+        species: Species::SOVEREIGN,
         position: [1.0, 2.0, 3.0],
         rotation: [1.0, 0.0, 0.0, 0.0],
         unknown: [0; 7],
@@ -210,6 +213,63 @@ fn client_is_in_game_only_with_a_ship() {
     }
     let created = duo.received.iter().find(|payload| payload[0] == 0x03).expect("a ship");
     assert_eq!(created[..11], [&hex("03 00 02 08800000")[..], &own.0.to_le_bytes()].concat());
+}
+
+/// S-76: distances count from the last complete position; late, broken and unknown reports have no effect.
+#[test]
+fn client_tracks_the_positions_of_ships() {
+    let write = |message: &Message<'_>| {
+        let mut payload = Vec::new();
+        message.write(&mut payload);
+        payload
+    };
+    let mut duo = ClientWithHost::entered();
+    let ship = ObjectId::new(3, 0);
+    let created = Created::Ship { object: ship, ship: sovereign() };
+    duo.send_all(&[&write(&Message::ObjectCreateTeam(ObjectCreateTeam {
+        slot: 3,
+        peer: 5,
+        object: created,
+    }))]);
+    let place = |duo: &ClientWithHost| duo.client.position(ship).map(|position| position.place);
+    assert_eq!(place(&duo), Some([1.0, 2.0, 3.0]));
+    let at = |time, place: Option<[f32; 3]>, delta: Option<[f32; 3]>| StateUpdate {
+        object: ship,
+        time,
+        position: place.map(|place| Position { place, hash: None }),
+        delta: delta.map(PackedVector::new),
+        ..StateUpdate::default()
+    };
+    let full = StateUpdate {
+        forward: Some(UnitVector([0, 127, 0])),
+        speed: Some(CompressedFloat::new(-1.0)),
+        ..at(2.0, Some([10.0, 20.0, 30.0]), None)
+    };
+    for (update, expected) in [
+        (full, [10.0, 20.0, 30.0]),
+        (at(3.0, None, Some([0.0, 0.0, 5.0])), [10.0, 20.0, 35.0]),
+        (at(4.0, None, Some([0.0, 0.0, 7.0])), [10.0, 20.0, 37.0]),
+        (at(5.0, None, None), [10.0, 20.0, 37.0]),
+        (at(1.0, Some([0.0; 3]), None), [10.0, 20.0, 37.0]),
+        (at(f32::NAN, Some([0.0; 3]), None), [10.0, 20.0, 37.0]),
+        (at(6.0, Some([f32::INFINITY; 3]), None), [10.0, 20.0, 37.0]),
+        (at(6.0, None, Some([0.0, 0.0, 1.0])), [10.0, 20.0, 31.0]),
+        (StateUpdate { object: ObjectId::new(3, 9), ..at(7.0, Some([0.0; 3]), None) }, [10.0, 20.0, 31.0]),
+        (StateUpdate { object: ObjectId(7), ..at(7.0, Some([0.0; 3]), None) }, [10.0, 20.0, 31.0]),
+    ] {
+        duo.send_all(&[&write(&Message::StateUpdate(update.clone()))]);
+        let shown = place(&duo).expect("a ship");
+        let error = shown.iter().zip(expected).map(|(shown, expected)| (shown - expected).abs());
+        assert!(error.into_iter().all(|error| error < 0.05), "{shown:?} after {update:?}");
+    }
+    duo.send_all(&[&[0x1C, 1, 2, 3]]);
+    let position = duo.client.position(ship).expect("a ship");
+    assert_eq!((position.time, position.forward), (Some(6.0), Some([0.0, 1.0, 0.0])));
+    assert!(position.speed.is_some_and(|speed| (speed + 1.0).abs() < 0.001), "{position:?}");
+    assert!(duo.event_names().iter().skip(1).all(|name| *name == "received"));
+    assert_eq!((duo.client.anomalies(), duo.client.position(ObjectId::new(3, 9))), (0, None));
+    duo.send_all(&[&[&[0x14][..], &ship.0.to_le_bytes()].concat()]);
+    assert_eq!(place(&duo), None);
 }
 
 /// S-81: the client tracks the players, their chat, scores, teams and ships.

@@ -50,7 +50,7 @@ fn direction(rng: &mut Rng) -> UnitVector {
 pub(super) fn ship(slot: u8, peer: u8, object: ObjectId, name: &str, number: u32) -> Vec<u8> {
     let name = name.as_bytes();
     let ship = Ship {
-        species: Species(5),
+        species: Species::SOVEREIGN,
         position: [number as f32, 0.0, 0.0],
         rotation: [1.0, 0.0, 0.0, 0.0],
         unknown: [0; 7],
