@@ -87,7 +87,7 @@ pub struct ClientOptions {
     /// The player's name.
     pub name: String,
     /// The longest time from the connect request to [`Event::Entered`], including the caller's own time. With `None`,
-    /// only the idle timeout of the transport applies.
+    /// only the idle timeout of the transport applies. [`with_name`](Self::with_name) sets 60 s.
     pub handshake_timeout: Option<Duration>,
 }
 

@@ -13,141 +13,168 @@ use crate::network::Network;
 /// The settings of a session. The defaults are those of a stock dedicated server, unless a field says otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The name that browsers show.
+    /// The name that browsers show. The default is `bcnet`.
     pub name: String,
-    /// The mission that players load.
+    /// The mission that players load. The default is a deathmatch: `Multiplayer.Episode.Mission1.Mission1`.
     pub mission: Mission,
-    /// The star system of the first round.
+    /// The star system of the first round. The default is `Multi1`.
     pub system: System,
     /// The systems of the following rounds. After the last, the first follows again.
     ///
-    /// If it is empty, every round is in [`system`](Self::system).
+    /// If it is empty, every round is in [`system`](Self::system). The default is empty.
     pub rotation: Vec<System>,
     /// The length of a round in minutes, 1 to 254. With `None`, rounds have no time limit.
+    ///
+    /// The default is `None`.
     pub time_limit: Option<u8>,
     /// The number of kills that ends a round. The server only announces it, because it does not see kills ([S-60]).
+    ///
+    /// The default is `None`.
     ///
     /// [S-60]: bcnet_transport::wire::protocol#s-60
     pub frag_limit: Option<u8>,
     /// The time from the end of a round to the next one.
     ///
     /// With `None`, the next round starts when [`restart`](crate::Session::restart) is called.
+    /// The default is 30 s.
     pub intermission: Option<Duration>,
-    /// The highest number of players, at most 16 ([S-04]).
+    /// The highest number of players, at most 16 ([S-04]). The default is 8.
     ///
     /// [S-04]: bcnet_transport::wire::protocol#s-04
     pub player_limit: u8,
     /// The highest number of players from one address; `None` means three quarters of all ([S-13]).
     ///
     /// That is enough for a household or a LAN party behind one address, and leaves places for others.
+    /// The default is `None`.
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub players_per_address: Option<u8>,
     /// The highest number of players from one network (/16); `None` means three quarters of all.
     ///
-    /// Neither limit applies to [`home_networks`](Self::home_networks).
+    /// Neither limit applies to [`home_networks`](Self::home_networks). The default is `None`.
     pub players_per_network: Option<u8>,
-    /// The password that a client must send to be admitted.
+    /// The password that a client must send to be admitted. The default is `None`: anybody may join.
     pub password: Option<String>,
     /// The text that each player gets as chat on entering, line by line. Empty for none.
+    ///
+    /// The default is empty.
     pub welcome: String,
-    /// The peer id under which the server sends chat ([S-41]).
+    /// The peer id under which the server sends chat ([S-41]). The default is [`SayAs::Recipient`].
     ///
     /// [S-41]: bcnet_transport::wire::protocol#s-41
     pub say_as: SayAs,
-    /// The prefix of the server's own lines of chat.
+    /// The prefix of the server's own lines of chat. The default is `[server] `.
     pub say_prefix: String,
     /// True to list a player `Dedicated Server` in replies to queries, as stock does ([S-06]).
     ///
-    /// Many query programs then lose the last real player.
+    /// Many query programs then lose the last real player. The default is `false`.
     ///
     /// [S-06]: bcnet_transport::wire::protocol#s-06
     pub list_host_as_player: bool,
     /// The opcode of the message that tells a client that its files differ: 0x22 or 0x23 ([S-24]).
     ///
+    /// The default is 0x22.
+    ///
     /// [S-24]: bcnet_transport::wire::protocol#s-24
     pub refusal_opcode: Opcode,
-    /// The files that clients must have.
+    /// The files that clients must have. The default is [`Checksums::Permissive`].
     pub checksums: Checksums,
-    /// True to accept files that no manifest contains.
+    /// True to accept files that no manifest contains. The default is `false`.
     pub extra_files: bool,
     /// True to report the manifest of each player that joins.
     ///
-    /// The event is [`Event::ManifestLearned`](crate::Event::ManifestLearned).
+    /// The event is [`Event::ManifestLearned`](crate::Event::ManifestLearned). The default is `false`.
     pub learn_manifests: bool,
     /// True to relay messages with unknown opcodes: mods have such messages ([S-34]).
     ///
+    /// The default is `true`.
+    ///
     /// [S-34]: bcnet_transport::wire::protocol#s-34
     pub forward_unknown: bool,
-    /// True to relay ships and events that the stock game does not have ([S-32]).
+    /// True to relay ships and events that the stock game does not have ([S-32]). The default is `false`.
     ///
     /// [S-32]: bcnet_transport::wire::protocol#s-32
     pub allow_mods: bool,
     /// True to remove the addresses from names and disconnect notices that are relayed ([S-03]).
     ///
+    /// The default is `false`.
+    ///
     /// [S-03]: bcnet_transport::wire::protocol#s-03
     pub mask_addresses: bool,
-    /// True if ships can collide.
+    /// True if ships can collide. The default is `true`.
     pub collisions: bool,
-    /// True if weapons can hit ships of the shooter's team.
+    /// True if weapons can hit ships of the shooter's team. The default is `false`.
     pub friendly_fire: bool,
     /// True to credit a destroyed ship to the player that fired at it last: a guess ([S-45]).
     ///
+    /// The default is `false`.
+    ///
     /// [S-45]: bcnet_transport::wire::protocol#s-45
     pub credit_last_shot: bool,
-    /// The list servers that get heartbeats ([S-09]). Empty for none.
+    /// The list servers that get heartbeats ([S-09]). Empty for none. The default is empty.
     ///
     /// [S-09]: bcnet_transport::wire::protocol#s-09
     pub masters: Vec<SocketAddrV4>,
     /// The UDP port at which players reach this server, for [`masters`](Self::masters).
+    ///
+    /// The default is 22101.
     pub advertise_port: u16,
     /// The only networks that are admitted, besides [`trusted`](Self::trusted) ones ([S-15]). Empty to admit all.
+    ///
+    /// The default is empty.
     ///
     /// [S-15]: bcnet_transport::wire::protocol#s-15
     pub whitelist: Vec<Network>,
     /// Networks without limits by address, whose clients need no address verification ([S-13]).
     ///
-    /// They are for proxies, and for tests with many players.
+    /// They are for proxies, and for tests with many players. The default is 127.0.0.0/8.
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub trusted: Vec<Network>,
     /// The host's own networks: they have a separate budget for queries, and no limits of players ([S-13]).
     ///
-    /// Their clients need address verification.
+    /// Their clients need address verification. The default is [`Network::DEFAULT_HOME`].
     ///
     /// [S-13]: bcnet_transport::wire::protocol#s-13
     pub home_networks: Vec<Network>,
     /// The most replies to queries of unverified addresses per second, with 250 bytes for each ([S-07]).
     ///
-    /// A longer reply counts as several.
+    /// A longer reply counts as several. The default is 100.
     ///
     /// [S-07]: bcnet_transport::wire::protocol#s-07
     pub query_rate: u32,
     /// The most lines of chat of one player that are relayed per second, after ten at once ([S-42]).
     ///
+    /// The default is 3.
+    ///
     /// [S-42]: bcnet_transport::wire::protocol#s-42
     pub chat_rate: u32,
     /// The most bytes of one player that are relayed per second. Each message counts 32 bytes more than it has ([S-33]).
+    ///
+    /// The default is 64 KiB.
     ///
     /// [S-33]: bcnet_transport::wire::protocol#s-33
     pub relay_rate: u32,
     /// The most bytes per second to all players together, with all headers ([S-46]).
     ///
-    /// `None` is 4,400 for each pair of sender and receiver.
+    /// `None` is 4,400 for each pair of sender and receiver. The default is `None`.
     ///
     /// [S-46]: bcnet_transport::wire::protocol#s-46
     pub uplink: Option<u32>,
     /// The longest time from a client's connect request until it has entered the game ([S-26]).
     ///
+    /// The default is 60 s.
+    ///
     /// [S-26]: bcnet_transport::wire::protocol#s-26
     pub handshake_timeout: Duration,
-    /// The longest time for a client's answer in one round of the file check ([S-22]).
+    /// The longest time for a client's answer in one round of the file check ([S-22]). The default is 20 s.
     ///
     /// [S-22]: bcnet_transport::wire::protocol#s-22
     pub round_timeout: Duration,
     /// The settings of the transport.
     ///
     /// With `cipher` off, the caller ciphers, for example in batches. It must not cipher datagrams that begin with `\`.
+    /// The default is that of the transport, with [`IdPolicy::Random`].
     pub transport: bcnet_transport::Config,
 }
 
