@@ -2,11 +2,11 @@
 //!
 //! [`Client`] connects, sends its name, answers the file check, enters the game and reports what the server sends as
 //! events. The caller decides: it supplies the file hashes, loads the mission and sends chat and ships by commands.
-//! Drive a client like an [`Endpoint`]: pass in each datagram and the time, then drain
-//! [`poll_event`](Client::poll_event), then [`poll_transmit`](Client::poll_transmit). Then sleep until
-//! [`next_timeout`](Client::next_timeout) or the next datagram.
+//! The driver in `bcnet-udp` runs a client on a socket; its example `join` is a bot. Without it, drive a client like an
+//! [`Endpoint`]: pass in each datagram and the time, then drain [`poll_event`](Client::poll_event), then
+//! [`poll_transmit`](Client::poll_transmit). Then sleep until [`next_timeout`](Client::next_timeout) or the next datagram.
 //!
-//! This complete client joins a server in memory and sends one line of chat. `examples/join.rs` does the same over UDP.
+//! This complete client joins a server in memory and sends one line of chat.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddrV4};
