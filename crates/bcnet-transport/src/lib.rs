@@ -6,8 +6,8 @@
 //! are the crate `bcnet-wire`, which is usable without an endpoint. The code cites the rules of PROTOCOL.md
 //! as `T-nn`.
 //!
-//! The game's cipher is obfuscation, not encryption: everyone knows the key. Whoever can see the datagrams can read
-//! and forge them.
+//! The game's cipher is obfuscation, not encryption: everyone knows the key. A third
+//! party that sees datagrams can read and forge them.
 //!
 //! # Driving an endpoint
 //!

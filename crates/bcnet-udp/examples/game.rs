@@ -45,7 +45,7 @@ pub(crate) fn host(mut driver: Driver) -> Outcome<()> {
     }
 }
 
-/// What a player sees of the others, by id.
+/// The others in a player's view, by id.
 #[derive(Default)]
 pub(crate) struct Game {
     pub(crate) positions: BTreeMap<u8, [f32; 2]>,

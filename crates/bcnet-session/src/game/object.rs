@@ -100,9 +100,9 @@ record! {
 }
 
 impl<'a> Ship<'a> {
-    /// Returns a ship at the origin of a set, without rotation, with [these subsystems](Species::healthy_subsystems).
+    /// Returns a ship at the origin of a set, without rotation.
     ///
-    /// `name` is the player's name and `set` the name of the star system, for example `Multi1`.
+    /// [`Species::healthy_subsystems`] returns its subsystems. `name` is the player's name and `set` the name of the star system, for example `Multi1`.
     ///
     /// ```
     /// use bcnet_session::game::{Ship, Species};

@@ -107,9 +107,9 @@ impl Species {
         Some(bytes)
     }
 
-    /// Returns the subsystem bytes of an undamaged ship with full power, if the subsystems of the class are known.
+    /// Returns the subsystem bytes of an undamaged ship with full power, for a known class.
     ///
-    /// They are known for the classes that players choose from, and for 37. Captured for 1, 3 and 5.
+    /// Known are the classes that players choose from, and 37. Captured for 1, 3 and 5.
     #[must_use]
     pub fn healthy_subsystems(self) -> Option<Vec<u8>> {
         Some(self.subsystem_bytes()?.into_iter().map(SubsystemByte::healthy).collect())
