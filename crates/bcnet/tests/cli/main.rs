@@ -102,8 +102,8 @@ fn readme_examples_match_the_output() {
 /// code.
 #[test]
 fn readme_code_matches_the_crate_readme() {
-    let [project, of_crate] = ["README.md", "crates/bcnet-udp/README.md"]
-        .map(|file| fs::read_to_string(path(file)).expect(file));
+    let [project, of_crate] =
+        ["README.md", "crates/bcnet-udp/README.md"].map(|file| fs::read_to_string(path(file)).expect(file));
     let code: Vec<&str> =
         project.split("```rust,no_run\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(code.len(), 1);
