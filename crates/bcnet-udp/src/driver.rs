@@ -315,3 +315,35 @@ const WSAENETRESET: i32 = 10_052;
 
 /// The most datagrams that one call receives.
 const MAX_RECEIVED: usize = 8 * BATCH_SIZE;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use bcnet_transport::{Config, Endpoint};
+
+    use super::*;
+
+    #[test]
+    fn broken_socket_is_an_error_and_refused_datagrams_are_counted() {
+        let mut driver = Driver::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+        let host = driver.local_address().expect("bound");
+        let connect = bcnet_transport::Connect { host, nonce: 1, password: "" };
+        let mut client = Endpoint::connect(Config::default(), connect, driver.now());
+        driver.socket = Socket::broken();
+        driver.send(&mut client);
+        assert_eq!((driver.stats().sent, driver.stats().unsent), (0, 1));
+        assert!(driver.receive(&mut client).is_err());
+        assert_eq!(driver.stats().receive_errors, 0);
+    }
+
+    #[test]
+    fn errors_of_the_network_are_told_from_errors_of_the_socket() {
+        for kind in [ErrorKind::ConnectionReset, ErrorKind::ConnectionRefused, ErrorKind::NetworkDown] {
+            assert!(is_network_error(&kind.into()), "{kind}");
+        }
+        for kind in [ErrorKind::NotConnected, ErrorKind::InvalidInput, ErrorKind::WouldBlock] {
+            assert!(!is_network_error(&kind.into()), "{kind}");
+        }
+    }
+}
