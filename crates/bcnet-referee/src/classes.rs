@@ -186,7 +186,8 @@ pub struct TubeFacts {
 /// The direction in which a weapon can fire.
 ///
 /// The arcs of the game are not known. This approximation takes them from the names of the weapons. It
-/// gives the banks that fired in all measured runs, and is meant to be wider than the game's arcs.
+/// gives the banks that fired in all measured runs. The Federation's first and last banks of a side cover
+/// its quarter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arc {
     /// The half space before the ship.
@@ -197,6 +198,10 @@ pub enum Arc {
     Port,
     /// The half space to starboard.
     Starboard,
+    /// The half space between port and aft.
+    PortQuarter,
+    /// The half space between starboard and aft.
+    StarboardQuarter,
     /// A cone of 60° around the upward direction.
     Up,
     /// A cone of 60° around the downward direction.
@@ -212,6 +217,8 @@ impl Arc {
             Self::Aft => [0.0, -1.0, 0.0],
             Self::Port => [-1.0, 0.0, 0.0],
             Self::Starboard => [1.0, 0.0, 0.0],
+            Self::PortQuarter => [-DIAGONAL, -DIAGONAL, 0.0],
+            Self::StarboardQuarter => [DIAGONAL, -DIAGONAL, 0.0],
             Self::Up => [0.0, 0.0, 1.0],
             Self::Down => [0.0, 0.0, -1.0],
         })
@@ -223,11 +230,13 @@ impl Arc {
         let Some(direction) = direction.unit() else { return true };
         let cosine = match self {
             Self::Up | Self::Down => 0.5,
-            Self::Forward | Self::Aft | Self::Port | Self::Starboard => 1e-6,
+            _ => 1e-6,
         };
         direction.dot(self.middle()) > cosine
     }
 }
+
+const DIAGONAL: f64 = core::f64::consts::FRAC_1_SQRT_2;
 
 impl ShipClass {
     /// Returns the class with this number, if it is a stock ship.

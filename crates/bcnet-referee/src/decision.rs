@@ -18,7 +18,14 @@ pub enum Decision {
     /// A ship dies. `cause` is the critical part; the duration of the explosion is in tenths of a second.
     ///
     /// `points` has what each attacker gets.
-    Death { ship: ObjectId, slot: Slot, killer: Option<Killer>, cause: ObjectId, tenths: u8, points: Vec<(Slot, i32)> },
+    Death {
+        ship: ObjectId,
+        slot: Slot,
+        killer: Option<Killer>,
+        cause: ObjectId,
+        tenths: u8,
+        points: Vec<(Slot, i32)>,
+    },
     /// The explosion of a ship is over, and the ship is gone.
     Gone { ship: ObjectId },
     /// The device can no longer hide the ship.

@@ -212,11 +212,11 @@ impl World {
         }
         self.fire_beams();
         self.fly_shots();
-        if self.tick.is_multiple_of(SUBSYSTEM_STEP) {
-            self.subsystem_step();
-        }
         if self.tick.is_multiple_of(SHIELD_STEP) {
             self.shield_step();
+        }
+        if self.tick.is_multiple_of(SUBSYSTEM_STEP) {
+            self.subsystem_step();
         }
         if is_power_step(self.tick) {
             self.power_step();

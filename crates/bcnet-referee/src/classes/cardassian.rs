@@ -2,7 +2,9 @@
 //!
 //! Source and confidence of the columns: see the parent module.
 
-use super::PartKind::{Beam, Engine, Engines, Hull, Pulse, Reactor, Repair, Sensors, Shields, Tractor, Tube, WeaponSystem};
+use super::PartKind::{
+    Beam, Engine, Engines, Hull, Pulse, Reactor, Repair, Sensors, Shields, Tractor, Tube, WeaponSystem,
+};
 use super::{Arc, BeamFacts, Part, PlantFacts, PulseFacts, ShipClass, TubeFacts, part};
 /// The Galor.
 pub(super) const GALOR: ShipClass = ShipClass {
@@ -14,15 +16,35 @@ pub(super) const GALOR: ShipClass = ShipClass {
     face_rates: [10.0, 1.0, 2.0, 2.0, 2.0, 2.0],
     repair_points: 16.0,
     repair_teams: 2,
-    plant: PlantFacts { output: 500.0, main: 120000.0, backup: 50000.0, main_conduit: 550.0, backup_conduit: 150.0 },
+    plant: PlantFacts {
+        output: 500.0,
+        main: 120000.0,
+        backup: 50000.0,
+        main_conduit: 550.0,
+        backup_conduit: 150.0,
+    },
     radius: None,
     extents: None,
     bolt: 0,
     parts: GALOR_PARTS,
 };
 
-const GALOR_BEAM: BeamFacts = BeamFacts { max_damage: 400.0, full_range: 30.0, max_charge: 8.0, min_charge: 5.0, recharge: 0.2, radius: 0.15 };
-const GALOR_BEAM_2: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 40.0, max_charge: 8.0, min_charge: 5.0, recharge: 0.2, radius: 0.1 };
+const GALOR_BEAM: BeamFacts = BeamFacts {
+    max_damage: 400.0,
+    full_range: 30.0,
+    max_charge: 8.0,
+    min_charge: 5.0,
+    recharge: 0.2,
+    radius: 0.15,
+};
+const GALOR_BEAM_2: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 40.0,
+    max_charge: 8.0,
+    min_charge: 5.0,
+    recharge: 0.2,
+    radius: 0.1,
+};
 const GALOR_TUBE: TubeFacts = TubeFacts { reload: 30.0, ready: 2 };
 
 #[rustfmt::skip]
@@ -56,19 +78,53 @@ pub(super) const KELDON: ShipClass = ShipClass {
     face_rates: [12.0, 2.0, 5.0, 5.0, 5.0, 5.0],
     repair_points: 20.0,
     repair_teams: 2,
-    plant: PlantFacts { output: 600.0, main: 140000.0, backup: 50000.0, main_conduit: 700.0, backup_conduit: 100.0 },
+    plant: PlantFacts {
+        output: 600.0,
+        main: 140000.0,
+        backup: 50000.0,
+        main_conduit: 700.0,
+        backup_conduit: 100.0,
+    },
     radius: None,
     extents: None,
     bolt: 0,
     parts: KELDON_PARTS,
 };
 
-const KELDON_BEAM: BeamFacts = BeamFacts { max_damage: 400.0, full_range: 30.0, max_charge: 8.0, min_charge: 5.0, recharge: 0.1, radius: 0.15 };
-const KELDON_BEAM_2: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 40.0, max_charge: 8.0, min_charge: 5.0, recharge: 0.2, radius: 0.1 };
+const KELDON_BEAM: BeamFacts = BeamFacts {
+    max_damage: 400.0,
+    full_range: 30.0,
+    max_charge: 8.0,
+    min_charge: 5.0,
+    recharge: 0.1,
+    radius: 0.15,
+};
+const KELDON_BEAM_2: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 40.0,
+    max_charge: 8.0,
+    min_charge: 5.0,
+    recharge: 0.2,
+    radius: 0.1,
+};
 const KELDON_TUBE: TubeFacts = TubeFacts { reload: 30.0, ready: 2 };
 const KELDON_TUBE_2: TubeFacts = TubeFacts { reload: 30.0, ready: 1 };
-const KELDON_TRACTOR: BeamFacts = BeamFacts { max_damage: 40.0, full_range: 80.0, max_charge: 5.0, min_charge: 3.0, recharge: 0.3, radius: 0.3 };
-const KELDON_BEAM_3: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 40.0, max_charge: 8.0, min_charge: 5.0, recharge: 0.1, radius: 0.1 };
+const KELDON_TRACTOR: BeamFacts = BeamFacts {
+    max_damage: 40.0,
+    full_range: 80.0,
+    max_charge: 5.0,
+    min_charge: 3.0,
+    recharge: 0.3,
+    radius: 0.3,
+};
+const KELDON_BEAM_3: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 40.0,
+    max_charge: 8.0,
+    min_charge: 5.0,
+    recharge: 0.1,
+    radius: 0.1,
+};
 
 #[rustfmt::skip]
 const KELDON_PARTS: &[Part] = &[
@@ -107,19 +163,54 @@ pub(super) const HYBRID: ShipClass = ShipClass {
     face_rates: [20.0, 10.0, 20.0, 10.0, 10.0, 10.0],
     repair_points: 40.0,
     repair_teams: 3,
-    plant: PlantFacts { output: 1000.0, main: 160000.0, backup: 50000.0, main_conduit: 1100.0, backup_conduit: 100.0 },
+    plant: PlantFacts {
+        output: 1000.0,
+        main: 160000.0,
+        backup: 50000.0,
+        main_conduit: 1100.0,
+        backup_conduit: 100.0,
+    },
     radius: Some(4.597),
     extents: None,
     bolt: 11,
     parts: HYBRID_PARTS,
 };
 
-const HYBRID_BEAM: BeamFacts = BeamFacts { max_damage: 400.0, full_range: 30.0, max_charge: 8.0, min_charge: 5.0, recharge: 0.2, radius: 0.15 };
-const HYBRID_BEAM_2: BeamFacts = BeamFacts { max_damage: 400.0, full_range: 200.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.17, radius: 0.15 };
-const HYBRID_BEAM_3: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 120.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.1, radius: 0.1 };
-const HYBRID_PULSE: PulseFacts = PulseFacts { max_charge: 1.5, min_charge: 1.0, recharge: 0.05, cooldown: 10.0 };
+const HYBRID_BEAM: BeamFacts = BeamFacts {
+    max_damage: 400.0,
+    full_range: 30.0,
+    max_charge: 8.0,
+    min_charge: 5.0,
+    recharge: 0.2,
+    radius: 0.15,
+};
+const HYBRID_BEAM_2: BeamFacts = BeamFacts {
+    max_damage: 400.0,
+    full_range: 200.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.17,
+    radius: 0.15,
+};
+const HYBRID_BEAM_3: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 120.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.1,
+    radius: 0.1,
+};
+const HYBRID_PULSE: PulseFacts =
+    PulseFacts { max_charge: 1.5, min_charge: 1.0, recharge: 0.05, cooldown: 10.0 };
 const HYBRID_TUBE: TubeFacts = TubeFacts { reload: 12.0, ready: 1 };
-const HYBRID_TRACTOR: BeamFacts = BeamFacts { max_damage: 40.0, full_range: 240.0, max_charge: 5.0, min_charge: 3.0, recharge: 0.3, radius: 0.3 };
+const HYBRID_TRACTOR: BeamFacts = BeamFacts {
+    max_damage: 40.0,
+    full_range: 240.0,
+    max_charge: 5.0,
+    min_charge: 3.0,
+    recharge: 0.3,
+    radius: 0.3,
+};
 
 #[rustfmt::skip]
 const HYBRID_PARTS: &[Part] = &[
@@ -164,14 +255,27 @@ pub(super) const FREIGHTER: ShipClass = ShipClass {
     face_rates: [2.0, 2.0, 2.0, 2.0, 2.0, 2.0],
     repair_points: 6.0,
     repair_teams: 1,
-    plant: PlantFacts { output: 400.0, main: 50000.0, backup: 10000.0, main_conduit: 400.0, backup_conduit: 200.0 },
+    plant: PlantFacts {
+        output: 400.0,
+        main: 50000.0,
+        backup: 10000.0,
+        main_conduit: 400.0,
+        backup_conduit: 200.0,
+    },
     radius: None,
     extents: None,
     bolt: 0,
     parts: FREIGHTER_PARTS,
 };
 
-const FREIGHTER_TRACTOR: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 100.0, max_charge: 5.0, min_charge: 3.0, recharge: 0.3, radius: 0.3 };
+const FREIGHTER_TRACTOR: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 100.0,
+    max_charge: 5.0,
+    min_charge: 3.0,
+    recharge: 0.3,
+    radius: 0.3,
+};
 
 #[rustfmt::skip]
 const FREIGHTER_PARTS: &[Part] = &[

@@ -2,7 +2,9 @@
 //!
 //! Source and confidence of the columns: see the parent module.
 
-use super::PartKind::{Beam, Cloak, Engine, Engines, Hull, Reactor, Repair, Sensors, Shields, Tube, WeaponSystem};
+use super::PartKind::{
+    Beam, Cloak, Engine, Engines, Hull, Reactor, Repair, Sensors, Shields, Tube, WeaponSystem,
+};
 use super::{Arc, BeamFacts, Part, PlantFacts, ShipClass, TubeFacts, part};
 /// The Kessok Heavy.
 pub(super) const KESSOK_HEAVY: ShipClass = ShipClass {
@@ -14,7 +16,13 @@ pub(super) const KESSOK_HEAVY: ShipClass = ShipClass {
     face_rates: [20.0, 12.0, 40.0, 2.0, 12.0, 12.0],
     repair_points: 140.0,
     repair_teams: 4,
-    plant: PlantFacts { output: 1400.0, main: 100000.0, backup: 100000.0, main_conduit: 1500.0, backup_conduit: 100.0 },
+    plant: PlantFacts {
+        output: 1400.0,
+        main: 100000.0,
+        backup: 100000.0,
+        main_conduit: 1500.0,
+        backup_conduit: 100.0,
+    },
     radius: Some(6.174),
     extents: None,
     bolt: 0,
@@ -22,8 +30,22 @@ pub(super) const KESSOK_HEAVY: ShipClass = ShipClass {
 };
 
 const KESSOK_HEAVY_TUBE: TubeFacts = TubeFacts { reload: 60.0, ready: 1 };
-const KESSOK_HEAVY_BEAM: BeamFacts = BeamFacts { max_damage: 400.0, full_range: 200.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.17, radius: 0.15 };
-const KESSOK_HEAVY_BEAM_2: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 120.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.05, radius: 0.1 };
+const KESSOK_HEAVY_BEAM: BeamFacts = BeamFacts {
+    max_damage: 400.0,
+    full_range: 200.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.17,
+    radius: 0.15,
+};
+const KESSOK_HEAVY_BEAM_2: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 120.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.05,
+    radius: 0.1,
+};
 
 #[rustfmt::skip]
 const KESSOK_HEAVY_PARTS: &[Part] = &[
@@ -63,7 +85,13 @@ pub(super) const KESSOK_LIGHT: ShipClass = ShipClass {
     face_rates: [16.0, 12.0, 30.0, 2.0, 12.0, 12.0],
     repair_points: 90.0,
     repair_teams: 4,
-    plant: PlantFacts { output: 900.0, main: 120000.0, backup: 80000.0, main_conduit: 1000.0, backup_conduit: 50.0 },
+    plant: PlantFacts {
+        output: 900.0,
+        main: 120000.0,
+        backup: 80000.0,
+        main_conduit: 1000.0,
+        backup_conduit: 50.0,
+    },
     radius: None,
     extents: None,
     bolt: 0,
@@ -71,9 +99,30 @@ pub(super) const KESSOK_LIGHT: ShipClass = ShipClass {
 };
 
 const KESSOK_LIGHT_TUBE: TubeFacts = TubeFacts { reload: 50.0, ready: 1 };
-const KESSOK_LIGHT_BEAM: BeamFacts = BeamFacts { max_damage: 400.0, full_range: 200.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.17, radius: 0.25 };
-const KESSOK_LIGHT_BEAM_2: BeamFacts = BeamFacts { max_damage: 200.0, full_range: 120.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.05, radius: 0.25 };
-const KESSOK_LIGHT_BEAM_3: BeamFacts = BeamFacts { max_damage: 150.0, full_range: 120.0, max_charge: 7.0, min_charge: 4.0, recharge: 0.05, radius: 0.25 };
+const KESSOK_LIGHT_BEAM: BeamFacts = BeamFacts {
+    max_damage: 400.0,
+    full_range: 200.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.17,
+    radius: 0.25,
+};
+const KESSOK_LIGHT_BEAM_2: BeamFacts = BeamFacts {
+    max_damage: 200.0,
+    full_range: 120.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.05,
+    radius: 0.25,
+};
+const KESSOK_LIGHT_BEAM_3: BeamFacts = BeamFacts {
+    max_damage: 150.0,
+    full_range: 120.0,
+    max_charge: 7.0,
+    min_charge: 4.0,
+    recharge: 0.05,
+    radius: 0.25,
+};
 
 #[rustfmt::skip]
 const KESSOK_LIGHT_PARTS: &[Part] = &[

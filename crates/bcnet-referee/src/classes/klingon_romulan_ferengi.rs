@@ -2,7 +2,9 @@
 //!
 //! Source and confidence of the columns: see the parent module.
 
-use super::PartKind::{Beam, Cloak, Engine, Engines, Hull, Pulse, Reactor, Repair, Sensors, Shields, Tractor, Tube, WeaponSystem};
+use super::PartKind::{
+    Beam, Cloak, Engine, Engines, Hull, Pulse, Reactor, Repair, Sensors, Shields, Tractor, Tube, WeaponSystem,
+};
 use super::{Arc, BeamFacts, Part, PlantFacts, PulseFacts, ShipClass, TubeFacts, part};
 /// The Bird of Prey.
 pub(super) const BIRD_OF_PREY: ShipClass = ShipClass {
@@ -14,14 +16,21 @@ pub(super) const BIRD_OF_PREY: ShipClass = ShipClass {
     face_rates: [20.0, 8.0, 8.0, 3.0, 3.0, 3.0],
     repair_points: 16.0,
     repair_teams: 1,
-    plant: PlantFacts { output: 400.0, main: 80000.0, backup: 40000.0, main_conduit: 470.0, backup_conduit: 70.0 },
+    plant: PlantFacts {
+        output: 400.0,
+        main: 80000.0,
+        backup: 40000.0,
+        main_conduit: 470.0,
+        backup_conduit: 70.0,
+    },
     radius: Some(1.349),
     extents: None,
     bolt: 8,
     parts: BIRD_OF_PREY_PARTS,
 };
 
-const BIRD_OF_PREY_PULSE: PulseFacts = PulseFacts { max_charge: 3.8, min_charge: 3.6, recharge: 0.4, cooldown: 0.2 };
+const BIRD_OF_PREY_PULSE: PulseFacts =
+    PulseFacts { max_charge: 3.8, min_charge: 3.6, recharge: 0.4, cooldown: 0.2 };
 const BIRD_OF_PREY_TUBE: TubeFacts = TubeFacts { reload: 20.0, ready: 1 };
 
 #[rustfmt::skip]
@@ -54,17 +63,38 @@ pub(super) const VORCHA: ShipClass = ShipClass {
     face_rates: [28.0, 9.0, 2.0, 2.0, 2.0, 2.0],
     repair_points: 32.0,
     repair_teams: 2,
-    plant: PlantFacts { output: 800.0, main: 100000.0, backup: 100000.0, main_conduit: 900.0, backup_conduit: 200.0 },
+    plant: PlantFacts {
+        output: 800.0,
+        main: 100000.0,
+        backup: 100000.0,
+        main_conduit: 900.0,
+        backup_conduit: 200.0,
+    },
     radius: Some(3.237),
     extents: None,
     bolt: 1,
     parts: VORCHA_PARTS,
 };
 
-const VORCHA_BEAM: BeamFacts = BeamFacts { max_damage: 450.0, full_range: 60.0, max_charge: 8.0, min_charge: 4.0, recharge: 0.35, radius: 0.18 };
-const VORCHA_PULSE: PulseFacts = PulseFacts { max_charge: 3.3, min_charge: 3.0, recharge: 0.33, cooldown: 0.8 };
+const VORCHA_BEAM: BeamFacts = BeamFacts {
+    max_damage: 450.0,
+    full_range: 60.0,
+    max_charge: 8.0,
+    min_charge: 4.0,
+    recharge: 0.35,
+    radius: 0.18,
+};
+const VORCHA_PULSE: PulseFacts =
+    PulseFacts { max_charge: 3.3, min_charge: 3.0, recharge: 0.33, cooldown: 0.8 };
 const VORCHA_TUBE: TubeFacts = TubeFacts { reload: 30.0, ready: 1 };
-const VORCHA_TRACTOR: BeamFacts = BeamFacts { max_damage: 70.0, full_range: 120.0, max_charge: 5.0, min_charge: 3.0, recharge: 0.3, radius: 0.3 };
+const VORCHA_TRACTOR: BeamFacts = BeamFacts {
+    max_damage: 70.0,
+    full_range: 120.0,
+    max_charge: 5.0,
+    min_charge: 3.0,
+    recharge: 0.3,
+    radius: 0.3,
+};
 
 #[rustfmt::skip]
 const VORCHA_PARTS: &[Part] = &[
@@ -104,17 +134,38 @@ pub(super) const WARBIRD: ShipClass = ShipClass {
     face_rates: [8.0, 8.0, 8.0, 8.0, 8.0, 8.0],
     repair_points: 28.0,
     repair_teams: 4,
-    plant: PlantFacts { output: 1500.0, main: 100000.0, backup: 200000.0, main_conduit: 1700.0, backup_conduit: 300.0 },
+    plant: PlantFacts {
+        output: 1500.0,
+        main: 100000.0,
+        backup: 200000.0,
+        main_conduit: 1700.0,
+        backup_conduit: 300.0,
+    },
     radius: Some(7.548),
     extents: Some(([4.84, 6.29, 1.73], [0.0, 0.0, 0.0])),
     bolt: 15,
     parts: WARBIRD_PARTS,
 };
 
-const WARBIRD_BEAM: BeamFacts = BeamFacts { max_damage: 250.0, full_range: 40.0, max_charge: 6.0, min_charge: 4.0, recharge: 0.26, radius: 0.1 };
-const WARBIRD_PULSE: PulseFacts = PulseFacts { max_charge: 2.0, min_charge: 1.2, recharge: 0.09, cooldown: 1.6 };
+const WARBIRD_BEAM: BeamFacts = BeamFacts {
+    max_damage: 250.0,
+    full_range: 40.0,
+    max_charge: 6.0,
+    min_charge: 4.0,
+    recharge: 0.26,
+    radius: 0.1,
+};
+const WARBIRD_PULSE: PulseFacts =
+    PulseFacts { max_charge: 2.0, min_charge: 1.2, recharge: 0.09, cooldown: 1.6 };
 const WARBIRD_TUBE: TubeFacts = TubeFacts { reload: 10.0, ready: 2 };
-const WARBIRD_TRACTOR: BeamFacts = BeamFacts { max_damage: 80.0, full_range: 180.0, max_charge: 5.0, min_charge: 3.0, recharge: 0.3, radius: 0.3 };
+const WARBIRD_TRACTOR: BeamFacts = BeamFacts {
+    max_damage: 80.0,
+    full_range: 180.0,
+    max_charge: 5.0,
+    min_charge: 3.0,
+    recharge: 0.3,
+    radius: 0.3,
+};
 
 #[rustfmt::skip]
 const WARBIRD_PARTS: &[Part] = &[
@@ -156,16 +207,37 @@ pub(super) const MARAUDER: ShipClass = ShipClass {
     face_rates: [8.0, 4.0, 4.0, 4.0, 4.0, 4.0],
     repair_points: 36.0,
     repair_teams: 4,
-    plant: PlantFacts { output: 700.0, main: 140000.0, backup: 100000.0, main_conduit: 900.0, backup_conduit: 200.0 },
+    plant: PlantFacts {
+        output: 700.0,
+        main: 140000.0,
+        backup: 100000.0,
+        main_conduit: 900.0,
+        backup_conduit: 200.0,
+    },
     radius: Some(2.575),
     extents: None,
     bolt: 9,
     parts: MARAUDER_PARTS,
 };
 
-const MARAUDER_BEAM: BeamFacts = BeamFacts { max_damage: 900.0, full_range: 80.0, max_charge: 4.5, min_charge: 3.0, recharge: 0.08, radius: 0.08 };
-const MARAUDER_PULSE: PulseFacts = PulseFacts { max_charge: 3.5, min_charge: 2.0, recharge: 0.4, cooldown: 0.3 };
-const MARAUDER_TRACTOR: BeamFacts = BeamFacts { max_damage: 110.0, full_range: 180.0, max_charge: 50.0, min_charge: 3.0, recharge: 0.3, radius: 0.3 };
+const MARAUDER_BEAM: BeamFacts = BeamFacts {
+    max_damage: 900.0,
+    full_range: 80.0,
+    max_charge: 4.5,
+    min_charge: 3.0,
+    recharge: 0.08,
+    radius: 0.08,
+};
+const MARAUDER_PULSE: PulseFacts =
+    PulseFacts { max_charge: 3.5, min_charge: 2.0, recharge: 0.4, cooldown: 0.3 };
+const MARAUDER_TRACTOR: BeamFacts = BeamFacts {
+    max_damage: 110.0,
+    full_range: 180.0,
+    max_charge: 50.0,
+    min_charge: 3.0,
+    recharge: 0.3,
+    radius: 0.3,
+};
 
 #[rustfmt::skip]
 const MARAUDER_PARTS: &[Part] = &[

@@ -150,8 +150,7 @@ mod tests {
     fn first_quantum_arrives_after_the_wind_up() {
         let mut beam = Beam::new(&FACTS);
         assert!(beam.start(&FACTS));
-        let paid: alloc::vec::Vec<u32> =
-            (1..=110).filter(|_| beam.tick(Level::High).is_some()).collect();
+        let paid: alloc::vec::Vec<u32> = (1..=110).filter(|_| beam.tick(Level::High).is_some()).collect();
         assert_eq!(paid, [70, 102]);
     }
 

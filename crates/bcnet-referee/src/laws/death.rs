@@ -55,7 +55,8 @@ mod tests {
     #[test]
     fn critical_parts_kill() {
         let class = ShipClass::of(3).expect("the Galaxy");
-        let dead = |index: usize| cause(class, (0..class.parts.len()).map(|at| f64::from(u8::from(at != index))));
+        let dead =
+            |index: usize| cause(class, (0..class.parts.len()).map(|at| f64::from(u8::from(at != index))));
         assert_eq!((dead(0), dead(1), dead(30), dead(2)), (Some(0), Some(1), Some(30), None));
     }
 }

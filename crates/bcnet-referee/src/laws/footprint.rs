@@ -17,10 +17,10 @@ pub fn default_aim(class: &ShipClass) -> Vector {
 #[must_use]
 pub fn impact(class: &ShipClass, from: Vector, aim: Vector) -> Vector {
     let Some(direction) = (aim - from).unit() else { return aim };
-    first_sphere(class, from, direction)
-        .map_or_else(|| from + direction * (default_aim(class) - from).dot(direction), |(at, _)| {
-            from + direction * at
-        })
+    first_sphere(class, from, direction).map_or_else(
+        || from + direction * (default_aim(class) - from).dot(direction),
+        |(at, _)| from + direction * at,
+    )
 }
 
 /// Returns where a projectile on this line stops, as a distance, if it meets the ship.

@@ -56,8 +56,7 @@ impl Plant {
         let backup_conduit = facts.backup_conduit.min(self.backup);
         let from_backup = (demand.systems - from_main).min(backup_conduit);
         let cloak = demand.cloak.min(backup_conduit - from_backup);
-        self.efficiency =
-            if demand.systems > 0.0 { (from_main + from_backup) / demand.systems } else { 1.0 };
+        self.efficiency = if demand.systems > 0.0 { (from_main + from_backup) / demand.systems } else { 1.0 };
         let main = self.main + output - from_main - tractors;
         self.main = main.min(facts.main);
         self.backup = (self.backup - from_backup - cloak + (main - self.main)).min(facts.backup);

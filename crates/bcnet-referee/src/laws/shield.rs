@@ -22,8 +22,7 @@ pub enum Face {
 }
 
 /// All faces, in order.
-pub const FACES: [Face; 6] =
-    [Face::Front, Face::Rear, Face::Top, Face::Bottom, Face::Port, Face::Starboard];
+pub const FACES: [Face; 6] = [Face::Front, Face::Rear, Face::Top, Face::Bottom, Face::Port, Face::Starboard];
 
 /// The share of the nominal recharge that a face gets.
 const RECHARGE: f64 = 0.85;
@@ -37,7 +36,7 @@ const OPEN: f64 = 0.1;
 pub struct Shields {
     /// The points of each face.
     pub points: [f64; 6],
-    /// The fractions at the last step: they decide what passes.
+    /// The fractions at the last step of the subsystems: they decide what passes.
     fractions: [f64; 6],
 }
 
@@ -79,14 +78,19 @@ impl Shields {
         self.points = self.points.map(|points| points.max(1.0));
     }
 
-    /// Recharges all faces for one step and refreshes their fractions.
+    /// Recharges all faces for one step of the shields.
     ///
     /// `efficiency` is the share of the wanted power that the generator gets.
-    pub fn step(&mut self, class: &ShipClass, efficiency: f64) {
-        let full = class.faces.iter().zip(class.face_rates);
-        for ((points, fraction), (full, rate)) in self.points.iter_mut().zip(&mut self.fractions).zip(full) {
-            *points = (*points + rate * RECHARGE * efficiency * SHIELD_SECONDS).min(*full);
-            *fraction = *points / full;
+    pub fn recharge(&mut self, class: &ShipClass, efficiency: f64) {
+        for ((points, full), rate) in self.points.iter_mut().zip(class.faces).zip(class.face_rates) {
+            *points = (*points + rate * RECHARGE * efficiency * SHIELD_SECONDS).min(full);
+        }
+    }
+
+    /// Refreshes the fractions: once in each step of the subsystems.
+    pub fn refresh(&mut self, class: &ShipClass) {
+        for ((fraction, points), full) in self.fractions.iter_mut().zip(self.points).zip(class.faces) {
+            *fraction = points / full;
         }
     }
 }
@@ -181,7 +185,7 @@ mod tests {
         let mut shields = Shields::new(galaxy());
         assert_eq!(shields.absorb(Face::Front, 6000.0), 6000.0);
         assert_eq!(shields.absorb(Face::Front, 100.0), 100.0, "still the old fraction");
-        shields.step(galaxy(), 1.0);
+        shields.refresh(galaxy());
         assert!(shields.absorb(Face::Front, 100.0) < 60.0);
         shields.set(galaxy(), Face::Front, 800.0);
         assert!(!shields.holds(Face::Front), "a tenth stops nothing");

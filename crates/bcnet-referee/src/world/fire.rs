@@ -7,6 +7,7 @@ use super::hits::Blow;
 use super::reports::reaches;
 use super::ship::{Gear, Order};
 use crate::classes::{Arc, BeamFacts, PartKind, Weapon};
+use crate::clock::SUBSYSTEM_STEP;
 use crate::laws::beam::{Level, rate};
 use crate::laws::footprint::{default_aim, impact};
 use crate::laws::shield::Ellipsoid;
@@ -62,23 +63,28 @@ impl World {
         }
     }
 
-    /// Starts all banks that may fire, or the next one.
+    /// Starts the next bank that may fire.
+    ///
+    /// The banks of a system begin one after the other, spread over one subsystem step. Some systems wait
+    /// until the bank before is empty.
     fn start_banks(&mut self, ship: usize, system: usize, banks: &[Bank]) {
         let one_at_a_time = self.ships[ship].class.parts[system].fires_one_at_a_time;
-        let is_firing = |world: &mut Self, bank: &Bank| {
-            world.beam(ship, bank.part).is_some_and(|beam| beam.is_firing())
-        };
-        if one_at_a_time && banks.iter().any(|bank| is_firing(self, bank)) {
+        let able: Vec<usize> = (0..banks.len()).filter(|at| self.may_fire(ship, &banks[*at])).collect();
+        let is_firing =
+            banks.iter().any(|bank| self.beam(ship, bank.part).is_some_and(|beam| beam.is_firing()));
+        let state = &self.ships[ship].parts[system];
+        if (one_at_a_time && is_firing) || self.tick < state.next_start {
             return;
         }
-        let next = self.ships[ship].parts[system].next;
-        for turn in 0..banks.len() {
-            let at = if one_at_a_time { (next + turn) % banks.len() } else { turn };
+        let next =
+            if one_at_a_time { able.iter().position(|at| *at >= state.next).unwrap_or_default() } else { 0 };
+        for turn in 0..able.len() {
+            let at = able[(next + turn) % able.len()];
             let bank = &banks[at];
-            let starts = self.may_fire(ship, bank)
-                && self.beam(ship, bank.part).is_some_and(|beam| beam.start(bank.facts));
-            if starts && one_at_a_time {
-                self.ships[ship].parts[system].next = at + 1;
+            if self.beam(ship, bank.part).is_some_and(|beam| !beam.is_firing() && beam.start(bank.facts)) {
+                let state = &mut self.ships[ship].parts[system];
+                state.next = at + 1;
+                state.next_start = self.tick + SUBSYSTEM_STEP / able.len() as u64;
                 return;
             }
         }
@@ -103,7 +109,9 @@ impl World {
         let Some(order) = bank.order else { return false };
         let Some(target) = self.find_target(order.target) else { return false };
         let muzzle = shooter.class.parts[bank.part].muzzle();
-        let sees = |pose: crate::vector::Pose| reaches(bank.arc, muzzle, pose.to_ship(self.aim_point(target, order.aim)));
+        let sees = |pose: crate::vector::Pose| {
+            reaches(bank.arc, muzzle, pose.to_ship(self.aim_point(target, order.aim)))
+        };
         shooter.is_alive()
             && shooter.cloak.allows_fire()
             && shooter.works(bank.part)
@@ -120,7 +128,8 @@ impl World {
     /// Does the damage of some seconds of a beam.
     fn burn(&mut self, ship: usize, bank: &Bank, level: Level, seconds: f64) {
         let shooter = &self.ships[ship];
-        let Some((target, order)) = bank.order.and_then(|order| Some((self.find_target(order.target)?, order)))
+        let Some((target, order)) =
+            bank.order.and_then(|order| Some((self.find_target(order.target)?, order)))
         else {
             return;
         };

@@ -57,7 +57,17 @@ impl World {
         let (cause, object) = (blow.cause, blow.object);
         let attacker = blow.attacker.map(|(slot, _)| slot);
         let (tick, id) = (self.tick, ship.id);
-        self.ledger.push(Entry { tick, attacker, victim: id, cause, object, face, shields: absorbed, passed, parts });
+        self.ledger.push(Entry {
+            tick,
+            attacker,
+            victim: id,
+            cause,
+            object,
+            face,
+            shields: absorbed,
+            passed,
+            parts,
+        });
         self.hurt(victim, parts, passed, blow.attacker.map(|(slot, ship)| Killer { slot, ship }));
     }
 
@@ -164,8 +174,17 @@ impl World {
         if passed > 0.0 {
             let attacker = by.map(|killer| killer.slot);
             let (cause, object) = (Cause::Collision, source);
-            let entry =
-                Entry { tick, attacker, victim: target, cause, object, face: None, shields: 0.0, passed, parts };
+            let entry = Entry {
+                tick,
+                attacker,
+                victim: target,
+                cause,
+                object,
+                face: None,
+                shields: 0.0,
+                passed,
+                parts,
+            };
             self.ledger.push(entry);
             self.hurt(victim, parts, passed, by);
         }
@@ -204,8 +223,17 @@ impl World {
         }
         let (tick, object) = (self.tick, ObjectId(0));
         let (cause, passed) = (Cause::Area, points);
-        let entry =
-            Entry { tick, attacker: None, victim: ship, cause, object, face: None, shields: 0.0, passed, parts: 1 };
+        let entry = Entry {
+            tick,
+            attacker: None,
+            victim: ship,
+            cause,
+            object,
+            face: None,
+            shields: 0.0,
+            passed,
+            parts: 1,
+        };
         self.ledger.push(entry);
         self.hurt(victim, 1, points, None);
         Ok(())

@@ -50,6 +50,8 @@ pub(super) struct PartState {
     pub(super) order: Option<Order>,
     /// The weapon of the system that is next, if they fire one after the other.
     pub(super) next: usize,
+    /// The tick from which on the next beam of the system can begin.
+    pub(super) next_start: u64,
     /// The target that a tractor system holds.
     pub(super) held: Option<ObjectId>,
 }
@@ -232,6 +234,7 @@ impl PartState {
             },
             order: None,
             next: 0,
+            next_start: 0,
             held: None,
         }
     }

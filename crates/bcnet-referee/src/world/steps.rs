@@ -13,7 +13,11 @@ impl World {
     /// Recharges and loads weapons, repairs parts and checks tractor beams: every 0.33 s.
     pub(super) fn subsystem_step(&mut self) {
         for ship in 0..self.ships.len() {
-            recharge(&mut self.ships[ship]);
+            let state = &mut self.ships[ship];
+            recharge(state);
+            if state.has_shields() {
+                state.shields.refresh(state.class);
+            }
             self.repair(ship);
             self.check_cloak(ship);
         }
@@ -22,11 +26,8 @@ impl World {
 
     /// Recharges the shields: every 0.66 s.
     pub(super) fn shield_step(&mut self) {
-        for ship in &mut self.ships {
-            if ship.class.first(PartKind::Shields).is_some_and(|part| ship.parts[part].status == Status::Working)
-            {
-                ship.shields.step(ship.class, ship.plant.efficiency);
-            }
+        for ship in self.ships.iter_mut().filter(|ship| ship.has_shields()) {
+            ship.shields.recharge(ship.class, ship.plant.efficiency);
         }
     }
 
@@ -111,6 +112,11 @@ fn is_tractor_system(ship: &Ship, system: usize) -> bool {
 }
 
 impl Ship {
+    /// Returns whether the shield generator works. It may be off.
+    fn has_shields(&self) -> bool {
+        self.class.first(PartKind::Shields).is_some_and(|part| self.parts[part].status == Status::Working)
+    }
+
     /// Passes a tick of the cloaking device. A ship that becomes visible has shields again.
     pub(super) fn tick_cloak(&mut self) {
         let before = self.cloak;

@@ -1,7 +1,5 @@
 //! Two ships at a distance: one fires, the other one takes the damage.
 
-use std::time::Duration;
-
 use bcnet_referee::classes::{PartKind, ShipClass, Weapon};
 use bcnet_referee::clock::{SUBSYSTEM_STEP, TICK, TICK_SECONDS};
 use bcnet_referee::laws::footprint::default_aim;
@@ -15,8 +13,10 @@ use crate::Setup;
 
 pub(crate) const ATTACKER: ObjectId = ObjectId(0x3FFF_FFFF);
 pub(crate) const TARGET: ObjectId = ObjectId(0x4003_FFFF);
-/// The tick at which fire begins: one second, rounded to a step.
+/// The tick at which fire begins in the first phase: one second, rounded to a step.
 pub(crate) const FIRE: u64 = 60;
+/// Ticks from the order until a tube launches: 0.25 s, after the next subsystem step.
+const LAUNCH_DELAY: u64 = 15;
 
 /// A world with two ships that point at each other.
 pub(crate) struct Duel {
@@ -106,11 +106,11 @@ impl Duel {
                 }
             }
         }
-        while self.world.tick() < FIRE {
+        while self.world.tick() < FIRE + setup.phase {
             self.step();
         }
         self.world.apply(&Input::StartFire { weapon, target: TARGET, aim: None }).expect("fires");
-        self.run_to(setup.seconds);
+        self.run_to(setup.seconds + seconds(setup.phase));
     }
 
     /// Holds the trigger of the pulse weapons from one second on, as a stock player does.
@@ -138,10 +138,11 @@ impl Duel {
 
     /// Launches all torpedoes that are ready from one second on, as a stock player does.
     pub(crate) fn launch_torpedoes(&mut self, setup: &Setup, most: usize) {
-        while (self.world.tick() as f64) * TICK_SECONDS < setup.seconds {
+        let first = (FIRE + setup.phase).next_multiple_of(SUBSYSTEM_STEP) + LAUNCH_DELAY;
+        while (self.world.tick() as f64) * TICK_SECONDS < setup.seconds + seconds(setup.phase) {
             let last = self.launches.last().copied();
             let may = last.is_none_or(|last| self.world.tick() >= last + TUBE_SPACING);
-            if self.world.tick() >= FIRE && may && self.launches.len() < most {
+            if self.world.tick() >= first && may && self.launches.len() < most {
                 self.launch(setup);
             }
             self.step();
@@ -189,10 +190,4 @@ pub(crate) fn index(class: &ShipClass, name: &str) -> usize {
 /// Returns the seconds between two ticks.
 pub(crate) fn seconds(ticks: u64) -> f64 {
     (TICK * u32::try_from(ticks).expect("ticks")).as_secs_f64()
-}
-
-/// Returns the length of a time in ticks.
-#[allow(dead_code)]
-pub(crate) fn in_ticks(time: Duration) -> u64 {
-    (time.as_micros() / TICK.as_micros()) as u64
 }

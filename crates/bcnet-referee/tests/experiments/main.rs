@@ -3,6 +3,7 @@
 //! `measured.toml` has the set-up and the measured numbers. `cargo test -p bcnet-referee --test experiments
 //! -- --nocapture` prints the table.
 
+mod beams;
 mod duel;
 mod replays;
 
@@ -50,7 +51,6 @@ struct Setup {
     front: Option<f64>,
     others: Option<f64>,
     speed: f64,
-    repeats: Vec<f64>,
     damaged: Vec<(String, f64)>,
     steps: u64,
     share: f32,
@@ -60,6 +60,8 @@ struct Setup {
     start: Option<f64>,
     extra: f64,
     extra_radius: f64,
+    /// Ticks between a step of the subsystems and the order to fire.
+    phase: u64,
 }
 
 /// One measured number and its tolerance.

@@ -1,15 +1,16 @@
 //! One function for each kind of replay.
 
 use bcnet_referee::classes::{PartKind, ShipClass, Weapon};
-use bcnet_referee::clock::{SUBSYSTEM_STEP, TICK_SECONDS};
+use bcnet_referee::clock::{SHIELD_STEP, SUBSYSTEM_STEP, TICK_SECONDS};
 use bcnet_referee::laws::footprint::{default_aim, impact, touched};
 use bcnet_referee::laws::shield::{FACES, Face};
 use bcnet_referee::laws::{collision, death};
 use bcnet_referee::ledger::Entry;
 use bcnet_referee::projectiles::Projectile;
 use bcnet_referee::vector::Vector;
-use bcnet_referee::{Decision, Input, Life};
+use bcnet_referee::{Decision, Input};
 
+use crate::beams::{beams, ranges, shares, sides};
 use crate::duel::{ATTACKER, Duel, FIRE, TARGET, index, seconds};
 use crate::{Computed, Experiment, Setup};
 
@@ -17,14 +18,14 @@ pub(crate) fn run(experiment: &Experiment) -> Computed {
     let setup = &experiment.setup;
     let mut computed = Computed::new();
     match experiment.replay.as_str() {
-        "beams" => beams(setup, &experiment.parts, &mut computed),
-        "ranges" => ranges(setup, &mut computed),
-        "sides" => sides(setup, &mut computed),
+        "beams" => average(setup, &mut computed, |setup, out| beams(setup, &experiment.parts, out)),
+        "ranges" => average(setup, &mut computed, ranges),
+        "sides" => average(setup, &mut computed, sides),
         "shares" => shares(setup, &mut computed),
         "bolts" => bolts(setup, &mut computed),
         "bolt ranges" => bolt_ranges(setup, &mut computed),
         "bolts on the hull" => bolts_on_the_hull(setup, &mut computed),
-        "torpedoes" => torpedoes(setup, &mut computed),
+        "torpedoes" => average(setup, &mut computed, torpedoes),
         "recharge" => recharge(setup, &mut computed),
         "radius" => radius(&mut computed),
         "ram" => ram(setup, &mut computed),
@@ -41,154 +42,31 @@ pub(crate) fn run(experiment: &Experiment) -> Computed {
     computed
 }
 
-fn set(computed: &mut Computed, what: &str, value: f64) {
+/// The phases that a replay averages: nobody recorded when the steps of the original began.
+pub(crate) fn phases() -> impl Iterator<Item = u64> {
+    (2..SHIELD_STEP).step_by(4)
+}
+
+/// Replays a set-up in all phases and computes the means.
+fn average(setup: &Setup, out: &mut Computed, replay: impl Fn(&Setup, &mut Computed)) {
+    let mut count = 0.0;
+    for phase in phases() {
+        let mut computed = Computed::new();
+        replay(&Setup { phase, ..setup.clone() }, &mut computed);
+        for (what, value) in computed {
+            *out.entry(what).or_insert(0.0) += value;
+        }
+        count += 1.0;
+    }
+    out.values_mut().for_each(|value| *value /= count);
+}
+
+pub(crate) fn set(computed: &mut Computed, what: &str, value: f64) {
     computed.insert(what.into(), value);
 }
 
-fn amount(hit: &Entry) -> f64 {
+pub(crate) fn amount(hit: &Entry) -> f64 {
     hit.shields + hit.passed
-}
-
-/// Returns the damage per second between the first and the last hit.
-fn rate(hits: &[Entry]) -> f64 {
-    let (Some(first), Some(last)) = (hits.first(), hits.last()) else { return 0.0 };
-    let later: f64 = hits.iter().filter(|hit| hit.tick > first.tick).map(amount).sum();
-    later / seconds(last.tick - first.tick).max(TICK_SECONDS)
-}
-
-/// Returns the mean of the first hit of each weapon.
-fn first_quantum(hits: &[Entry]) -> f64 {
-    let tick = hits.first().map_or(0, |hit| hit.tick);
-    let first: Vec<f64> = hits.iter().filter(|hit| hit.tick == tick).map(amount).collect();
-    first.iter().sum::<f64>() / first.len().max(1) as f64
-}
-
-fn beams(setup: &Setup, expected: &[String], out: &mut Computed) {
-    let mut duel = Duel::new(setup);
-    duel.fire_beams(setup);
-    let hits = duel.hits();
-    let mut ticks: Vec<u64> = hits.iter().map(|hit| hit.tick).collect();
-    ticks.dedup();
-    set(out, "rate", rate(&hits));
-    set(out, "quantum", first_quantum(&hits));
-    set(out, "first hit", seconds(ticks[0] - FIRE));
-    set(out, "period", ticks.get(1).map_or(0.0, |next| seconds(next - ticks[0])));
-    set(out, "total", hits.iter().map(amount).sum());
-    let front = hits.iter().filter(|hit| hit.face == Some(Face::Front));
-    set(out, "front face absorbed", front.map(|hit| hit.shields).sum());
-    set(out, "hull loss", duel.loss("Hull"));
-    for part in duel.target.parts {
-        set(out, &format!("loss of {}", part.name), duel.loss(part.name));
-    }
-    let face = hits.first().and_then(|hit| hit.face).map_or(-1.0, |face| face as u8 as f64);
-    assert!(setup.front.is_some() || hits.iter().all(|hit| hit.face == hits[0].face), "one face only");
-    set(out, "face", face);
-    set(out, "loss of Sensor Array by loss of hull", duel.loss("Sensor Array") / duel.loss("Hull"));
-    let tubes = duel.target.parts.iter().filter(|part| part.kind == PartKind::Tube);
-    let (lost, all) = tubes.fold((0.0, 0.0), |(lost, all), tube| (lost + duel.loss(tube.name), all + tube.points));
-    set(out, "loss of all tubes", lost / all);
-    if !expected.is_empty() {
-        let hit = hits.iter().fold(0, |parts, hit| parts | hit.parts) & !1;
-        let names: Vec<&str> = (0..duel.target.parts.len())
-            .filter(|part| hit >> part & 1 == 1)
-            .map(|part| duel.target.parts[part].name)
-            .collect();
-        assert_eq!(names, expected, "the parts that were hit");
-    }
-    banks(&duel, &hits, out);
-    charge(&duel, out);
-}
-
-/// The banks that fired, in order.
-fn banks(duel: &Duel, hits: &[Entry], out: &mut Computed) {
-    let mut order: Vec<u32> = hits.iter().map(|hit| hit.object.0).collect();
-    order.dedup();
-    let first = order[0];
-    let at_once = hits.iter().filter(|hit| hit.tick == hits[0].tick).count();
-    set(out, "banks at once", at_once as f64);
-    order.sort_unstable();
-    order.dedup();
-    set(out, "banks used", order.len() as f64);
-    let last_of_first = hits.iter().rfind(|hit| hit.object.0 == first).map_or(0, |hit| hit.tick);
-    set(out, "seconds of the first bank", seconds(last_of_first - FIRE));
-    assert!(!duel.launches.iter().any(|_| true), "beams only");
-}
-
-/// The charge of the first weapon that lost some.
-fn charge(duel: &Duel, out: &mut Computed) {
-    let full = &duel.charges[0].1;
-    let Some(used) = (0..full.len()).find(|at| duel.charges.iter().any(|(_, now)| now[*at] < full[*at])) else {
-        return;
-    };
-    let series: Vec<(u64, f64)> = duel.charges.iter().map(|(tick, now)| (*tick, now[used])).collect();
-    let start = series.iter().position(|(_, now)| *now < full[used]).expect("it falls") - 1;
-    let low = series[start..].windows(2).position(|pair| pair[1].1 >= pair[0].1).map_or(series.len() - 1, |at| start + at);
-    let fallen = seconds(series[low].0 - series[start].0);
-    set(out, "charge loss per second", (full[used] - series[low].1) / fallen);
-    set(out, "seconds to empty", fallen);
-    let last = series.last().expect("a charge");
-    set(out, "charge left", last.1);
-    if low + 1 < series.len() {
-        set(out, "recharge per second", last.1 / seconds(last.0 - series[low].0));
-    }
-}
-
-/// Holds the trigger for four seconds at each range, and divides the loss by them.
-fn ranges(setup: &Setup, out: &mut Computed) {
-    for range in [28.55, 57.21, 85.72, 113.47, 142.4, 172.39] {
-        let mut duel = Duel::new(&Setup { range, ..setup.clone() });
-        duel.fire_beams(setup);
-        let total: f64 = duel.hits().iter().map(amount).sum();
-        set(out, &format!("{range}"), total / (setup.seconds - seconds(FIRE)));
-    }
-}
-
-const SIDES: [(&str, f64, f64); 3] =
-    [("bearing 90", 90.0, 0.0), ("bearing 180", 180.0, 0.0), ("elevation -89", 0.0, -89.0)];
-
-fn sides(setup: &Setup, out: &mut Computed) {
-    for (name, bearing, elevation) in SIDES {
-        let mut duel = Duel::new(&Setup { bearing, elevation, ..setup.clone() });
-        duel.fire_beams(setup);
-        let hits = duel.hits();
-        set(out, &format!("rate, {name}"), rate(&hits));
-        set(out, &format!("total, {name}"), hits.iter().map(amount).sum());
-        set(out, &format!("hull loss, {name}"), duel.loss("Hull"));
-    }
-}
-
-/// Pools the hits of eight runs by the fraction of the face before the hit. Yields medians.
-fn shares(setup: &Setup, out: &mut Computed) {
-    let runs = [(0.0, 0.0), (90.0, 0.0), (180.0, 0.0), (0.0, -89.0), (0.0, 45.0), (0.0, 60.0), (0.0, 75.0)];
-    let mut setups: Vec<Setup> = runs
-        .iter()
-        .map(|(bearing, elevation)| Setup { bearing: *bearing, elevation: *elevation, ..setup.clone() })
-        .collect();
-    setups.push(Setup { front: Some(0.5), ..setup.clone() });
-    let mut bins: Vec<Vec<f64>> = vec![Vec::new(); 13];
-    for setup in &setups {
-        let mut duel = Duel::new(setup);
-        duel.fire_beams(&Setup { seconds: seconds(FIRE), ..setup.clone() });
-        let mut known = 0;
-        while (duel.world.tick() as f64) * TICK_SECONDS < setup.seconds {
-            let before = FACES.map(|face| duel.world.ship(TARGET).expect("alive").face(face));
-            duel.step();
-            let hits = duel.hits();
-            let mut faces = before;
-            for hit in &hits[known..] {
-                let at = hit.face.expect("a face") as usize;
-                let fraction = faces[at] / duel.target.faces[at];
-                let bin = if fraction >= 0.6 { 12 } else if fraction < 0.1 { 0 } else { (fraction * 20.0) as usize };
-                bins[bin].push(hit.passed / amount(hit));
-                faces[at] -= hit.shields;
-            }
-            known = hits.len();
-        }
-    }
-    for (at, bin) in bins.iter_mut().enumerate().filter(|(at, _)| *at != 1) {
-        bin.sort_by(f64::total_cmp);
-        set(out, &format!("{:.2}", at as f64 / 20.0), bin[bin.len() / 2]);
-    }
 }
 
 fn bolts(setup: &Setup, out: &mut Computed) {
@@ -209,7 +87,8 @@ fn bolts(setup: &Setup, out: &mut Computed) {
     set(out, "longest pause but one", pauses.iter().rev().nth(1).map_or(0.0, |pause| seconds(*pause)));
     let first = duel.launches[0];
     let cannon = duel.attacker.parts.iter().position(|part| part.kind == PartKind::Pulse).expect("a cannon");
-    let armed = |part: &usize| matches!(duel.attacker.parts[*part].weapon, Weapon::Beam(..) | Weapon::Pulse(..));
+    let armed =
+        |part: &usize| matches!(duel.attacker.parts[*part].weapon, Weapon::Beam(..) | Weapon::Pulse(..));
     let at = (0..cannon).filter(armed).count();
     let (_, after) = duel.charges.iter().find(|(tick, _)| *tick == first).expect("a charge");
     set(out, "charge after the first bolt", after[at]);
@@ -243,7 +122,7 @@ fn torpedoes(setup: &Setup, out: &mut Computed) {
     set(out, "hit", amount(&hits[0]));
     let largest = hits.iter().map(amount).fold(0.0, f64::max);
     set(out, "largest hit", largest);
-    set(out, "flight", seconds(hits[0].tick - FIRE));
+    set(out, "flight", seconds(hits[0].tick - FIRE - setup.phase));
     let spacing = duel.launches.get(1).map_or(0.0, |next| seconds(next - duel.launches[0]));
     set(out, "spacing", spacing);
     let facts = Projectile::of(setup.kind, setup.attacker).expect("a projectile");
@@ -305,7 +184,9 @@ fn switch_off(duel: &mut Duel) {
 
 fn radius(out: &mut Computed) {
     let kessok = ShipClass::of(13).expect("the Kessok Heavy");
-    let Weapon::Beam(facts, ..) = kessok.parts[index(kessok, "Forward Beam 1")].weapon else { panic!("a beam") };
+    let Weapon::Beam(facts, ..) = kessok.parts[index(kessok, "Forward Beam 1")].weapon else {
+        panic!("a beam")
+    };
     set(out, "beam", facts.radius);
     set(out, "positron torpedo", Projectile::of(7, 13).expect("a torpedo").radius);
 }
@@ -327,20 +208,13 @@ fn ram(setup: &Setup, out: &mut Computed) {
     let hull = |duel: &Duel, ship| duel.world.ship(ship).and_then(|ship| ship.points(0)).expect("the hull");
     set(out, "damage to the target", target.parts[0].points - hull(&duel, TARGET));
     set(out, "damage to the rammer", rammer.parts[0].points - hull(&duel, ATTACKER));
-    let faces = |duel: &Duel| -> f64 { FACES.iter().map(|face| duel.world.ship(TARGET).expect("it").face(*face)).sum() };
+    let faces = |duel: &Duel| -> f64 {
+        FACES.iter().map(|face| duel.world.ship(TARGET).expect("it").face(*face)).sum()
+    };
     set(out, "loss of faces", target.faces.iter().sum::<f64>() - faces(&duel));
     let (own, other) = collision::rebound(rammer.mass, target.mass, setup.speed);
     set(out, "speed of the rammer", own);
     set(out, "speed of the target", other);
-    let mut dies = None;
-    for (at, damage) in setup.repeats.iter().enumerate() {
-        duel.run_to(3.0 * (at + 1) as f64);
-        report(&mut duel, 1, ATTACKER, TARGET, (damage - 500.0) / 900.0 * target.mass);
-        if dies.is_none() && duel.world.ship(TARGET).expect("it").life() != Life::Alive {
-            dies = Some(at + 2);
-        }
-    }
-    set(out, "the target dies at hit", dies.unwrap_or_default() as f64);
 }
 
 fn repair(setup: &Setup, out: &mut Computed) {
@@ -481,8 +355,10 @@ fn warp_core(setup: &Setup, out: &mut Computed) {
     let setup = Setup { front: Some(0.0), others: Some(0.0), seconds: 18.0, ..setup.clone() };
     torpedoes(&setup, out);
     let mut duel = Duel::new(&setup);
-    duel.launch_torpedoes(&Setup { seconds: 17.0, ..setup.clone() }, 2);
-    assert_eq!(duel.hits().len(), 2);
+    duel.launch_torpedoes(&Setup { seconds: 3.0, ..setup.clone() }, 2);
+    while duel.hits().len() < 2 {
+        duel.step();
+    }
     let class = duel.target;
     let place = impact(class, Vector::new([0.0, setup.range, 0.0]), default_aim(class));
     let parts = [0].into_iter().chain(touched(class, place, setup.extra_radius));
@@ -498,7 +374,10 @@ fn warp_core(setup: &Setup, out: &mut Computed) {
     }
     set(out, "hull left", class.parts[0].points - duel.loss("Hull"));
     let core = Duel::part(TARGET, index(class, "Warp Core"));
-    let dies = duel.decisions.iter().any(|(_, decision)| matches!(decision, Decision::Death { cause, .. } if *cause == core));
+    let dies = duel
+        .decisions
+        .iter()
+        .any(|(_, decision)| matches!(decision, Decision::Death { cause, .. } if *cause == core));
     set(out, "dies", f64::from(u8::from(dies)));
 }
 
