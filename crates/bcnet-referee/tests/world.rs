@@ -191,5 +191,5 @@ fn same_fight_gives_the_same_bytes() {
     let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     });
-    assert_eq!(hash, 0, "{hash:#X}");
+    assert_eq!(hash, 0xAB85_D2AC_85FF_7BE1, "{hash:#X}");
 }

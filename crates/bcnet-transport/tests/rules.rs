@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The prefixes of the rules of transport and session, with the minimum number of rules of each.
-const RULE_PREFIXES: [(&str, usize); 2] = [("T-", 30), ("S-", 40)];
+/// The prefixes of the rules of transport, session and decisions, with the minimum number of rules of each.
+const RULE_PREFIXES: [(&str, usize); 3] = [("T-", 30), ("S-", 40), ("R-", 16)];
 
 #[test]
 fn every_rule_is_cited_by_a_test() {
@@ -48,7 +48,7 @@ fn cited_by_tests(source: &str) -> Vec<String> {
     cited
 }
 
-/// Returns the rules of PROTOCOL.md: the lines that begin with `**T-nn` or `**S-nn`.
+/// Returns the rules of PROTOCOL.md: the lines that begin with `**T-nn`, `**S-nn` or `**R-nn`.
 fn rules() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
     let bold = text.lines().filter_map(|line| line.strip_prefix("**"));
@@ -59,7 +59,7 @@ fn rules() -> BTreeSet<String> {
     unique
 }
 
-/// Returns every `T-` or `S-` with two digits in `text`.
+/// Returns every `T-`, `S-` or `R-` with two digits in `text`.
 fn cited_rules(text: &str) -> Vec<String> {
     let places = RULE_PREFIXES.iter().flat_map(|(kind, _)| text.match_indices(kind));
     let candidates = places.filter_map(|(at, _)| text.get(at..at + 4));

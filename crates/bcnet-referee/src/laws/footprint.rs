@@ -71,9 +71,9 @@ mod tests {
         };
         let tubes = ["Forward Torpedo 1", "Forward Torpedo 2", "Forward Torpedo 3", "Forward Torpedo 4"];
         assert_eq!(damaged([0.0, 1.0, 0.0]), [&["Sensor Array"][..], &tubes].concat());
-        assert_eq!(damaged([0.0, 0.7071, 0.7071]), ["Shield Generator"]);
+        assert_eq!(damaged([0.0, 1.0, 1.0]), ["Shield Generator"]);
         assert_eq!(
-            damaged([0.0, 0.5, 0.8660]),
+            damaged([0.0, 0.5, 0.866]),
             ["Warp Core", "Aft Torpedo 1", "Aft Torpedo 2", "Center Impulse"]
         );
         assert_eq!(damaged([0.0, 0.0175, -0.9998]), ["Warp Core"]);

@@ -91,7 +91,7 @@ impl World {
             None => known.map(|pose| (pose.forward(), pose.up())),
         };
         let speed = motion.speed.map_or(self.ships[ship].speed, f64::from);
-        if !(speed.abs() <= MAX_SPEED) {
+        if !(-MAX_SPEED..=MAX_SPEED).contains(&speed) {
             return Err(Refusal::BadNumber);
         }
         let position = position.ok_or(Refusal::NoPosition)?;

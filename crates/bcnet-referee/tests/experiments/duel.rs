@@ -115,7 +115,7 @@ impl Duel {
 
     /// Holds the trigger of the pulse weapons from one second on, as a stock player does.
     pub(crate) fn fire_bolts(&mut self, setup: &Setup) {
-        let system = Duel::part(ATTACKER, Self::system(self.attacker, PartKind::Pulse));
+        let system = Self::part(ATTACKER, Self::system(self.attacker, PartKind::Pulse));
         self.world.apply(&Input::Level { system, level: setup.level }).expect("a level");
         while (self.world.tick() as f64) * TICK_SECONDS < setup.seconds {
             if self.world.tick() >= FIRE && (self.world.tick() + 1).is_multiple_of(SUBSYSTEM_STEP) {

@@ -1,7 +1,7 @@
 //! One function for each kind of replay.
 
 use bcnet_referee::classes::{PartKind, ShipClass, Weapon};
-use bcnet_referee::clock::{SHIELD_STEP, SUBSYSTEM_STEP, TICK_SECONDS};
+use bcnet_referee::clock::{SHIELD_STEP, SUBSYSTEM_STEP};
 use bcnet_referee::laws::footprint::{default_aim, impact, touched};
 use bcnet_referee::laws::shield::{FACES, Face};
 use bcnet_referee::laws::{collision, death};
