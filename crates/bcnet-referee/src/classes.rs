@@ -86,13 +86,13 @@ pub struct Part {
     pub complexity: f64,
     /// The index of the system that the part belongs to.
     pub parent: Option<u8>,
-    /// Whether the ship dies with this part.
+    /// True if the ship dies with this part.
     pub is_critical: bool,
     /// The power that the part takes per second at 100 %.
     pub power: f64,
-    /// Whether weapons can hit the part.
+    /// True if weapons can hit the part.
     pub is_exposed: bool,
-    /// Whether the weapons of this system fire one after the other.
+    /// True if the weapons of this system fire one after the other.
     pub fires_one_at_a_time: bool,
     /// The weapon, if it is one.
     pub weapon: Weapon,

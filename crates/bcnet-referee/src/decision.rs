@@ -1,4 +1,4 @@
-//! What the world decides.
+//! The decisions of the world.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What the caller feeds to the world.
+//! The inputs of the world.
 
 /// The id of an object: a ship, or one of its parts.
 ///
@@ -64,7 +64,7 @@ pub struct Motion {
     pub axes: Option<([f32; 3], [f32; 3])>,
     /// The speed along the bow.
     pub speed: Option<f32>,
-    /// Whether the owner cloaks.
+    /// The owner's wish to be cloaked or visible.
     pub cloaked: Option<bool>,
 }
 

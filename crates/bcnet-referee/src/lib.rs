@@ -5,8 +5,8 @@
 //! for each player. The [`laws`] are the rules of PROTOCOL.md, one module for each.
 //!
 //! # State
-//! No part of bcnet uses this crate yet: the server relays, and decides nothing. Nobody has compared the
-//! crate with a stock host in a network game. The tests replay measurements of the original game in single
+//! No part of bcnet uses this crate yet: the server relays, and decides nothing. The crate was never
+//! compared with a stock host in a network game. The tests replay measurements of the original game in single
 //! player; `tests/experiments.rs` prints each with its computed value.
 //!
 //! # Contract

@@ -53,7 +53,7 @@ mod error;
 mod id;
 mod message;
 mod parse;
-/// The rules of the protocol, T-01 to T-79, S-01 to S-84 and, which the documentation cites.
+/// The rules of the protocol, T-01 to R-16, which the documentation cites.
 #[cfg_attr(doc, doc = "\n", doc = include_str!("../PROTOCOL.md"))]
 pub mod protocol {}
 mod queues;

@@ -5,7 +5,7 @@ use crate::classes::Part;
 /// The state of a part that others can notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// The part has no points left. Nothing repairs it.
+    /// The part has no points left, and cannot be repaired.
     Destroyed,
     /// The part is out of order.
     Disabled,

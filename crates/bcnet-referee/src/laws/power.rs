@@ -16,7 +16,7 @@ pub struct Plant {
     pub backup: f64,
     /// The share of the wanted power that the consumers got in the last step.
     pub efficiency: f64,
-    /// Whether tractor beams are cut off.
+    /// True if tractor beams are cut off.
     tractor_is_off: bool,
 }
 

@@ -33,7 +33,7 @@ pub struct Cannon {
     pub charge: f64,
     /// Ticks since the last bolt.
     idle: u32,
-    /// Whether a bolt was fired since the trigger was pulled.
+    /// True if a bolt was fired since the trigger was pulled.
     bursting: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Blow {
     pub(super) object: ObjectId,
     pub(super) damage: f64,
     pub(super) radius: f64,
-    /// Whether the hull takes nothing while another part takes something.
+    /// True if the hull takes nothing while another part takes something.
     pub(super) spares_hull: bool,
     pub(super) from: Vector,
     pub(super) to: Vector,
