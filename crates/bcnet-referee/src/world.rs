@@ -135,6 +135,8 @@ impl World {
 
     /// Sets the points of a part, for a ship that does not arrive whole.
     ///
+    /// A damaged part goes to the repair queue. A ship without a critical part dies.
+    ///
     /// # Errors
     /// There is no such part, or the number is out of range.
     pub fn set_points(&mut self, part: ObjectId, points: f64) -> Result<(), Refusal> {

@@ -73,6 +73,20 @@ fn death_names_the_killer_and_pays_all_attackers() {
     assert_eq!(score(2).points, expected[1].1);
 }
 
+/// a beam that stops pays the rest of its last quantum.
+#[test]
+fn stopped_beam_pays_its_rest() {
+    let mut world = World::new(3);
+    arrive(&mut world, KIRK, 0, 3, 0.0);
+    arrive(&mut world, CHANG, 1, 6, 50.0);
+    fire(&mut world, KIRK, 11, CHANG);
+    advance(&mut world, 70 + 16);
+    world.apply(&Input::StopFire { weapon: part(KIRK, 11) }).expect("stops");
+    advance(&mut world, 300);
+    let dealt: Vec<f64> = world.ledger().entries().map(|entry| entry.shields + entry.passed).collect();
+    assert_eq!(dealt, [66.40625, 33.203125], "a quantum and its half");
+}
+
 /// killing a team mate is no kill and costs points; a collision kills without points.
 #[test]
 fn friends_and_collisions_earn_nothing() {

@@ -63,6 +63,19 @@ impl World {
         }
     }
 
+    /// Stops the beams of a weapon or of a system. The rest of their last quantum counts.
+    pub(super) fn cease_beams(&mut self, ship: usize, part: usize) {
+        let system = self.ships[ship].system_of(part);
+        let level = self.ships[ship].parts[system].level;
+        for bank in self.banks(ship, system) {
+            if (bank.part == part || system == part)
+                && let Some(seconds) = self.beam(ship, bank.part).and_then(|beam| beam.stop())
+            {
+                self.burn(ship, &bank, level, seconds);
+            }
+        }
+    }
+
     /// Starts the next bank that may fire.
     ///
     /// The banks of a system begin one after the other, spread over one subsystem step. Some systems wait

@@ -123,13 +123,14 @@ impl World {
 
     fn stop_fire(&mut self, weapon: ObjectId) -> Result<(), Refusal> {
         let (ship, part) = self.part(weapon)?;
+        self.cease_beams(ship, part);
         let ship = &mut self.ships[ship];
-        ship.parts[part].order = None;
         for index in 0..ship.parts.len() {
-            if (index == part || ship.system_of(index) == part)
-                && let Gear::Pulse(cannon) = &mut ship.parts[index].gear
-            {
-                cannon.release();
+            if index == part || ship.system_of(index) == part {
+                ship.parts[index].order = None;
+                if let Gear::Pulse(cannon) = &mut ship.parts[index].gear {
+                    cannon.release();
+                }
             }
         }
         Ok(())

@@ -73,7 +73,7 @@ pub(super) struct Order {
     pub(super) aim: Option<Vector>,
 }
 
-/// Whether a ship lives.
+/// The life of a ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// The ship lives.

@@ -28,7 +28,7 @@ struct Experiment {
     #[serde(default)]
     parts: Vec<String>,
     rows: Vec<Row>,
-    /// Whether the laws reproduce the measurement.
+    /// True if the laws reproduce the measurement.
     #[serde(default = "yes")]
     holds: bool,
     #[serde(default)]
