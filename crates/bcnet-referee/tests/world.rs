@@ -87,6 +87,26 @@ fn stopped_beam_pays_its_rest() {
     assert_eq!(dealt, [66.40625, 33.203125], "a quantum and its half");
 }
 
+/// a torpedo flies through an open face. The original's positron torpedo lands 1.3 to 1.6 s later.
+#[test]
+fn torpedo_flies_through_an_open_face() {
+    let flight = |points: f64| {
+        let mut world = World::new(3);
+        arrive(&mut world, KIRK, 0, 3, 57.0);
+        arrive(&mut world, SPOCK, 2, 13, 0.0);
+        let motion = Motion { axes: Some(([0.0, -1.0, 0.0], [0.0, 0.0, 1.0])), ..Motion::default() };
+        world.apply(&Input::Move { ship: KIRK, motion }).expect("turns");
+        world.set_face(KIRK, Face::Front, points).expect("a face");
+        let (tube, target) = (part(SPOCK, 10), Some(KIRK));
+        let torpedo = Input::Torpedo { tube, kind: 7, direction: [0.0, 1.0, 0.0], target, aim: None };
+        world.apply(&torpedo).expect("a torpedo");
+        advance(&mut world, 1200);
+        world.ledger().entries().next().map(|entry| entry.tick).expect("a hit")
+    };
+    let later = (flight(0.0) - flight(8000.0)) as f64 * TICK.as_secs_f64();
+    assert!((1.3..=1.6).contains(&later), "{later}");
+}
+
 /// killing a team mate is no kill and costs points; a collision kills without points.
 #[test]
 fn friends_and_collisions_earn_nothing() {
