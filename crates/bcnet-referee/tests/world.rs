@@ -1,5 +1,6 @@
 //! Fights in a world: deaths, killers, points, cloak, and the same fight twice.
 
+use bcnet_referee::classes::{Part, Weapon};
 use bcnet_referee::clock::TICK;
 use bcnet_referee::laws::cloak::Cloak;
 use bcnet_referee::laws::condition::Status;
@@ -105,6 +106,28 @@ fn torpedo_flies_through_an_open_face() {
     };
     let later = (flight(0.0) - flight(8000.0)) as f64 * TICK.as_secs_f64();
     assert!((1.3..=1.6).contains(&later), "{later}");
+}
+
+/// the beams of every class damage every class that they can see, in at most its points.
+#[test]
+fn every_class_can_fight_every_class() {
+    for (attacker, target) in (1..=16).flat_map(|attacker| (1..=16).map(move |target| (attacker, target))) {
+        let mut world = World::new(3);
+        arrive(&mut world, KIRK, 0, attacker, 0.0);
+        arrive(&mut world, CHANG, 1, target, 30.0);
+        let class = world.ship(KIRK).expect("alive").class();
+        let is_beam = |part: &Part| matches!(part.weapon, Weapon::Beam(..)) && part.parent.is_some();
+        let Some(system) = class.parts.iter().find(|part| is_beam(part)).and_then(|part| part.parent) else {
+            continue;
+        };
+        fire(&mut world, KIRK, system.into(), CHANG);
+        FACES.iter().for_each(|face| world.set_face(CHANG, *face, 0.0).expect("a face"));
+        advance(&mut world, 300);
+        let lost: f64 = world.ledger().entries().map(|entry| entry.passed).sum();
+        let names = (class.name, target);
+        assert!(lost > 20.0, "{names:?}: {lost}");
+        assert!(world.ledger().entries().all(|entry| entry.parts & 1 == 1), "{names:?}: the hull is hit");
+    }
 }
 
 /// killing a team mate is no kill and costs points; a collision kills without points.
