@@ -21,7 +21,7 @@ pub enum Decision {
     Death {
         ship: ObjectId,
         slot: Slot,
-        killer: Option<Killer>,
+        killer: Option<Attacker>,
         cause: ObjectId,
         tenths: u8,
         points: Vec<(Slot, i32)>,
@@ -34,9 +34,9 @@ pub enum Decision {
     Tractor { system: ObjectId, target: ObjectId, holds: bool },
 }
 
-/// The player who destroyed a ship.
+/// The player who damages or destroys a ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Killer {
+pub struct Attacker {
     /// The slot of the player.
     pub slot: Slot,
     /// The ship, which may be gone.

@@ -50,7 +50,7 @@ pub mod projectiles;
 pub mod vector;
 mod world;
 
-pub use decision::{Decision, Killer, Repair};
+pub use decision::{Attacker, Decision, Repair};
 pub use input::{Input, Motion, ObjectId, REFUSALS, Refusal, Slot};
 pub use world::ship::{Life, Ship};
 pub use world::{MAX_SHIPS, MAX_SHOTS, MAX_SLOTS, World};

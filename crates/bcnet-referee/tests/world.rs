@@ -6,7 +6,7 @@ use bcnet_referee::laws::cloak::Cloak;
 use bcnet_referee::laws::condition::Status;
 use bcnet_referee::laws::shield::{FACES, Face};
 use bcnet_referee::ledger::Cause;
-use bcnet_referee::{Decision, Input, Killer, Motion, ObjectId, Refusal, Repair, Slot, World};
+use bcnet_referee::{Attacker, Decision, Input, Motion, ObjectId, Refusal, Repair, Slot, World};
 
 const KIRK: ObjectId = ObjectId(0x3FFF_FFFF);
 const CHANG: ObjectId = ObjectId(0x4003_FFFF);
@@ -61,7 +61,7 @@ fn death_names_the_killer_and_pays_all_attackers() {
         panic!("a death");
     };
     assert_eq!((*ship, *slot, *cause), (CHANG, Slot(1), part(CHANG, 0)));
-    assert_eq!(*killer, Some(Killer { slot: Slot(0), ship: KIRK }));
+    assert_eq!(*killer, Some(Attacker { slot: Slot(0), ship: KIRK }));
     assert!((50..150).contains(tenths));
     let dealt = |slot| {
         let entries = world.ledger().entries().filter(|entry| entry.attacker == Some(Slot(slot)));
@@ -152,7 +152,7 @@ fn friends_and_collisions_earn_nothing() {
     assert_eq!(world.apply(&ram(CHANG, 1, KIRK)), Err(Refusal::Dead));
     let decisions = advance(&mut world, 1);
     let Decision::Death { killer, points, .. } = death(&decisions) else { panic!("a death") };
-    assert_eq!(*killer, Some(Killer { slot: Slot(0), ship: KIRK }));
+    assert_eq!(*killer, Some(Attacker { slot: Slot(0), ship: KIRK }));
     assert!(points[0].0 == Slot(0) && points[0].1 < 0, "{points:?}");
     assert_eq!((world.score(Slot(0)).kills, world.score(Slot(1)).deaths), (0, 1));
     assert_eq!(world.ledger().entries().last().map(|entry| entry.cause), Some(Cause::Collision));

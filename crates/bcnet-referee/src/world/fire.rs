@@ -14,7 +14,7 @@ use crate::laws::shield::Ellipsoid;
 use crate::laws::tractor;
 use crate::ledger::Cause;
 use crate::vector::Vector;
-use crate::{Decision, ObjectId};
+use crate::{Attacker, Decision, ObjectId};
 
 /// A beam weapon of a ship with its order.
 #[derive(Clone, Copy)]
@@ -157,7 +157,7 @@ impl World {
         };
         let damage = rate(bank.facts, level, (place - from).length()) * seconds;
         let blow = Blow {
-            attacker: Some((shooter.slot, shooter.id)),
+            attacker: Some(Attacker { slot: shooter.slot, ship: shooter.id }),
             cause: Cause::Beam,
             object: ObjectId(shooter.id.0 + 1 + bank.part as u32),
             damage,

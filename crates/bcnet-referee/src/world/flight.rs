@@ -9,7 +9,7 @@ use crate::laws::torpedo::Flight;
 use crate::ledger::Cause;
 use crate::projectiles::Projectile;
 use crate::vector::Vector;
-use crate::{ObjectId, Slot};
+use crate::{Attacker, ObjectId, Slot};
 
 /// A projectile in flight.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl World {
     fn land(&mut self, victim: usize, shot: &Shot, before: Vector, after: Vector) {
         let Some(pose) = self.ships[victim].pose else { return };
         let blow = Blow {
-            attacker: Some((shot.slot, shot.shooter)),
+            attacker: Some(Attacker { slot: shot.slot, ship: shot.shooter }),
             cause: Cause::Projectile(shot.facts.row),
             object: shot.weapon,
             damage: shot.damage,

@@ -12,11 +12,11 @@ use crate::laws::shield::Ellipsoid;
 use crate::laws::{collision, death, footprint};
 use crate::ledger::{Cause, Entry};
 use crate::vector::Vector;
-use crate::{Decision, Killer, ObjectId, Repair, Slot};
+use crate::{Attacker, Decision, ObjectId, Repair, Slot};
 
 /// A shot that reaches a ship, in the axes of the ship.
 pub(super) struct Blow {
-    pub(super) attacker: Option<(Slot, ObjectId)>,
+    pub(super) attacker: Option<Attacker>,
     pub(super) cause: Cause,
     pub(super) object: ObjectId,
     pub(super) damage: f64,
@@ -51,11 +51,11 @@ impl World {
                 parts |= 1;
             }
         }
-        if let Some((slot, _)) = blow.attacker {
+        if let Some(Attacker { slot, .. }) = blow.attacker {
             ship.account.add(slot, Damage { shields: absorbed, hull: passed });
         }
         let (cause, object) = (blow.cause, blow.object);
-        let attacker = blow.attacker.map(|(slot, _)| slot);
+        let attacker = blow.attacker.map(|attacker| attacker.slot);
         let (tick, id) = (self.tick, ship.id);
         self.ledger.push(Entry {
             tick,
@@ -68,11 +68,11 @@ impl World {
             passed,
             parts,
         });
-        self.hurt(victim, parts, passed, blow.attacker.map(|(slot, ship)| Killer { slot, ship }));
+        self.hurt(victim, parts, passed, blow.attacker);
     }
 
     /// Damages parts, given as bits, in the order of the ship; the hull comes last.
-    fn hurt(&mut self, victim: usize, parts: u64, points: f64, by: Option<Killer>) {
+    fn hurt(&mut self, victim: usize, parts: u64, points: f64, by: Option<Attacker>) {
         let ship = &mut self.ships[victim];
         let count = ship.parts.len();
         for part in (1..count).chain([0]).filter(|part| parts >> part & 1 == 1) {
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Finds out which parts fail or work again, and whether the ship dies.
-    pub(super) fn refresh(&mut self, ship: usize, by: Option<Killer>) {
+    pub(super) fn refresh(&mut self, ship: usize, by: Option<Attacker>) {
         let victim = &mut self.ships[ship];
         for (index, (state, facts)) in victim.parts.iter_mut().zip(victim.class.parts).enumerate() {
             let now = status(facts, state.points);
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// Lets a ship die.
-    pub(super) fn die(&mut self, ship: usize, cause: usize, killer: Option<Killer>) {
+    pub(super) fn die(&mut self, ship: usize, cause: usize, killer: Option<Attacker>) {
         let tenths = death::duration(&mut self.random);
         let victim = &mut self.ships[ship];
         victim.life = Life::Dying { until: self.tick + ticks(u64::from(tenths) * 100_000) };
@@ -169,7 +169,7 @@ impl World {
         let other_class = other.map(|other| self.ships[other].class);
         let force = force.min(collision::bound(ship.class, other_class));
         let passed = collision::damage(force, ship.class.mass, contacts.len());
-        let by = other.map(|other| Killer { slot: self.ships[other].slot, ship: source });
+        let by = other.map(|other| Attacker { slot: self.ships[other].slot, ship: source });
         self.ships[victim].collided = Some((source, tick));
         if passed > 0.0 {
             let attacker = by.map(|killer| killer.slot);
