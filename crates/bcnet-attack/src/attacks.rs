@@ -1,14 +1,20 @@
 //! The table of attacks.
 
 mod admission;
+mod capture;
 mod floods;
+mod goodbyes;
 mod lists;
 mod members;
 mod players;
 mod proxies;
+mod proxy_slots;
+mod queries;
 mod reflection;
 mod slots;
+mod stock;
 mod text;
+mod uplink;
 
 use crate::Environment;
 use crate::delays::millis;
@@ -95,6 +101,24 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: floods::query_flood,
     },
     Attack {
+        name: "query-reflect",
+        description: "queries that each forged address repeats: from all networks, one /16, private networks, and all origins",
+        needs_forging: true,
+        run: queries::query_reflect,
+    },
+    Attack {
+        name: "query-hide",
+        description: "queries forged in the /24 network of an honest client that queries",
+        needs_forging: true,
+        run: queries::query_hide,
+    },
+    Attack {
+        name: "lan-queries",
+        description: "eight machines of a home network that query at once, every two seconds",
+        needs_forging: false,
+        run: queries::lan_queries,
+    },
+    Attack {
         name: "list-flood",
         description: "heartbeats forged from 65,000 networks, thousands of fake servers, and idle connections at a list server",
         needs_forging: true,
@@ -107,6 +131,30 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: proxies::proxy_connects,
     },
     Attack {
+        name: "proxy-goodbyes",
+        description: "goodbyes, chat and malformed datagrams of a stranger and of a player, under the ids of others, at a proxy before a stock host",
+        needs_forging: true,
+        run: stock::proxy_goodbyes,
+    },
+    Attack {
+        name: "proxy-slots",
+        description: "forged addresses guess their ids to join through a proxy, before `bcnet serve` and before a stock host",
+        needs_forging: true,
+        run: proxy_slots::proxy_slots,
+    },
+    Attack {
+        name: "forged-goodbye",
+        description: "goodbyes under all ids, forged from the addresses and ports of players who play or are idle",
+        needs_forging: true,
+        run: goodbyes::forged_goodbye,
+    },
+    Attack {
+        name: "forged-acks",
+        description: "ACKs under all ids, forged from the addresses and ports of players on a lossy link",
+        needs_forging: true,
+        run: goodbyes::forged_acks,
+    },
+    Attack {
         name: "slow-metrics",
         description: "idle connections to the /metrics port of a proxy",
         needs_forging: false,
@@ -117,6 +165,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         description: "a player who sends as many reliable messages as the server allows, while others chat",
         needs_forging: false,
         run: players::bulk_sender,
+    },
+    Attack {
+        name: "uplink",
+        description: "six players who send as much as the server relays, while two others play",
+        needs_forging: true,
+        run: uplink::uplink,
     },
     Attack {
         name: "silent-member",
@@ -159,6 +213,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         description: "a kicked player tries to rejoin from another port of the same address",
         needs_forging: false,
         run: players::return_after_kick,
+    },
+    Attack {
+        name: "capture",
+        description: "forged queries and connect requests while players of several networks play; `bcnet inspect` examines the capture",
+        needs_forging: true,
+        run: capture::capture,
     },
 ];
 

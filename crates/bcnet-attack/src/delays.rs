@@ -15,6 +15,10 @@ impl DelaySamples {
         self.0.push(delay);
     }
 
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }

@@ -59,6 +59,12 @@ pub(crate) fn disconnect(seq: u16, peer: PeerId) -> Message<'static> {
     control(seq, Body::Disconnect { peer, address: OWN_ADDRESS })
 }
 
+/// Returns a disconnect message that expects no ACK, so that its sequence number does not count.
+pub(crate) fn unreliable_disconnect(peer: PeerId) -> Message<'static> {
+    let body = Body::Disconnect { peer, address: OWN_ADDRESS };
+    Message::Control(Control { reliable: false, ..Control::new(Seq(0), body) })
+}
+
 /// Returns a chat message as the payload of a game message.
 pub(crate) fn chat(sender: PeerId, text: &[u8]) -> Vec<u8> {
     payload(&game::Message::Chat(Chat { sender: sender.0.into(), text: Text16(text) }))
@@ -93,13 +99,23 @@ pub(crate) fn acks_for(received: &[u8], known: Option<PeerId>) -> Option<(PeerId
     let mut plain = received.to_vec();
     cipher::decrypt(&mut plain);
     let received = Datagram::parse(&plain, Some(Role::Host)).ok()?;
-    let assigned_id = received.messages().find_map(|message| match message {
-        Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned),
-        Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
-    });
-    let id = assigned_id.or(known)?;
+    let id = received.messages().find_map(assigned_by).or(known)?;
     let acks = received.messages().filter_map(|message| message.id()).map(|id| Message::Ack(Ack::new(id)));
     Some((id, datagram(id, &acks.collect::<Vec<_>>())))
+}
+
+/// Returns the id that a host assigns in this datagram.
+pub(crate) fn assigned_id(received: &[u8]) -> Option<PeerId> {
+    let mut plain = received.to_vec();
+    cipher::decrypt(&mut plain);
+    Datagram::parse(&plain, Some(Role::Host)).ok()?.messages().find_map(assigned_by)
+}
+
+fn assigned_by(message: Message<'_>) -> Option<PeerId> {
+    match message {
+        Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned),
+        Message::Control(_) | Message::Ack(_) | Message::Keepalive | Message::Data(_) => None,
+    }
 }
 
 /// Returns all datagrams of a client with this id after its connect request, until it is in the game.
@@ -139,7 +155,7 @@ pub(crate) fn all_acks(id: PeerId) -> Vec<Vec<u8>> {
 /// The IPv4 address in forged messages that have an address field.
 const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
 /// Number of ACKs that fit into a datagram.
-const ACKS_PER_DATAGRAM: usize = 127;
+pub(crate) const ACKS_PER_DATAGRAM: usize = 127;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Honest players who chat and fly, and measure loss and delay.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -170,18 +170,63 @@ impl PlayerGroup {
     }
 
     /// Returns how many players are in the game according to both the client and the server.
+    ///
+    /// A server without a control socket is not asked; see [`count_reachable`](Self::count_reachable).
     pub(crate) fn count_present(&self, process: &Process) -> anyhow::Result<u64> {
+        let connected = self.players.iter().filter(|player| player.end.is_none());
+        if !process.has_control() {
+            return Ok(connected.count() as u64);
+        }
         let listed = process.players()?;
-        let is_there = |player: &&AttackPlayer| {
-            player.end.is_none()
-                && listed.iter().any(|(name, id)| *name == player.name && *id == player.client.id().0)
+        let is_listed = |player: &&AttackPlayer| {
+            listed.iter().any(|(name, id)| *name == player.name && *id == player.client.id().0)
         };
-        Ok(self.players.iter().filter(is_there).count() as u64)
+        Ok(connected.filter(is_listed).count() as u64)
+    }
+
+    /// Lets each player send one line, and returns how many players hear another one and are heard by one.
+    pub(crate) fn count_reachable(&mut self) -> u64 {
+        let now = self.env.clock.now();
+        for (at, player) in self.players.iter_mut().enumerate() {
+            // A player who cannot send is not heard.
+            let _ = player.client.chat(&format!("{ROLL_CALL_PREFIX}{at}"), now);
+            player.send();
+        }
+        let mut heard = vec![HashSet::new(); self.players.len()];
+        let end = now + DRAIN_TIMEOUT;
+        let all = self.players.len().saturating_sub(1);
+        while self.env.clock.now() < end && heard.iter().any(|senders| senders.len() < all) {
+            wait_for_players(self.env.clock, &self.players, end);
+            for (at, (player, senders)) in self.players.iter_mut().zip(&mut heard).enumerate() {
+                player.poll(|event, _, _| {
+                    if let Event::Chat { text, .. } = event
+                        && let Some(Ok(sender)) = text.strip_prefix(ROLL_CALL_PREFIX).map(str::parse::<usize>)
+                        && sender != at
+                    {
+                        senders.insert(sender);
+                    }
+                });
+            }
+        }
+        let is_reachable = |at: usize| {
+            heard.get(at).is_some_and(|senders| !senders.is_empty())
+                && heard.iter().any(|senders| senders.contains(&at))
+        };
+        (0..self.players.len()).filter(|at| is_reachable(*at)).count() as u64
     }
 
     /// Removes the last player from the group.
     pub(crate) fn take_last(&mut self) -> Option<AttackPlayer> {
         self.players.pop()
+    }
+
+    /// Waits until all players together have received `expected` bulk messages, or until a timeout.
+    pub(crate) fn wait_for_bulk(&mut self, measured: &mut PlayerMeasurement, expected: u64) {
+        let end = self.env.clock.now() + BULK_TIMEOUT;
+        while self.env.clock.now() < end && measured.bulk < expected {
+            let next_poll = self.env.clock.now() + POLL_INTERVAL;
+            self.poll_until(next_poll.min(end), measured);
+        }
     }
 
     fn drain(&mut self, measured: &mut PlayerMeasurement) {
@@ -273,12 +318,16 @@ fn sent_at(text: &str) -> Option<Time> {
 
 /// The prefix of chat lines of honest players.
 const CHAT_PREFIX: &str = "honest ";
+/// The prefix of the lines of a roll call.
+const ROLL_CALL_PREFIX: &str = "present ";
 /// The longest time that a join takes without an attack.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time in which all players learn of all ships.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 /// The longest wait for the last chat messages.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest wait for the last bulk messages.
+const BULK_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The intervals of chat and state updates of each player. The server accepts chat at this rate.
 const CHAT_INTERVAL: Duration = Duration::from_millis(400);

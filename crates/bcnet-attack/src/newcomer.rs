@@ -60,7 +60,7 @@ pub(crate) fn join_once(
     let request = JoinRequest {
         server: process.address(),
         from: env.sandbox.honest_address(FIRST_ADDRESS + number),
-        name: &format!("Newcomer {number}"),
+        name: &format!("{NEWCOMER_NAME} {number}"),
         password: process.password(),
         nonce: (env.seed as u32).wrapping_mul(0x9E37_79B9) ^ u32::from(number),
         link: LinkProfile::UNLIMITED,
@@ -78,6 +78,8 @@ pub(crate) fn join_once(
     Ok(entered.map(|entered| entered.since(start)))
 }
 
+/// The first word of the name of each newcomer.
+pub(crate) const NEWCOMER_NAME: &str = "Newcomer";
 /// The longest time that a newcomer waits.
 pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of the first newcomer's address; other honest players have lower numbers.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::Context;
+use bcnet_lab::Rng;
 use bcnet_session::Manifest;
 use bcnet_session::client::{Client, ClientOptions, DisconnectReason, Event, Milestone};
 use bcnet_session::game::{ObjectId, Ship, Species, Text8};
@@ -35,13 +36,17 @@ pub(crate) struct LinkProfile {
     pub(crate) delay: Duration,
     /// Bytes per second that the link carries, including UDP and IP headers.
     pub(crate) rate: Option<u32>,
+    /// The share of datagrams to the player that the link loses.
+    pub(crate) loss: f64,
 }
 
 impl LinkProfile {
     /// No delay and no limit.
-    pub(crate) const UNLIMITED: Self = Self { delay: Duration::ZERO, rate: None };
+    pub(crate) const UNLIMITED: Self = Self { delay: Duration::ZERO, rate: None, loss: 0.0 };
     /// 96 kbit/s with 40 ms of delay.
-    pub(crate) const SLOW: Self = Self { delay: Duration::from_millis(40), rate: Some(12_000) };
+    pub(crate) const SLOW: Self = Self { delay: Duration::from_millis(40), rate: Some(12_000), loss: 0.0 };
+    /// One of ten datagrams is lost, with 20 ms of delay.
+    pub(crate) const LOSSY: Self = Self { delay: Duration::from_millis(20), rate: None, loss: 0.1 };
 }
 
 /// A player and its socket.
@@ -65,6 +70,8 @@ pub(crate) struct AttackPlayer {
     clock: Clock,
     started: Time,
     link: LinkProfile,
+    /// Decides which datagrams the link loses.
+    rng: Rng,
     /// The time at which the link has carried all queued datagrams.
     link_free_at: Time,
     /// The datagrams on the link, with their arrival times.
@@ -96,6 +103,7 @@ impl AttackPlayer {
             clock,
             started: clock.now(),
             link: request.link,
+            rng: Rng::new(request.nonce.into()),
             link_free_at: Time::ZERO,
             in_flight: VecDeque::new(),
             payload: Vec::new(),
@@ -156,9 +164,12 @@ impl AttackPlayer {
         }
     }
 
-    /// Returns when the link has carried `len` more bytes; `None` if its queue is full.
+    /// Returns when the link has carried `len` more bytes; `None` if its queue is full or it loses the datagram.
     fn arrival_time(&mut self, len: usize) -> Option<Time> {
         let now = self.clock.now();
+        if self.rng.chance(self.link.loss) {
+            return None;
+        }
         let Some(rate) = self.link.rate else { return Some(now + self.link.delay) };
         let start = self.link_free_at.max(now);
         if start.since(now) > MAX_LINK_QUEUE {

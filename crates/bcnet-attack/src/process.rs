@@ -1,10 +1,10 @@
-//! The attacked program: `bcnet serve`, `master` or `proxy` as a process in a temporary directory.
+//! The attacked program: `bcnet serve`, `master`, `proxy` or `lab host` as a process in a temporary directory.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -23,6 +23,8 @@ pub(crate) struct Process {
     bcnet: PathBuf,
     /// The line that the program printed when it was ready.
     ready_line: String,
+    /// `true` if the program answers `bcnet ctl`.
+    has_control: bool,
     env: Environment,
     password: String,
 }
@@ -41,9 +43,11 @@ impl Process {
         let bind = env.sandbox.server_address().to_string();
         let fixed = ["serve", "--bind", &bind, "--name", "Target", "--set", "log.format=json"];
         let control = ["--set", "server.control=control.sock"];
+        // On loopback, the server must not trust its clients: no limit would apply to them.
+        let untrusted = (!env.sandbox.can_forge()).then_some("session.trusted=");
         let further = env.set.iter().map(String::as_str);
-        let sets: Vec<&str> =
-            options.iter().copied().chain(further).flat_map(|option| ["--set", option]).collect();
+        let all = untrusted.into_iter().chain(options.iter().copied()).chain(further);
+        let sets: Vec<&str> = all.flat_map(|option| ["--set", option]).collect();
         let mut process = Self::start(env, "", &[&fixed[..], &control, &sets].concat())?;
         let password = options.iter().find_map(|option| option.strip_prefix("session.password="));
         process.password = password.unwrap_or_default().into();
@@ -61,6 +65,30 @@ impl Process {
         Self::start(env, "", &[&fixed[..], options].concat())
     }
 
+    /// Starts a host with the engine of the original: a model of a stock server, which has no control socket.
+    pub(crate) fn stock_host(env: &Environment) -> anyhow::Result<Self> {
+        let listen = format!("{}:0", env.sandbox.server_address());
+        let directory = new_directory()?;
+        let events = File::create(directory.join(EVENTS_FILE))?.into();
+        let mut process =
+            Self::spawn(env, directory, &["lab", "host", "--public", "--listen", &listen], events)?;
+        let end = env.clock.now() + START_TIMEOUT;
+        let port = loop {
+            let log = process.log()?;
+            let listening = log.split_once("hosting at ").and_then(|(_, rest)| rest.split_once(' '));
+            if let Some((address, _)) = listening {
+                break address.parse::<SocketAddrV4>()?.port();
+            }
+            if !process.is_alive() || env.clock.now() > end {
+                bail!("`bcnet lab host` does not start: {}", log.trim());
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        process.ready_line = format!("host ready port={port}");
+        process.has_control = false;
+        Ok(process)
+    }
+
     /// Starts a server with this configuration file.
     pub(crate) fn serve_configured(env: &Environment, config: &str) -> anyhow::Result<Self> {
         let bind = env.sandbox.server_address().to_string();
@@ -69,33 +97,11 @@ impl Process {
     }
 
     fn start(env: &Environment, config: &str, args: &[&str]) -> anyhow::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("bcnet-attack-{}-{number}", std::process::id()));
-        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        let directory = new_directory()?;
         if !config.is_empty() {
             fs::write(directory.join("bcnet.toml"), config)?;
         }
-        let log = File::create(directory.join(LOG_FILE))?;
-        let child = Command::new(&env.bcnet)
-            .args(args)
-            .current_dir(&directory)
-            .env("XDG_RUNTIME_DIR", &directory)
-            .env_remove("RUNTIME_DIRECTORY")
-            .env_remove("BCNET_CONFIG")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot run {}", env.bcnet.display()))?;
-        let mut process = Self {
-            child,
-            directory,
-            bcnet: env.bcnet.clone(),
-            ready_line: String::new(),
-            env: env.clone(),
-            password: String::new(),
-        };
+        let mut process = Self::spawn(env, directory, args, Stdio::piped())?;
         let output = process.child.stdout.take().context("the program has no standard output")?;
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
@@ -109,6 +115,31 @@ impl Process {
             bail!("`{command}` does not start: {}", process.log().unwrap_or_default().trim());
         }
         Ok(process)
+    }
+
+    /// Starts the program in a directory. The caller waits until it is ready.
+    fn spawn(env: &Environment, directory: PathBuf, args: &[&str], output: Stdio) -> anyhow::Result<Self> {
+        let log = File::create(directory.join(LOG_FILE))?;
+        let child = Command::new(&env.bcnet)
+            .args(args)
+            .current_dir(&directory)
+            .env("XDG_RUNTIME_DIR", &directory)
+            .env_remove("RUNTIME_DIRECTORY")
+            .env_remove("BCNET_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot run {}", env.bcnet.display()))?;
+        Ok(Self {
+            child,
+            directory,
+            bcnet: env.bcnet.clone(),
+            ready_line: String::new(),
+            has_control: true,
+            env: env.clone(),
+            password: String::new(),
+        })
     }
 
     /// Returns a value from the ready line of the process, such as `port`.
@@ -152,6 +183,11 @@ impl Process {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Returns whether the program can list its players.
+    pub(crate) const fn has_control(&self) -> bool {
+        self.has_control
+    }
+
     /// Returns names and ids of all players, including those who are still joining.
     pub(crate) fn players(&self) -> anyhow::Result<Vec<(String, u8)>> {
         let answer = self.control(&["players"])?;
@@ -178,6 +214,16 @@ impl Process {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Returns the events of a stock host so far, one in each line.
+    pub(crate) fn stock_events(&self) -> anyhow::Result<String> {
+        Ok(fs::read_to_string(self.directory.join(EVENTS_FILE))?)
+    }
+
+    /// Runs the program to its end in the directory of this process.
+    pub(crate) fn run_beside(&self, args: &[&str]) -> anyhow::Result<Output> {
+        Ok(Command::new(&self.bcnet).args(args).current_dir(&self.directory).output()?)
+    }
+
     /// Returns the log lines with this event.
     pub(crate) fn log_events(&self, event: &str) -> anyhow::Result<Vec<Value>> {
         let log = self.log()?;
@@ -186,8 +232,9 @@ impl Process {
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
+impl Process {
+    /// Stops the program with a signal, and waits until it has ended or a timeout has passed.
+    pub(crate) fn stop(&mut self) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // The process may have exited already.
         let _ = id.map(|id| kill_process(id, Signal::TERM));
@@ -197,8 +244,23 @@ impl Drop for Process {
         }
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
         drop(fs::remove_dir_all(&self.directory));
     }
+}
+
+/// Creates a temporary directory for a process.
+fn new_directory() -> anyhow::Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let directory = std::env::temp_dir().join(format!("bcnet-attack-{}-{number}", std::process::id()));
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    Ok(directory)
 }
 
 fn read_usage(process: u32) -> Option<TargetUsage> {
@@ -215,6 +277,8 @@ fn read_usage(process: u32) -> Option<TargetUsage> {
 }
 
 const LOG_FILE: &str = "log";
+/// The file with the standard output of a stock host.
+const EVENTS_FILE: &str = "events";
 /// The longest wait until the program is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait for a graceful shutdown.

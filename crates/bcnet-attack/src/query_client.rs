@@ -1,7 +1,7 @@
 //! Honest query clients: up to three tries in five seconds each.
 
 use std::io::ErrorKind::{TimedOut, WouldBlock};
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use crate::Environment;
@@ -18,6 +18,12 @@ impl QueryResults {
     pub(crate) fn answered_share(&self) -> f64 {
         self.delays.count() as f64 / self.queries.max(1) as f64
     }
+
+    /// Adds the results of another client.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.queries += other.queries;
+        self.delays.extend(other.delays);
+    }
 }
 
 /// Queries again and again, each time from a different network.
@@ -28,7 +34,7 @@ pub(crate) fn query_repeatedly(env: &Environment, server: SocketAddrV4) -> anyho
     while env.clock.now().since(start) < env.measure_time || number < MIN_QUERIES {
         sleep_until(env.clock, start + QUERY_INTERVAL * u32::from(number));
         answers.queries += 1;
-        if let Some(delay) = query(env, server, number)? {
+        if let Some(delay) = query_from(env, server, env.sandbox.honest_address(FIRST_ADDRESS + number))? {
             answers.delays.add(delay);
         }
         number += 1;
@@ -37,9 +43,13 @@ pub(crate) fn query_repeatedly(env: &Environment, server: SocketAddrV4) -> anyho
 }
 
 /// Returns how long the answer took; `None` if there was none after three tries.
-fn query(env: &Environment, server: SocketAddrV4, number: u16) -> anyhow::Result<Option<Duration>> {
+pub(crate) fn query_from(
+    env: &Environment,
+    server: SocketAddrV4,
+    address: Ipv4Addr,
+) -> anyhow::Result<Option<Duration>> {
     env.sandbox.check(server)?;
-    let socket = UdpSocket::bind((env.sandbox.honest_address(FIRST_ADDRESS + number), 0))?;
+    let socket = UdpSocket::bind((address, 0))?;
     socket.connect(server)?;
     let start = env.clock.now();
     let mut buffer = [0; 2048];
@@ -65,7 +75,8 @@ fn query(env: &Environment, server: SocketAddrV4, number: u16) -> anyhow::Result
     Ok(None)
 }
 
-fn has_name(answer: &[u8]) -> bool {
+/// Returns whether an answer has the name of the server.
+pub(crate) fn has_name(answer: &[u8]) -> bool {
     answer.windows(10).any(|window| window == b"\\hostname\\")
 }
 

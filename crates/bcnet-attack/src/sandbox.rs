@@ -67,7 +67,24 @@ impl Sandbox {
         let [high, low] = number.to_be_bytes();
         match self.isolation {
             Isolation::Namespace => Ipv4Addr::new(20, high, low, 10),
-            Isolation::Loopback => Ipv4Addr::new(127, 20, low, 10 + high),
+            // The second byte is 100 to 249: a /16 network of its own for each of the first 150 clients.
+            Isolation::Loopback => Ipv4Addr::new(127, 100 + low % 150, low / 150, 10 + high),
+        }
+    }
+
+    /// Returns the address of a machine in the home network of the server.
+    pub(crate) const fn home_address(self, number: u8) -> Ipv4Addr {
+        match self.isolation {
+            Isolation::Namespace => Ipv4Addr::new(192, 168, 1, 10 + number),
+            Isolation::Loopback => Ipv4Addr::new(127, 30, 1, 10 + number),
+        }
+    }
+
+    /// Returns the network of the server's home, as a setting.
+    pub(crate) const fn home_network(self) -> &'static str {
+        match self.isolation {
+            Isolation::Namespace => "192.168.1.0/24",
+            Isolation::Loopback => "127.30.1.0/24",
         }
     }
 

@@ -248,7 +248,7 @@ fn send_mutated_datagrams(
 }
 
 /// Returns a datagram with a few changed bytes, cut off at a random length.
-fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
+pub(super) fn mutated_datagram(rng: &mut Rng, id: PeerId) -> Vec<u8> {
     let seq = rng.below(60) as u16;
     let mut payload = match rng.below(6) {
         0 | 1 => forged::checksum_response(rng.next_u64() as u8),

@@ -17,7 +17,7 @@ use crate::group::PlayerGroup;
 use crate::metrics::{AttackMetric, MetricUnit};
 use crate::player::LinkProfile;
 use crate::process::Process;
-use crate::sniffer::Sniffer;
+use crate::sniffer::{Sniffer, most_bytes};
 
 /// A kind of datagram that may cause an answer.
 struct ReflectionCase {
@@ -91,7 +91,7 @@ fn reflect_at(
         let query = QUERIES[number as usize % QUERIES.len()];
         (victim((number % 250) as u16), query.as_bytes().to_vec())
     })?;
-    let bytes = traffic.max_window_bytes();
+    let bytes = most_bytes(&traffic.received, WINDOW);
     metrics.push(
         AttackMetric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(26_000.0),
     );
@@ -244,13 +244,6 @@ impl ReflectedTraffic {
     fn total_ratio(&self) -> f64 {
         bytes_between(&self.received, Time::ZERO, END_OF_TIME)
             / bytes_between(&self.sent, Time::ZERO, END_OF_TIME).max(1.0)
-    }
-
-    /// Returns the largest number of bytes received in any ten seconds.
-    fn max_window_bytes(&self) -> f64 {
-        let windows =
-            self.received.iter().map(|(start, _)| bytes_between(&self.received, *start, *start + WINDOW));
-        windows.fold(0.0, f64::max)
     }
 }
 
