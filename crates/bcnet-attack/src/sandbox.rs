@@ -62,12 +62,11 @@ impl Sandbox {
         self.server
     }
 
-    /// Returns the address of an honest client. Each is in a different network.
+    /// Returns the address of an honest client. Neighbouring numbers are in different /16 networks.
     pub(crate) fn honest_address(self, number: u16) -> Ipv4Addr {
         let [high, low] = number.to_be_bytes();
         match self.isolation {
-            Isolation::Namespace => Ipv4Addr::new(20, high, low, 10),
-            // The second byte is 100 to 249: a /16 network of its own for each of the first 150 clients.
+            Isolation::Namespace => Ipv4Addr::new(20, low, high, 10),
             Isolation::Loopback => Ipv4Addr::new(127, 100 + low % 150, low / 150, 10 + high),
         }
     }
@@ -165,10 +164,14 @@ mod tests {
 
     #[test]
     fn honest_addresses_share_no_network() {
-        let sandbox = Sandbox { isolation: Isolation::Namespace, server: Ipv4Addr::LOCALHOST };
-        let mut networks: Vec<_> = (0..1000).map(|n| u32::from(sandbox.honest_address(n)) >> 8).collect();
-        networks.sort_unstable();
-        networks.dedup();
-        assert_eq!(networks.len(), 1000);
+        let count = |isolation, numbers: u16, shift: u32| {
+            let sandbox = Sandbox { isolation, server: Ipv4Addr::LOCALHOST };
+            let networks = (0..numbers).map(|n| u32::from(sandbox.honest_address(n)) >> shift);
+            networks.collect::<std::collections::HashSet<_>>().len()
+        };
+        assert_eq!(count(Isolation::Namespace, 1000, 8), 1000);
+        for isolation in [Isolation::Namespace, Isolation::Loopback] {
+            assert_eq!(count(isolation, 150, 16), 150, "{isolation:?}");
+        }
     }
 }

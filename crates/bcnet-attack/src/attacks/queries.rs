@@ -64,7 +64,10 @@ pub(crate) fn query_reflect(env: &Environment) -> anyhow::Result<Vec<AttackMetri
 /// Returns the bytes of the forged queries, and the times and bytes of the answers.
 fn reflect_queries(env: &Environment, case: &QueryCase) -> anyhow::Result<(f64, Vec<(Time, usize)>)> {
     let list_server = format!("server.masters={LIST_SERVER}:27900");
-    let server = Process::serve(env, &[SIXTEEN_SLOTS, &list_server, "session.trusted=10.9.0.0/24"])?;
+    // The server trusts the proxy, and so answers all that the proxy forwards.
+    let options =
+        if case.at_proxy { "session.trusted=10.9.0.0/24,127.0.0.0/8,198.51.100.1" } else { &list_server };
+    let server = Process::serve(env, &[SIXTEEN_SLOTS, options])?;
     let proxy = if case.at_proxy {
         Some(Process::proxy(env, server.address(), &["--upstream-source", "10.9.0.0/24"])?)
     } else {
@@ -133,7 +136,7 @@ pub(crate) fn query_hide(env: &Environment) -> anyhow::Result<Vec<AttackMetric>>
         let mut rng = Rng::new(env.seed);
         let write = |forger: &mut Forger, _| {
             for network in 0..ASKERS {
-                let host = (HONEST_HOST + 1 + rng.below(addresses) as u8) as u32;
+                let host = (u64::from(HONEST_HOST) + 1 + rng.below(addresses)) as u8;
                 forger.push(SocketAddrV4::new(asker(network, host), 4000), QUERY);
             }
         };
@@ -161,7 +164,7 @@ fn ask_from_networks(env: &Environment, server: SocketAddrV4) -> anyhow::Result<
             sleep_until(env.clock, next);
             next = next + ASK_INTERVAL;
             results.queries += 1;
-            let delay = query_from(env, server, asker(network, HONEST_HOST.into()))?;
+            let delay = query_from(env, server, asker(network, HONEST_HOST))?;
             delay.into_iter().for_each(|delay| results.delays.add(delay));
         }
         anyhow::Ok(results)
@@ -177,8 +180,8 @@ fn ask_from_networks(env: &Environment, server: SocketAddrV4) -> anyhow::Result<
 }
 
 /// Returns an address of an attacked network. Each network is in a different /16.
-fn asker(network: u8, host: u32) -> Ipv4Addr {
-    Ipv4Addr::new(91, 50 + network, 7, host as u8)
+fn asker(network: u8, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(91, 50 + network, 7, host)
 }
 
 pub(crate) fn lan_queries(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
