@@ -294,7 +294,7 @@ fn addresses_are_relayed_unless_masked() {
         }
         addresses.into_iter().collect::<Vec<_>>()
     };
-    let own = |n| [10, 0, 0, n];
+    let own = |n| [60, n, 0, 7];
     assert_eq!(relayed(false), [(0, 2, own(0)), (0, 3, own(1)), (0, 4, own(2)), (5, 2, own(0))]);
     assert_eq!(relayed(true), [(0, 2, [0; 4]), (0, 3, [0; 4]), (0, 4, [0; 4]), (5, 2, [0; 4])]);
 }

@@ -134,7 +134,7 @@ fn whitelist_limits_joins_but_kicks_no_player() {
     world.run(3 * SECOND);
     assert_eq!(world.session.status(world.now).in_game, 3);
     // Trusted networks are admitted in spite of the whitelist.
-    let neighbours = vec![Network::containing(Ipv4Addr::new(10, 0, 0, 0), 8)];
+    let neighbours = vec![Network::containing(Ipv4Addr::new(60, 0, 0, 0), 8)];
     let strangers = vec![Network::containing(Ipv4Addr::new(192, 0, 2, 0), 24)];
     let mut trusting =
         TestWorld::new(Config { trusted: neighbours, whitelist: strangers, ..Config::default() });

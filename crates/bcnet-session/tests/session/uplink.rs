@@ -62,7 +62,7 @@ fn run(mix: FloodMix, one_address: bool, loss: f64) -> UplinkResult {
         let at = world.connect(&format!("Player {n}"), "");
         if one_address && n < FLOODERS {
             let port = 22101 + u16::try_from(n).expect("a small number");
-            world.clients[at].address = SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), port);
+            world.clients[at].address = SocketAddrV4::new(Ipv4Addr::new(91, 9, 9, 9), port);
         }
         world.run(2 * SECOND);
         assert!(world.is_in_game(at), "player {n} joined");

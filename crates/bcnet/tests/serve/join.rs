@@ -248,6 +248,21 @@ fn refused_client_prints_the_reason() {
     );
 }
 
+/// S-13: the limit of an address applies to untrusted addresses, and its reason is not that the server is full.
+#[test]
+fn client_over_the_address_limit_prints_the_setting() {
+    let server = ServerProcess::start(&["--set", "session.players_per_address=1"]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    let port = server.ports[0];
+    let joining = thread::spawn(move || join(port, &[]));
+    alice.run_until(|_| joining.is_finished());
+    let output = joining.join().expect("it ran");
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("players_per_address") && !error.contains("full"), "{error}");
+    server.wait_for_log(&["event=\"refused\"", "address_limit"]);
+}
+
 #[test]
 fn kicked_client_prints_the_reason() {
     let server = ServerProcess::start(&[]);

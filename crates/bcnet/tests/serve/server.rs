@@ -70,7 +70,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server on 127.0.0.1 and waits until it is ready.
+    /// Starts a server on 127.0.0.1 and waits until it is ready. It trusts nobody, unless `args` set `session.trusted`.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_in(TestDirectory::new(), args, 1)
     }
@@ -86,8 +86,11 @@ impl ServerProcess {
         variables: &[(&str, &str)],
     ) -> Self {
         let local: &[&str] = if args.contains(&"--bind") { &[] } else { &["--bind", "127.0.0.1"] };
+        // Players and browsers on the internet are not trusted, so those of the tests are not either.
+        let is_named = |arg: &&str| arg.starts_with("session.trusted=");
+        let trusted: &[&str] = if args.iter().any(is_named) { &[] } else { &["--set", "session.trusted="] };
         let mut child = directory
-            .bcnet(&[&["serve"], local, args].concat())
+            .bcnet(&[&["serve"], local, trusted, args].concat())
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
