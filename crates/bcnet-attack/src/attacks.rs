@@ -16,6 +16,8 @@ mod stock;
 mod text;
 mod uplink;
 
+use std::thread;
+
 use crate::Environment;
 use crate::delays::millis;
 use crate::group::PlayerMeasurement;
@@ -221,6 +223,31 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: capture::capture,
     },
 ];
+
+/// Runs the selected cases of an attack side by side, each with servers of its own.
+///
+/// Only for attacks whose limits tolerate a busy machine. Returns the metrics in the order of the cases.
+fn run_cases<C: Sync>(
+    env: &Environment,
+    attack: &str,
+    cases: &[C],
+    label: fn(&C) -> &str,
+    run: impl Fn(&C) -> anyhow::Result<Vec<AttackMetric>> + Sync,
+) -> anyhow::Result<Vec<AttackMetric>> {
+    let selected: Vec<&C> = cases.iter().filter(|case| env.is_selected(label(case))).collect();
+    let results = thread::scope(|scope| {
+        let start = |case| {
+            env.progress(attack, label(case).trim_end_matches(": "));
+            scope.spawn(|| run(case))
+        };
+        let threads: Vec<_> = selected.into_iter().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().map_err(|_| anyhow::anyhow!("a case has panicked"))?
+        };
+        threads.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    Ok(results.concat())
+}
 
 /// Compares what honest players measured without (`quiet`) and during an attack.
 ///

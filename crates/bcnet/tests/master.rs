@@ -146,7 +146,7 @@ fn bcnet_serve_is_listed_and_answers_there() {
     let masters = format!("server.masters={}", master.udp);
     let mut serve = Command::new(env!("CARGO_BIN_EXE_bcnet"))
         .args(["serve", "--bind", "127.0.0.1", "--name", "Listed", "--set", &masters])
-        .args(["--set", "server.control=none"])
+        .args(["--set", "server.control=none", "--set", "session.trusted="])
         .current_dir(&directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

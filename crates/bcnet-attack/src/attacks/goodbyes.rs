@@ -9,7 +9,8 @@ use bcnet_lab::Rng;
 use bcnet_transport::DeliveryMode;
 use bcnet_transport::wire::{Channel, PeerId};
 
-use super::{PLAYERS, SIXTEEN_SLOTS};
+use super::players::join;
+use super::{PLAYERS, SIXTEEN_SLOTS, run_cases};
 use crate::Environment;
 use crate::delays::millis;
 use crate::forged::{self, ACKS_PER_DATAGRAM, unknown_opcode};
@@ -19,15 +20,17 @@ use crate::metrics::{AttackMetric, MetricUnit};
 use crate::player::{AttackPlayer, LinkProfile, wait_for_players};
 use crate::process::Process;
 
+/// Whether the players only keep their connections while the attack begins.
+const GOODBYE_CASES: [(&str, bool); 2] = [("playing: ", false), ("idle: ", true)];
+
 pub(crate) fn forged_goodbye(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for (label, is_idle) in [("playing: ", false), ("idle: ", true)] {
-        if env.is_selected(label) {
-            env.progress("forged-goodbye", label.trim_end_matches(": "));
-            metrics.extend(attack_groups(env, label, is_idle)?);
-        }
-    }
-    Ok(metrics)
+    run_cases(
+        env,
+        "forged-goodbye",
+        &GOODBYE_CASES,
+        |case| case.0,
+        |(label, is_idle)| attack_groups(env, label, *is_idle),
+    )
 }
 
 /// The result of the players of one server.
@@ -37,9 +40,9 @@ struct GroupResult {
     attacked: PlayerMeasurement,
 }
 
-/// Attacks seven players, or a hundred at ten servers if the measurement takes a minute or more.
+/// Attacks seven players, or fifty at ten servers if the measurement takes a minute or more.
 fn attack_groups(env: &Environment, label: &str, is_idle: bool) -> anyhow::Result<Vec<AttackMetric>> {
-    let (groups, size) = if env.measure_time < LONG_MEASUREMENT { (1, PLAYERS) } else { (10, 10) };
+    let (groups, size) = if env.measure_time < LONG_MEASUREMENT { (1, PLAYERS) } else { (10, 5) };
     let results = thread::scope(|scope| {
         let threads: Vec<_> = (0..groups).map(|_| scope.spawn(|| attack_group(env, size, is_idle))).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<GroupResult>>| {
@@ -106,19 +109,20 @@ fn all_goodbyes() -> Vec<Vec<u8>> {
 const ACK_CASES: [(&str, usize); 2] = [("one ACK: ", 1), ("127 ACKs: ", ACKS_PER_DATAGRAM)];
 
 pub(crate) fn forged_acks(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for (label, acks) in ACK_CASES.into_iter().filter(|(label, _)| env.is_selected(label)) {
-        env.progress("forged-acks", label.trim_end_matches(": "));
-        metrics.extend(acknowledge_for_players(env, label, acks)?);
-    }
-    Ok(metrics)
+    run_cases(
+        env,
+        "forged-acks",
+        &ACK_CASES,
+        |case| case.0,
+        |(label, acks)| acknowledge_for_players(env, label, *acks),
+    )
 }
 
 /// Sends 1,000 messages to players on a lossy link, without and with forged ACKs from their addresses.
 fn acknowledge_for_players(env: &Environment, label: &str, acks: usize) -> anyhow::Result<Vec<AttackMetric>> {
     let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut group = PlayerGroup::join_from(env, &server, VICTIMS, LinkProfile::LOSSY)?;
-    let mut sender = super::players::join(env, server.address(), "Sender")?;
+    let mut sender = join(env, server.address(), "Sender")?;
     let expected = f64::from(MESSAGES) * f64::from(VICTIMS);
     let quiet = receive_messages(env, &server, &mut group, &mut sender)?;
     let victims: Vec<SocketAddrV4> = group.players().iter().flat_map(AttackPlayer::address).collect();
@@ -186,7 +190,7 @@ fn send_messages(env: &Environment, sender: &mut AttackPlayer, time: Duration, i
     }
 }
 
-/// From this time on, a measurement has a hundred players.
+/// From this time on, a measurement has a hundred players in both cases together.
 const LONG_MEASUREMENT: Duration = Duration::from_secs(60);
 /// Longer than the keepalive interval.
 const IDLE_TIME: Duration = Duration::from_secs(12);

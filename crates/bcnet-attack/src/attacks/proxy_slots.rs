@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bcnet_transport::wire::PeerId;
 
+use super::run_cases;
 use super::stock::HEALING_PROXY;
 use crate::Environment;
 use crate::delays::sleep_until;
@@ -16,17 +17,12 @@ use crate::metrics::{AttackMetric, MetricUnit};
 use crate::newcomer::{JoinResults, NEWCOMER_NAME, max_total_time, try_joins};
 use crate::process::Process;
 
+type Case = fn(&Environment) -> anyhow::Result<Vec<AttackMetric>>;
+
+const CASES: [(&str, Case); 2] = [("bcnet serve: ", attack_server), ("stock host: ", attack_stock_host)];
+
 pub(crate) fn proxy_slots(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    if env.is_selected("bcnet serve: ") {
-        env.progress("proxy-slots", "bcnet serve");
-        metrics.extend(attack_server(env)?);
-    }
-    if env.is_selected("stock host: ") {
-        env.progress("proxy-slots", "stock host");
-        metrics.extend(attack_stock_host(env)?);
-    }
-    Ok(metrics)
+    run_cases(env, "proxy-slots", &CASES, |case| case.0, |(_, attack)| attack(env))
 }
 
 /// The documented configuration: the server trusts the addresses of the proxy, and admits them at once.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bcnet_lab::Rng;
 use bcnet_transport::Time;
 
-use super::{PLAYERS, SIXTEEN_SLOTS};
+use super::{PLAYERS, SIXTEEN_SLOTS, run_cases};
 use crate::Environment;
 use crate::delays::sleep_until;
 use crate::forger::{FloodRate, Forger, any_network, flood};
@@ -39,26 +39,28 @@ const QUERY_CASES: [QueryCase; 7] = [
 ];
 
 pub(crate) fn query_reflect(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for case in QUERY_CASES.iter().filter(|case| env.is_selected(case.label)) {
-        env.progress("query-reflect", case.label.trim_end_matches(": "));
-        let (sent, answers) = reflect_queries(env, case)?;
-        let metric =
-            |name: &str, unit, value| AttackMetric::new(format!("{}{name}", case.label), unit, value);
-        let total = answers.iter().map(|(_, len)| len).sum::<usize>() as f64;
-        let seconds = env.measure_time.as_secs_f64();
-        metrics.push(
-            metric("bytes of answers in any second", MetricUnit::Bytes, most_bytes(&answers, SECOND))
-                .at_most(TOTAL_BYTES),
-        );
-        metrics.push(metric("bytes of answers per second", MetricUnit::Bytes, total / seconds));
-        // Without answers, the limit would show nothing.
-        metrics.push(
-            metric("answers per second", MetricUnit::Count, answers.len() as f64 / seconds).at_least(1.0),
-        );
-        metrics.push(metric("ratio", MetricUnit::Times, total / sent.max(1.0)));
-    }
-    Ok(metrics)
+    run_cases(
+        env,
+        "query-reflect",
+        &QUERY_CASES,
+        |case| case.label,
+        |case| {
+            let (sent, answers) = reflect_queries(env, case)?;
+            let metric =
+                |name: &str, unit, value| AttackMetric::new(format!("{}{name}", case.label), unit, value);
+            let total = answers.iter().map(|(_, len)| len).sum::<usize>() as f64;
+            let per_second = |value: f64| value / env.measure_time.as_secs_f64();
+            let count = per_second(answers.len() as f64);
+            Ok(vec![
+                metric("bytes in any second", MetricUnit::Bytes, most_bytes(&answers, SECOND))
+                    .at_most(TOTAL_BYTES),
+                metric("bytes per second", MetricUnit::Bytes, per_second(total)),
+                // Without answers, the limit would show nothing.
+                metric("answers per second", MetricUnit::Count, count).at_least(1.0),
+                metric("ratio", MetricUnit::Times, total / sent.max(1.0)),
+            ])
+        },
+    )
 }
 
 /// Returns the bytes of the forged queries, and the times and bytes of the answers.
@@ -127,31 +129,34 @@ fn any_origin(number: u64) -> Ipv4Addr {
 const HIDE_CASES: [(&str, u32, u64); 2] = [("two per second: ", 2, 256), ("ten of eight addresses: ", 10, 8)];
 
 pub(crate) fn query_hide(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for (label, rate, addresses) in HIDE_CASES.into_iter().filter(|case| env.is_selected(case.0)) {
-        env.progress("query-hide", label.trim_end_matches(": "));
-        let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
-        let _group = PlayerGroup::join(env, &server, PLAYERS)?;
-        let forger = Forger::new(env.sandbox, server.address())?;
-        let mut rng = Rng::new(env.seed);
-        let write = |forger: &mut Forger, _| {
-            for network in 0..ASKERS {
-                let host = (u64::from(HONEST_HOST) + 1 + rng.below(addresses)) as u8;
-                forger.push(SocketAddrV4::new(asker(network, host), 4000), QUERY);
-            }
-        };
-        let flood_rate = FloodRate { rate: env.rate(rate), max: 2 * env.measure_time + MARGIN };
-        let (results, flooded) =
-            flood(env.clock, flood_rate, forger, write, || ask_from_networks(env, server.address()))?;
-        let metric = |name: &str, unit, value| AttackMetric::new(format!("{label}{name}"), unit, value);
-        metrics.push(
-            metric("asks answered in three tries", MetricUnit::Share, results.answered_share())
-                .at_least(0.95),
-        );
-        metrics.push(metric("asks", MetricUnit::Count, results.queries as f64));
-        metrics.push(flooded.metric());
-    }
-    Ok(metrics)
+    run_cases(
+        env,
+        "query-hide",
+        &HIDE_CASES,
+        |case| case.0,
+        |(label, rate, addresses)| {
+            let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
+            let _group = PlayerGroup::join(env, &server, PLAYERS)?;
+            let forger = Forger::new(env.sandbox, server.address())?;
+            let mut rng = Rng::new(env.seed);
+            let write = |forger: &mut Forger, _| {
+                for network in 0..ASKERS {
+                    let host = (u64::from(HONEST_HOST) + 1 + rng.below(*addresses)) as u8;
+                    forger.push(SocketAddrV4::new(asker(network, host), 4000), QUERY);
+                }
+            };
+            let flood_rate = FloodRate { rate: env.rate(*rate), max: 2 * env.measure_time + MARGIN };
+            let (results, flooded) =
+                flood(env.clock, flood_rate, forger, write, || ask_from_networks(env, server.address()))?;
+            let metric = |name: &str, unit, value| AttackMetric::new(format!("{label}{name}"), unit, value);
+            let share = results.answered_share();
+            Ok(vec![
+                metric("asks answered in three tries", MetricUnit::Share, share).at_least(0.95),
+                metric("asks", MetricUnit::Count, results.queries as f64),
+                flooded.metric(),
+            ])
+        },
+    )
 }
 
 /// Lets one client in each attacked network ask again and again, after the attack has run for a while.
@@ -184,27 +189,34 @@ fn asker(network: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(91, 50 + network, 7, host)
 }
 
+/// The forged queries per second of all networks while a LAN party asks.
+const LAN_CASES: [(&str, u32); 2] = [("alone: ", 0), ("during a flood: ", 1000)];
+
 pub(crate) fn lan_queries(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for (label, rate) in [("alone: ", 0), ("with 1,000 forged queries per second: ", 1000)] {
-        if !env.is_selected(label) || (rate > 0 && !env.sandbox.can_forge()) {
-            continue;
-        }
-        env.progress("lan-queries", label.trim_end_matches(": "));
-        // In the namespace the default is tested.
-        let home = format!("session.home_networks={}", env.sandbox.home_network());
-        let options: &[&str] = if env.sandbox.can_forge() { &[] } else { &[&home] };
-        let server = Process::serve(env, &[&[SIXTEEN_SLOTS], options].concat())?;
-        let _group = PlayerGroup::join(env, &server, PLAYERS)?;
-        let results = ask_as_lan_party(env, &server, rate)?;
-        let worst = results.iter().copied().min().unwrap_or(0);
-        let metric = |name: &str, value: usize| {
-            AttackMetric::new(format!("{label}{name}"), MetricUnit::Count, value as f64)
-        };
-        metrics.push(metric("rounds", results.len()));
-        metrics.push(metric("machines answered, worst round", worst).at_least(MACHINES.into()));
-    }
-    Ok(metrics)
+    // The case without forged addresses also runs on loopback.
+    let cases = if env.sandbox.can_forge() { &LAN_CASES[..] } else { &LAN_CASES[..1] };
+    run_cases(
+        env,
+        "lan-queries",
+        cases,
+        |case| case.0,
+        |(label, rate)| {
+            // In the namespace, the default is tested.
+            let home = format!("session.home_networks={}", env.sandbox.home_network());
+            let options: &[&str] = if env.sandbox.can_forge() { &[] } else { &[&home] };
+            let server = Process::serve(env, &[&[SIXTEEN_SLOTS], options].concat())?;
+            let _group = PlayerGroup::join(env, &server, PLAYERS)?;
+            let results = ask_as_lan_party(env, &server, *rate)?;
+            let worst = results.iter().copied().min().unwrap_or(0);
+            let metric = |name: &str, value: usize| {
+                AttackMetric::new(format!("{label}{name}"), MetricUnit::Count, value as f64)
+            };
+            Ok(vec![
+                metric("rounds", results.len()),
+                metric("machines answered, worst round", worst).at_least(MACHINES.into()),
+            ])
+        },
+    )
 }
 
 /// Returns how many of eight machines were answered in each round, with `rate` forged queries per second.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bcnet_lab::Rng;
 use bcnet_transport::wire::PeerId;
 
-use super::PLAYERS;
 use super::players::{Attacker, join, mutated_datagram};
+use super::{PLAYERS, run_cases};
 use crate::Environment;
 use crate::delays::{millis, sleep_until};
 use crate::forged;
@@ -28,12 +28,13 @@ const CASES: [(&str, Attacker); 3] = [
 ];
 
 pub(crate) fn proxy_goodbyes(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for (label, attack) in CASES.into_iter().filter(|(label, _)| env.is_selected(label)) {
-        env.progress("proxy-goodbyes", label.trim_end_matches(": "));
-        metrics.extend(attack_stock_host(env, label, attack)?);
-    }
-    Ok(metrics)
+    run_cases(
+        env,
+        "proxy-goodbyes",
+        &CASES,
+        |case| case.0,
+        |(label, attack)| attack_stock_host(env, label, *attack),
+    )
 }
 
 /// Lets players play at a stock host behind a healing proxy during an attack on the proxy.

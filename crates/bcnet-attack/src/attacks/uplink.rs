@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bcnet_transport::{DeliveryMode, Time};
 
+use super::run_cases;
 use crate::Environment;
 use crate::delays::{millis, sleep_until};
 use crate::forged::unknown_opcode;
@@ -34,12 +35,7 @@ const MIXES: [FloodMix; 4] = [
 ];
 
 pub(crate) fn uplink(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for mix in MIXES.into_iter().filter(|mix| env.is_selected(mix.label)) {
-        env.progress("uplink", mix.label.trim_end_matches(": "));
-        metrics.extend(measure_mix(env, mix)?);
-    }
-    Ok(metrics)
+    run_cases(env, "uplink", &MIXES, |mix| mix.label, |mix| measure_mix(env, *mix))
 }
 
 /// Two honest players play while six others flood.
