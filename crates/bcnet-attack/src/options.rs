@@ -68,8 +68,6 @@ struct Args {
     set: Vec<String>,
 
     /// Only cases whose name contains TEXT, such as "40 networks"
-    ///
-    /// `replace-player`, `take-slots` and `keep-out` have cases.
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
 
