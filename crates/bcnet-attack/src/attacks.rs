@@ -224,9 +224,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Runs the selected cases of an attack side by side, each with servers of its own.
+/// Runs the selected cases of an attack side by side, with separate servers.
 ///
-/// Only for attacks whose limits tolerate a busy machine. Returns the metrics in the order of the cases.
+/// The limits of the attack must tolerate a busy machine. Returns the metrics in the order of the cases.
 fn run_cases<C: Sync>(
     env: &Environment,
     attack: &str,

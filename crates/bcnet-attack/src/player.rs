@@ -164,7 +164,7 @@ impl AttackPlayer {
         }
     }
 
-    /// Returns when the link has carried `len` more bytes; `None` if its queue is full or it loses the datagram.
+    /// Returns when the link has carried `len` more bytes; `None` if it drops the datagram.
     fn arrival_time(&mut self, len: usize) -> Option<Time> {
         let now = self.clock.now();
         if self.rng.chance(self.link.loss) {

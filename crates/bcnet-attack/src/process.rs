@@ -1,4 +1,4 @@
-//! The attacked program: `bcnet serve`, `master`, `proxy` or `lab host` as a process in a temporary directory.
+//! The attacked program: `bcnet serve`, `master`, `proxy` or `lab host`, in a temporary directory.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -65,7 +65,9 @@ impl Process {
         Self::start(env, "", &[&fixed[..], options].concat())
     }
 
-    /// Starts a host with the engine of the original: a model of a stock server, which has no control socket.
+    /// Starts a host with the engine of the original, as a model of a stock server.
+    ///
+    /// It has no control socket.
     pub(crate) fn stock_host(env: &Environment) -> anyhow::Result<Self> {
         let listen = format!("{}:0", env.sandbox.server_address());
         let directory = new_directory()?;

@@ -32,7 +32,7 @@ impl Sniffer {
         Ok(Self { socket, address, buffer: vec![MaybeUninit::uninit(); 4096] })
     }
 
-    /// Calls `on_datagram` with the destination and the payload of each datagram from the address until `end`.
+    /// Calls `on_datagram` with destination and payload of each datagram from the address until `end`.
     pub(crate) fn receive_until(
         &mut self,
         clock: Clock,
@@ -46,7 +46,7 @@ impl Sniffer {
         });
     }
 
-    /// Calls `on_datagram` with the direction, the other address and the payload of each datagram until `end`.
+    /// Calls `on_datagram` with direction, other address and payload of each datagram until `end`.
     pub(crate) fn receive_both_until(
         &mut self,
         clock: Clock,

@@ -1,4 +1,4 @@
-//! The capture of a server whose players are in several networks: `bcnet inspect` must find no fault in it.
+//! The capture of a server with players of several networks. `bcnet inspect` must find no fault in it.
 
 use std::net::SocketAddrV4;
 

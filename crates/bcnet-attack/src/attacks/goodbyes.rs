@@ -20,7 +20,7 @@ use crate::metrics::{AttackMetric, MetricUnit};
 use crate::player::{AttackPlayer, LinkProfile, wait_for_players};
 use crate::process::Process;
 
-/// Whether the players only keep their connections while the attack begins.
+/// The cases, and `true` if the players only keep their connections while the attack begins.
 const GOODBYE_CASES: [(&str, bool); 2] = [("playing: ", false), ("idle: ", true)];
 
 pub(crate) fn forged_goodbye(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {

@@ -22,7 +22,7 @@ use crate::sniffer::{Sniffer, most_bytes};
 /// A kind of forged queries.
 struct QueryCase {
     label: &'static str,
-    /// How often each forged address asks, a second apart.
+    /// The number of queries of each forged address, a second apart.
     repeats: u64,
     address: fn(u64) -> Ipv4Addr,
     at_proxy: bool,
@@ -219,7 +219,9 @@ pub(crate) fn lan_queries(env: &Environment) -> anyhow::Result<Vec<AttackMetric>
     )
 }
 
-/// Returns how many of eight machines were answered in each round, with `rate` forged queries per second.
+/// Returns how many of eight machines were answered in each round.
+///
+/// Meanwhile, `rate` queries per second are forged.
 fn ask_as_lan_party(env: &Environment, server: &Process, rate: u32) -> anyhow::Result<Vec<usize>> {
     if rate == 0 {
         return ask_together(env, server.address());

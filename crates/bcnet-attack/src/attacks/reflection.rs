@@ -8,7 +8,7 @@ use bcnet_session::heartbeat;
 use bcnet_transport::Time;
 use bcnet_transport::wire::PeerId;
 
-use super::SIXTEEN_SLOTS;
+use super::{SIXTEEN_SLOTS, run_cases};
 use crate::Environment;
 use crate::delays::sleep_until;
 use crate::forged;
@@ -79,24 +79,32 @@ fn reflect_at(
     attack: &str,
     target: ReflectionTarget,
 ) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for kind in &SERVER_CASES {
-        env.progress(attack, kind.name);
-        let rng = &mut Rng::new(env.seed);
-        let traffic = measure_with_players(env, target, kind.rate, |number| (kind.write)(number, rng))?;
-        metrics.extend(ratios(kind, &traffic));
-    }
-    env.progress(attack, "queries");
+    // `None` stands for the queries.
+    let cases: Vec<Option<&ReflectionCase>> = SERVER_CASES.iter().map(Some).chain([None]).collect();
+    run_cases(
+        env,
+        attack,
+        &cases,
+        |case| case.map_or("queries", |kind| kind.name),
+        |case| {
+            let Some(kind) = case else { return reflect_queries(env, target) };
+            let rng = &mut Rng::new(env.seed);
+            let traffic = measure_with_players(env, target, kind.rate, |number| (kind.write)(number, rng))?;
+            Ok(ratios(kind, &traffic).to_vec())
+        },
+    )
+}
+
+fn reflect_queries(env: &Environment, target: ReflectionTarget) -> anyhow::Result<Vec<AttackMetric>> {
     let traffic = measure_with_players(env, target, 100, |number| {
         let query = QUERIES[number as usize % QUERIES.len()];
         (victim((number % 250) as u16), query.as_bytes().to_vec())
     })?;
     let bytes = most_bytes(&traffic.received, WINDOW);
-    metrics.push(
+    Ok(vec![
         AttackMetric::new("queries, bytes to a /24 in 10 s", MetricUnit::Bytes, bytes).at_most(26_000.0),
-    );
-    metrics.push(AttackMetric::new("queries, in total", MetricUnit::Times, traffic.total_ratio()));
-    Ok(metrics)
+        AttackMetric::new("queries, in total", MetricUnit::Times, traffic.total_ratio()),
+    ])
 }
 
 /// Returns the ratio of received to sent bytes: in the worst ten seconds, and after the first ten.
@@ -137,17 +145,21 @@ const LIST_SERVER_CASES: [ReflectionCase; 5] = [
 ];
 
 pub(crate) fn reflect_master(env: &Environment) -> anyhow::Result<Vec<AttackMetric>> {
-    let mut metrics = Vec::new();
-    for kind in &LIST_SERVER_CASES {
-        env.progress("reflect-master", kind.name);
-        let master = Process::master(env)?;
-        let rng = &mut Rng::new(env.seed);
-        let pause = |time| sleep_until(env.clock, env.clock.now() + time);
-        let address = master.ready_address("udp")?;
-        let traffic = measure_reflection(env, address, kind.rate, |number| (kind.write)(number, rng), pause)?;
-        metrics.extend(ratios(kind, &traffic));
-    }
-    Ok(metrics)
+    run_cases(
+        env,
+        "reflect-master",
+        &LIST_SERVER_CASES,
+        |kind| kind.name,
+        |kind| {
+            let master = Process::master(env)?;
+            let rng = &mut Rng::new(env.seed);
+            let pause = |time| sleep_until(env.clock, env.clock.now() + time);
+            let address = master.ready_address("udp")?;
+            let traffic =
+                measure_reflection(env, address, kind.rate, |number| (kind.write)(number, rng), pause)?;
+            Ok(ratios(kind, &traffic).to_vec())
+        },
+    )
 }
 
 fn garbage(number: u64, rng: &mut Rng) -> (SocketAddrV4, Vec<u8>) {

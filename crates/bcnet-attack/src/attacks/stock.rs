@@ -66,7 +66,7 @@ fn attack_stock_host(env: &Environment, label: &str, attack: Attacker) -> anyhow
     ])
 }
 
-/// Measures players without and during an attack, and returns how many of them are reachable afterwards.
+/// Measures players without and during an attack, and counts those who are reachable afterwards.
 fn play_at_stock_host(
     env: &Environment,
     (host, proxy): (&Process, &Process),
@@ -85,7 +85,9 @@ fn play_at_stock_host(
     Ok((quiet, attacked, group.count_reachable()))
 }
 
-/// Counts the datagrams to a host whose sender id is not the id that the host assigned to their source address.
+/// Counts the datagrams to a host with a foreign sender id.
+///
+/// The own id of a source address is the one that the host assigned to it.
 fn count_foreign_ids(env: &Environment, tap: &mut Sniffer, is_over: &AtomicBool) -> u64 {
     let mut assigned: HashMap<SocketAddrV4, PeerId> = HashMap::new();
     let mut foreign = 0;

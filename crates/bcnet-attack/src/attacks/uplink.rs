@@ -17,7 +17,7 @@ use crate::player::{AttackPlayer, JoinRequest, LinkProfile, wait_for_players};
 use crate::process::Process;
 use crate::sniffer::{Sniffer, most_bytes};
 
-/// What each of six players sends per second: reliable messages of a length, and state updates of 390 bytes.
+/// The messages per second of each of six players: reliable ones, and state updates of 390 bytes.
 #[derive(Debug, Clone, Copy)]
 struct FloodMix {
     label: &'static str,
@@ -45,7 +45,7 @@ fn measure_mix(env: &Environment, mix: FloodMix) -> anyhow::Result<Vec<AttackMet
     let quiet = group.play(&server, env.measure_time.min(MAX_BASELINE_TIME))?;
     let mut flooders = thread::scope(|scope| {
         let joining = scope.spawn(|| join_flooders(env, server.address()));
-        // Nobody enters before the others have acknowledged the name.
+        // A player enters when the others have acknowledged the name.
         while !joining.is_finished() {
             group.stay_idle(Duration::from_millis(20));
         }
