@@ -18,6 +18,7 @@ use crate::config::IdPolicy;
 use crate::queue::RingQueue;
 use crate::time::Time;
 use crate::wire::{BootReason, PeerId, Seq};
+pub(crate) use cookie::acked_cookies;
 use cookie::{cookie_outside, siphash};
 pub(crate) use verify::{AddressOwner, Verification};
 
@@ -69,6 +70,8 @@ struct IdOffer {
     first_cookie: Option<Seq>,
     /// The second cookie, if one was sent.
     second_cookie: Option<Seq>,
+    /// Both cookies were sent at once, so one datagram must acknowledge both (T-57).
+    needs_both: bool,
 }
 
 /// A datagram to an unverified address.
@@ -81,12 +84,14 @@ pub(crate) struct UnverifiedReply {
 /// The content of an [`UnverifiedReply`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyContent {
-    /// The ACK of the request, the id, and the cookie.
-    Offer(PeerId, Seq),
+    /// The ACK of the request, the id, and one cookie or two.
+    Offer(PeerId, Seq, Option<Seq>),
     /// The ACK of the request, and the reason of the refusal.
     Refusal(BootReason),
-    /// The cookie alone.
-    Cookie(Seq),
+    /// One cookie or two, alone.
+    Cookie(Seq, Option<Seq>),
+    /// The ACK of an unverified disconnect and two random numbers (T-57).
+    Probe(Seq, [Seq; 2]),
     /// The ACK of a control message.
     Ack(Seq),
 }
@@ -195,19 +200,22 @@ impl AddressVerifier {
     /// Offers an id and queues the reply.
     ///
     /// `window` has the unacknowledged sequence numbers of the connected peer at this address, if there is
-    /// one (T-77). Returns `false`, without a reply, if no cookie is possible or the address just got a
+    /// one (T-77). `both` sends both cookies at once (T-57). Returns `false`, without a reply, if no cookie is possible or the address just got a
     /// reply.
     pub(crate) fn offer_id(
         &mut self,
         id: PeerId,
         PendingRequest { from, nonce, .. }: PendingRequest,
         window: Option<Range<Seq>>,
+        both: bool,
         now: Time,
     ) -> bool {
         let known = self.id_slot(id).offer.filter(|offer| offer.to == from && offer.is_open(now));
         if known.is_some_and(|offer| now < offer.last_reply.plus(REPLY_INTERVAL)) {
             return false;
         }
+        let other = if both && known.is_none() { window.clone() } else { None };
+        let other = other.and_then(|window| self.draw_cookie_outside(window));
         let first = match (window, known.and_then(|offer| offer.first_cookie)) {
             (_, Some(number)) => Some(number),
             (None, None) => None,
@@ -221,7 +229,10 @@ impl AddressVerifier {
             self.offers_evicted = self.is_under_attack(now);
         }
         let since = known.map_or(now, |offer| offer.since);
-        let second = known.and_then(|offer| offer.second_cookie);
+        let (second, needs_both) = match known {
+            Some(offer) => (offer.second_cookie, offer.needs_both),
+            None => (other.filter(|_| other != first), other.is_some() && other != first),
+        };
         let offer = IdOffer {
             to: from,
             nonce: Some(nonce),
@@ -229,10 +240,11 @@ impl AddressVerifier {
             last_reply: now,
             first_cookie: first,
             second_cookie: second,
+            needs_both,
         };
         self.set_offer(id, offer, now);
         let number = offer.stored_cookie().unwrap_or_else(|| self.cookie(from, id, now));
-        self.queue_reply(from, ReplyContent::Offer(id, number));
+        self.queue_reply(from, ReplyContent::Offer(id, number, offer.other_cookie()));
         true
     }
 
@@ -322,7 +334,7 @@ impl AddressVerifier {
         [period, period.saturating_sub(1)].map(|period| self.cookie_in_period(to, id, period))
     }
 
-    fn draw_cookie_outside(&mut self, window: Range<Seq>) -> Option<Seq> {
+    pub(crate) fn draw_cookie_outside(&mut self, window: Range<Seq>) -> Option<Seq> {
         let draw = self.next_random();
         cookie_outside(&(window.start.0..window.end.0), draw)
     }
@@ -349,6 +361,11 @@ impl IdOffer {
     /// Returns the stored cookie that the client must acknowledge, if one is stored.
     fn stored_cookie(&self) -> Option<Seq> {
         self.second_cookie.or(self.first_cookie)
+    }
+
+    /// Returns the cookie that must be acknowledged together with the stored one.
+    fn other_cookie(&self) -> Option<Seq> {
+        self.first_cookie.filter(|_| self.needs_both)
     }
 
     /// Returns whether the offer can be recognized only by its stored cookie.

@@ -48,7 +48,7 @@ fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
                 let is_stored = admission.add_request(from, nonce, (32, 10_000_000), now).is_some();
                 if let Some(request) = admission.request(from, 10_000_000, now).filter(|_| is_stored) {
                     let id = admission.choose_id(from, IdPolicy::Random, |_| true, now).expect("a free id");
-                    admission.offer_id(id, request, None, now);
+                    admission.offer_id(id, request, None, false, now);
                     admission.forget_request(from);
                 }
             }
@@ -64,7 +64,7 @@ fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
                 let shown = datagram(&mut buffer, id, &numbers);
                 let knows = numbers.iter().any(|number| sent_cookies[&(from, id)].contains(&number.0));
                 counts[if knows { 1 } else { 2 }] += 1;
-                if let Verification::Verified(_) = admission.verify(from, &shown, None, &config, now) {
+                if let Verification::Verified(_) = admission.verify(from, &shown, None, &[], &config, now) {
                     assert!(knows, "{from} joined as {id} by a guess");
                     counts[0] += 1;
                     admission.note_joined(id, now);
@@ -72,10 +72,10 @@ fn run(prove: ProofPolicy, seed: u64, addresses: u64) -> [usize; 3] {
             }
         }
         while let Some(UnverifiedReply { to, content }) = admission.next_reply() {
-            if let ReplyContent::Offer(id, number) = content {
+            if let ReplyContent::Offer(id, number, _) = content {
                 sent_cookies.entry((to, id)).or_default().insert(number.0);
                 known.push((to, id));
-            } else if let ReplyContent::Cookie(number) = content {
+            } else if let ReplyContent::Cookie(number, _) = content {
                 for (_, numbers) in sent_cookies.iter_mut().filter(|((address, _), _)| *address == to) {
                     numbers.insert(number.0);
                 }

@@ -10,6 +10,7 @@
 
 mod admission;
 mod control;
+mod departure;
 mod fast_path;
 mod receive;
 mod send;
@@ -350,6 +351,10 @@ impl Engine for Endpoint {
         Ok(())
     }
 
+    fn has_departing_peers(&self) -> bool {
+        self.peers.iter().any(|peer| matches!(peer.state, PeerState::Departing { .. }))
+    }
+
     fn ignore(&mut self, from: SocketAddrV4) {
         self.admission.forget_request(from);
     }
@@ -374,7 +379,10 @@ impl Engine for Endpoint {
             let Some(peer) = self.peers.get_mut(handle) else { continue };
             let (id, state) = (peer.id, peer.state);
             match state {
-                PeerState::Established | PeerState::Contested { .. } => {
+                PeerState::Established
+                | PeerState::Guarded
+                | PeerState::Departing { .. }
+                | PeerState::Contested { .. } => {
                     peer.state = PeerState::Draining { since: now };
                     self.mark_changed(handle);
                     self.advance_shutdown(handle, now);

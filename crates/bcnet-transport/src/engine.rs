@@ -152,6 +152,13 @@ pub trait Engine: Debug {
         self.admit(from, now)
     }
 
+    /// Returns whether a peer may have left: its disconnect is not verified yet ([T-57]).
+    ///
+    /// [T-57]: bcnet_wire::protocol#t-57
+    fn has_departing_peers(&self) -> bool {
+        false
+    }
+
     /// Leaves a request unanswered, so that the client retransmits it.
     fn ignore(&mut self, from: SocketAddrV4) {
         let _ = from;

@@ -1,6 +1,7 @@
 //! The state of one peer: connection, queues, estimates and timers.
 
 mod acks;
+mod departure;
 mod fill;
 
 use alloc::boxed::Box;
@@ -18,6 +19,7 @@ use crate::time::Time;
 use crate::wire::{Body, Channel, Control, Message, MessageId, PeerId, Seq, Writer};
 
 pub(crate) use acks::AckSummary;
+pub(crate) use departure::{Departure, ProbeAnswer};
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,12 @@ pub(crate) enum PeerState {
     Connecting,
     /// Messages are exchanged.
     Established,
+    /// Like `Established`, but forged ACKs of this peer's messages have arrived (T-60).
+    Guarded,
+    /// Like `Established`, but a disconnect has arrived that may be forged (T-57).
+    ///
+    /// Sending pauses until `muted_until` while a new client asks for admission at the peer's address (T-77).
+    Departing { muted_until: Option<Time> },
     /// A new client asks for admission at the peer's address (T-77).
     ///
     /// Sending pauses until a datagram of the peer arrives, or until the time `until`. `guesses` counts
@@ -45,7 +53,13 @@ impl PeerState {
     /// Returns whether the peer is connected.
     #[inline]
     pub(crate) const fn is_connected(self) -> bool {
-        matches!(self, Self::Established | Self::Contested { .. })
+        matches!(self, Self::Established | Self::Guarded | Self::Departing { .. } | Self::Contested { .. })
+    }
+
+    /// Returns whether the peer is connected and sending to it does not pause.
+    #[inline]
+    pub(crate) const fn is_active(self) -> bool {
+        matches!(self, Self::Established | Self::Guarded | Self::Departing { muted_until: None })
     }
 }
 
@@ -91,6 +105,12 @@ pub(crate) struct Peer {
     pub(crate) rtt: RttEstimator,
     pub(crate) congestion: CongestionController,
     pub(crate) outbox: Option<Box<Outbox>>,
+    /// The last disconnect that was not verified at once (T-57).
+    pub(crate) departure: Option<Box<Departure>>,
+    /// A disconnect of this peer, or the restart after it, was forged (T-57).
+    pub(crate) has_forgeries: bool,
+    /// ACKs are guarded against forgery until this time (T-60).
+    guarded_until: Time,
     pub(crate) counters: PeerCounters,
 }
 
@@ -124,6 +144,9 @@ impl Peer {
             rtt: RttEstimator::default(),
             congestion: CongestionController::new(config),
             outbox: None,
+            departure: None,
+            has_forgeries: false,
+            guarded_until: Time::ZERO,
             counters: PeerCounters::default(),
         };
         peer.update_rto(config);
@@ -235,6 +258,12 @@ impl Peer {
         self.outbox()
     }
 
+    /// Returns the next numbers of both channels.
+    #[inline]
+    pub(crate) const fn next_seqs(&self) -> [Seq; 2] {
+        self.next_seq
+    }
+
     /// Returns the number of the next game message.
     pub(crate) const fn next_game_seq(&self) -> Seq {
         let [_, game] = self.next_seq;
@@ -313,9 +342,14 @@ impl Peer {
         self.effective_rto = self.rto(config).saturating_sub(config.tick / 2).max(1);
     }
 
+    /// Returns the state after a contest or an unverified disconnect.
+    pub(crate) fn live_state(&self) -> PeerState {
+        if self.guarded_until > Time::ZERO { PeerState::Guarded } else { PeerState::Established }
+    }
+
     /// Marks a keepalive as due if its interval has passed (T-55).
     pub(crate) fn check_keepalive(&mut self, config: &Config<u64>, now: Time) {
-        if self.state == PeerState::Established && now >= self.last_queued.plus(config.keepalive) {
+        if self.state.is_active() && now >= self.last_queued.plus(config.keepalive) {
             self.last_queued = now;
             self.keepalive_due = true;
         }
@@ -396,16 +430,22 @@ impl Peer {
     #[inline(never)]
     pub(crate) fn next_timeout(&self, config: &Config<u64>) -> Time {
         let silence = self.last_received.plus(config.idle_timeout);
+        let keepalive = self.last_queued.plus(config.keepalive);
         let own = match self.state {
             PeerState::Connecting => silence,
             PeerState::Contested { until, .. } => return until.min(silence),
-            PeerState::Established => silence.min(self.last_queued.plus(config.keepalive)),
+            PeerState::Departing { muted_until: Some(muted) } => return self.departure_timeout(muted),
+            PeerState::Established | PeerState::Guarded => silence.min(keepalive),
+            PeerState::Departing { muted_until: None } => self.departure_timeout(silence.min(keepalive)),
             PeerState::Draining { since } => since.plus(config.linger / 2),
             PeerState::Lingering { until, muted_until: Some(muted) } => return until.min(muted),
             PeerState::Lingering { until, muted_until: None } => until,
         };
-        let undeliverable =
-            if self.state == PeerState::Established { self.undeliverable_at(config) } else { None };
+        let undeliverable = if matches!(self.state, PeerState::Established | PeerState::Guarded) {
+            self.undeliverable_at(config)
+        } else {
+            None
+        };
         let own = undeliverable.map_or(own, |due| own.min(due));
         let Some(outbox) = &self.outbox else { return own };
         let resend = outbox.next_timeout(self.effective_rto);
@@ -413,6 +453,12 @@ impl Peer {
             outbox.is_empty().then(|| self.last_queued.max(self.last_received).plus(SHRINK_AFTER_IDLE));
         let due = Time::earliest(Time::earliest(resend, self.ack_due), shrink);
         due.map_or(own, |due| own.min(due))
+    }
+
+    /// Returns the time of the next probe or of the end of the departure, at most `limit`.
+    fn departure_timeout(&self, limit: Time) -> Time {
+        let trip = u64::from(self.rtt.smoothed().unwrap_or(0));
+        self.departure.as_ref().map_or(limit, |departure| limit.min(departure.next_timeout(trip)))
     }
 
     /// Releases memory that was not used for a while. Returns `false` if it was used.
@@ -444,7 +490,7 @@ impl Peer {
     /// enough (T-60).
     pub(crate) fn next_urgent_timeout(&self) -> Option<Time> {
         let fresh = || self.outbox.as_ref().is_some_and(|outbox| outbox.has_urgent(self.congestion.window()));
-        let at_once = self.state != PeerState::Established || self.keepalive_due || fresh();
+        let at_once = !self.state.is_active() || self.keepalive_due || fresh();
         if at_once { Some(Time::ZERO) } else { self.ack_due }
     }
 

@@ -27,11 +27,15 @@ pub enum RejectCause {
     Contradiction,
     /// The peer changes its name too often.
     Flood,
+    /// A disconnect of a peer that is alive, or an unreliable one (T-57).
+    ForgedDisconnect,
+    /// An ACK of a message that was never sent (T-60).
+    ForgedAck,
 }
 
 impl RejectCause {
     /// All causes, in the order of [`RejectCounters`].
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Malformed,
         Self::UnknownSender,
         Self::WrongAddress,
@@ -42,6 +46,8 @@ impl RejectCause {
         Self::Full,
         Self::Contradiction,
         Self::Flood,
+        Self::ForgedDisconnect,
+        Self::ForgedAck,
     ];
 
     /// Returns the name of the cause in logs and metrics.
@@ -58,6 +64,8 @@ impl RejectCause {
             Self::Full => "full",
             Self::Contradiction => "contradiction",
             Self::Flood => "flood",
+            Self::ForgedDisconnect => "forged_disconnect",
+            Self::ForgedAck => "forged_ack",
         }
     }
 }
@@ -86,8 +94,12 @@ impl RejectCounters {
     }
 
     pub(crate) fn add(&mut self, cause: RejectCause) {
+        self.add_many(cause, 1);
+    }
+
+    pub(crate) fn add_many(&mut self, cause: RejectCause, more: u64) {
         if let Some(count) = self.0.get_mut(cause as usize) {
-            *count += 1;
+            *count += more;
         }
     }
 }

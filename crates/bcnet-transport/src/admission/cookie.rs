@@ -8,7 +8,7 @@ use crate::wire::{Channel, Datagram, Message, Seq};
 /// Returns the acknowledged sequence numbers that can only be cookies.
 ///
 /// They are outside the receive window of a new client, so no other message to it has them.
-pub(super) fn acked_cookies(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
+pub(crate) fn acked_cookies(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
     datagram.messages().filter_map(|message| match message {
         Message::Ack(ack) if ack.id.channel == Channel::Game && ack.id.fragment.is_none() => {
             Some(ack.id.seq).filter(|seq| usize::from(seq.0) >= RECEIVE_WINDOW)

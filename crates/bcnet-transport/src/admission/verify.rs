@@ -35,11 +35,14 @@ pub(crate) struct AddressOwner {
 
 impl AddressVerifier {
     /// Judges a datagram with an unused id. `owner` is the peer at the same address, if there is one.
+    ///
+    /// `probes` are the numbers that a former client at the address was probed with (T-57).
     pub(crate) fn verify(
         &mut self,
         from: SocketAddrV4,
         datagram: &Datagram<'_>,
         owner: Option<&AddressOwner>,
+        probes: &[Seq],
         config: &Config<u64>,
         now: Time,
     ) -> Verification {
@@ -58,12 +61,15 @@ impl AddressVerifier {
         };
         let attacked = self.is_under_attack(now);
         let cookies = self.valid_cookies(from, id, now);
-        let is_former = |number: &Seq| owner.is_some_and(|owner| is_within(&owner.unacked_range, *number));
-        let numbers = acked_cookies(datagram).filter(|number| !is_former(number)).take(MAX_COOKIES_CHECKED);
         let is_cookie = |number: &Seq| offer.first_cookie.is_none() && cookies.contains(number);
         let is_known = |number: &Seq| {
             is_cookie(number) || [offer.first_cookie, offer.second_cookie].contains(&Some(*number))
         };
+        let is_former = |number: &Seq| {
+            let is_probe = probes.contains(number) && !is_known(number);
+            is_probe || owner.is_some_and(|owner| is_within(&owner.unacked_range, *number))
+        };
+        let numbers = acked_cookies(datagram).filter(|number| !is_former(number)).take(MAX_COOKIES_CHECKED);
         // A new client was sent no other game messages.
         let guesses = numbers.clone().filter(|number| !is_known(number)).count();
         if guesses > 0 {
@@ -72,7 +78,9 @@ impl AddressVerifier {
         }
         let is_right =
             |number: Seq| offer.stored_cookie().map_or_else(|| is_cookie(&number), |kept| number == kept);
-        if numbers.clone().any(is_right) {
+        let other = offer.other_cookie();
+        let has_other = other.is_none_or(|other| numbers.clone().any(|number| number == other));
+        if has_other && numbers.clone().any(is_right) {
             let is_once = offer.second_cookie.is_none()
                 && (owner.is_some() || attacked && config.proof_policy != ProofPolicy::Id);
             return if is_once {
@@ -81,7 +89,8 @@ impl AddressVerifier {
                 Verification::Verified(offer.nonce)
             };
         }
-        let by_id = offer.second_cookie.is_none() && owner.is_none_or(|owner| owner.is_idle);
+        let by_id =
+            (offer.second_cookie.is_none() || offer.needs_both) && owner.is_none_or(|owner| owner.is_idle);
         let patient =
             config.proof_policy == ProofPolicy::Auto && !attacked && now >= offer.since.plus(ID_PROOF_DELAY);
         if by_id && (config.proof_policy == ProofPolicy::Id || patient) {
@@ -98,7 +107,7 @@ impl AddressVerifier {
         let mut numbers = acked_cookies(datagram).take(MAX_COOKIES_CHECKED);
         match numbers.next() {
             None if datagram.as_bytes().len() >= COOKIE_DATAGRAM_LEN => {
-                self.queue_reply(from, ReplyContent::Cookie(self.cookie(from, id, now)));
+                self.queue_reply(from, ReplyContent::Cookie(self.cookie(from, id, now), None));
                 Verification::Pending
             }
             Some(first)
@@ -140,10 +149,11 @@ impl AddressVerifier {
                 last_reply: now,
                 first_cookie: first,
                 second_cookie: Some(number),
+                needs_both: false,
             },
             now,
         );
-        self.queue_reply(to, ReplyContent::Cookie(number));
+        self.queue_reply(to, ReplyContent::Cookie(number, None));
         Verification::Pending
     }
 
@@ -184,9 +194,9 @@ impl AddressVerifier {
             return;
         }
         offer.last_reply = now;
-        let (to, number) = (offer.to, offer.stored_cookie());
+        let (to, number, other) = (offer.to, offer.stored_cookie(), offer.other_cookie());
         let number = number.unwrap_or_else(|| self.cookie(to, id, now));
-        self.queue_reply(to, ReplyContent::Cookie(number));
+        self.queue_reply(to, ReplyContent::Cookie(number, other));
     }
 }
 

@@ -91,7 +91,12 @@ impl Endpoint {
         }
         // A peer that is leaving counts as alive until it has acknowledged the end.
         let is_present = |peer: &Peer| peer.state.is_connected() || !peer.is_shutdown_acked();
-        let is_alive = |peer: &Peer| is_present(peer) && now < peer.last_received.plus(RECENTLY_ALIVE);
+        // T-57: the disconnect of this peer may be real. After a forged one, the peer has to be silent first.
+        let may_have_left =
+            |peer: &Peer| matches!(peer.state, PeerState::Departing { .. }) && !peer.has_forgeries;
+        let is_alive = |peer: &Peer| {
+            is_present(peer) && !may_have_left(peer) && now < peer.last_received.plus(RECENTLY_ALIVE)
+        };
         if self.peers.at_address(from).any(|(_, peer)| is_alive(peer) || has_too_many_guesses(peer.state)) {
             return Err(RejectCause::Impostor);
         }
@@ -119,7 +124,10 @@ impl Endpoint {
             unacked_range: peer.unacked_range(Channel::Game),
             is_idle: now >= peer.last_received.plus(self.replaceable_after()),
         });
-        let verification = self.admission.verify(from, datagram, owner.as_ref(), &self.config, now);
+        // A client that was restarted may have acknowledged the probes of the old one.
+        let departures = self.peers.at_address(from).filter_map(|(_, peer)| peer.departure.as_ref());
+        let probes: Vec<Seq> = departures.flat_map(|departure| departure.numbers()).collect();
+        let verification = self.admission.verify(from, datagram, owner.as_ref(), &probes, &self.config, now);
         self.mark_replies_dirty();
         let nonce = match verification {
             Verification::Verified(nonce) => nonce,
@@ -170,8 +178,11 @@ impl Endpoint {
     pub(super) fn offer_id(&mut self, from: SocketAddrV4, now: Time) -> Result<PeerId, AdmitError> {
         let (request, id) = self.prepare_admission(from, now)?;
         let old = self.connected_at(from);
-        let window = old.and_then(|old| self.peers.get(old)).map(|peer| peer.unacked_range(Channel::Game));
-        if self.admission.offer_id(id, request, window, now) {
+        let old = old.and_then(|old| self.peers.get(old));
+        let window = old.map(|peer| peer.unacked_range(Channel::Game));
+        // T-57: so a client that comes back needs no second round trip.
+        let both = old.is_some_and(|peer| matches!(peer.state, PeerState::Departing { .. }));
+        if self.admission.offer_id(id, request, window, both, now) {
             self.mark_replies_dirty();
             for handle in self.peers.handles() {
                 self.contest(handle, from, now);
@@ -225,6 +236,8 @@ impl Endpoint {
             PeerState::Lingering { until, .. } => Some((until, handle)),
             PeerState::Connecting
             | PeerState::Established
+            | PeerState::Guarded
+            | PeerState::Departing { .. }
             | PeerState::Contested { .. }
             | PeerState::Draining { .. } => None,
         };
@@ -258,7 +271,9 @@ impl Endpoint {
     /// Removes a peer whose address another client has now (T-53).
     fn replace_peer(&mut self, handle: PeerHandle, now: Time) {
         let Some(peer) = self.remove(handle, now) else { return };
-        self.events.push(Event::Left { peer: peer.id, reason: LeaveReason::Replaced }, &[]);
+        let has_left = matches!(peer.state, PeerState::Departing { .. });
+        let reason = if has_left { LeaveReason::Disconnected } else { LeaveReason::Replaced };
+        self.events.push(Event::Left { peer: peer.id, reason }, &[]);
         let gone = Body::Disconnect { peer: peer.id, address: *peer.address.ip() };
         self.broadcast_gone(peer.id, peer.name.is_some(), gone, now);
     }
@@ -278,13 +293,15 @@ impl Endpoint {
         let Some(peer) = self.peers.get_mut(handle).filter(|peer| peer.address == address) else { return };
         let proved = now.plus(PROOF_TIMEOUT);
         let (state, until) = match peer.state {
-            PeerState::Established | PeerState::Contested { .. } => {
+            PeerState::Established | PeerState::Guarded | PeerState::Contested { .. } => {
                 let until = peer.last_received.plus(max_pause).plus(PROOF_TIMEOUT).max(proved);
                 (PeerState::Contested { until, guesses: guess_count(peer.state) }, until)
             }
             PeerState::Lingering { until, .. } if !peer.is_shutdown_acked() => {
                 (PeerState::Lingering { until, muted_until: Some(proved) }, until.min(proved))
             }
+            // The probes continue, and are due at once.
+            PeerState::Departing { .. } => (PeerState::Departing { muted_until: Some(proved) }, now),
             PeerState::Connecting | PeerState::Draining { .. } | PeerState::Lingering { .. } => return,
         };
         peer.state = state;
@@ -300,13 +317,19 @@ impl Endpoint {
         peer.state = match peer.state {
             PeerState::Contested { .. } => {
                 self.admission.withdraw_offers_to(peer.address);
-                PeerState::Established
+                peer.live_state()
+            }
+            PeerState::Departing { muted_until: Some(_) } => {
+                self.admission.withdraw_offers_to(peer.address);
+                PeerState::Departing { muted_until: None }
             }
             PeerState::Lingering { until, muted_until: Some(_) } => {
                 PeerState::Lingering { until, muted_until: None }
             }
             PeerState::Connecting
             | PeerState::Established
+            | PeerState::Guarded
+            | PeerState::Departing { .. }
             | PeerState::Draining { .. }
             | PeerState::Lingering { .. } => return,
         };
@@ -321,11 +344,24 @@ impl Endpoint {
     fn count_guesses(&mut self, from: SocketAddrV4, more: u8) {
         let Some(handle) = self.connected_at(from) else { return };
         let Some(peer) = self.peers.get_mut(handle) else { return };
-        if let PeerState::Contested { guesses, .. } = &mut peer.state {
-            *guesses = guesses.saturating_add(more);
-            if has_too_many_guesses(peer.state) {
-                self.admission.withdraw_offers_to(from);
+        let is_over = match &mut peer.state {
+            PeerState::Contested { guesses, .. } => {
+                *guesses = guesses.saturating_add(more);
+                has_too_many_guesses(peer.state)
             }
+            // T-57: a client that comes back after a real disconnect guesses no numbers.
+            PeerState::Departing { .. } => {
+                peer.has_forgeries = true;
+                true
+            }
+            PeerState::Connecting
+            | PeerState::Established
+            | PeerState::Guarded
+            | PeerState::Draining { .. }
+            | PeerState::Lingering { .. } => false,
+        };
+        if is_over {
+            self.admission.withdraw_offers_to(from);
         }
     }
 
@@ -359,15 +395,23 @@ impl Endpoint {
         let cookie =
             |seq| Message::Data(Data { delivery: Delivery::Reliable(seq), urgent: false, payload: &[] });
         let written = match content {
-            ReplyContent::Offer(assigned, number) => {
+            ReplyContent::Offer(assigned, number, other) => {
                 let reply = first(Body::ConnectReply { assigned });
-                writer.push(&ack(Seq(0))) && writer.push(&reply) && writer.push(&cookie(number))
+                writer.push(&ack(Seq(0)))
+                    && writer.push(&reply)
+                    && writer.push(&cookie(number))
+                    && other.is_none_or(|other| writer.push(&cookie(other)))
+            }
+            ReplyContent::Probe(seq, [one, other]) => {
+                writer.push(&ack(seq)) && writer.push(&cookie(one)) && writer.push(&cookie(other))
             }
             ReplyContent::Refusal(reason) => {
                 let boot = first(Body::Boot { reason, target: PeerId::UNASSIGNED });
                 writer.push(&ack(Seq(0))) && writer.push(&boot)
             }
-            ReplyContent::Cookie(number) => writer.push(&cookie(number)),
+            ReplyContent::Cookie(number, other) => {
+                writer.push(&cookie(number)) && other.is_none_or(|other| writer.push(&cookie(other)))
+            }
             ReplyContent::Ack(seq) => writer.push(&ack(seq)),
         };
         let datagram = writer.finish().filter(|_| written)?;
@@ -384,6 +428,8 @@ const fn guess_count(state: PeerState) -> u8 {
         PeerState::Contested { guesses, .. } => guesses,
         PeerState::Connecting
         | PeerState::Established
+        | PeerState::Guarded
+        | PeerState::Departing { .. }
         | PeerState::Draining { .. }
         | PeerState::Lingering { .. } => 0,
     }

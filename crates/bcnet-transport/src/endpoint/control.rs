@@ -108,7 +108,7 @@ impl Endpoint {
     }
 
     /// Handles a client that leaves; a host relays that (T-57).
-    fn handle_client_left(&mut self, handle: PeerHandle, address: Ipv4Addr, now: Time) {
+    pub(super) fn handle_client_left(&mut self, handle: PeerHandle, address: Ipv4Addr, now: Time) {
         let Some(peer) = self.peers.get(handle) else { return };
         let (id, live, named) = (peer.id, peer.state.is_connected(), peer.name.is_some());
         self.start_lingering(handle, now);
@@ -148,6 +148,10 @@ impl Endpoint {
             Role::Host => self.handle_client_left(handle, address, now),
             Role::Client => {
                 self.events.push(Event::Left { peer, reason }, &[]);
+                // T-54: a refusal is not retransmitted, so a refused client need not wait for duplicates.
+                let is_refused =
+                    self.peers.get(handle).is_some_and(|peer| peer.state == PeerState::Connecting);
+                self.is_shutting_down |= is_refused;
                 self.start_lingering(handle, now);
             }
         }
@@ -189,17 +193,22 @@ impl Endpoint {
             PeerState::Draining { since } if now >= since.plus(config.linger / 2) => {
                 return self.send_disconnect_notice(handle, now);
             }
-            PeerState::Established | PeerState::Contested { .. } | PeerState::Connecting
+            PeerState::Established
+            | PeerState::Guarded
+            | PeerState::Contested { .. }
+            | PeerState::Connecting
                 if peer.is_timed_out(config, now) =>
             {
                 return self.give_up_peer(handle, LeaveReason::Silent, now);
             }
             PeerState::Contested { until, .. } if now >= until => return self.end_contest(handle),
-            PeerState::Established if peer.is_undeliverable(config, now) => {
+            PeerState::Departing { muted_until } => return self.serve_departing(handle, muted_until, now),
+            PeerState::Established | PeerState::Guarded if peer.is_undeliverable(config, now) => {
                 return self.give_up_peer(handle, LeaveReason::Undeliverable, now);
             }
             PeerState::Connecting
             | PeerState::Established
+            | PeerState::Guarded
             | PeerState::Contested { .. }
             | PeerState::Draining { .. }
             | PeerState::Lingering { .. } => {}
@@ -209,6 +218,19 @@ impl Endpoint {
         if peer.shrink(now) && self.peers.iter().all(|peer| peer.is_idle()) {
             self.pool.shrink();
             self.events.shrink();
+        }
+    }
+
+    /// Handles the due timers of a peer with an unverified disconnect (T-57).
+    fn serve_departing(&mut self, handle: PeerHandle, muted_until: Option<Time>, now: Time) {
+        if muted_until.is_some_and(|until| now >= until) {
+            self.end_contest(handle);
+        }
+        if self.serve_departure(handle, now)
+            && let Some(peer) = self.peers.get_mut(handle)
+        {
+            peer.check_keepalive(&self.config, now);
+            peer.detect_loss(&self.config, now);
         }
     }
 
@@ -233,14 +255,30 @@ impl Endpoint {
 
     /// Continues to retransmit and acknowledge the last messages for the linger time (T-57).
     pub(super) fn start_lingering(&mut self, handle: PeerHandle, now: Time) {
+        let Some(peer) = self.peers.get_mut(handle) else { return };
+        if let PeerState::Departing { muted_until: Some(muted) } = peer.state {
+            // The new client at this address must not get the last messages (T-77).
+            let until = now.plus(self.config.linger);
+            peer.state = PeerState::Lingering { until, muted_until: Some(muted) };
+            return self.deadlines.set(handle.key(), Some(until.min(muted)));
+        }
         self.end_contest(handle);
         let Some(peer) = self.peers.get_mut(handle) else { return };
+        let linger = if self.role == Role::Client && !self.is_shutting_down {
+            CLIENT_LINGER
+        } else {
+            self.config.linger
+        };
         let since = match peer.state {
             PeerState::Lingering { .. } => return,
             PeerState::Draining { since } => since,
-            PeerState::Connecting | PeerState::Established | PeerState::Contested { .. } => now,
+            PeerState::Connecting
+            | PeerState::Established
+            | PeerState::Guarded
+            | PeerState::Departing { .. }
+            | PeerState::Contested { .. } => now,
         };
-        peer.state = PeerState::Lingering { until: since.plus(self.config.linger), muted_until: None };
+        peer.state = PeerState::Lingering { until: since.plus(linger), muted_until: None };
         // T-60: no more data leaves that an ACK could wait for. And the peer may wait for the ACK of its
         // disconnect.
         peer.ack_due = peer.ack_due.map(|due| due.min(now));
@@ -253,15 +291,14 @@ impl Endpoint {
         match peer.state {
             // Control messages overtake data, so the disconnect waits until no data is left.
             PeerState::Draining { .. } if peer.queued() == (0, 0) => self.send_disconnect_notice(handle, now),
-            // A leaving endpoint is done when its disconnect is acknowledged; a host remains for duplicates
-            // of others.
-            PeerState::Lingering { .. }
-                if (self.role == Role::Client || self.is_shutting_down) && peer.is_shutdown_acked() =>
-            {
+            // A leaving endpoint is done when its disconnect is acknowledged. Any other remains for duplicates.
+            PeerState::Lingering { .. } if self.is_shutting_down && peer.is_shutdown_acked() => {
                 self.remove(handle, now);
             }
             PeerState::Connecting
             | PeerState::Established
+            | PeerState::Guarded
+            | PeerState::Departing { .. }
             | PeerState::Contested { .. }
             | PeerState::Draining { .. }
             | PeerState::Lingering { .. } => {}
@@ -300,3 +337,5 @@ pub(super) const MAX_NAME: usize = 200;
 const NAME_INTERVAL: u64 = 250_000;
 /// The number of changes that may come together.
 const MAX_NAME_BURST: u64 = 8;
+/// The time for which a client acknowledges repetitions of its end, in microseconds (T-57).
+const CLIENT_LINGER: u64 = 1_500_000;

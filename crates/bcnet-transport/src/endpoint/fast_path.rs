@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::event::{Event, EventQueue};
 use crate::outbox::{AckEffect, Outbox};
 use crate::peer::{AckSummary, Peer, PeerState};
+use crate::stats::RejectCause;
 use crate::time::Time;
 use crate::wire::encoded::{WholeData, parse_plain_ack, parse_whole_data, plain_ack};
 use crate::wire::{Channel, Kind, MessageId, Messages, PeerId};
@@ -24,7 +25,7 @@ impl Endpoint {
     /// Returns `false` for any other datagram.
     #[inline]
     pub(super) fn handle_single_message(&mut self, from: SocketAddrV4, bytes: &[u8], now: Time) -> bool {
-        let Self { peers, events, config, dirty_peers: ready, .. } = self;
+        let Self { peers, events, config, dirty_peers: ready, rejected, .. } = self;
         let [sender, 1, message @ ..] = bytes else { return false };
         let Some(handle) = peers.find(PeerId(*sender)) else { return false };
         let Some(peer) = peers.get_mut(handle) else { return false };
@@ -35,7 +36,10 @@ impl Endpoint {
             peer.note_received(bytes.len(), config, now);
             let mut acks = AckSummary::default();
             peer.on_ack(MessageId { channel, seq, fragment: None }, &mut acks, now);
-            peer.apply_acks(&acks, config, now);
+            let forged = peer.apply_acks(&acks, None, config, now);
+            if forged > 0 {
+                rejected.add_many(RejectCause::ForgedAck, forged.into());
+            }
         } else if let Some((WholeData { seq, payload }, [])) = parse_whole_data(message) {
             if events.queued_bytes() >= config.max_event_bytes || !peer.inbox(Channel::Game).accept_next(seq)
             {
@@ -91,12 +95,21 @@ pub(super) fn handle_frequent(
 #[inline(never)]
 fn apply_next_acks(peer: &mut Peer, messages: &mut Messages<'_>, acks: &mut AckSummary, now: Time) {
     let (mut all, mut rest) = (*acks, messages.rest());
+    while !all.is_trusted()
+        && let Some(((channel, seq), after)) = parse_plain_ack(rest)
+    {
+        peer.on_ack_with_trust(MessageId { channel, seq, fragment: None }, &mut all, now);
+        rest = after;
+    }
+    let next = peer.next_seqs();
     let (trip, mut outbox) = (peer.rtt, peer.outbox.as_deref_mut());
     while let Some(((channel, seq), after)) = parse_plain_ack(rest) {
-        all.add(match &mut outbox {
-            Some(outbox) => outbox.on_ack(MessageId { channel, seq, fragment: None }, &trip, now),
+        let id = MessageId { channel, seq, fragment: None };
+        let effect = match &mut outbox {
+            Some(outbox) => outbox.on_ack(id, &trip, now),
             None => AckEffect::Useless,
-        });
+        };
+        all.add(effect, id, next);
         rest = after;
     }
     messages.skip_to(rest);

@@ -26,6 +26,9 @@ impl Endpoint {
         let mut messages = datagram.messages();
         if let Some(peer) = self.peers.get_mut(handle) {
             peer.note_received(datagram.as_bytes().len(), &self.config, now);
+            if peer.state != PeerState::Established {
+                acks = peer.begin_acks(&datagram, now);
+            }
             fast_path::handle_frequent(peer, &mut messages, &mut acks, &mut self.events, &self.config, now);
         }
         if !messages.rest().is_empty() {
@@ -37,8 +40,11 @@ impl Endpoint {
             }
         }
         if let Some(peer) = self.peers.get_mut(handle) {
-            peer.apply_acks(&acks, &self.config, now);
+            let forged = peer.apply_acks(&acks, Some(&datagram), &self.config, now);
             mark_dirty(peer, handle, &mut self.dirty_peers);
+            if forged > 0 {
+                self.rejected.add_many(RejectCause::ForgedAck, forged.into());
+            }
         }
     }
 
@@ -57,7 +63,7 @@ impl Endpoint {
             match message {
                 Message::Ack(ack) => {
                     if let Some(peer) = self.peers.get_mut(handle) {
-                        peer.on_ack(ack.id, acks, now);
+                        peer.on_ack_with_trust(ack.id, acks, now);
                     }
                     // Usually another ACK of a fragment follows.
                     continue;
@@ -118,6 +124,7 @@ impl Endpoint {
         };
         if self.peers.get(handle).is_some_and(|peer| peer.state != PeerState::Established) {
             self.end_contest(handle);
+            self.note_probe_answer(handle, datagram, now);
         }
         Some(handle)
     }
@@ -235,6 +242,9 @@ impl Endpoint {
     fn handle_control(&mut self, handle: PeerHandle, control: &Control<'_>, raw: &[u8], now: Time) {
         if raw.len() > MAX_CONTROL_MESSAGE {
             return self.reject_from(handle, RejectCause::Malformed);
+        }
+        if self.handle_unverified_disconnect(handle, control, now) {
+            return;
         }
         let Some(peer) = self.peers.get_mut(handle) else { return };
         let old = control.reliable && control.seq.distance_from(peer.inbox(Channel::Control).expected()) < 0;

@@ -124,7 +124,10 @@ pub(super) fn queue(
 #[inline(always)]
 pub(super) const fn check_connected(peer: &Peer) -> Result<(), SendError> {
     match peer.state {
-        PeerState::Established | PeerState::Contested { .. } => Ok(()),
+        PeerState::Established
+        | PeerState::Guarded
+        | PeerState::Departing { .. }
+        | PeerState::Contested { .. } => Ok(()),
         PeerState::Draining { .. } | PeerState::Lingering { .. } => Err(SendError::Leaving(peer.id)),
         PeerState::Connecting => Err(SendError::UnknownPeer(peer.id)),
     }

@@ -72,6 +72,72 @@ impl Outbox {
         AckEffect::Delivered { bytes: segment.len(), rtt, max_rtt: Some(max_trip.min(careful)) }
     }
 
+    /// Handles an ACK while ACKs may be forged (T-60): a message needs ACKs after two separate sends.
+    ///
+    /// The first ACK causes the second send.
+    #[cold]
+    pub(crate) fn on_guarded_ack(&mut self, id: MessageId, rtt: &RttEstimator, now: Time) -> AckEffect {
+        let segment = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
+            (Some(StreamEntryMut::Whole(segment)), None) => segment,
+            (Some(StreamEntryMut::Split(split)), Some(part)) => {
+                let Some(segment) = split.segments.get_mut(usize::from(part)) else {
+                    return AckEffect::Useless;
+                };
+                let is_deferred = segment.state == SegmentState::Deferred && !segment.is_confirmed();
+                split.deferred -= u8::from(is_deferred);
+                segment
+            }
+            // A peer that names fragments sends no plain ACKs for them; for others, T-65 needs several ACKs.
+            (Some(StreamEntryMut::Split(split)), None) => {
+                let names_fragments = split.segments.iter().any(|segment| segment.sends_at_first_ack > 0);
+                return if names_fragments {
+                    AckEffect::Counted
+                } else {
+                    self.on_plain_ack(id.channel, id.seq, now)
+                };
+            }
+            (Some(StreamEntryMut::Whole(_)), Some(_)) | (None, _) => return AckEffect::Useless,
+        };
+        if matches!(segment.state, SegmentState::Unsent | SegmentState::Acked) {
+            return AckEffect::Useless;
+        }
+        if segment.is_confirmed() {
+            return self.on_ack(id, rtt, now);
+        }
+        segment.sends_at_first_ack = segment.sends;
+        if segment.state != SegmentState::Lost {
+            let freed = if segment.state == SegmentState::InFlight { segment.len() } else { 0 };
+            segment.state = SegmentState::Lost;
+            self.in_flight -= freed;
+            self.insert_lost(id.channel, id.seq, id.fragment.unwrap_or(0));
+        }
+        AckEffect::Counted
+    }
+
+    /// Withdraws an ACK of this datagram, before [`release_acked`](Self::release_acked) (T-60).
+    ///
+    /// The message is sent again.
+    #[cold]
+    pub(crate) fn withdraw_ack(&mut self, id: MessageId) {
+        let segment = match (self.stream(id.channel).find_mut(id.seq), id.fragment) {
+            (Some(StreamEntryMut::Whole(segment)), None) => segment,
+            (Some(StreamEntryMut::Split(split)), Some(part)) => {
+                let Some(segment) = split.segments.get_mut(usize::from(part)) else { return };
+                split.unacked += u8::from(segment.state == SegmentState::Acked);
+                segment
+            }
+            (Some(_), _) | (None, _) => return,
+        };
+        if segment.state != SegmentState::Acked {
+            return;
+        }
+        let len = segment.len();
+        segment.state = SegmentState::Lost;
+        self.queued += 1;
+        self.queued_bytes += len;
+        self.insert_lost(id.channel, id.seq, id.fragment.unwrap_or(0));
+    }
+
     /// Handles an ACK of a message that was sent more than once.
     ///
     /// Returns whether the ACK came too soon to answer the last send, and the time since the first send.

@@ -25,6 +25,8 @@ pub(super) struct OutboxSegment {
     pub(super) sends: u8,
     /// The number of timeouts without a retransmission.
     pub(super) skipped_timeouts: u8,
+    /// The number of sends when an ACK arrived that was not trusted alone (T-60), or 0.
+    pub(super) sends_at_first_ack: u8,
     pub(super) state: SegmentState,
 }
 
@@ -141,6 +143,7 @@ impl ReliableStream {
             len,
             sends: 0,
             skipped_timeouts: 0,
+            sends_at_first_ack: 0,
             state,
         };
         let Some(parts) = fragments else {
@@ -408,6 +411,11 @@ impl OutboxSegment {
     pub(super) fn is_unacked_since(&self, datagram: u32, at: Time) -> bool {
         let awaited = matches!(self.state, SegmentState::InFlight | SegmentState::Deferred);
         awaited && self.last_sent == at && self.datagram == datagram
+    }
+
+    /// Returns whether the next ACK follows a later send than the first ACK (T-60).
+    pub(super) const fn is_confirmed(&self) -> bool {
+        self.sends_at_first_ack > 0 && (self.sends > self.sends_at_first_ack || self.sends == u8::MAX)
     }
 
     /// Records that the segment leaves in `datagram`.

@@ -190,10 +190,9 @@ fn freed_id_is_not_reused_at_once() {
         assert_eq!(admit(&mut host, n, START), Some(PeerId(id)));
     }
     host.receive_from(address(3), &from_peer(4, &[disconnect(1, 4)]), START);
-    host.flush(START);
-    host.flush(ms(15_000));
+    host.timeline(START, ms(17_000));
     assert_eq!(host.endpoint.address(PeerId(4)), None);
-    assert_eq!(admit(&mut host, 4, ms(15_000)), Some(PeerId(5)));
+    assert_eq!(admit(&mut host, 4, ms(17_000)), Some(PeerId(5)));
     // The ids wrap from 126 to 2 and skip those in use.
     for n in 5..125 {
         assert!(admit(&mut host, n, ms(15_000)).is_some());
@@ -342,7 +341,8 @@ fn several_players_share_an_address() {
     }
     net.clients[1].endpoint.leave(net.now);
     // The last message of the client is acknowledged after 20 ms (T-60), and its disconnect waits for that.
-    net.run(net.now + Duration::from_millis(20));
+    // Then the host waits for an answer to its probes (T-57).
+    net.run(net.now + Duration::from_secs(2));
     assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
     assert_eq!(net.host.endpoint.peers().count(), 2);
 }

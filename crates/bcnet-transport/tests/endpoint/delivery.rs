@@ -310,6 +310,10 @@ fn ack_of_an_unsent_message_is_counted_as_useless() {
     assert_eq!(host.sent_texts(START), ["data seq=1 12 bytes"]);
     assert_eq!(host.snapshot(PeerId(2), START).unacknowledged.len(), 2);
     let useful = from_peer(2, &[ack(Channel::Game, 1), ack(Channel::Game, 0)]);
+    // An ACK of a message that was never queued is forged, so a message needs ACKs after two sends.
+    assert_eq!(host.endpoint.rejected().count(RejectCause::ForgedAck), 1);
+    host.receive_from(address(1), &useful, START);
+    assert_eq!(host.sent_texts(START), ["data seq=0 3 bytes", "data seq=1 12 bytes"]);
     host.receive_from(address(1), &useful, START);
     assert_eq!(host.counters(PeerId(2)).acks_useless, 7);
     assert_eq!(host.snapshot(PeerId(2), START).queued_bytes, 0);

@@ -197,6 +197,8 @@ fn every_cause_has_a_name_and_a_counter() {
         "full",
         "contradiction",
         "flood",
+        "forged_disconnect",
+        "forged_ack",
     ];
     assert_eq!(names, expected);
     let mut host = host_with_forged_peer(unencrypted());

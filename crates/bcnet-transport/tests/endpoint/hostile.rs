@@ -386,6 +386,7 @@ fn oversized_control_message_is_rejected() {
     }
     assert_eq!(host.rejected_from(PeerId(2), RejectCause::Malformed), 2);
     host.receive_from(address(1), &from_peer(2, &[notice(1, &[0; 400])]), START);
+    host.timeline(START, ms(1510));
     assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
 }
 
@@ -401,9 +402,9 @@ fn request_from_a_connected_peer_is_rejected() {
     assert_eq!(host.events(), [(reported, vec![])]);
 }
 
-/// T-16, T-51: a control message without bit 15 takes effect but is not acknowledged.
+/// T-16, T-51: a control message without bit 15 is not acknowledged.
 ///
-/// A request must be control message 0, because its ACK has that number.
+/// A name takes effect, but a disconnect does not: stock sends only reliable ones (T-57). A request must be control message 0, because its ACK has that number.
 #[test]
 fn unreliable_control_messages_take_effect_without_ack() {
     let mut host = TestEndpoint::host(unencrypted());
@@ -417,11 +418,19 @@ fn unreliable_control_messages_take_effect_without_ack() {
     assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Request { .. })));
 
     let mut host = host_with_forged_peer(unencrypted());
+    let name = utf16("Ann");
+    let name = Text::new(&name).expect("UTF-16LE");
+    let identity = Body::Identity { peer: PeerId(2), address: Ipv4Addr::LOCALHOST, name };
     let notice = Body::Disconnect { peer: PeerId(2), address: Ipv4Addr::LOCALHOST };
-    let control = Control { seq: Seq(9), reliable: false, urgent: true, body: notice, tail: &[] };
-    host.receive_from(address(1), &from_peer(2, &[Message::Control(control)]), START);
-    assert_eq!(host.sent_texts(START), [""; 0]);
-    assert_eq!(host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
+    for (body, answer) in [(identity, &["identity seq=1: peer 2 at 127.0.0.1 is \"Ann\""][..]), (notice, &[])]
+    {
+        let control = Control { seq: Seq(1), reliable: false, urgent: true, body, tail: &[] };
+        host.receive_from(address(1), &from_peer(2, &[Message::Control(control)]), START);
+        assert_eq!(host.sent_texts(START), answer);
+    }
+    assert_eq!(host.endpoint.rejected().count(RejectCause::ForgedDisconnect), 1);
+    host.timeline(START, ms(5000));
+    assert_eq!(host.left_peers(), []);
 }
 
 /// T-01, T-58: with flipped bits, cut and merged datagrams, nothing panics, and the valid messages still

@@ -12,6 +12,9 @@ use crate::net::{
     disconnect, from_peer, host_with_forged_peer, ms, pattern, reliable, unencrypted, unreliable,
 };
 
+/// The time for which a client acknowledges the end of its session.
+const CLIENT_LINGER: Duration = Duration::from_millis(1500);
+
 const REASONS: [BootReason; 6] = [
     BootReason::DEFAULT,
     BootReason::TIMED_OUT,
@@ -45,7 +48,7 @@ fn refused_client_receives_the_reason() {
         assert_eq!(net.clients[0].left_peers(), [(PeerId::UNASSIGNED, LeaveReason::Booted(reason))]);
         let thanks = net.clients[0].flush(START);
         assert_eq!(all_message_texts(&thanks), ["ack control seq=0"]);
-        assert!(net.clients[0].endpoint.is_closed());
+        assert!(net.clients[0].endpoint.is_closed(), "nobody repeats a refusal");
         net.deliver(&thanks[0]);
         let informed = Event::Rejected { from: address(1), cause: RejectCause::NotAllowed };
         assert_eq!(net.host.events(), [(informed, vec![])], "a refused client was a peer");
@@ -88,6 +91,7 @@ fn boot_reason_reaches_every_client() {
         for client in &mut net.clients {
             assert_eq!(client.left_peers(), [(PeerId(3), LeaveReason::Booted(reason))]);
         }
+        net.run(net.now + CLIENT_LINGER);
         let closed: Vec<bool> = net.clients.iter().map(|client| client.endpoint.is_closed()).collect();
         assert_eq!(closed, [false, true, false]);
         assert_eq!(net.host.endpoint.peers().count(), 2);
@@ -120,12 +124,15 @@ fn boot_of_self_host_or_unassigned_ends_the_session() {
             client.receive_from(HOST, &from_peer(1, &[message]), ms(100));
             assert_eq!(client.left_peers(), [(PeerId(named), reason)]);
             assert_eq!(client.sent_texts(ms(100)), ["ack control seq=1"]);
+            client.timeline(ms(100), ms(1600));
             assert_eq!(client.endpoint.is_closed(), ends, "{message}");
         }
     }
 }
 
-/// T-57: the disconnect of a client is acknowledged and relayed, and the client is closed at once.
+/// T-57: the disconnect of a client is acknowledged with a probe, and the client is closed at once.
+///
+/// It is relayed when the second probe was not answered.
 #[test]
 fn client_leave_is_relayed_to_other_clients() {
     let mut net = TestNet::joined_with_names(&unencrypted(), 3);
@@ -137,16 +144,24 @@ fn client_leave_is_relayed_to_other_clients() {
     assert_eq!(notice[0].bytes, [3, 1, 0x05, 0x0A, 0xC0, 2, 0, 3, 10, 20, 0, 2]);
     assert!(!net.clients[1].endpoint.is_closed());
     net.deliver(&notice[0]);
-    let relayed = net.host.flush(net.now);
-    let mut sent: Vec<_> =
-        relayed.iter().map(|packet| (packet.to, packet.message_texts().concat())).collect();
-    sent.sort();
-    let informed = "disconnect seq=4: peer 3 at 10.20.0.2".to_owned();
-    let thanked = "ack control seq=2".to_owned();
-    assert_eq!(sent, [(address(1), informed.clone()), (address(2), thanked), (address(3), informed)]);
-    relayed.iter().for_each(|packet| net.deliver(packet));
+    let probe = net.host.flush(net.now);
+    let texts: Vec<_> = probe.iter().map(|packet| (packet.to, packet.message_texts())).collect();
+    let [(to, texts)] = &texts[..] else { panic!("{texts:?}") };
+    assert_eq!((*to, texts[0].as_str(), texts.len()), (address(2), "ack control seq=2", 3));
+    probe.iter().for_each(|packet| net.deliver(packet));
     net.deliver_all();
     assert!(net.clients[1].endpoint.is_closed());
+    assert_eq!(net.host.left_peers(), [], "it has answered the first probe");
+    net.run(net.now + Duration::from_millis(1749));
+    assert_eq!(net.host.left_peers(), []);
+    net.now = net.now + Duration::from_millis(11);
+    net.host.endpoint.handle_timeout(net.now);
+    let relayed = net.host.flush(net.now);
+    let sent: Vec<_> = relayed.iter().map(|packet| (packet.to, packet.message_texts().concat())).collect();
+    let informed = "disconnect seq=4: peer 3 at 10.20.0.2".to_owned();
+    assert_eq!(sent, [(address(1), informed.clone()), (address(3), informed)]);
+    relayed.iter().for_each(|packet| net.deliver(packet));
+    net.deliver_all();
     assert_eq!(net.host.left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
     assert_eq!(net.clients[0].left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
     assert_eq!(net.clients[2].left_peers(), [(PeerId(3), LeaveReason::Disconnected)]);
@@ -185,7 +200,8 @@ fn disconnect_notice_is_acknowledged_without_delay() {
     host.receive_from(address(1), &from_peer(2, &[reliable(0, b"x")]), ms(110));
     assert_eq!(host.sent_texts(ms(110)), [""; 0], "the ACK waits for data");
     host.receive_from(address(1), &from_peer(2, &[disconnect(1, 2)]), ms(111));
-    assert_eq!(host.sent_texts(ms(111)), ["ack game seq=0", "ack control seq=1"]);
+    let sent = host.sent_texts(ms(111));
+    assert_eq!([&sent[0], &sent[3]], ["ack control seq=1", "ack game seq=0"], "{sent:?}");
 }
 
 /// T-57, T-66: control messages overtake data, but a disconnect does not.
@@ -224,9 +240,10 @@ fn data_after_a_disconnect_notice_is_delivered_first() {
     host.receive_from(address(1), &from_peer(2, &[&[disconnect(1, 2)], &last_words[..]].concat()), ms(100));
     let peer = PeerId(2);
     let gone = left(peer, LeaveReason::Disconnected);
-    assert_eq!(host.events(), [received(peer, true, b"bye"), received(peer, false, b"so long"), gone]);
-    assert_eq!(host.sent_texts(ms(100)), ["ack control seq=1", "ack game seq=0"]);
-    host.receive_from(address(1), &from_peer(2, &[reliable(1, b"too late")]), ms(200));
+    assert_eq!(host.events(), [received(peer, true, b"bye"), received(peer, false, b"so long")]);
+    host.timeline(ms(100), ms(1610));
+    assert_eq!(host.events(), [gone]);
+    host.receive_from(address(1), &from_peer(2, &[reliable(1, b"too late")]), ms(1700));
     assert!(!host.events().iter().any(|(event, _)| matches!(event, Event::Received { .. })));
     for (message, reason) in [
         (boot(1, BootReason::KICKED, 2), LeaveReason::Booted(BootReason::KICKED)),
@@ -271,11 +288,12 @@ fn host_leave_is_sent_to_every_client() {
     assert!(all_message_texts(&goodbyes).iter().all(|line| line.ends_with("host at 10.10.10.1")));
     goodbyes.iter().for_each(|packet| net.deliver(packet));
     net.deliver_all();
+    assert!(net.host.endpoint.is_closed());
+    net.run(net.now + CLIENT_LINGER);
     for client in &mut net.clients {
         assert_eq!(client.left_peers(), [(PeerId::HOST, LeaveReason::Disconnected)]);
         assert!(client.endpoint.is_closed());
     }
-    assert!(net.host.endpoint.is_closed());
     assert_eq!(net.host.endpoint.next_timeout(), None);
 }
 
@@ -309,9 +327,9 @@ fn leaving_before_admission_is_immediate() {
 fn leaving_host_does_not_wait_for_lingering_peers() {
     let mut net = TestNet::joined(&unencrypted(), 2);
     net.clients[0].endpoint.leave(net.now);
-    net.deliver_all();
+    net.run(ms(2000));
     assert_eq!(net.host.left_peers(), [(PeerId(2), LeaveReason::Disconnected)]);
-    net.now = ms(500);
+    net.now = ms(2500);
     net.host.endpoint.leave(net.now);
     net.deliver_all();
     assert!(net.host.endpoint.is_closed());

@@ -7,6 +7,7 @@ mod backpressure;
 mod connection;
 mod contested;
 mod delivery;
+mod departure;
 mod diagnostics;
 mod fragments;
 mod heap;
