@@ -30,6 +30,12 @@ impl<E: Engine> Session<E> {
     /// S-10 to S-13: handles a connect request: refuses, ignores or admits it.
     pub(super) fn on_connect_request(&mut self, from: SocketAddrV4, password: &[u8], now: Time) {
         match self.check_admission(from, Some(password), now) {
+            // S-12: the client asks again within a second, and the place may be free soon.
+            Err(JoinRefusal::Full | JoinRefusal::AddressLimit(_) | JoinRefusal::NetworkLimit(_))
+                if self.endpoint.has_departing_peers() =>
+            {
+                return self.endpoint.ignore(from);
+            }
             // The client gets the reason as a text when its address is verified. During a flood it gets none.
             Err(refusal)
                 if refusal.setting().is_some()

@@ -93,7 +93,7 @@ fn lowest_free_slot_is_assigned_and_ids_advance() {
         world.session.players().map(|player| (player.id.0, player.slot.expect("a slot"))).collect()
     };
     assert_eq!(slots(&world), [(2, 0), (3, 1), (4, 2)]);
-    world.leave(players[1]);
+    world.leave_and_wait(&[players[1]]);
     world.run(SECOND);
     world.join("Sulu");
     assert_eq!(slots(&world), [(2, 0), (4, 2), (5, 1)]);
@@ -156,7 +156,7 @@ fn full_server_refuses_clients() {
             [(PeerId::UNASSIGNED, LeaveReason::Booted(BootReason::FULL))]
         );
         assert_eq!(world.session.status(world.now).players, places);
-        world.leave(0);
+        world.leave_and_wait(&[0]);
         world.run(12 * SECOND);
         world.reconnect(late);
         world.run(2 * SECOND);
@@ -275,7 +275,7 @@ fn malformed_answers_are_counted_and_ignored() {
 fn addresses_are_relayed_unless_masked() {
     let relayed = |mask_addresses| {
         let mut world = world_with_players(Config { mask_addresses, ..Config::default() }, 3);
-        world.leave(0);
+        world.leave_and_wait(&[0]);
         world.run(SECOND);
         assert_eq!(world.clients[1].disconnects, [(PeerId(2), LeaveReason::Disconnected)]);
         let mut addresses = BTreeSet::new();
@@ -316,8 +316,8 @@ fn game_clock_starts_with_the_first_player() {
     let spock = world.join("Spock");
     let second = time(&mut world, spock);
     assert!((50.0..53.0).contains(&second), "{second}");
-    world.leave(kirk);
-    world.leave(spock);
+    world.leave_and_wait(&[kirk]);
+    world.leave_and_wait(&[spock]);
     world.run(SECOND);
     let sulu = world.join("Sulu");
     assert!(time(&mut world, sulu) < 1.0);

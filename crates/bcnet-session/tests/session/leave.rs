@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bcnet_session::{Anomaly, Config, Event};
-use bcnet_transport::LeaveReason;
 use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::{LeaveReason, RejectCause, cipher};
 
 use crate::play::{ship, world_with_players};
 use crate::vectors::{bytes, hex};
@@ -29,7 +29,7 @@ fn leaving_player_is_announced_and_regains_its_score() {
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.run(SECOND);
     world.take_received(1);
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(SECOND);
     assert_eq!(world.take_received(1), departure_messages());
     assert!(world.clients[2].disconnects.contains(&(PeerId(2), LeaveReason::Disconnected)));
@@ -47,6 +47,46 @@ fn leaving_player_is_announced_and_regains_its_score() {
     assert!(world.take_received(1).contains(&hex("37 05000000 00000000 01000000 00000000")));
 }
 
+/// T-57, S-50: a forged disconnect removes no player, and the others do not hear of it.
+///
+/// A real one is announced within 2.5 s.
+#[test]
+fn forged_disconnect_does_not_remove_a_player() {
+    let mut world = world_with_players(Config::default(), 2);
+    let victim = world.clients[0].address;
+    world.run(5 * SECOND);
+    world.take_received(1);
+    for step in 0..600_u16 {
+        // All likely numbers; 0x0A 0xC0 is the size of a reliable disconnect, and 0x0A 0x00 of an unreliable one.
+        for flags in [0xC0, 0x00] {
+            let mut forged = vec![2, 1, 0x05, 0x0A, flags];
+            forged.extend((step % 8).to_le_bytes());
+            forged.extend([2, 10, 0, 0, 1]);
+            cipher::encrypt(&mut forged);
+            world.inject(victim, &forged);
+        }
+        world.run(SECOND / 10);
+    }
+    assert_eq!(world.session.status(world.now).in_game, 2);
+    assert_eq!(world.take_received(1), [] as [Vec<u8>; 0]);
+    assert!(world.session.rejected().count(RejectCause::ForgedDisconnect) > 600);
+    world.leave(0);
+    world.run(5 * SECOND / 2);
+    assert_eq!(world.session.status(world.now).in_game, 1);
+    assert_eq!(world.take_received(1), departure_messages()[1..]);
+}
+
+/// T-57, S-12: a full server does not refuse a client while a player may have left.
+#[test]
+fn full_server_admits_a_client_after_a_departure() {
+    let mut world = world_with_players(Config { player_limit: 2, ..Config::default() }, 2);
+    world.leave(0);
+    world.run(SECOND / 10);
+    let late = world.connect("Late", "");
+    world.run_until(5 * SECOND, |world| world.is_in_game(late));
+    assert_eq!(world.clients[late].disconnects, []);
+}
+
 /// S-51: a player with a score takes the name of a player that has left.
 #[test]
 fn stored_score_is_not_given_to_a_renamed_player() {
@@ -59,7 +99,7 @@ fn stored_score_is_not_given_to_a_renamed_player() {
         }
     }
     world.run(SECOND);
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(16 * SECOND);
     world.rename(1, "Player 0");
     world.run(SECOND);
@@ -77,13 +117,13 @@ fn departure_announces_only_known_ships_and_players() {
     world.send(0, &[0x13]);
     world.run(SECOND);
     world.take_received(1);
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(SECOND);
     assert_eq!(world.take_received(1), departure_messages()[1..]);
     let loading = world.connect("Loading", "");
     world.clients[loading].answers_file_check = false;
     world.run(SECOND);
-    world.leave(loading);
+    world.leave_and_wait(&[loading]);
     world.run(SECOND);
     assert_eq!(world.take_received(1), [] as [Vec<u8>; 0]);
 }

@@ -127,7 +127,7 @@ fn unreachable_player_delays_no_one_and_gets_all_messages() {
     world.send(1, &chat(3));
     world.run(3 * SECOND);
     assert!(first_received(&world.clients[1], &chat(id.0)).is_some(), "the others are not delayed");
-    world.leave(late);
+    world.leave_and_wait(&[late]);
     world.run(SECOND);
     assert_eq!(world.take_received(0), [] as [Vec<u8>; 0]);
     world.clients[0].drops_incoming = false;

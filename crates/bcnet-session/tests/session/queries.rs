@@ -88,7 +88,7 @@ fn reply_lists_the_current_players() {
     assert!(reply.contains("\\numplayers\\4\\"), "{reply}");
     let list = "\\player_0\\Müller\\player_1\\Backslash\\player_2\\Ctrl\\player_3\\??\\final\\";
     assert!(reply.contains(list), "{reply}");
-    world.leave(1);
+    world.leave_and_wait(&[1]);
     world.run(SECOND);
     let reply = ask(&mut world, b"\\players\\").remove(0);
     assert_eq!(reply, "\\player_0\\Müller\\player_1\\Ctrl\\player_2\\??\\final\\\\queryid\\2.1");

@@ -48,7 +48,7 @@ fn restart_before_the_first_round_ends_nothing() {
     world.run(SECOND);
     assert_eq!(world.events, []);
     world.join("Kirk");
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(SECOND);
     let before = world.event_names().len();
     world.session.restart(world.now);
@@ -64,7 +64,7 @@ fn restart_clears_ships_and_scores() {
     world.send(0, &[0x13]);
     world.send(0, &ship(0, 2, 0x3FFF_FFFF));
     world.run(SECOND);
-    world.leave(1);
+    world.leave_and_wait(&[1]);
     world.run(SECOND);
     world.take_received(0);
     world.session.restart(world.now);
@@ -147,7 +147,7 @@ fn new_settings_apply_to_all_players_at_once() {
     assert_eq!(announced_settings(&mut world, first).0, new.0);
     // All players have left: the next player loads the new mission.
     for at in [first, second, third] {
-        world.leave(at);
+        world.leave_and_wait(&[at]);
     }
     world.run(SECOND);
     let fourth = world.join("Sulu");
@@ -183,7 +183,7 @@ fn round_time_counts_from_the_first_player() {
     assert_eq!(world.events, []);
     world.join("Kirk");
     world.run(SECOND);
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(300 * SECOND);
     let ended =
         |event: &Event| matches!(event, Event::RoundEnded { summary } if summary.reason == EndReason::Time);
@@ -217,18 +217,18 @@ fn round_ends_when_all_players_have_left() {
     world.send(kirk, &ship(0, 2, 0x3FFF_FFFF));
     world.send(kirk, &[0x13]);
     world.run(SECOND);
-    world.leave(kirk);
+    world.leave_and_wait(&[kirk]);
     world.run(20 * SECOND);
     let kirk = world.join("Kirk");
     world.run(5 * SECOND);
-    world.leave(spock);
+    world.leave_and_wait(&[spock]);
     world.run(5 * SECOND);
     assert!(!world.event_names().contains(&"round_ended"));
-    world.leave(kirk);
+    world.leave_and_wait(&[kirk]);
     world.run(SECOND);
     let summary = last_summary(&world);
     assert_eq!((summary.round, summary.reason), (1, EndReason::Empty));
-    assert_eq!(participant_rows(summary), [("Spock", 0, 36), ("Kirk", 1, 21)], "{summary:?}");
+    assert_eq!(participant_rows(summary), [("Spock", 0, 40), ("Kirk", 1, 27)], "{summary:?}");
     // The next summary has none of these results.
     let sulu = world.join("Sulu");
     world.run(SECOND);
@@ -243,7 +243,7 @@ fn round_ends_when_all_players_have_left() {
         [("Sulu", 0), ("Kirk", 0)]
     );
     for client in [sulu, kirk] {
-        world.leave(client);
+        world.leave_and_wait(&[client]);
     }
 }
 
@@ -266,11 +266,11 @@ fn stored_score_is_not_evicted_by_players_without_score() {
     world.send(kirk, &ship(1, 3, 0x4003_FFFF));
     world.send(kirk, &[0x13]);
     world.run(SECOND);
-    world.leave(kirk);
+    world.leave_and_wait(&[kirk]);
     for number in 0..70 {
         let guest = world.join(&format!("Guest {number}"));
         world.run(SECOND);
-        world.leave(guest);
+        world.leave_and_wait(&[guest]);
         world.run(SECOND);
     }
     world.session.restart(world.now);
@@ -290,12 +290,12 @@ fn player_without_score_evicts_no_stored_score() {
         world.send(player, &ship(1, id, 0x4003_FFFF));
         world.send(player, &[0x13]);
         world.run(SECOND);
-        world.leave(player);
+        world.leave_and_wait(&[player]);
         world.run(SECOND);
     }
     let guest = world.join("Guest");
     world.run(SECOND);
-    world.leave(guest);
+    world.leave_and_wait(&[guest]);
     world.run(SECOND);
     world.session.restart(world.now);
     world.run(SECOND);
@@ -308,8 +308,7 @@ fn player_without_score_evicts_no_stored_score() {
 fn stored_play_time_is_not_given_to_a_renamed_player() {
     let mut world = world_with_players(Config::default(), 3);
     world.run(10 * SECOND);
-    world.leave(1);
-    world.leave(2);
+    world.leave_and_wait(&[1, 2]);
     world.run(20 * SECOND);
     for name in ["Player 1", "Player 2", "Player 0"] {
         world.rename(0, name);
@@ -320,7 +319,7 @@ fn stored_play_time_is_not_given_to_a_renamed_player() {
     let rows = participant_rows(last_summary(&world));
     let names: Vec<_> = rows.iter().map(|(name, ..)| *name).collect();
     assert_eq!(names, ["Player 0", "Player 1", "Player 2"], "{rows:?}");
-    assert!(rows[0].2 >= 33 && rows[1].2 < 15 && rows[2].2 < 15, "{rows:?}");
+    assert!(rows[0].2 >= 33 && rows[1].2 < 16 && rows[2].2 < 16, "{rows:?}");
 }
 
 /// S-60: if all players leave after the end of a round, the next player starts a new one.
@@ -330,7 +329,7 @@ fn ended_round_does_not_block_an_empty_server() {
         world_with_players(Config { time_limit: Some(1), intermission: None, ..Config::default() }, 1);
     world.run(60 * SECOND);
     assert!(world.session.status(world.now).ended);
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(SECOND);
     world.join("Spock");
     assert_eq!(world.session.status(world.now).round, 2);

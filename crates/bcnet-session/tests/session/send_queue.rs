@@ -57,7 +57,7 @@ fn new_player_does_not_overtake_the_previous_slot_owner() {
         world.send(0, &[0xCD, n]);
     }
     world.run(SECOND / 2);
-    world.leave(0);
+    world.leave_and_wait(&[0]);
     world.run(SECOND);
     let late = world.join("Late");
     let new_player = world.id(late);

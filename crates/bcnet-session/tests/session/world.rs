@@ -167,6 +167,12 @@ impl TestWorld {
         self.clients[at].client.leave(self.now);
     }
 
+    /// Lets clients leave, and waits until the server has verified that (T-57).
+    pub(crate) fn leave_and_wait(&mut self, clients: &[usize]) {
+        clients.iter().for_each(|at| self.leave(*at));
+        self.run(Duration::from_millis(2200));
+    }
+
     /// Returns the names of all events so far.
     pub(crate) fn event_names(&self) -> Vec<&'static str> {
         self.events.iter().map(Event::name).collect()
