@@ -274,7 +274,8 @@ fn unacknowledged_number_is_named_and_probe_players_leave() {
     let (verdicts, _) = verdicts(&run_check(&server, &["--rules", "T-24"]));
     assert!(verdicts[0].1.contains("number 256 is not acknowledged"), "{verdicts:?}");
     let counts: Vec<usize> = changes.try_iter().collect();
-    assert_eq!(counts.iter().max(), Some(&2), "{counts:?}");
+    // The server waits for about two seconds before it believes a disconnect (T-57).
+    assert!(counts.iter().max() <= Some(&4), "{counts:?}");
     // The last disconnect may be in flight. Without one, the player would stay 45 seconds.
     let mut players = *counts.last().expect("two came");
     while players > 0 {

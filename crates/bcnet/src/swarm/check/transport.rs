@@ -165,11 +165,15 @@ fn identity(target: &ProbeTarget) -> anyhow::Result<ProbeVerdict> {
     };
     client.send_identity();
     let body = client.identity_body();
-    let came = client.receive_until(ANSWER_TIMEOUT, |it| {
-        it.received.iter().any(|received| received.bytes.first() == Some(&0x00))
-    });
+    // The server may also send the name of an earlier client that has not left yet (T-57).
+    let id = client.id;
+    let is_own = |received: &&ReceivedMessage| {
+        received.bytes.first() == Some(&0x00) && received.bytes.get(5) == Some(&id)
+    };
+    let came =
+        client.receive_until(ANSWER_TIMEOUT, |it| it.received.iter().any(|received| is_own(&received)));
     client.leave();
-    let received = client.received.iter().find(|received| received.bytes.first() == Some(&0x00));
+    let received = client.received.iter().find(is_own);
     let evidence = received.map_or_else(|| "no identity came".into(), |received| hex(&received.bytes));
     let same = received.is_some_and(|received| received.bytes.get(5..) == Some(&body));
     Ok(ProbeVerdict::right_if(came && same, evidence))
