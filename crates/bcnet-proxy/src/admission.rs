@@ -1,23 +1,24 @@
-//! Admission of clients, and the byte limits of unverified addresses.
+//! Limits of clients by address, and the byte limits of unverified addresses.
 //!
-//! A source address may be forged. A client is verified when it uses the id that the server assigned. A forger must
-//! guess that id. The ids of a stock server are easy to guess, which only the server could change.
+//! A source address may be forged. `bcnet_transport::AddressVerifier` verifies it; this module limits what an
+//! address gets before that.
 
-use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::collections::{HashMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use bcnet_observe::ParsedDatagram;
 use bcnet_session::{
     AddressLimiter, BloomFilter, QueryLimiter, QueryOrigin, Quotas, Rate, TokenBucket, any_contains, is_reply,
 };
-use bcnet_transport::Time;
-use bcnet_transport::wire::{Body, Channel, Control, DATAGRAM_HEADER, Message, PeerId, Writer};
+use bcnet_transport::wire::{
+    Ack, Body, Channel, Control, DATAGRAM_HEADER, Message, MessageId, PeerId, Seq, Writer,
+};
+use bcnet_transport::{Time, cookie_message};
 
-use crate::client::{ProxyClient, assigned_id};
+use crate::client::{ProxyClient, assigned_id, messages};
 use crate::healer::Inbound;
 use crate::output::RefusalReason;
-use crate::proxy::ProxyConfig;
+use crate::proxy::{MAX_OWN_LEN, ProxyConfig};
 
 /// Limits by address and network, separate for players and for browsers.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct ProxyAdmission {
     /// Limits join requests of all addresses together.
     join_limiter: TokenBucket,
     recent_requests: BloomFilter,
+    /// Addresses that wait for a place and have acknowledged a cookie without an id.
+    preferred: VecDeque<(SocketAddrV4, Time)>,
     queries: QueryLimiter,
     list_servers: Vec<Ipv4Addr>,
     /// Bytes sent to unverified addresses beyond the bytes that they sent.
@@ -45,6 +48,7 @@ impl ProxyAdmission {
             address_limiters: HashMap::new(),
             join_limiter: TokenBucket::new(JOIN_RATE, Time::ZERO),
             recent_requests: BloomFilter::new(RETRY_WINDOW, seed),
+            preferred: VecDeque::new(),
             queries: QueryLimiter::new(seed),
             list_servers: Vec::new(),
             extra_quota: Quotas::new(32, MAX_EXTRA_BYTES, EXTRA_WINDOW, EXTRA_SLOTS, seed),
@@ -93,19 +97,38 @@ impl ProxyAdmission {
         }
     }
 
-    /// Checks a join request of a new client. Returns whether the client has asked before: forgers do not ask
-    /// again.
+    /// Checks a join request of a new client.
     pub(crate) fn check_join(
         &mut self,
         config: &ProxyConfig,
-        from: Ipv4Addr,
+        from: SocketAddrV4,
         now: Time,
-    ) -> Result<bool, RefusalReason> {
-        self.check_address_limits(config, from, true, now)?;
-        let again = self.recent_requests.check_and_insert(from, now);
-        let is_heard =
-            self.join_limiter.take(1, JOIN_RATE, now) || again || any_contains(&config.trusted, from);
-        if is_heard { Ok(again) } else { Err(RefusalReason::Busy) }
+    ) -> Result<JoinPriority, RefusalReason> {
+        let ip = *from.ip();
+        self.check_address_limits(config, ip, true, now)?;
+        let again = self.recent_requests.check_and_insert(ip, now);
+        self.preferred.retain(|(_, since)| now.since(*since) < PREFERRED_FOR);
+        let is_preferred = self.preferred.iter().any(|(address, _)| *address == from);
+        let is_heard = self.join_limiter.take(1, JOIN_RATE, now)
+            || again
+            || is_preferred
+            || any_contains(&config.trusted, ip);
+        match is_heard {
+            true if is_preferred => Ok(JoinPriority::Preferred),
+            true if !self.preferred.is_empty() => Ok(JoinPriority::Behind),
+            true if again => Ok(JoinPriority::Again),
+            true => Ok(JoinPriority::First),
+            false => Err(RefusalReason::Busy),
+        }
+    }
+
+    /// Prefers a client that receives what is sent to its address. Its next request may take the last place.
+    pub(crate) fn prefer(&mut self, from: SocketAddrV4, now: Time) {
+        self.preferred.retain(|(address, _)| *address != from);
+        let same = self.preferred.iter().filter(|(address, _)| address.ip() == from.ip()).count();
+        if self.preferred.len() < MAX_PREFERRED && same < MAX_PREFERRED_PER_ADDRESS {
+            self.preferred.push_back((from, now));
+        }
     }
 
     /// Checks the limits of clients for an address and its network.
@@ -128,9 +151,10 @@ impl ProxyAdmission {
     }
 
     /// Records an admitted client. `bucket` is its remaining rate limit.
-    pub(crate) fn on_admitted(&mut self, from: Ipv4Addr, player: bool, bucket: TokenBucket) {
-        self.counts(player).add(from);
-        self.address_limiters.entry((from, player)).or_insert(bucket);
+    pub(crate) fn on_admitted(&mut self, from: SocketAddrV4, player: bool, bucket: TokenBucket) {
+        self.preferred.retain(|(address, _)| *address != from);
+        self.counts(player).add(*from.ip());
+        self.address_limiters.entry((*from.ip(), player)).or_insert(bucket);
     }
 
     pub(crate) fn on_left(&mut self, from: Ipv4Addr, player: bool) {
@@ -144,7 +168,7 @@ impl ProxyAdmission {
         if player { &mut self.players } else { &mut self.browsers }
     }
 
-    /// Decides how much of a server's datagram is sent to a client.
+    /// Decides how much of a server's datagram is sent to an unverified client. `cookie` is to follow it.
     ///
     /// An unverified client gets at most three times the bytes of its last datagram. Bytes beyond those that it sent
     /// are taken from a small quota of its address.
@@ -156,21 +180,35 @@ impl ProxyAdmission {
         config: &ProxyConfig,
         client: &mut ProxyClient,
         inbound: Inbound<'_>,
+        cookie: Option<Seq>,
         now: Time,
     ) -> ForwardDecision {
-        if client.verified || any_contains(&config.trusted, *client.address.ip()) {
-            return ForwardDecision::Whole;
-        }
         let is_reply = assigned_id(inbound).is_some();
-        // A client does not repeat a request that was acknowledged, so there must always be room for its id.
+        // A client with this ACK does not repeat its request, so it gets the ACK only with its id.
+        if !is_reply && messages(inbound).iter().any(is_request_ack) && !refuses(inbound) {
+            return ForwardDecision::Discard;
+        }
+        let len = inbound.wire.len() + cookie.map_or(0, |number| cookie_message(number).wire_len());
+        let fits = cookie.is_none() || len <= MAX_OWN_LEN;
+        let is_trusted = any_contains(&config.trusted, *client.address.ip());
         let reserve = if is_reply { 0 } else { ID_RESERVE };
-        if self.charge(client, inbound.wire.len(), reserve, now) {
+        if fits && (is_trusted || self.charge(client, len, reserve, now)) {
             return ForwardDecision::Whole;
         }
-        if is_reply && self.charge(client, id_reply_len(inbound), 0, now) {
+        if is_reply && (is_trusted || self.charge(client, OFFER_LEN, 0, now)) {
             return ForwardDecision::IdOnly;
         }
         ForwardDecision::Discard
+    }
+
+    /// Returns whether an unverified client may get its id again.
+    pub(crate) fn may_repeat_offer(
+        &mut self,
+        config: &ProxyConfig,
+        client: &mut ProxyClient,
+        now: Time,
+    ) -> bool {
+        any_contains(&config.trusted, *client.address.ip()) || self.charge(client, OFFER_LEN, 0, now)
     }
 
     /// Charges bytes to an unverified client and returns whether they may be sent.
@@ -192,40 +230,72 @@ impl ProxyAdmission {
     }
 }
 
+/// The rank of a join request while other clients are under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JoinPriority {
+    /// The client has not asked before.
+    First,
+    /// The client has asked before: most forgers do not ask again.
+    Again,
+    /// Clients that have acknowledged a cookie wait, and this one has not.
+    Behind,
+    /// The client has acknowledged a cookie.
+    Preferred,
+}
+
 /// The part of a datagram that is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForwardDecision {
     Whole,
-    /// Only what [`write_id_reply`] writes.
+    /// Only the id: what [`write_offer`] writes.
     IdOnly,
     Discard,
 }
 
-/// Writes the id of a client and the ACK of its request, without the rest of the datagram.
-pub(crate) fn write_id_reply<'b>(buffer: &'b mut [u8], inbound: Inbound<'_>) -> Option<&'b [u8]> {
-    let sender = PeerId(*inbound.wire.first()?);
-    let mut writer = Writer::new(buffer, sender);
-    let is_written = id_messages(inbound).all(|message| writer.push(message));
+/// Writes the offer of an id as a bcnet host does (T-75): the ACK of the request, the id, and the cookie if there is
+/// one.
+pub(crate) fn write_offer(buffer: &mut [u8], id: PeerId, cookie: Option<Seq>) -> Option<&[u8]> {
+    let mut writer = Writer::new(buffer, PeerId::HOST);
+    let reply = Control::new(Seq(0), Body::ConnectReply { assigned: id });
+    let is_written = writer.push(&Message::Ack(Ack::new(REQUEST)))
+        && writer.push(&Message::Control(reply))
+        && cookie.is_none_or(|number| writer.push(&cookie_message(number)));
     writer.finish().filter(|_| is_written).map(|datagram| &*datagram)
 }
 
-/// Returns the length of the datagram that [`write_id_reply`] writes.
-fn id_reply_len(inbound: Inbound<'_>) -> usize {
-    DATAGRAM_HEADER + id_messages(inbound).map(Message::wire_len).sum::<usize>()
+/// Writes a cookie alone.
+pub(crate) fn write_cookie(buffer: &mut [u8], number: Seq) -> Option<&[u8]> {
+    let mut writer = Writer::new(buffer, PeerId::HOST);
+    let is_written = writer.push(&cookie_message(number));
+    writer.finish().filter(|_| is_written).map(|datagram| &*datagram)
 }
 
-/// Returns the first control ACK and the first id, so that a datagram cannot hold many of them.
-fn id_messages<'a>(inbound: Inbound<'a>) -> impl Iterator<Item = &'a Message<'a>> {
-    let messages = inbound.content.datagram().map(ParsedDatagram::messages).unwrap_or_default();
-    let is_ack = |message: &&Message<'_>| match message {
-        Message::Ack(ack) => ack.id.channel == Channel::Control,
-        Message::Control(_) | Message::Data(_) | Message::Keepalive => false,
+/// Writes a cookie behind the messages of a plaintext datagram.
+pub(crate) fn write_with_cookie(buffer: &mut Vec<u8>, plain: &[u8], number: Seq) -> bool {
+    let cookie = cookie_message(number);
+    let mut alone = [0; DATAGRAM_HEADER + 8];
+    let Some(bytes) = write_cookie(&mut alone, number).and_then(|bytes| bytes.get(DATAGRAM_HEADER..)) else {
+        return false;
     };
-    let is_id = |message: &&Message<'_>| match message {
-        Message::Control(Control { body: Body::ConnectReply { .. }, .. }) => true,
+    buffer.clear();
+    buffer.extend_from_slice(plain);
+    buffer.extend_from_slice(bytes);
+    let count = buffer.get_mut(1).and_then(|count| Some((count.checked_add(1)?, count)));
+    let Some((more, count)) = count else { return false };
+    *count = more;
+    buffer.len() <= MAX_OWN_LEN && bytes.len() == cookie.wire_len()
+}
+
+fn is_request_ack(message: &Message<'_>) -> bool {
+    matches!(message, Message::Ack(ack) if ack.id == REQUEST)
+}
+
+/// Returns whether a server's datagram refuses a client without an id (T-54).
+pub(crate) fn refuses(inbound: Inbound<'_>) -> bool {
+    messages(inbound).iter().any(|message| match message {
+        Message::Control(Control { body: Body::Boot { target, .. }, .. }) => *target == PeerId::UNASSIGNED,
         Message::Control(_) | Message::Ack(_) | Message::Data(_) | Message::Keepalive => false,
-    };
-    messages.iter().find(is_ack).into_iter().chain(messages.iter().find(is_id))
+    })
 }
 
 /// Takes a token from a bucket with `rate` per second; 0 means no limit.
@@ -253,5 +323,13 @@ const RETRY_WINDOW: Duration = Duration::from_secs(5);
 const MAX_EXTRA_BYTES: u16 = 1200;
 const EXTRA_WINDOW: Duration = Duration::from_secs(600);
 const EXTRA_SLOTS: usize = 8192;
+/// The time for which a client that has acknowledged a cookie is preferred. It asks every second.
+const PREFERRED_FOR: Duration = Duration::from_millis(2_500);
+const MAX_PREFERRED: usize = 32;
+const MAX_PREFERRED_PER_ADDRESS: usize = 4;
+/// The first message of a client: its connect request.
+const REQUEST: MessageId = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
+/// The length of an offer with a cookie, and of the shortest connect request.
+const OFFER_LEN: usize = 17;
 /// Bytes of an unverified client's limit that are reserved for its id: a reply alone has eight bytes.
 const ID_RESERVE: usize = 16;

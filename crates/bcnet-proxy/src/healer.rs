@@ -1,6 +1,6 @@
 //! Healing of one conversation: removes repeated ACKs and messages, and takes over fragments.
 
-use bcnet_observe::{Content, ParsedDatagram};
+use bcnet_observe::{Content, MessageBuffer, ParsedDatagram};
 use bcnet_transport::wire::{Ack, Body, Control, Kind, Message, MessageId, PeerId, Role, Writer};
 use bcnet_transport::{Time, cipher};
 use std::ops::Add;
@@ -223,6 +223,31 @@ impl Healer {
         }
     }
 
+    /// Handles a plaintext datagram that the proxy has changed.
+    pub(crate) fn handle_plaintext<'a>(
+        &'a mut self,
+        direction: ProxyDirection,
+        plain: &'a [u8],
+        buffer: &mut MessageBuffer<'static>,
+        now: Time,
+    ) -> HealOutput<'a> {
+        let mut messages = std::mem::take(buffer).reuse();
+        let (mut is_whole, mut answer) = (true, 0);
+        if let Ok(datagram) = messages.parse(plain, Some(direction.sender()))
+            && plain.len() <= MAX_HEALED_LEN
+        {
+            (is_whole, answer) = self.filter_messages(direction, &datagram, now);
+        }
+        *buffer = messages.reuse();
+        let timeout = self.next_timeout();
+        let forward = if is_whole { plain } else { &self.forward };
+        HealOutput {
+            forward: plaintext_prefix(forward, forward.len()),
+            answer: plaintext_prefix(&self.answer, answer),
+            timeout,
+        }
+    }
+
     /// Writes a datagram in `direction`: due ACKs to its receiver, and one due fragment of its sender.
     ///
     /// Returns whether it wrote anything.
@@ -308,6 +333,24 @@ fn is_connect_request(datagram: &ParsedDatagram<'_>) -> bool {
         .messages()
         .iter()
         .any(|message| matches!(message, Message::Control(Control { body: Body::ConnectRequest { .. }, .. })))
+}
+
+/// Copies the messages of a datagram that are to be kept. Without any, `output` is empty.
+pub(crate) fn copy_without(
+    datagram: &ParsedDatagram<'_>,
+    output: &mut Vec<u8>,
+    is_kept: impl Fn(&Message<'_>) -> bool,
+) {
+    let mut rest = DatagramRewriter::new(datagram.as_bytes(), output);
+    let mut at = HEADER_LEN;
+    for message in datagram.messages() {
+        let end = at + message.wire_len();
+        if !is_kept(message) {
+            rest.remove(at, end);
+        }
+        at = end;
+    }
+    rest.finish(false);
 }
 
 /// Copies a datagram without its removed messages.

@@ -38,7 +38,7 @@ pub enum RefusalReason {
     /// The limits are [`MAX_PER_ADDRESS`](crate::MAX_PER_ADDRESS) and, for a /24 network,
     /// [`MAX_PER_NETWORK`](crate::MAX_PER_NETWORK).
     AddressFull,
-    /// Too many join requests, or all sources are in use and an unverified player has one.
+    /// Too many join requests, or the places of clients without a proof are taken.
     ///
     /// A client that asks again may pass.
     Busy,
@@ -48,17 +48,21 @@ pub enum RefusalReason {
     QueryLimit,
     /// An answer without a query (S-05).
     UnsolicitedAnswer,
-    /// More bytes than an unverified address may get.
+    /// More bytes than an unverified address may get, or a datagram of a client without a proof.
     Unverified,
     /// The sender is no player and sends no connect request.
     NotConnected,
     /// The datagram is malformed.
     Malformed,
+    /// The datagram has an id that the server did not assign to the client, or a control message about another peer.
+    ForeignId,
+    /// A connect request at the address of a player who is still there.
+    Active,
 }
 
 impl RefusalReason {
     /// All reasons.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Banned,
         Self::Flood,
         Self::NoSource,
@@ -70,6 +74,8 @@ impl RefusalReason {
         Self::Unverified,
         Self::NotConnected,
         Self::Malformed,
+        Self::ForeignId,
+        Self::Active,
     ];
 
     /// Returns the name for logs and metrics.
@@ -87,6 +93,8 @@ impl RefusalReason {
             Self::Unverified => "unproved",
             Self::NotConnected => "stranger",
             Self::Malformed => "malformed",
+            Self::ForeignId => "foreign_id",
+            Self::Active => "active",
         }
     }
 
@@ -102,7 +110,9 @@ impl RefusalReason {
             | Self::UnsolicitedAnswer
             | Self::Unverified
             | Self::NotConnected
-            | Self::Malformed => None,
+            | Self::Malformed
+            | Self::ForeignId
+            | Self::Active => None,
         }
     }
 }
@@ -119,7 +129,7 @@ pub enum ProxyEvent {
         /// True if it is a player; otherwise it is a browser that queries the status.
         player: bool,
     },
-    /// A player used the id that the server assigned, which verifies its address.
+    /// A player has verified its address.
     Verified {
         /// The player.
         client: SocketAddrV4,

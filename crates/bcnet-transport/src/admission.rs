@@ -1,13 +1,14 @@
 //! Clients before they are peers: pending requests, offered ids, address verification.
 //!
-//! This module implements [T-75] and [T-76]. Its memory is bounded: pending requests, one offer for each id,
-//! and queued replies. The cookie of an offer is a keyed hash. So a client can still join after a flood has
+//! This module implements [T-75] and [T-76], for a host and for a proxy in front of one (`proxy`). Its memory
+//! is bounded: pending requests, one offer for each id, and queued replies. The cookie of an offer is a keyed hash. So a client can still join after a flood has
 //! overwritten its offer.
 //!
 //! [T-75]: bcnet_wire::protocol#t-75
 //! [T-76]: bcnet_wire::protocol#t-76
 
 mod cookie;
+mod proxy;
 mod verify;
 
 use alloc::vec::Vec;
@@ -20,11 +21,17 @@ use crate::time::Time;
 use crate::wire::{BootReason, PeerId, Seq};
 pub(crate) use cookie::acked_cookies;
 use cookie::{cookie_outside, siphash};
+pub use proxy::{cookie_in, cookie_message};
 pub(crate) use verify::{AddressOwner, Verification};
 
-/// The state of all clients that are not peers yet.
+/// The state of all clients that are not peers yet, in a host or in a proxy ([T-76]).
+///
+/// A host's [`Endpoint`](crate::Endpoint) contains one. A proxy creates one: its server assigns the ids, and
+/// the proxy verifies the addresses.
+///
+/// [T-76]: bcnet_wire::protocol#t-76
 #[derive(Debug)]
-pub(crate) struct AddressVerifier {
+pub struct AddressVerifier {
     key: [u64; 2],
     /// The number of random values drawn so far.
     random_draws: u64,
@@ -98,7 +105,8 @@ pub(crate) enum ReplyContent {
 
 impl AddressVerifier {
     /// Creates an empty verifier. `secret` must be a number that an attacker cannot guess.
-    pub(crate) fn new(secret: u64) -> Self {
+    #[must_use]
+    pub fn new(secret: u64) -> Self {
         Self {
             key: [secret, secret.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15],
             random_draws: 0,
@@ -210,19 +218,34 @@ impl AddressVerifier {
         both: bool,
         now: Time,
     ) -> bool {
+        let cookies = self.record_offer(id, (from, Some(nonce)), window, both, now);
+        if let Some((number, other)) = cookies {
+            self.queue_reply(from, ReplyContent::Offer(id, number, other));
+        }
+        cookies.is_some()
+    }
+
+    /// Records that an id is offered. Returns the cookies to send, if they may be sent now.
+    ///
+    /// There are two if `both` are required.
+    fn record_offer(
+        &mut self,
+        id: PeerId,
+        (from, nonce): (SocketAddrV4, Option<u32>),
+        window: Option<Range<Seq>>,
+        both: bool,
+        now: Time,
+    ) -> Option<(Seq, Option<Seq>)> {
         let known = self.id_slot(id).offer.filter(|offer| offer.to == from && offer.is_open(now));
         if known.is_some_and(|offer| now < offer.last_reply.plus(REPLY_INTERVAL)) {
-            return false;
+            return None;
         }
         let other = if both && known.is_none() { window.clone() } else { None };
         let other = other.and_then(|window| self.draw_cookie_outside(window));
         let first = match (window, known.and_then(|offer| offer.first_cookie)) {
             (_, Some(number)) => Some(number),
             (None, None) => None,
-            (Some(window), None) => match self.draw_cookie_outside(window) {
-                Some(number) => Some(number),
-                None => return false,
-            },
+            (Some(window), None) => Some(self.draw_cookie_outside(window)?),
         };
         if known.is_none() {
             self.suspicion = self.suspicion.max(now).plus(SUSPICION_STEP).min(now.plus(MAX_SUSPICION));
@@ -235,7 +258,7 @@ impl AddressVerifier {
         };
         let offer = IdOffer {
             to: from,
-            nonce: Some(nonce),
+            nonce,
             since,
             last_reply: now,
             first_cookie: first,
@@ -244,8 +267,7 @@ impl AddressVerifier {
         };
         self.set_offer(id, offer, now);
         let number = offer.stored_cookie().unwrap_or_else(|| self.cookie(from, id, now));
-        self.queue_reply(from, ReplyContent::Offer(id, number, offer.other_cookie()));
-        true
+        Some((number, offer.other_cookie()))
     }
 
     fn set_offer(&mut self, id: PeerId, offer: IdOffer, now: Time) {

@@ -11,10 +11,15 @@ use crate::wire::{Channel, Datagram, Message, Seq};
 pub(crate) fn acked_cookies(datagram: &Datagram<'_>) -> impl Iterator<Item = Seq> + Clone {
     datagram.messages().filter_map(|message| match message {
         Message::Ack(ack) if ack.id.channel == Channel::Game && ack.id.fragment.is_none() => {
-            Some(ack.id.seq).filter(|seq| usize::from(seq.0) >= RECEIVE_WINDOW)
+            Some(ack.id.seq).filter(|seq| can_be_cookie(*seq))
         }
         Message::Ack(_) | Message::Control(_) | Message::Data(_) | Message::Keepalive => None,
     })
+}
+
+/// Returns whether a number is outside the receive window of a new client.
+pub(super) fn can_be_cookie(number: Seq) -> bool {
+    usize::from(number.0) >= RECEIVE_WINDOW
 }
 
 /// Returns a sequence number that a client acknowledges and drops (T-76, T-77); `draw` selects it.

@@ -46,13 +46,27 @@ impl AddressVerifier {
         config: &Config<u64>,
         now: Time,
     ) -> Verification {
+        let rules = (config.proof_policy, config.selective_admission);
+        self.verify_by_rules(from, datagram, (owner, probes), rules, now)
+    }
+
+    /// Judges a datagram with an unused id, under a proof policy. `selective` is
+    /// [`Config::selective_admission`].
+    pub(super) fn verify_by_rules(
+        &mut self,
+        from: SocketAddrV4,
+        datagram: &Datagram<'_>,
+        (owner, probes): (Option<&AddressOwner>, &[Seq]),
+        (policy, selective): (ProofPolicy, bool),
+        now: Time,
+    ) -> Verification {
         let id = datagram.sender();
         let offer = self.id_slot(id).offer.filter(|offer| offer.to == from && offer.is_open(now));
         let Some(offer) = offer else {
             if self.open_offers(from, now).next().is_some() {
                 self.forgery_seen_until = now.plus(FORGERY_MEMORY);
             }
-            let may_be_evicted = owner.is_none() && !config.selective_admission && self.is_under_attack(now);
+            let may_be_evicted = owner.is_none() && !selective && self.is_under_attack(now);
             return if may_be_evicted {
                 self.verify_evicted(from, datagram, now)
             } else {
@@ -81,8 +95,8 @@ impl AddressVerifier {
         let other = offer.other_cookie();
         let has_other = other.is_none_or(|other| numbers.clone().any(|number| number == other));
         if has_other && numbers.clone().any(is_right) {
-            let is_once = offer.second_cookie.is_none()
-                && (owner.is_some() || attacked && config.proof_policy != ProofPolicy::Id);
+            let is_once =
+                offer.second_cookie.is_none() && (owner.is_some() || attacked && policy != ProofPolicy::Id);
             return if is_once {
                 self.send_second_cookie(id, from, owner, now)
             } else {
@@ -91,9 +105,8 @@ impl AddressVerifier {
         }
         let by_id =
             (offer.second_cookie.is_none() || offer.needs_both) && owner.is_none_or(|owner| owner.is_idle);
-        let patient =
-            config.proof_policy == ProofPolicy::Auto && !attacked && now >= offer.since.plus(ID_PROOF_DELAY);
-        if by_id && (config.proof_policy == ProofPolicy::Id || patient) {
+        let patient = policy == ProofPolicy::Auto && !attacked && now >= offer.since.plus(ID_PROOF_DELAY);
+        if by_id && (policy == ProofPolicy::Id || patient) {
             return Verification::Verified(offer.nonce);
         }
         self.resend_cookie(id, datagram.as_bytes().len(), now);

@@ -11,15 +11,16 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::table::PeerHandle;
 use super::{Endpoint, MAX_PASSWORD, Transmit, control};
-use crate::admission::{AddressOwner, PendingRequest, ReplyContent, UnverifiedReply, Verification};
+use crate::admission::{
+    AddressOwner, PendingRequest, ReplyContent, UnverifiedReply, Verification, cookie_message,
+};
 use crate::cipher;
 use crate::event::{Event, LeaveReason};
 use crate::peer::{Peer, PeerName, PeerState};
 use crate::stats::RejectCause;
 use crate::time::Time;
 use crate::wire::{
-    Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Seq, Text,
-    Writer,
+    Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Text, Writer,
 };
 
 impl Endpoint {
@@ -392,25 +393,26 @@ impl Endpoint {
         let mut writer = Writer::with_limit(buffer, self.id, self.config.datagram_limit);
         let ack = |seq| Message::Ack(Ack::new(MessageId { channel: Channel::Control, seq, fragment: None }));
         let first = |body| Message::Control(Control::new(Seq(0), body));
-        let cookie =
-            |seq| Message::Data(Data { delivery: Delivery::Reliable(seq), urgent: false, payload: &[] });
         let written = match content {
             ReplyContent::Offer(assigned, number, other) => {
                 let reply = first(Body::ConnectReply { assigned });
                 writer.push(&ack(Seq(0)))
                     && writer.push(&reply)
-                    && writer.push(&cookie(number))
-                    && other.is_none_or(|other| writer.push(&cookie(other)))
+                    && writer.push(&cookie_message(number))
+                    && other.is_none_or(|other| writer.push(&cookie_message(other)))
             }
             ReplyContent::Probe(seq, [one, other]) => {
-                writer.push(&ack(seq)) && writer.push(&cookie(one)) && writer.push(&cookie(other))
+                writer.push(&ack(seq))
+                    && writer.push(&cookie_message(one))
+                    && writer.push(&cookie_message(other))
             }
             ReplyContent::Refusal(reason) => {
                 let boot = first(Body::Boot { reason, target: PeerId::UNASSIGNED });
                 writer.push(&ack(Seq(0))) && writer.push(&boot)
             }
             ReplyContent::Cookie(number, other) => {
-                writer.push(&cookie(number)) && other.is_none_or(|other| writer.push(&cookie(other)))
+                writer.push(&cookie_message(number))
+                    && other.is_none_or(|other| writer.push(&cookie_message(other)))
             }
             ReplyContent::Ack(seq) => writer.push(&ack(seq)),
         };

@@ -1,0 +1,489 @@
+//! The way of a datagram through the proxy: the checks of [T-80], the proof, and healing.
+//!
+//! [T-80]: bcnet_transport::wire::protocol#t-80
+
+use std::net::SocketAddrV4;
+
+use bcnet_session::any_contains;
+use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
+use bcnet_transport::{Time, cookie_in};
+
+use crate::admission::{
+    ForwardDecision, refuses, take_token, write_cookie, write_offer, write_with_cookie,
+};
+use crate::client::{ProofState, ProxyClient, assigned_id, messages};
+use crate::gate::{self, ClientDatagram};
+use crate::healer::{Inbound, OutboundBytes, ProxyDirection, copy_without};
+use crate::output::{DatagramTarget, ProxyEvent, ProxyOutput, RefusalReason};
+use crate::proxy::{MAX_OWN_LEN, Proxy};
+use crate::sources::LINGER;
+
+/// What to do with a datagram of a client.
+#[derive(Debug, Clone, Copy)]
+enum Accepted {
+    /// Forward it.
+    Whole(u32),
+    /// Forward it without the ACKs that are not for the server.
+    WithoutAcks(u32),
+    /// Answer the client: the proxy's own buffer has the datagram. Nothing is forwarded.
+    Answer,
+    /// Forward nothing.
+    Nothing,
+}
+
+impl Proxy {
+    /// Handles a datagram of a client from the listening socket.
+    pub fn handle_client<'a>(
+        &'a mut self,
+        from: SocketAddrV4,
+        inbound: Inbound<'a>,
+        now: Time,
+    ) -> ProxyOutput<'a> {
+        match self.accept(from, inbound, now) {
+            Ok(Accepted::Whole(number)) => self.forward_to_server(number, inbound, now),
+            Ok(Accepted::WithoutAcks(number)) => self.forward_without_acks(number, inbound, now),
+            Ok(Accepted::Answer) => {
+                let answer = OutboundBytes::Plaintext(&self.own_buffer);
+                ProxyOutput { answer: Some((DatagramTarget::Client(from), answer)), ..ProxyOutput::default() }
+            }
+            Ok(Accepted::Nothing) => ProxyOutput::default(),
+            Err(refusal) => self.refuse(from, inbound, refusal, now),
+        }
+    }
+
+    /// Handles a datagram of the server that arrived at a source.
+    pub fn handle_server<'a>(&'a mut self, source: u32, inbound: Inbound<'a>, now: Time) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(source as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        if let Some(goodbye) = &mut client.goodbye {
+            let is_done = goodbye.on_server_datagram(inbound, now);
+            self.retransmit_timers.set(source, goodbye.next_send());
+            if is_done {
+                self.close_client(source as usize);
+            }
+            return ProxyOutput::default();
+        }
+        if !client.is_player() {
+            let (to, bytes) = (*client.address.ip(), inbound.wire.len());
+            if !self.admission.may_answer(&self.config, to, bytes, now) {
+                return self.discard(RefusalReason::QueryLimit);
+            }
+        } else if !client.is_verified() {
+            return self.forward_to_unverified(source, inbound, now);
+        }
+        self.forward_to_client(source, inbound, now)
+    }
+
+    /// Decides about a datagram of a client. A connect request or a query may open a source.
+    fn accept(
+        &mut self,
+        from: SocketAddrV4,
+        inbound: Inbound<'_>,
+        now: Time,
+    ) -> Result<Accepted, RefusalReason> {
+        if any_contains(&self.config.bans, *from.ip()) {
+            return Err(RefusalReason::Banned);
+        }
+        let player = !inbound.is_gamespy_text();
+        if !player {
+            self.admission.check_query(&self.config, *from.ip(), inbound.wire, now)?;
+        }
+        let known = self.by_address.get(&(from, player)).copied();
+        if let Some(number) = known {
+            self.check_rate(number, now)?;
+        }
+        match known {
+            Some(number) if player => self.accept_player(number, inbound, now),
+            Some(number) => Ok(Accepted::Whole(number)),
+            None if player => self.accept_newcomer(from, inbound, now),
+            None => self.open_browser(from, now).map(Accepted::Whole),
+        }
+    }
+
+    /// Decides about a datagram of an address without a player.
+    fn accept_newcomer(
+        &mut self,
+        from: SocketAddrV4,
+        inbound: Inbound<'_>,
+        now: Time,
+    ) -> Result<Accepted, RefusalReason> {
+        let datagram = inbound.content.datagram().ok_or(RefusalReason::NotConnected)?.datagram();
+        let acks_cookie = self.verifier.acks_newcomer_cookie(from, datagram, now);
+        if acks_cookie {
+            self.admission.prefer(from, now);
+        }
+        match gate::join_request(inbound) {
+            Some(request) => Ok(Accepted::WithoutAcks(self.open_player(from, request, now)?)),
+            None if acks_cookie => Ok(Accepted::Nothing),
+            None => Err(RefusalReason::NotConnected),
+        }
+    }
+
+    /// Decides about a datagram of a player.
+    fn accept_player(
+        &mut self,
+        number: u32,
+        inbound: Inbound<'_>,
+        now: Time,
+    ) -> Result<Accepted, RefusalReason> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Err(RefusalReason::NotConnected);
+        };
+        let checked = gate::check(inbound, client.id, self.config.drop_malformed);
+        if client.proof == ProofState::Offered {
+            return self.accept_offered(number, inbound, checked, now);
+        }
+        match (checked?, client.proof) {
+            (ClientDatagram::Traffic { leaves, last_control }, ProofState::Verified) => {
+                if client.on_client_datagram(leaves, last_control, now) {
+                    self.expiry_timers.set(number, Some(now + LINGER));
+                }
+                client.cookies.expire(now);
+                let is_whole = client.cookies.is_empty();
+                Ok(if is_whole { Accepted::Whole(number) } else { Accepted::WithoutAcks(number) })
+            }
+            (ClientDatagram::Traffic { leaves, last_control }, _) => {
+                client.credit(inbound.wire.len());
+                client.on_client_datagram(leaves, last_control, now);
+                if acks_cookie(client, inbound) {
+                    self.on_verified(number, now);
+                }
+                Ok(Accepted::Whole(number))
+            }
+            (ClientDatagram::Withdrawal, ProofState::Refused) => {
+                client.on_client_datagram(true, None, now);
+                Ok(Accepted::WithoutAcks(number))
+            }
+            (ClientDatagram::Withdrawal, _) => Err(RefusalReason::NotConnected),
+            (ClientDatagram::Request(request), ProofState::Requested | ProofState::OfferedByServer)
+                if client.request == Some(request) =>
+            {
+                client.on_client_datagram(false, None, now);
+                Ok(Accepted::WithoutAcks(number))
+            }
+            (ClientDatagram::Request(request), _) if client.may_be_replaced(now) => {
+                let from = client.address;
+                if client.is_verified() && client.left_at.is_none() {
+                    self.start_goodbye(number, now);
+                } else {
+                    self.close_client(number as usize);
+                }
+                Ok(Accepted::WithoutAcks(self.open_player(from, request, now)?))
+            }
+            (ClientDatagram::Request(_), ProofState::Verified) => Err(RefusalReason::Active),
+            (ClientDatagram::Request(_), _) => Err(RefusalReason::Busy),
+        }
+    }
+
+    /// Decides about a datagram of a player whose proof is under way. Nothing is forwarded before the proof.
+    fn accept_offered(
+        &mut self,
+        number: u32,
+        inbound: Inbound<'_>,
+        checked: Result<ClientDatagram, RefusalReason>,
+        now: Time,
+    ) -> Result<Accepted, RefusalReason> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Err(RefusalReason::NotConnected);
+        };
+        client.credit(inbound.wire.len());
+        let (from, id) = (client.address, client.id);
+        match checked {
+            Ok(ClientDatagram::Request(request)) if client.request == Some(request) => {
+                let Some(cookie) = self.verifier.offer(id, from, now) else { return Ok(Accepted::Nothing) };
+                if !self.admission.may_repeat_offer(&self.config, client, now) {
+                    return Ok(Accepted::Nothing);
+                }
+                client.cookies.add(cookie, now);
+                Ok(self.answer_with(|buffer| write_offer(buffer, id, Some(cookie))))
+            }
+            Ok(ClientDatagram::Request(_)) => Err(RefusalReason::Busy),
+            Ok(ClientDatagram::Withdrawal) => Err(RefusalReason::NotConnected),
+            // A wrong id counts as an attack.
+            Ok(ClientDatagram::Traffic { .. }) | Err(RefusalReason::ForeignId) => {
+                let Some(datagram) = inbound.content.datagram() else { return Err(RefusalReason::Malformed) };
+                let policy = self.config.proof_policy;
+                let is_verified = self.verifier.is_verified_by(from, datagram.datagram(), policy, now);
+                if let (true, Ok(ClientDatagram::Traffic { leaves, last_control })) = (is_verified, checked) {
+                    client.on_client_datagram(leaves, last_control, now);
+                    self.on_verified(number, now);
+                    return Ok(Accepted::WithoutAcks(number));
+                }
+                match self.verifier.poll_cookie() {
+                    Some((_, cookie)) => {
+                        client.cookies.add(cookie, now);
+                        Ok(self.answer_with(|buffer| write_cookie(buffer, cookie)))
+                    }
+                    None => Err(checked.err().unwrap_or(RefusalReason::Unverified)),
+                }
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn on_verified(&mut self, number: u32, now: Time) {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        client.proof = ProofState::Verified;
+        (client.last_active, client.last_heard) = (now, now);
+        if let Some(healer) = &mut client.healer {
+            healer.allow_retransmissions();
+        }
+        self.events.push_back(ProxyEvent::Verified { client: client.address, source: client.source });
+        if let Some(Some(client)) = self.clients.get(number as usize) {
+            self.expiry_timers.set(number, Some(self.expires_at(client)));
+        }
+    }
+
+    /// Writes an answer to a client into the proxy's own buffer.
+    fn answer_with(&mut self, write: impl FnOnce(&mut [u8]) -> Option<&[u8]>) -> Accepted {
+        self.own_buffer.resize(MAX_OWN_LEN, 0);
+        let len = write(&mut self.own_buffer).map_or(0, <[u8]>::len);
+        self.own_buffer.truncate(len);
+        if len > 0 { Accepted::Answer } else { Accepted::Nothing }
+    }
+
+    fn forward_to_server<'a>(&'a mut self, number: u32, inbound: Inbound<'a>, now: Time) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        if !client.is_player() {
+            client.on_client_datagram(false, None, now);
+        }
+        let (ahead, back) = (DatagramTarget::Server(number), DatagramTarget::Client(client.address));
+        let Some(healer) = client.healer.as_mut() else {
+            let forward = Some((ahead, OutboundBytes::Wire(inbound.wire)));
+            return ProxyOutput { forward, ..ProxyOutput::default() };
+        };
+        let passed = healer.handle_datagram(ProxyDirection::ToServer, inbound, now);
+        self.retransmit_timers.set(number, passed.timeout);
+        ProxyOutput {
+            forward: passed.forward.map(|bytes| (ahead, bytes)),
+            answer: passed.answer.map(|bytes| (back, bytes)),
+            refusal: None,
+        }
+    }
+
+    /// Forwards a datagram without the ACKs that are for the proxy: those of its cookies. A client without an id
+    /// has no ACKs for a server.
+    fn forward_without_acks<'a>(
+        &'a mut self,
+        number: u32,
+        inbound: Inbound<'a>,
+        now: Time,
+    ) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        if client.proof != ProofState::Verified {
+            client.credit(inbound.wire.len());
+        }
+        let is_kept = |message: &Message<'_>| match message {
+            Message::Ack(ack) if client.is_verified() => !client.cookies.are_acked_by(ack.id),
+            Message::Ack(_) => false,
+            Message::Control(_) | Message::Data(_) | Message::Keepalive => true,
+        };
+        let Some(datagram) = inbound.content.datagram().filter(|_| !messages(inbound).iter().all(is_kept))
+        else {
+            return self.forward_to_server(number, inbound, now);
+        };
+        copy_without(datagram, &mut self.own_buffer, is_kept);
+        let ahead = DatagramTarget::Server(number);
+        let Self { clients, own_buffer, messages, retransmit_timers, .. } = self;
+        if own_buffer.is_empty() {
+            return ProxyOutput::default();
+        }
+        let client = clients.get_mut(number as usize).and_then(Option::as_mut);
+        let Some(client) = client else { return ProxyOutput::default() };
+        let back = DatagramTarget::Client(client.address);
+        let Some(healer) = client.healer.as_mut() else {
+            let forward = Some((ahead, OutboundBytes::Plaintext(own_buffer)));
+            return ProxyOutput { forward, ..ProxyOutput::default() };
+        };
+        let passed = healer.handle_plaintext(ProxyDirection::ToServer, own_buffer, messages, now);
+        retransmit_timers.set(number, passed.timeout);
+        ProxyOutput {
+            forward: passed.forward.map(|bytes| (ahead, bytes)),
+            answer: passed.answer.map(|bytes| (back, bytes)),
+            refusal: None,
+        }
+    }
+
+    /// Forwards a datagram of the server to a browser or to a verified player.
+    fn forward_to_client<'a>(&'a mut self, number: u32, inbound: Inbound<'a>, now: Time) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        if client.on_server_datagram(inbound, now) {
+            self.expiry_timers.set(number, Some(now + LINGER));
+        }
+        let (ahead, back) = (DatagramTarget::Client(client.address), DatagramTarget::Server(number));
+        let Some(healer) = client.healer.as_mut() else {
+            let forward = Some((ahead, OutboundBytes::Wire(inbound.wire)));
+            return ProxyOutput { forward, ..ProxyOutput::default() };
+        };
+        let passed = healer.handle_datagram(ProxyDirection::ToClient, inbound, now);
+        self.retransmit_timers.set(number, passed.timeout);
+        ProxyOutput {
+            forward: passed.forward.map(|bytes| (ahead, bytes)),
+            answer: passed.answer.map(|bytes| (back, bytes)),
+            refusal: None,
+        }
+    }
+
+    /// Handles a datagram of the server to an unverified player: the id that it assigns, a refusal, or more.
+    fn forward_to_unverified<'a>(
+        &'a mut self,
+        number: u32,
+        inbound: Inbound<'a>,
+        now: Time,
+    ) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        let datagram = inbound.content.datagram();
+        let mut cookie = None;
+        if let (Some(id), Some(datagram)) = (assigned_id(inbound), datagram) {
+            client.id = id;
+            let own_cookie = cookie_in(datagram.datagram());
+            self.server_verifies = own_cookie.is_some();
+            if let Some(own_cookie) = own_cookie {
+                client.proof = ProofState::OfferedByServer;
+                client.server_cookies.add(own_cookie, now);
+            } else {
+                client.proof = ProofState::Offered;
+                cookie = self.verifier.offer(id, client.address, now);
+                if cookie.is_none() {
+                    return self.discard(RefusalReason::Unverified);
+                }
+            }
+        } else if client.proof == ProofState::OfferedByServer && has_joined(inbound) {
+            self.on_verified(number, now);
+            return self.forward_to_client(number, inbound, now);
+        } else if client.id == PeerId::UNASSIGNED && refuses(inbound) {
+            client.proof = ProofState::Refused;
+        }
+        let Some(client) = self.clients.get(number as usize).and_then(Option::as_ref) else {
+            return ProxyOutput::default();
+        };
+        self.expiry_timers.set(number, Some(self.expires_at(client)));
+        self.forward_part(number, inbound, cookie, now)
+    }
+
+    /// Forwards as much of a datagram as an unverified player may get, with its cookie.
+    fn forward_part<'a>(
+        &'a mut self,
+        number: u32,
+        inbound: Inbound<'a>,
+        cookie: Option<Seq>,
+        now: Time,
+    ) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        let decision = self.admission.decide_forward(&self.config, client, inbound, cookie, now);
+        if let Some(cookie) = cookie {
+            client.cookies.add(cookie, now);
+        }
+        let (address, id) = (client.address, client.id);
+        match (decision, cookie, inbound.content.datagram()) {
+            (ForwardDecision::Discard, ..) => {
+                // The server must not wait for a client that was refused.
+                client.on_server_datagram(inbound, now);
+                return self.discard(RefusalReason::Unverified);
+            }
+            (ForwardDecision::Whole, None, _) => return self.forward_to_client(number, inbound, now),
+            (ForwardDecision::Whole, Some(cookie), Some(datagram))
+                if write_with_cookie(&mut self.own_buffer, datagram.as_bytes(), cookie) =>
+            {
+                client.on_server_datagram(inbound, now);
+                if let Some(healer) = client.healer.as_mut() {
+                    let passed = healer.handle_datagram(ProxyDirection::ToClient, inbound, now);
+                    self.retransmit_timers.set(number, passed.timeout);
+                }
+            }
+            (ForwardDecision::Whole | ForwardDecision::IdOnly, ..) => {
+                client.on_server_datagram(inbound, now);
+                self.answer_with(|buffer| write_offer(buffer, id, cookie));
+            }
+        }
+        let forward = Some((DatagramTarget::Client(address), OutboundBytes::Plaintext(&self.own_buffer)));
+        ProxyOutput { forward, ..ProxyOutput::default() }
+    }
+
+    fn check_rate(&mut self, number: u32, now: Time) -> Result<(), RefusalReason> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        take_token(&mut client.rate_limiter, self.config.rate, now)
+    }
+
+    /// Counts a datagram of the server that is not forwarded.
+    fn discard(&mut self, refusal: RefusalReason) -> ProxyOutput<'static> {
+        self.count_refusal(refusal);
+        ProxyOutput { refusal: Some(refusal), ..ProxyOutput::default() }
+    }
+
+    fn refuse(
+        &mut self,
+        client: SocketAddrV4,
+        inbound: Inbound<'_>,
+        refusal: RefusalReason,
+        now: Time,
+    ) -> ProxyOutput<'_> {
+        self.count_refusal(refusal);
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(ProxyEvent::Refused { client, refusal });
+        }
+        let refused = ProxyOutput { refusal: Some(refusal), ..ProxyOutput::default() };
+        if !inbound.is_connect_request() {
+            return refused;
+        }
+        let cookie = self.verifier.newcomer_cookie(client, now);
+        let written = match refusal.boot_reason() {
+            Some(reason) => self.answer_with(|buffer| write_boot(buffer, reason)),
+            // The client waits. If it acknowledges the cookie, it goes first.
+            None if refusal == RefusalReason::Busy => {
+                self.answer_with(|buffer| write_cookie(buffer, cookie))
+            }
+            None => return refused,
+        };
+        let bytes = OutboundBytes::Plaintext(&self.own_buffer);
+        let is_written = matches!(written, Accepted::Answer);
+        ProxyOutput { answer: is_written.then_some((DatagramTarget::Client(client), bytes)), ..refused }
+    }
+
+    fn count_refusal(&mut self, refusal: RefusalReason) {
+        if let Some(count) = self.refused.get_mut(refusal as usize) {
+            *count += 1;
+        }
+    }
+}
+
+/// Returns whether a client's datagram acknowledges the cookie of a server that verifies addresses itself.
+fn acks_cookie(client: &ProxyClient, inbound: Inbound<'_>) -> bool {
+    client.proof == ProofState::OfferedByServer
+        && messages(inbound)
+            .iter()
+            .any(|message| matches!(message, Message::Ack(ack) if client.server_cookies.are_acked_by(ack.id)))
+}
+
+/// Returns whether a server that verifies addresses sends what only a verified client gets (T-75).
+fn has_joined(inbound: Inbound<'_>) -> bool {
+    messages(inbound).iter().any(|message| match message {
+        Message::Control(Control { body: Body::Identity { .. }, .. }) => true,
+        Message::Data(data) => !data.payload.is_empty(),
+        Message::Control(_) | Message::Ack(_) | Message::Keepalive => false,
+    })
+}
+
+/// Writes the datagram that refuses a client without an id (T-54).
+fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
+    let mut writer = Writer::new(buffer, PeerId::HOST);
+    let body = Body::Boot { reason, target: PeerId::UNASSIGNED };
+    let written = writer.push(&Message::Control(Control::new(Seq(0), body)));
+    writer.finish().filter(|_| written).map(|datagram| &*datagram)
+}
+
+/// Refusals are reported only while fewer events wait.
+const MAX_EVENTS: usize = 256;
