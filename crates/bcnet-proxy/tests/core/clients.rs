@@ -8,7 +8,7 @@ use bcnet_proxy::{
     DatagramTarget, MAX_PER_ADDRESS, OutboundBytes, Proxy, ProxyConfig, ProxyEvent, RefusalReason,
 };
 use bcnet_session::Network;
-use bcnet_transport::wire::{BootReason, Data, Delivery, Message, PeerId, Role, Writer};
+use bcnet_transport::wire::{BootReason, Data, Datagram, Delivery, Message, PeerId, Role, Writer};
 
 use crate::{
     WireAndPlaintext, ack, at, boot, connect, connect_reply, data, disconnect, message_texts, state_update,
@@ -22,7 +22,7 @@ pub(crate) fn pool(size: u8) -> Vec<Ipv4Addr> {
     (1..=size).map(|n| Ipv4Addr::new(127, 1, 0, n)).collect()
 }
 
-fn send(
+pub(crate) fn send(
     proxy: &mut Proxy,
     from: u8,
     both: &WireAndPlaintext,
@@ -39,7 +39,7 @@ pub(crate) fn events(proxy: &mut Proxy) -> Vec<ProxyEvent> {
 }
 
 /// Joins a client. Returns its source.
-fn join(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
+pub(crate) fn join(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
     let sent = send(proxy, from, &connect(from.into()), millis);
     assert!(matches!(sent, Some((DatagramTarget::Server(_), _))), "{sent:?}");
     match events(proxy).as_slice() {
@@ -48,15 +48,30 @@ fn join(proxy: &mut Proxy, from: u8, millis: u64) -> Option<Ipv4Addr> {
     }
 }
 
-/// Joins a client that then uses the id from the server. The id is `from + 1`.
-fn join_verified(proxy: &mut Proxy, from: u8, source: u32, millis: u64) {
+/// Returns the cookie in an encrypted datagram of the proxy.
+pub(crate) fn cookie_in(wire: &[u8]) -> Option<u16> {
+    let plain = WireAndPlaintext::from_wire(wire).plaintext;
+    let datagram = Datagram::parse(&plain, Some(Role::Host)).expect("well formed");
+    bcnet_transport::cookie_in(&datagram).map(|number| number.0)
+}
+
+/// Assigns an id to a client, with the server's first datagram. Returns the cookie that the client got with it.
+pub(crate) fn assign_id(proxy: &mut Proxy, source: u32, id: PeerId, millis: u64) -> Option<u16> {
+    let reply = connect_reply(id);
+    let output = proxy.handle_server(source, reply.inbound(Role::Host), at(millis));
+    output.forward.and_then(|(_, bytes)| cookie_in(&bytes.to_wire()))
+}
+
+/// Joins a client that acknowledges its cookie. The id is `from + 1`.
+pub(crate) fn join_verified(proxy: &mut Proxy, from: u8, source: u32, millis: u64) -> PeerId {
     join(proxy, from, millis);
     let id = PeerId(from + 1);
-    assert!(proxy.handle_server(source, connect_reply(id).inbound(Role::Host), at(millis)).forward.is_some());
-    assert!(send(proxy, from, &WireAndPlaintext::new(id, &[ack(0)]), millis).is_some());
+    let cookie = assign_id(proxy, source, id, millis).expect("a cookie");
+    send(proxy, from, &WireAndPlaintext::new(id, &[ack(cookie)]), millis);
     assert!(
         matches!(events(proxy).as_slice(), [ProxyEvent::Verified { client: who, .. }] if *who == client(from))
     );
+    id
 }
 
 fn expect_refused(
@@ -129,7 +144,7 @@ fn ban_disconnects_current_players() {
 #[test]
 fn rate_limit_applies_each_second() {
     let mut proxy = Proxy::new(ProxyConfig { rate: 10, ..ProxyConfig::default() });
-    join(&mut proxy, 1, 0);
+    join_verified(&mut proxy, 1, 0, 0);
     let talk = WireAndPlaintext::new(PeerId(2), &[state_update()]);
     let passed = |proxy: &mut Proxy, millis| {
         (0..20)
@@ -138,8 +153,8 @@ fn rate_limit_applies_each_second() {
             })
             .count()
     };
-    assert_eq!(passed(&mut proxy, 0), 9, "the connect request counts, too");
-    assert_eq!(proxy.refused(RefusalReason::Flood), 11);
+    assert_eq!(passed(&mut proxy, 0), 8, "the connect request and the proof count, too");
+    assert_eq!(proxy.refused(RefusalReason::Flood), 12);
     assert_eq!(
         (passed(&mut proxy, 99), passed(&mut proxy, 100)),
         (0, 1),
@@ -147,7 +162,7 @@ fn rate_limit_applies_each_second() {
     );
     assert_eq!(passed(&mut proxy, 1100), 10);
     let mut proxy = Proxy::new(ProxyConfig::default());
-    join(&mut proxy, 1, 0);
+    join_verified(&mut proxy, 1, 0, 0);
     assert_eq!(passed(&mut proxy, 1), 20, "no limit by default");
 }
 
@@ -155,18 +170,27 @@ fn same_ip(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(*client(1).ip(), port)
 }
 
+/// Joins a client that acknowledges its cookie. Returns `None` if its request is refused.
+fn join_from(proxy: &mut Proxy, from: SocketAddrV4, id: PeerId, millis: u64) -> Option<u32> {
+    let request = connect(1);
+    let output = proxy.handle_client(from, request.inbound(Role::Client), at(millis));
+    let Some((DatagramTarget::Server(source), _)) = output.forward else { return None };
+    let cookie = assign_id(proxy, source, id, millis).expect("a cookie");
+    proxy.handle_client(
+        from,
+        WireAndPlaintext::new(id, &[ack(cookie)]).inbound(Role::Client),
+        at(millis),
+    );
+    Some(source)
+}
+
 #[test]
 fn one_address_cannot_exhaust_the_source_pool() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(250), ..ProxyConfig::default() });
-    // The share of one address is eight queries at once (S-07).
-    for (text, most) in [(false, MAX_PER_ADDRESS), (true, MAX_PER_ADDRESS + 8)] {
-        let ask = if text { WireAndPlaintext::from_wire(b"\\status\\") } else { connect(1) };
-        for port in 1..=300 {
-            proxy.handle_client(same_ip(port), ask.inbound(Role::Client), at(0));
-        }
-        assert_eq!(proxy.sources().count(), most);
-        events(&mut proxy);
+    for port in 1..=100 {
+        join_from(&mut proxy, same_ip(port), PeerId(10 + u8::try_from(port).expect("small")), 0);
     }
+    assert_eq!(proxy.sources().count(), MAX_PER_ADDRESS);
     let request = connect(1);
     let output = proxy.handle_client(same_ip(999), request.inbound(Role::Client), at(0));
     assert_eq!(output.refusal, Some(RefusalReason::AddressFull));
@@ -174,27 +198,22 @@ fn one_address_cannot_exhaust_the_source_pool() {
         output.answer.map(|(_, bytes)| message_texts(&bytes.to_wire())),
         BootReason::FULL
     ));
+    // The share of one address is eight queries at once (S-07).
+    for port in 1..=300 {
+        let ask = WireAndPlaintext::from_wire(b"\\status\\");
+        proxy.handle_client(same_ip(port), ask.inbound(Role::Client), at(0));
+    }
+    assert_eq!(proxy.sources().count(), MAX_PER_ADDRESS + 8);
     events(&mut proxy);
     join(&mut proxy, 2, 0);
-    // The server has answered no client, so sources are free again soon.
-    proxy.handle_timeout(at(9_999));
-    assert_eq!(proxy.players().count(), MAX_PER_ADDRESS + 1);
-    proxy.handle_timeout(at(10_000));
-    assert_eq!((proxy.players().count(), proxy.next_timeout()), (0, None));
-    let again = proxy.handle_client(same_ip(999), request.inbound(Role::Client), at(10_000));
-    assert_eq!(again.refusal, None);
 }
 
 #[test]
 fn rate_limits_joins_from_one_address() {
     let mut proxy = Proxy::new(ProxyConfig { rate: 5, sources: pool(250), ..ProxyConfig::default() });
     let came = |proxy: &mut Proxy, ports: std::ops::Range<u16>, millis| {
-        let came = |port: &u16| {
-            proxy
-                .handle_client(same_ip(*port), connect(1).inbound(Role::Client), at(millis))
-                .refusal
-                .is_none()
-        };
+        let id = |port: u16| PeerId(2 + u8::try_from(port % 80).expect("small"));
+        let came = |port: &u16| join_from(proxy, same_ip(*port), id(*port), millis).is_some();
         ports.filter(came).count()
     };
     assert_eq!(came(&mut proxy, 0..100, 0), 5);
@@ -224,11 +243,12 @@ fn player_without_free_source_is_told_server_is_full() {
     join_verified(&mut proxy, 1, 0, 0);
     join(&mut proxy, 2, 0);
     let request = expect_refused(&mut proxy, 3, &connect(3), 0);
-    assert_eq!(request, (RefusalReason::Busy, None), "client 2 may be forged");
-    proxy.handle_timeout(at(10_000));
+    assert!(request.0 == RefusalReason::Busy, "client 2 may be forged");
+    proxy.handle_timeout(at(3_000));
+    proxy.handle_timeout(at(11_000));
     events(&mut proxy);
-    join_verified(&mut proxy, 2, 1, 10_000);
-    let (refusal, told) = expect_refused(&mut proxy, 3, &connect(3), 10_000);
+    join_verified(&mut proxy, 2, 1, 11_000);
+    let (refusal, told) = expect_refused(&mut proxy, 3, &connect(3), 11_000);
     assert!(refusal == RefusalReason::NoSource && has_boot_reason(told, BootReason::FULL));
 }
 
@@ -262,10 +282,10 @@ fn browsers_get_a_limited_number_of_sources() {
 
 #[test]
 fn malformed_player_datagrams_pass_unless_configured() {
-    let garbage = WireAndPlaintext::from_wire(&[0x55; 60]);
+    let garbage = WireAndPlaintext::from_wire(&[[2].as_slice(), &[0x55; 59]].concat());
     for (drop_malformed, expected) in [(false, 0), (true, 1)] {
         let mut proxy = Proxy::new(ProxyConfig { drop_malformed, heal: true, ..ProxyConfig::default() });
-        join(&mut proxy, 1, 0);
+        join_verified(&mut proxy, 1, 0, 0);
         let sent = send(&mut proxy, 1, &garbage, 1);
         assert_eq!(sent.map(|(_, bytes)| bytes), (!drop_malformed).then(|| garbage.wire.clone()));
         assert_eq!(proxy.refused(RefusalReason::Malformed), expected);
@@ -334,13 +354,20 @@ fn source_is_freed_soon_after_disconnect() {
 }
 
 #[test]
-fn rejoining_client_keeps_its_source() {
+fn client_that_left_can_rejoin_at_once() {
     let mut proxy = proxy_with_player(false);
     send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[disconnect(PeerId(2))]), 1_000);
-    send(&mut proxy, 1, &connect(77), 3_000);
-    proxy.handle_timeout(at(62_999));
-    assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
-    proxy.handle_timeout(at(63_000));
+    let sent = send(&mut proxy, 1, &connect(77), 3_000);
+    assert!(matches!(sent, Some((DatagramTarget::Server(0), _))), "{sent:?}");
+    assert!(matches!(
+        events(&mut proxy).as_slice(),
+        [ProxyEvent::Closed { verified: true, .. }, ProxyEvent::Opened { .. }]
+    ));
+    let cookie = assign_id(&mut proxy, 0, PeerId(3), 3_001).expect("a cookie");
+    assert!(send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(3), &[ack(cookie), data(0)]), 3_002).is_some());
+    proxy.handle_timeout(at(63_001));
+    assert_eq!(proxy.players().count(), 1);
+    proxy.handle_timeout(at(63_002));
     assert_eq!(proxy.players().count(), 0);
 }
 
@@ -357,7 +384,7 @@ fn disconnect_of_another_peer_is_ignored() {
     for message in [boot(PeerId(3)), disconnect(PeerId(3)), lookalike] {
         proxy.handle_server(0, WireAndPlaintext::new(PeerId::HOST, &[message]).inbound(Role::Host), at(200));
     }
-    send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[boot(PeerId(2))]), 200);
+    send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[state_update()]), 200);
     proxy.handle_timeout(at(60_199));
     assert_eq!((events(&mut proxy).len(), proxy.players().count()), (0, 1));
 }
@@ -366,15 +393,23 @@ fn disconnect_of_another_peer_is_ignored() {
 #[test]
 fn sources_are_reused_in_release_order() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(3), ..ProxyConfig::default() });
-    let first: Vec<_> = (1..4).map(|from| join(&mut proxy, from, u64::from(from))).collect();
+    for from in 1..4 {
+        join_verified(&mut proxy, from, u32::from(from) - 1, u64::from(from));
+    }
+    let first: Vec<_> = proxy.players().map(|player| player.source.address).collect();
     assert_eq!(first, pool(3).into_iter().map(Some).collect::<Vec<_>>());
     // The second client is the last to send.
-    send(&mut proxy, 2, &WireAndPlaintext::new(PeerId(2), &[state_update()]), 50);
-    for millis in [10_010, 10_050] {
+    send(&mut proxy, 2, &WireAndPlaintext::new(PeerId(3), &[state_update()]), 50);
+    for millis in [60_010, 60_050] {
         proxy.handle_timeout(at(millis));
     }
     assert_eq!(events(&mut proxy).len(), 3);
-    let again: Vec<_> = (11..14).map(|from| join(&mut proxy, from, 70_001)).collect();
+    for (from, source) in [(11, 1), (12, 2), (13, 0)] {
+        join_verified(&mut proxy, from, source, 70_001);
+    }
+    let again: Vec<_> = (11..14)
+        .map(|from| proxy.players().find(|player| player.address == client(from)).expect("joined").source.address)
+        .collect();
     assert_eq!(again, [first[0], first[2], first[1]]);
 }
 
@@ -395,7 +430,7 @@ fn hostile_bytes_are_only_passed_or_dropped() {
         let mut rng = Rng::new(seed);
         let mut proxy = Proxy::new(ProxyConfig { heal, sources: pool(4), ..ProxyConfig::default() });
         for from in 1..4 {
-            join(&mut proxy, from, 0);
+            join_verified(&mut proxy, from, u32::from(from) - 1, 0);
         }
         let mut bytes = WireAndPlaintext::new(PeerId(2), &[data(1), state_update()]).plaintext;
         for step in 0..200 {

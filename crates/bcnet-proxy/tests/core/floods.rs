@@ -6,17 +6,13 @@ use bcnet_lab::Rng;
 use bcnet_proxy::{DatagramTarget, OutboundBytes, Proxy, ProxyConfig, ProxyEvent, RefusalReason};
 use bcnet_transport::wire::{Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq};
 
-use crate::clients::{client, events, pool};
-use crate::{WireAndPlaintext, ack, at, connect, connect_reply, data, state_update};
+use crate::admission::answer_goodbyes;
+use crate::clients::{assign_id, client, cookie_in, events, pool};
+use crate::{WireAndPlaintext, ack, at, connect, data, state_update};
 
 fn forged_address(rng: &mut Rng) -> SocketAddrV4 {
     let number = u32::try_from(rng.between(0, 65_000 * 256 - 1)).expect("small");
     SocketAddrV4::new(Ipv4Addr::from(0x0B00_0000 + number), 22101)
-}
-
-/// Assigns an id to a client, with the server's first message.
-fn assign_id(proxy: &mut Proxy, source: u32, id: u8, millis: u64) -> bool {
-    proxy.handle_server(source, connect_reply(PeerId(id)).inbound(Role::Host), at(millis)).forward.is_some()
 }
 
 /// 150 forged requests a second for a minute. Every ten seconds a real client comes, asks every second as games do,
@@ -31,7 +27,12 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
         for step in 0..9_000_u64 {
             let millis = step * 1000 / 150;
             proxy.handle_timeout(at(millis));
-            proxy.handle_client(forged_address(&mut rng), request.inbound(Role::Client), at(millis));
+            answer_goodbyes(&mut proxy, millis);
+            let forged = forged_address(&mut rng);
+            let output = proxy.handle_client(forged, request.inbound(Role::Client), at(millis));
+            if let Some((DatagramTarget::Server(number), _)) = output.forward {
+                assign_id(&mut proxy, number, PeerId(3), millis);
+            }
             let (round, elapsed) = (millis / 10_000, millis % 10_000);
             let who = client(u8::try_from(round).expect("few"));
             if elapsed == 0 {
@@ -40,11 +41,11 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
             if elapsed % 1_000 == 0 && source.is_none() {
                 let output = proxy.handle_client(who, request.inbound(Role::Client), at(millis));
                 if let Some((DatagramTarget::Server(number), _)) = output.forward {
-                    assert!(assign_id(&mut proxy, number, 2, millis));
-                    source = Some((number, millis));
+                    let cookie = assign_id(&mut proxy, number, PeerId(2), millis).expect("a cookie");
+                    source = Some((number, millis, cookie));
                 }
             }
-            if let Some((number, since)) = source
+            if let Some((number, since, cookie)) = source
                 && millis >= since + 200
                 && !is_in
             {
@@ -55,7 +56,7 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
                 );
                 proxy.handle_client(
                     who,
-                    WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client),
+                    WireAndPlaintext::new(PeerId(2), &[ack(cookie)]).inbound(Role::Client),
                     at(millis),
                 );
                 let proves = |event: &ProxyEvent| matches!(event, ProxyEvent::Verified { client, .. } if *client == who);
@@ -104,38 +105,42 @@ fn unverified_client_gets_little_more_than_it_sends() {
     assert!(proxy.refused(RefusalReason::Unverified) > 10_000);
 }
 
-/// A stock server puts the names of all players into the datagram with the id. An unverified client gets the id
-/// alone, once or more after every request, within the byte limits of an unverified client.
+/// A stock server puts the names of all players into the datagram with the id. An unverified client gets the id and
+/// its cookie alone, again after every request, within the byte limits of an unverified client.
 #[test]
 fn id_reply_passes_without_the_rest_of_its_datagram() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(1), ..ProxyConfig::default() });
     let id = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(2) }));
-    let request = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
-    let messages = [vec![Message::Ack(Ack::new(request)), id], vec![data(1); 40]].concat();
+    let request_id = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
+    let messages = [vec![Message::Ack(Ack::new(request_id)), id], vec![data(1); 40]].concat();
     let long = WireAndPlaintext::new(PeerId::HOST, &messages);
     assert!((300..=400).contains(&long.wire.len()));
-    let (mut sent, mut passed) = (0, 0);
-    for round in 0..1_000 {
-        let request = connect(round);
+    let (request, mut sent, mut passed, mut cookie) = (connect(1), 0, 0, 0);
+    for round in 0..10 {
+        let millis = round * 250;
         sent += request.wire.len();
-        proxy.handle_client(client(9), request.inbound(Role::Client), at(0));
-        let mut in_round = 0;
-        for repeat in 0..20 {
-            let output = proxy.handle_server(0, long.inbound(Role::Host), at(0));
-            let Some((DatagramTarget::Client(to), OutboundBytes::Plaintext(bytes))) = output.forward else {
-                assert!(repeat > 0, "the first after a request passes");
-                continue;
-            };
-            let datagram = Datagram::parse(bytes, Some(Role::Host)).expect("well formed");
-            assert_eq!((to, datagram.messages().collect::<Vec<_>>().as_slice()), (client(9), &messages[..2]));
-            in_round += bytes.len();
+        let output = proxy.handle_client(client(9), request.inbound(Role::Client), at(millis));
+        // The server gets the request once. Afterwards the proxy repeats the offer itself.
+        assert_eq!((output.forward.is_some(), output.answer.is_some()), (round == 0, round > 0));
+        let mut bytes = output.answer.map(|(_, bytes)| bytes.to_wire());
+        for _ in 0..20 {
+            let forward = proxy.handle_server(0, long.inbound(Role::Host), at(millis)).forward;
+            let again = forward.map(|(_, bytes)| bytes.to_wire());
+            assert!(again.is_none() || bytes.is_none(), "one copy after a request");
+            bytes = bytes.or(again);
         }
-        assert!(in_round <= 3 * request.wire.len(), "{in_round}");
-        passed += in_round;
+        let bytes = bytes.expect("an offer");
+        cookie = cookie_in(&bytes).expect("a cookie");
+        let plain = WireAndPlaintext::from_wire(&bytes).plaintext;
+        let datagram = Datagram::parse(&plain, Some(Role::Host)).expect("well formed");
+        let expected = [&messages[..2], &[bcnet_transport::cookie_message(Seq(cookie))]].concat();
+        assert_eq!(datagram.messages().collect::<Vec<_>>(), expected);
+        passed += bytes.len();
     }
-    assert!(passed <= sent + 1_200, "{passed} for {sent}");
-    proxy.handle_client(client(9), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(1));
-    let whole = proxy.handle_server(0, long.inbound(Role::Host), at(1)).forward;
+    assert!(passed <= sent, "{passed} for {sent}");
+    let proof = WireAndPlaintext::new(PeerId(2), &[ack(cookie)]);
+    proxy.handle_client(client(9), proof.inbound(Role::Client), at(2_500));
+    let whole = proxy.handle_server(0, long.inbound(Role::Host), at(2_500)).forward;
     assert_eq!(
         whole,
         Some((DatagramTarget::Client(client(9)), OutboundBytes::Wire(&long.wire))),
@@ -147,12 +152,13 @@ fn id_reply_passes_without_the_rest_of_its_datagram() {
 fn verified_client_gets_all_datagrams() {
     let mut proxy = Proxy::new(ProxyConfig { sources: pool(8), ..ProxyConfig::default() });
     proxy.handle_client(client(1), connect(1).inbound(Role::Client), at(0));
-    // An id that was not assigned proves nothing.
-    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(1));
-    assert!(assign_id(&mut proxy, 0, 7, 2));
-    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(2), &[ack(0)]).inbound(Role::Client), at(3));
+    let cookie = assign_id(&mut proxy, 0, PeerId(7), 2).expect("a cookie");
     assert_eq!(events(&mut proxy).len(), 1);
-    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(7), &[ack(0)]).inbound(Role::Client), at(4));
+    // The id alone proves nothing.
+    proxy.handle_client(client(1), WireAndPlaintext::new(PeerId(7), &[ack(0)]).inbound(Role::Client), at(3));
+    assert!(!events(&mut proxy).iter().any(|event| matches!(event, ProxyEvent::Verified { .. })));
+    let proof = WireAndPlaintext::new(PeerId(7), &[ack(cookie)]);
+    proxy.handle_client(client(1), proof.inbound(Role::Client), at(4));
     assert!(matches!(events(&mut proxy).as_slice(), [ProxyEvent::Verified { .. }]));
     let long = WireAndPlaintext::from_plaintext(&[PeerId::HOST.0; 500]);
     for millis in 5..100 {

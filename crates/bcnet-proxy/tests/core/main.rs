@@ -1,5 +1,6 @@
 //! Tests of the proxy's core, one datagram at a time.
 
+mod admission;
 mod clients;
 mod floods;
 mod healer;
