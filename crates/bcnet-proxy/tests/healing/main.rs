@@ -1,5 +1,6 @@
 //! The healer between engines of the laboratory.
 
+mod admission;
 mod network;
 mod receivers;
 
@@ -15,8 +16,8 @@ use bcnet_transport::{DeliveryMode, Endpoint, Time};
 use network::{HopCounters, NodeEngine, ProxyNetwork};
 
 /// Milliseconds between ticks of the server and the clients.
-const SERVER_TICK: u64 = 3;
-const CLIENT_TICK: u64 = 16;
+pub(crate) const SERVER_TICK: u64 = 3;
+pub(crate) const CLIENT_TICK: u64 = 16;
 
 /// Results of one conversation.
 struct ConversationResult {
@@ -227,7 +228,7 @@ fn scenario_proxy_gives_the_same_counters() {
     }
 }
 
-fn join_clients(sources: Vec<Ipv4Addr>, clients: usize) -> (ProxyNetwork, Vec<usize>) {
+pub(crate) fn join_clients(sources: Vec<Ipv4Addr>, clients: usize) -> (ProxyNetwork, Vec<usize>) {
     let calm = Faults { delay: Duration::from_millis(5), ..Faults::default() };
     let config = ProxyConfig { heal: true, sources, ..ProxyConfig::default() };
     let mut net =

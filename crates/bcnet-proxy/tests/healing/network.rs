@@ -139,6 +139,10 @@ pub(crate) struct ProxyNetwork {
     pub ack_rewriters: BTreeMap<usize, AckRewriter>,
     /// Every datagram into and out of the proxy, in order.
     pub record: Option<Vec<(bool, Vec<u8>)>>,
+    /// Datagrams of the proxy to addresses without a node.
+    pub to_strangers: Vec<(SocketAddrV4, Vec<u8>)>,
+    /// The server admits clients at once, as `bcnet serve` does for trusted addresses.
+    pub admits_at_once: bool,
 }
 
 impl ProxyNetwork {
@@ -163,6 +167,8 @@ impl ProxyNetwork {
             after_proxy: [HopCounters::default(); 2],
             before_proxy: [HopCounters::default(); 2],
             record: None,
+            to_strangers: Vec::new(),
+            admits_at_once: false,
             fragments: [BTreeMap::new(), BTreeMap::new()],
             ack_rewriters: BTreeMap::new(),
         }
@@ -191,6 +197,20 @@ impl ProxyNetwork {
             self.now,
         );
         self.add(NodeEngine::Bcnet(Box::new(endpoint)), tick)
+    }
+
+    /// Replaces the engine of a stock client, as if the game was restarted.
+    pub(crate) fn restart_stock(&mut self, node: usize, params: Params) {
+        let own = *Self::address(node).ip();
+        let stock = StockEngine::connect(params, LISTEN, own, 0x00AB_CDEF, &[], self.now);
+        self.nodes[node].engine = NodeEngine::Stock(Box::new(stock));
+    }
+
+    /// Delivers a datagram, in plaintext, of an address without a node to the proxy at once.
+    pub(crate) fn inject(&mut self, from: SocketAddrV4, plain: &[u8]) {
+        let mut wire = plain.to_vec();
+        cipher::encrypt(&mut wire);
+        self.pass_through_proxy(0, &wire, |proxy, now, seen| proxy_sends(proxy.handle_client(from, seen, now)));
     }
 
     fn add(&mut self, engine: NodeEngine, tick: u64) -> usize {
@@ -282,6 +302,9 @@ impl ProxyNetwork {
         let out = usize::from(matches!(leg, DatagramTarget::Client(_)));
         count_on_hop(&mut self.after_proxy[out], &bytes);
         match leg {
+            DatagramTarget::Client(address) if address.ip().octets()[2] != 2 => {
+                self.to_strangers.push((address, bytes));
+            }
             DatagramTarget::Client(address) => {
                 let node = usize::from(address.ip().octets()[3]);
                 self.send_over_link((false, true, node as u32), HopEnd::Node(node), LISTEN, bytes);
@@ -320,7 +343,10 @@ impl ProxyNetwork {
         while let Some(event) = place.engine.poll_event(&mut payload) {
             match (event, &mut place.engine) {
                 (bcnet_transport::Event::Request { from, .. }, NodeEngine::Bcnet(host)) => {
-                    let _ = host.challenge(from, now);
+                    let _ = match self.admits_at_once {
+                        true => host.admit(from, now),
+                        false => host.challenge(from, now),
+                    };
                 }
                 (bcnet_transport::Event::Received { peer, .. }, _) => {
                     self.delivered.push(DeliveredPayload { node, peer, payload: payload.clone(), at: now });

@@ -92,6 +92,11 @@ pub(super) fn render(
     let refused =
         RefusalReason::ALL.map(|why| (vec![("reason", why.name().to_string())], proxy.refused(why)));
     page.counter("refused_datagrams", "Refused datagrams", refused);
+    page.counter(
+        "goodbyes",
+        "Clients without a proof of their address, or replaced ones, that the proxy reported to the server as gone",
+        [(Labels::new(), proxy.goodbyes())],
+    );
     let found = watch.fault_counts().map(|(kind, count)| (vec![("kind", kind.to_string())], count));
     page.counter("findings", "Faults found in the forwarded traffic", found);
     let [up, down] =

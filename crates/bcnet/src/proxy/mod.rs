@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bcnet_session::Network;
+use bcnet_transport::ProofPolicy;
 use bcnet_udp::{Clock, wall_now};
 use tracing::level_filters::LevelFilter;
 
@@ -38,9 +39,13 @@ const SIGNALS: &str = if cfg!(windows) {
 
 #[derive(clap::Args)]
 #[command(after_help = format!("\
-Without --heal the proxy forwards every datagram of up to 2048 bytes unchanged. It drops longer ones, which no known \
+Without --heal the proxy forwards datagrams of up to 2048 bytes unchanged. It drops longer ones, which no known \
 sender makes. With --heal it removes ACKs that acknowledge nothing new, and messages that have already arrived; the \
 data of the game stays the same.
+
+In both cases a client must show that it receives what is sent to its address, and may use only the id that the server \
+assigned to it. Other datagrams are dropped and counted. At most two clients at a time may ask the server for a place \
+without that proof; after 3 seconds the proxy tells the server that they have left.
 
 A stock server distinguishes players only by IPv4 address. Give the proxy a network of addresses of this machine \
 with --upstream-source, one for each player. If the server runs on the same machine, 127.1.0.0/16 needs no setup. Without \
@@ -72,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long)]
     heal: bool,
 
-    /// Forward everything up to 2048 bytes unchanged and report findings; the default without --heal
+    /// Forward what clients may send unchanged and report findings; the default without --heal
     #[arg(long, conflicts_with = "heal")]
     observe: bool,
 
@@ -108,9 +113,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NETWORK", value_parser = Network::from_text)]
     home_network: Vec<Network>,
 
-    /// Drop malformed datagrams of players
+    /// Drop malformed datagrams of players; --heal implies it
     #[arg(long)]
     drop_malformed: bool,
+
+    /// Forward malformed datagrams of players with --heal, too. A stock server may crash or obey them
+    #[arg(long, conflicts_with = "drop_malformed")]
+    pass_malformed: bool,
+
+    /// The proof of a client's address: ack (acknowledges a cookie), or id (uses its id, which can be guessed)
+    #[arg(long, value_name = "PROOF", value_enum, default_value = "ack")]
+    prove: Proof,
 
     /// The port to announce to list servers, at which players reach the proxy
     #[arg(long, value_name = "PORT", requires = "master", value_parser = clap::value_parser!(u16).range(1..))]
@@ -127,6 +140,13 @@ pub(crate) struct Args {
     /// Write the log as JSON lines
     #[arg(long)]
     log_json: bool,
+}
+
+/// The proof of an address before a server that does not ask for one.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Proof {
+    Ack,
+    Id,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<CommandStatus> {
@@ -164,7 +184,11 @@ fn setup(args: &Args) -> anyhow::Result<RelaySetup> {
             sources: args.upstream_source.addresses(),
             bans: read_bans(args)?,
             rate: args.rate,
-            drop_malformed: args.drop_malformed,
+            drop_malformed: (args.heal || args.drop_malformed) && !args.pass_malformed,
+            proof_policy: match args.prove {
+                Proof::Ack => ProofPolicy::Ack,
+                Proof::Id => ProofPolicy::Id,
+            },
             query_rate: args.query_rate,
             trusted: [&defaults.trusted[..], &args.trusted].concat(),
             home_networks: [&defaults.home_networks[..], &args.home_network].concat(),

@@ -211,7 +211,7 @@ impl Relay {
         }
     }
 
-    /// Sends the retransmissions of the proxy itself.
+    /// Sends the goodbyes and retransmissions of the proxy itself.
     fn send_retransmissions(&mut self, now: Time) {
         while let Some((leg, bytes)) = self.proxy.poll_transmit(now) {
             self.metrics.on_sent(leg, bytes);
@@ -394,16 +394,22 @@ const fn refusal_text(refusal: RefusalReason) -> &'static str {
         }
         RefusalReason::Banned => "the address is banned",
         RefusalReason::AddressFull => "the address or its network already has the maximum number of clients",
-        RefusalReason::Busy => "too many clients connect at once; a repeated request will be accepted",
+        RefusalReason::Busy => {
+            "two clients that have not verified their addresses are joining; a repeated request will be accepted"
+        }
         RefusalReason::Flood => "the client sends more datagrams than --rate allows",
         RefusalReason::TooManyBrowsers => "too many browsers query at the same time",
         RefusalReason::QueryLimit => "too many queries, in total or from this network",
         RefusalReason::UnsolicitedAnswer => "an answer to a query that the proxy did not forward",
         RefusalReason::Unverified => {
-            "the address is not verified: the client has not shown that it receives the server's datagrams"
+            "the address is not verified: the client has not acknowledged its cookie"
         }
         RefusalReason::NotConnected => "the client sends data before it has connected",
         RefusalReason::Malformed => "the datagram is malformed",
+        RefusalReason::ForeignId => {
+            "the client uses the id of another peer; the server would take its messages for those of that peer"
+        }
+        RefusalReason::Active => "a request to join at the address of a player who is still there",
     }
 }
 
