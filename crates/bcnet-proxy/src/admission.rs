@@ -201,14 +201,21 @@ impl ProxyAdmission {
         ForwardDecision::Discard
     }
 
-    /// Returns whether an unverified client may get its id again.
-    pub(crate) fn may_repeat_offer(
+    /// Returns how much of an offer an unverified client may get again: the id with the cookie, or the cookie alone.
+    pub(crate) fn decide_repeat(
         &mut self,
         config: &ProxyConfig,
         client: &mut ProxyClient,
         now: Time,
-    ) -> bool {
-        any_contains(&config.trusted, *client.address.ip()) || self.charge(client, OFFER_LEN, 0, now)
+    ) -> ForwardDecision {
+        let is_trusted = any_contains(&config.trusted, *client.address.ip());
+        if is_trusted || self.charge(client, OFFER_LEN, 0, now) {
+            ForwardDecision::Whole
+        } else if self.charge(client, COOKIE_LEN, 0, now) {
+            ForwardDecision::CookieOnly
+        } else {
+            ForwardDecision::Discard
+        }
     }
 
     /// Charges bytes to an unverified client and returns whether they may be sent.
@@ -249,6 +256,8 @@ pub(crate) enum ForwardDecision {
     Whole,
     /// Only the id: what [`write_offer`] writes.
     IdOnly,
+    /// Only what [`write_cookie`] writes.
+    CookieOnly,
     Discard,
 }
 
@@ -331,5 +340,6 @@ const MAX_PREFERRED_PER_ADDRESS: usize = 4;
 const REQUEST: MessageId = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
 /// The length of an offer with a cookie, and of the shortest connect request.
 const OFFER_LEN: usize = 17;
+const COOKIE_LEN: usize = 7;
 /// Bytes of an unverified client's limit that are reserved for its id: a reply alone has eight bytes.
 const ID_RESERVE: usize = 16;

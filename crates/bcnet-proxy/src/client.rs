@@ -42,6 +42,8 @@ pub(crate) struct ProxyClient {
     /// Cookies of the proxy, whose ACKs the server must not get, and cookies of the server.
     pub(crate) cookies: SentCookies,
     pub(crate) server_cookies: SentCookies,
+    /// The time to repeat the offer of an id.
+    pub(crate) next_offer: Option<Time>,
     /// The number of its next control message, for a goodbye in its place.
     pub(crate) next_control: Seq,
     /// The goodbye to the server. The client itself is forgotten.
@@ -77,6 +79,7 @@ impl ProxyClient {
             id: PeerId::UNASSIGNED,
             cookies: SentCookies::default(),
             server_cookies: SentCookies::default(),
+            next_offer: None,
             next_control: Seq(1),
             goodbye: None,
             created: now,

@@ -3,6 +3,7 @@
 //! [T-80]: bcnet_transport::wire::protocol#t-80
 
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 use bcnet_session::any_contains;
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
@@ -188,15 +189,11 @@ impl Proxy {
             return Err(RefusalReason::NotConnected);
         };
         client.credit(inbound.wire.len());
-        let (from, id) = (client.address, client.id);
+        let from = client.address;
         match checked {
             Ok(ClientDatagram::Request(request)) if client.request == Some(request) => {
-                let Some(cookie) = self.verifier.offer(id, from, now) else { return Ok(Accepted::Nothing) };
-                if !self.admission.may_repeat_offer(&self.config, client, now) {
-                    return Ok(Accepted::Nothing);
-                }
-                client.cookies.add(cookie, now);
-                Ok(self.answer_with(|buffer| write_offer(buffer, id, Some(cookie))))
+                let is_written = self.write_repeated_offer(number, now);
+                Ok(if is_written { Accepted::Answer } else { Accepted::Nothing })
             }
             Ok(ClientDatagram::Request(_)) => Err(RefusalReason::Busy),
             Ok(ClientDatagram::Withdrawal) => Err(RefusalReason::NotConnected),
@@ -225,14 +222,33 @@ impl Proxy {
     fn on_verified(&mut self, number: u32, now: Time) {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else { return };
         client.proof = ProofState::Verified;
+        client.next_offer = None;
         (client.last_active, client.last_heard) = (now, now);
         if let Some(healer) = &mut client.healer {
             healer.allow_retransmissions();
         }
+        let next = client.healer.as_ref().and_then(|healer| healer.next_timeout());
+        self.retransmit_timers.set(number, next);
         self.events.push_back(ProxyEvent::Verified { client: client.address, source: client.source });
         if let Some(Some(client)) = self.clients.get(number as usize) {
             self.expiry_timers.set(number, Some(self.expires_at(client)));
         }
+    }
+
+    /// Writes the offer of a client again, as far as its byte limits allow. Returns whether it wrote anything.
+    pub(crate) fn write_repeated_offer(&mut self, number: u32, now: Time) -> bool {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else { return false };
+        let id = client.id;
+        let Some(cookie) = self.verifier.offer(id, client.address, now) else { return false };
+        client.cookies.add(cookie, now);
+        let written = match self.admission.decide_repeat(&self.config, client, now) {
+            ForwardDecision::Whole | ForwardDecision::IdOnly => {
+                self.answer_with(|buffer| write_offer(buffer, id, Some(cookie)))
+            }
+            ForwardDecision::CookieOnly => self.answer_with(|buffer| write_cookie(buffer, cookie)),
+            ForwardDecision::Discard => Accepted::Nothing,
+        };
+        matches!(written, Accepted::Answer)
     }
 
     /// Writes an answer to a client into the proxy's own buffer.
@@ -384,6 +400,8 @@ impl Proxy {
         let decision = self.admission.decide_forward(&self.config, client, inbound, cookie, now);
         if let Some(cookie) = cookie {
             client.cookies.add(cookie, now);
+            client.next_offer = Some(now + OFFER_INTERVAL);
+            self.retransmit_timers.set(number, client.next_offer);
         }
         let (address, id) = (client.address, client.id);
         match (decision, cookie, inbound.content.datagram()) {
@@ -398,11 +416,10 @@ impl Proxy {
             {
                 client.on_server_datagram(inbound, now);
                 if let Some(healer) = client.healer.as_mut() {
-                    let passed = healer.handle_datagram(ProxyDirection::ToClient, inbound, now);
-                    self.retransmit_timers.set(number, passed.timeout);
+                    healer.handle_datagram(ProxyDirection::ToClient, inbound, now);
                 }
             }
-            (ForwardDecision::Whole | ForwardDecision::IdOnly, ..) => {
+            (ForwardDecision::Whole | ForwardDecision::IdOnly | ForwardDecision::CookieOnly, ..) => {
                 client.on_server_datagram(inbound, now);
                 self.answer_with(|buffer| write_offer(buffer, id, cookie));
             }
@@ -485,5 +502,7 @@ fn write_boot(buffer: &mut [u8], reason: BootReason) -> Option<&[u8]> {
     writer.finish().filter(|_| written).map(|datagram| &*datagram)
 }
 
+/// The pause between the offers of an id. It is longer than that of the verifier.
+pub(crate) const OFFER_INTERVAL: Duration = Duration::from_millis(400);
 /// Refusals are reported only while fewer events wait.
 const MAX_EVENTS: usize = 256;

@@ -10,6 +10,7 @@ use bcnet_transport::{AddressVerifier, Deadlines, ProofPolicy, Time};
 
 use crate::admission::ProxyAdmission;
 use crate::client::{ProofState, ProxyClient};
+use crate::forward::OFFER_INTERVAL;
 use crate::healer::{HealCounters, OutboundBytes, ProxyDirection};
 use crate::output::{DatagramTarget, ProxyEvent, ProxyPlayer, RefusalReason, UpstreamSource};
 
@@ -217,39 +218,48 @@ impl Proxy {
         self.expiry_timers.first().into_iter().chain(self.retransmit_timers.first()).map(|(due, _)| due).min()
     }
 
-    /// Returns the next datagram that the proxy itself sends: a goodbye or a retransmission of a healer.
+    /// Returns the next datagram that the proxy itself sends: a goodbye, an offer or a retransmission of a healer.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(DatagramTarget, OutboundBytes<'_>)> {
-        let Self { clients, retransmit_timers, own_buffer, .. } = self;
-        let (number, direction) = loop {
-            let (_, number) = retransmit_timers.first().filter(|(due, _)| *due <= now)?;
-            let client = clients.get_mut(number as usize).and_then(Option::as_mut);
-            let (direction, next) = match client {
-                Some(ProxyClient { goodbye: Some(goodbye), .. }) => {
-                    own_buffer.resize(MAX_OWN_LEN, 0);
-                    let len = goodbye.write(own_buffer, now).map_or(0, <[u8]>::len);
-                    own_buffer.truncate(len);
-                    ((len > 0).then_some(ProxyDirection::ToServer), goodbye.next_send())
-                }
-                Some(ProxyClient { healer: Some(healer), .. }) => {
-                    (healer.write_due_datagram(now), healer.next_timeout())
-                }
-                Some(_) | None => (None, None),
-            };
-            retransmit_timers.set(number, next);
-            if let Some(direction) = direction {
-                break (number, direction);
+        let (number, target) = loop {
+            let (_, number) = self.retransmit_timers.first().filter(|(due, _)| *due <= now)?;
+            if let Some(target) = self.write_due(number, now) {
+                break (number, target);
             }
         };
-        let client = clients.get(number as usize)?.as_ref()?;
-        let leg = match direction {
-            ProxyDirection::ToServer => DatagramTarget::Server(number),
-            ProxyDirection::ToClient => DatagramTarget::Client(client.address),
+        let client = self.clients.get(number as usize)?.as_ref()?;
+        let bytes = match &client.healer {
+            Some(healer) if client.is_verified() && client.goodbye.is_none() => healer.due_datagram(),
+            _ => OutboundBytes::Plaintext(&self.own_buffer),
         };
-        let bytes = match (&client.goodbye, &client.healer) {
-            (None, Some(healer)) => healer.due_datagram(),
-            _ => OutboundBytes::Plaintext(own_buffer),
+        Some((target, bytes))
+    }
+
+    /// Writes the due datagram of a client and sets its next timer. Returns the target if it wrote one.
+    fn write_due(&mut self, number: u32, now: Time) -> Option<DatagramTarget> {
+        let client = self.clients.get_mut(number as usize).and_then(Option::as_mut);
+        let (target, next) = match client {
+            Some(ProxyClient { goodbye: Some(goodbye), .. }) => {
+                self.own_buffer.resize(MAX_OWN_LEN, 0);
+                let len = goodbye.write(&mut self.own_buffer, now).map_or(0, <[u8]>::len);
+                self.own_buffer.truncate(len);
+                ((len > 0).then_some(DatagramTarget::Server(number)), goodbye.next_send())
+            }
+            Some(client) if client.next_offer.is_some() => {
+                client.next_offer = Some(now + OFFER_INTERVAL);
+                let (to, next) = (DatagramTarget::Client(client.address), client.next_offer);
+                (self.write_repeated_offer(number, now).then_some(to), next)
+            }
+            Some(ProxyClient { healer: Some(healer), address, .. }) => {
+                let target = healer.write_due_datagram(now).map(|direction| match direction {
+                    ProxyDirection::ToServer => DatagramTarget::Server(number),
+                    ProxyDirection::ToClient => DatagramTarget::Client(*address),
+                });
+                (target, healer.next_timeout())
+            }
+            Some(_) | None => (None, None),
         };
-        Some((leg, bytes))
+        self.retransmit_timers.set(number, next);
+        target
     }
 
     /// Forgets clients that have been silent for too long, and starts the goodbyes of those without a proof.

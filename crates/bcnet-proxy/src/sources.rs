@@ -32,7 +32,7 @@ impl Proxy {
         if !self.server_verifies && under_way >= places {
             return Err(RefusalReason::Busy);
         }
-        let own = self.take_source(priority != JoinPriority::First, now)?;
+        let own = self.take_source(priority, now)?;
         let number = self.open_client(address, Some(request), own, now);
         if let Some(Some(client)) = self.clients.get_mut(number as usize) {
             client.healer = self.config.heal.then(Box::default);
@@ -76,9 +76,9 @@ impl Proxy {
 
     /// Returns a source for a new player.
     ///
-    /// If none is free, a client that asked before replaces one that the server verifies and that stayed unverified
+    /// If none is free, a client that asked before, or one that has acknowledged a cookie, replaces one that the server verifies and that stayed unverified
     /// for a while. While an unverified client has a source, no client gets the answer that the server is full.
-    fn take_source(&mut self, has_asked: bool, now: Time) -> Result<Option<Ipv4Addr>, RefusalReason> {
+    fn take_source(&mut self, priority: JoinPriority, now: Time) -> Result<Option<Ipv4Addr>, RefusalReason> {
         if let Some(source) = self.source_pool.pop_front() {
             return Ok(source);
         }
@@ -86,8 +86,9 @@ impl Proxy {
         let waits = self.clients.iter().flatten().any(|client| unverified(&client) || client.goodbye.is_some());
         let may_go = |client: &&ProxyClient| unverified(client) && !client.is_under_way();
         let oldest = self.clients.iter().flatten().filter(may_go).min_by_key(|client| client.created);
+        let may_replace = matches!(priority, JoinPriority::Again | JoinPriority::Preferred);
         match oldest {
-            Some(oldest) if has_asked && now.since(oldest.created) >= MIN_SOURCE_TIME => {
+            Some(oldest) if may_replace && now.since(oldest.created) >= MIN_SOURCE_TIME => {
                 self.close_client(oldest.source.number as usize);
                 self.source_pool.pop_front().ok_or(RefusalReason::NoSource)
             }
@@ -114,7 +115,7 @@ impl Proxy {
     pub(crate) fn start_goodbye(&mut self, number: u32, now: Time) {
         let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else { return };
         let goodbye = Goodbye::new(client.id, client.next_control, *client.address.ip(), now);
-        client.goodbye = Some(goodbye);
+        (client.goodbye, client.next_offer) = (Some(goodbye), None);
         self.goodbyes += 1;
         let address = client.address;
         self.verifier.withdraw(address);

@@ -123,6 +123,8 @@ pub(crate) struct ProxyNetwork {
     nodes: Vec<NetworkNode>,
     pub proxy: Proxy,
     faults: Faults,
+    /// Faults of new links of the hop to the server, if they differ.
+    pub server_faults: Option<Faults>,
     seed: u64,
     links: BTreeMap<(bool, bool, u32), Link>,
     in_flight: BinaryHeap<Reverse<NetworkDatagram>>,
@@ -157,6 +159,7 @@ impl ProxyNetwork {
             }],
             proxy: Proxy::new(config),
             faults,
+            server_faults: None,
             seed,
             links: BTreeMap::new(),
             in_flight: BinaryHeap::new(),
@@ -302,7 +305,7 @@ impl ProxyNetwork {
         let out = usize::from(matches!(leg, DatagramTarget::Client(_)));
         count_on_hop(&mut self.after_proxy[out], &bytes);
         match leg {
-            DatagramTarget::Client(address) if address.ip().octets()[2] != 2 => {
+            DatagramTarget::Client(address) if address.ip().octets()[..3] != [10, 0, 2] => {
                 self.to_strangers.push((address, bytes));
             }
             DatagramTarget::Client(address) => {
@@ -386,7 +389,7 @@ impl ProxyNetwork {
             ^ u64::from(link.0) << 40
             ^ u64::from(link.1) << 41
             ^ u64::from(link.2);
-        let faults = &self.faults;
+        let faults = self.server_faults.as_ref().filter(|_| link.0).unwrap_or(&self.faults);
         let passages = self
             .links
             .entry(link)
