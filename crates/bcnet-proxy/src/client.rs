@@ -110,9 +110,7 @@ impl ProxyClient {
     pub(crate) fn may_be_replaced(&self, now: Time) -> bool {
         match self.proof {
             ProofState::Refused => true,
-            ProofState::Verified => {
-                self.left_at.is_some() || now.since(self.last_heard) >= REPLACEABLE_AFTER
-            }
+            ProofState::Verified => self.left_at.is_some() || now.since(self.last_heard) >= REPLACEABLE_AFTER,
             ProofState::Requested | ProofState::Offered | ProofState::OfferedByServer => false,
         }
     }

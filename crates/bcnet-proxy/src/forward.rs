@@ -9,9 +9,7 @@ use bcnet_session::any_contains;
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
 use bcnet_transport::{Time, cookie_in};
 
-use crate::admission::{
-    ForwardDecision, refuses, take_token, write_cookie, write_offer, write_with_cookie,
-};
+use crate::admission::{ForwardDecision, refuses, take_token, write_cookie, write_offer, write_with_cookie};
 use crate::client::{ProofState, ProxyClient, assigned_id, messages};
 use crate::gate::{self, ClientDatagram};
 use crate::healer::{Inbound, OutboundBytes, ProxyDirection, copy_without};
@@ -237,7 +235,9 @@ impl Proxy {
 
     /// Writes the offer of a client again, as far as its byte limits allow. Returns whether it wrote anything.
     pub(crate) fn write_repeated_offer(&mut self, number: u32, now: Time) -> bool {
-        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else { return false };
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return false;
+        };
         let id = client.id;
         let Some(cookie) = self.verifier.offer(id, client.address, now) else { return false };
         client.cookies.add(cookie, now);
@@ -460,9 +460,7 @@ impl Proxy {
         let written = match refusal.boot_reason() {
             Some(reason) => self.answer_with(|buffer| write_boot(buffer, reason)),
             // The client waits. If it acknowledges the cookie, it goes first.
-            None if refusal == RefusalReason::Busy => {
-                self.answer_with(|buffer| write_cookie(buffer, cookie))
-            }
+            None if refusal == RefusalReason::Busy => self.answer_with(|buffer| write_cookie(buffer, cookie)),
             None => return refused,
         };
         let bytes = OutboundBytes::Plaintext(&self.own_buffer);

@@ -45,7 +45,9 @@ pub(crate) fn check(
     own: PeerId,
     strict: bool,
 ) -> Result<ClientDatagram, RefusalReason> {
-    let Some(sender) = inbound.wire.first().copied().map(PeerId) else { return Err(RefusalReason::Malformed) };
+    let Some(sender) = inbound.wire.first().copied().map(PeerId) else {
+        return Err(RefusalReason::Malformed);
+    };
     let Some(datagram) = inbound.content.datagram() else {
         return match sender {
             _ if strict || sender == PeerId::UNASSIGNED => Err(RefusalReason::Malformed),
@@ -88,7 +90,10 @@ fn check_unassigned(datagram: &ParsedDatagram<'_>, strict: bool) -> Result<Clien
                 ClientDatagram::Request(JoinRequest { address, nonce })
             }
             Body::Disconnect { peer: PeerId::UNASSIGNED, .. } => ClientDatagram::Withdrawal,
-            Body::Disconnect { .. } | Body::Identity { .. } | Body::Boot { .. } | Body::ConnectReply { .. } => {
+            Body::Disconnect { .. }
+            | Body::Identity { .. }
+            | Body::Boot { .. }
+            | Body::ConnectReply { .. } => {
                 return Err(RefusalReason::ForeignId);
             }
         };

@@ -42,7 +42,8 @@ impl Goodbye {
         }
         let acked = MessageId { channel: Channel::Control, seq: self.seq, fragment: None };
         let messages = inbound.content.datagram().map(|datagram| datagram.messages()).unwrap_or_default();
-        self.sends > 0 && messages.iter().any(|message| matches!(message, Message::Ack(ack) if ack.id == acked))
+        self.sends > 0
+            && messages.iter().any(|message| matches!(message, Message::Ack(ack) if ack.id == acked))
     }
 
     /// Writes the goodbye if it is due. It also acknowledges the server's connect reply, so that the server does

@@ -83,7 +83,8 @@ impl Proxy {
             return Ok(source);
         }
         let unverified = |client: &&ProxyClient| client.is_player() && !client.is_verified();
-        let waits = self.clients.iter().flatten().any(|client| unverified(&client) || client.goodbye.is_some());
+        let waits =
+            self.clients.iter().flatten().any(|client| unverified(&client) || client.goodbye.is_some());
         let may_go = |client: &&ProxyClient| unverified(client) && !client.is_under_way();
         let oldest = self.clients.iter().flatten().filter(may_go).min_by_key(|client| client.created);
         let may_replace = matches!(priority, JoinPriority::Again | JoinPriority::Preferred);
@@ -158,7 +159,9 @@ impl Proxy {
         }
         let idle = match client.proof {
             ProofState::Verified => client.last_active + self.config.idle_timeout,
-            ProofState::Requested | ProofState::Offered if client.is_player() => client.created + PROOF_TIMEOUT,
+            ProofState::Requested | ProofState::Offered if client.is_player() => {
+                client.created + PROOF_TIMEOUT
+            }
             _ => client.last_active + UNVERIFIED_TIMEOUT,
         };
         client.left_at.map_or(idle, |left| idle.min(left + LINGER))

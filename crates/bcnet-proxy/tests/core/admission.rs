@@ -6,12 +6,12 @@ use bcnet_lab::Rng;
 use bcnet_proxy::{DatagramTarget, OutboundBytes, Proxy, ProxyConfig, ProxyEvent, RefusalReason};
 use bcnet_transport::ProofPolicy;
 use bcnet_transport::cookie_message;
-use bcnet_transport::wire::{
-    Ack, Body, Channel, Control, Message, MessageId, PeerId, Role, Seq, Text,
-};
+use bcnet_transport::wire::{Ack, Body, Channel, Control, Message, MessageId, PeerId, Role, Seq, Text};
 
 use crate::clients::{assign_id, client, cookie_in, events, join, join_verified, pool, send};
-use crate::{WireAndPlaintext, ack, at, boot, connect, connect_reply, data, disconnect, message_texts, texts};
+use crate::{
+    WireAndPlaintext, ack, at, boot, connect, connect_reply, data, disconnect, message_texts, texts,
+};
 
 fn new_proxy(heal: bool) -> Proxy {
     Proxy::new(ProxyConfig { heal, sources: pool(8), drop_malformed: heal, ..ProxyConfig::default() })
@@ -56,7 +56,11 @@ fn foreign_sender_bytes_are_dropped_and_counted() {
         let (mut wrong, mut malformed) = (0, 0);
         for sender in (0..=255).map(PeerId).filter(|id| *id != own && *id != PeerId::GAMESPY) {
             for message in [data(0), disconnect(sender), disconnect(PeerId(3)), ack(1)] {
-                assert_eq!(send(&mut proxy, 1, &WireAndPlaintext::new(sender, &[message]), 10), None, "{sender}");
+                assert_eq!(
+                    send(&mut proxy, 1, &WireAndPlaintext::new(sender, &[message]), 10),
+                    None,
+                    "{sender}"
+                );
                 wrong += 1;
             }
             assert_eq!(send(&mut proxy, 1, &WireAndPlaintext::from_wire(&[sender.0, 9, 9, 9]), 10), None);
@@ -76,7 +80,8 @@ fn control_messages_about_others_are_dropped() {
     for heal in [false, true] {
         let mut proxy = new_proxy(heal);
         let own = join_verified(&mut proxy, 1, 0, 0);
-        let request = Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 9, password: Text::default() };
+        let request =
+            Body::ConnectRequest { address: Ipv4Addr::LOCALHOST, nonce: 9, password: Text::default() };
         let hostile = [
             disconnect(PeerId(3)),
             disconnect(PeerId::HOST),
@@ -146,7 +151,10 @@ fn server_gets_nothing_before_the_proof_and_no_cookie_ack() {
         }
         let proof = [control_ack(0), ack(cookie), identity(PeerId(2), 1)];
         let sent = send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &proof), 3).expect("forwarded");
-        assert_eq!((sent.0, message_texts(&sent.1)), (DatagramTarget::Server(0), texts(&[proof[0], proof[2]])));
+        assert_eq!(
+            (sent.0, message_texts(&sent.1)),
+            (DatagramTarget::Server(0), texts(&[proof[0], proof[2]]))
+        );
         // Stock repeats its ACKs.
         assert_eq!(send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[ack(cookie)]), 700), None);
         let more = [ack(cookie), data(0)];
@@ -238,7 +246,10 @@ fn two_connects_without_proof_are_under_way_at_most() {
     send(&mut proxy, 2, &WireAndPlaintext::new(PeerId(3), &[ack(cookie)]), 3);
     events(&mut proxy);
     join(&mut proxy, 3, 1_001);
-    assert_eq!(send(&mut proxy, 4, &connect(4), 1_002).map(|(to, _)| to), Some(DatagramTarget::Client(client(4))));
+    assert_eq!(
+        send(&mut proxy, 4, &connect(4), 1_002).map(|(to, _)| to),
+        Some(DatagramTarget::Client(client(4)))
+    );
     // A goodbye that the server has not acknowledged counts.
     proxy.handle_timeout(at(2_750));
     let output = proxy.handle_client(client(4), connect(4).inbound(Role::Client), at(2_751)).refusal;
@@ -301,7 +312,10 @@ fn cookie_of_the_server_is_enough() {
         let id = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(9) }));
         let offer = WireAndPlaintext::new(PeerId::HOST, &[control_ack(0), id, cookie_message(Seq(0x7777))]);
         let output = proxy.handle_server(0, offer.inbound(Role::Host), at(1));
-        assert_eq!(output.forward, Some((DatagramTarget::Client(client(1)), OutboundBytes::Wire(&offer.wire))));
+        assert_eq!(
+            output.forward,
+            Some((DatagramTarget::Client(client(1)), OutboundBytes::Wire(&offer.wire)))
+        );
         assert!(!events(&mut proxy).iter().any(|event| matches!(event, ProxyEvent::Verified { .. })));
         let proof = WireAndPlaintext::new(PeerId(9), &[control_ack(0), ack(0x7777)]);
         let sent = send(&mut proxy, 1, &proof, 2).expect("forwarded");
@@ -382,9 +396,14 @@ fn request_at_the_address_of_a_player_waits_for_its_silence() {
     let sent = send(&mut proxy, 1, &connect(78), 67_500);
     assert!(matches!(sent, Some((DatagramTarget::Server(1), _))), "{sent:?}");
     let goodbyes = transmissions(&mut proxy, 67_500);
-    assert!(matches!(goodbyes.as_slice(), [(DatagramTarget::Server(0), id, _)] if *id == own), "{goodbyes:?}");
+    assert!(
+        matches!(goodbyes.as_slice(), [(DatagramTarget::Server(0), id, _)] if *id == own),
+        "{goodbyes:?}"
+    );
     let cookie = assign_id(&mut proxy, 1, PeerId(9), 67_501).expect("a cookie");
-    assert!(send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(9), &[ack(cookie), data(0)]), 67_502).is_some());
+    assert!(
+        send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(9), &[ack(cookie), data(0)]), 67_502).is_some()
+    );
 }
 
 #[test]
@@ -394,7 +413,10 @@ fn refused_client_gets_the_refusal_and_holds_no_place() {
         join(&mut proxy, from, 0);
         let refusal = WireAndPlaintext::new(PeerId::HOST, &[control_ack(0), boot(PeerId::UNASSIGNED)]);
         let output = proxy.handle_server(u32::from(from) - 1, refusal.inbound(Role::Host), at(1));
-        assert_eq!(output.forward, Some((DatagramTarget::Client(client(from)), OutboundBytes::Wire(&refusal.wire))));
+        assert_eq!(
+            output.forward,
+            Some((DatagramTarget::Client(client(from)), OutboundBytes::Wire(&refusal.wire)))
+        );
         let leaves = WireAndPlaintext::new(PeerId::UNASSIGNED, &[disconnect(PeerId::UNASSIGNED)]);
         assert!(send(&mut proxy, from, &leaves, 2).is_some());
     }

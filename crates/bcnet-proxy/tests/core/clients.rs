@@ -176,11 +176,7 @@ fn join_from(proxy: &mut Proxy, from: SocketAddrV4, id: PeerId, millis: u64) -> 
     let output = proxy.handle_client(from, request.inbound(Role::Client), at(millis));
     let Some((DatagramTarget::Server(source), _)) = output.forward else { return None };
     let cookie = assign_id(proxy, source, id, millis).expect("a cookie");
-    proxy.handle_client(
-        from,
-        WireAndPlaintext::new(id, &[ack(cookie)]).inbound(Role::Client),
-        at(millis),
-    );
+    proxy.handle_client(from, WireAndPlaintext::new(id, &[ack(cookie)]).inbound(Role::Client), at(millis));
     Some(source)
 }
 
@@ -408,7 +404,9 @@ fn sources_are_reused_in_release_order() {
         join_verified(&mut proxy, from, source, 70_001);
     }
     let again: Vec<_> = (11..14)
-        .map(|from| proxy.players().find(|player| player.address == client(from)).expect("joined").source.address)
+        .map(|from| {
+            proxy.players().find(|player| player.address == client(from)).expect("joined").source.address
+        })
         .collect();
     assert_eq!(again, [first[0], first[2], first[1]]);
 }

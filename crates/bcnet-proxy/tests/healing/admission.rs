@@ -23,7 +23,8 @@ fn sources(count: u8) -> Vec<Ipv4Addr> {
 }
 
 fn network(server: NodeEngine, faults: Faults, seed: u64) -> ProxyNetwork {
-    let config = ProxyConfig { heal: true, drop_malformed: true, sources: sources(32), ..ProxyConfig::default() };
+    let config =
+        ProxyConfig { heal: true, drop_malformed: true, sources: sources(32), ..ProxyConfig::default() };
     ProxyNetwork::new(config, server, SERVER_TICK, faults, seed)
 }
 
@@ -234,7 +235,12 @@ fn forged_requests_hold_no_slot_of_a_bcnet_server() {
     for (admits_at_once, most) in [(false, 0), (true, 2)] {
         let (held, joined) = run_forgery(bcnet_host(), admits_at_once, 1);
         println!("bcnet: {} slots, {:?}, joined after {joined:?}", held.most, held.longest);
-        assert!(held.most == most && held.longest <= Duration::from_secs(3), "{} {:?}", held.most, held.longest);
+        assert!(
+            held.most == most && held.longest <= Duration::from_secs(3),
+            "{} {:?}",
+            held.most,
+            held.longest
+        );
         assert!(joined.is_some_and(|wait| wait < Duration::from_secs(6)), "{joined:?}");
     }
 }
@@ -242,8 +248,8 @@ fn forged_requests_hold_no_slot_of_a_bcnet_server() {
 /// Lets one client join in each of 100 seeds, with 20 % loss. Returns how many of 400 have not joined within 30 seconds.
 fn failed_joins(lossy_server_hop: bool) -> (u32, Duration) {
     let (mut failed, mut slowest) = (0, Duration::ZERO);
-    for (seed, stock_server, stock_client) in
-        (0..100).flat_map(|seed| [(seed, true, true), (seed, true, false), (seed, false, true), (seed, false, false)])
+    for (seed, stock_server, stock_client) in (0..100)
+        .flat_map(|seed| [(seed, true, true), (seed, true, false), (seed, false, true), (seed, false, false)])
     {
         let server = match stock_server {
             true => ProxyNetwork::stock_host(Params::default()),
@@ -301,7 +307,9 @@ fn eight_clients_that_come_together_join() {
             })
             .collect();
         let is_in = |net: &mut ProxyNetwork, node: &usize| net.node(*node).id() != PeerId::UNASSIGNED;
-        while net.now < Time::ZERO + Duration::from_secs(20) && !nodes.iter().all(|node| is_in(&mut net, node)) {
+        while net.now < Time::ZERO + Duration::from_secs(20)
+            && !nodes.iter().all(|node| is_in(&mut net, node))
+        {
             net.run(Duration::from_millis(10));
         }
         println!("stock {stock}: all in after {:?}", net.now.since(Time::ZERO));

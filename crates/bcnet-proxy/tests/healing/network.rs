@@ -213,7 +213,9 @@ impl ProxyNetwork {
     pub(crate) fn inject(&mut self, from: SocketAddrV4, plain: &[u8]) {
         let mut wire = plain.to_vec();
         cipher::encrypt(&mut wire);
-        self.pass_through_proxy(0, &wire, |proxy, now, seen| proxy_sends(proxy.handle_client(from, seen, now)));
+        self.pass_through_proxy(0, &wire, |proxy, now, seen| {
+            proxy_sends(proxy.handle_client(from, seen, now))
+        });
     }
 
     fn add(&mut self, engine: NodeEngine, tick: u64) -> usize {

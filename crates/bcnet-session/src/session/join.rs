@@ -6,7 +6,7 @@
 //! [S-10]: bcnet_transport::wire::protocol#s-10
 //! [S-31]: bcnet_transport::wire::protocol#s-31
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_transport::wire::{BootReason, PeerId};
@@ -48,8 +48,11 @@ impl<E: Engine> Session<E> {
             self.counters.ignored += 1;
             return self.endpoint.ignore(from);
         }
-        let result =
-            if trusted { self.endpoint.admit(from, now) } else { self.endpoint.challenge(from, now) };
+        let result = if trusted && !may_be_proxy(from) {
+            self.endpoint.admit(from, now)
+        } else {
+            self.endpoint.challenge(from, now)
+        };
         if result.is_err() {
             self.refuse(from, JoinRefusal::Full, now);
         }
@@ -447,4 +450,11 @@ impl<E: Engine> Session<E> {
             member.state = state;
         }
     }
+}
+
+/// S-13: returns whether an address may be that of a proxy on this machine, which forwards forged requests.
+///
+/// Other programs of the machine use 127.0.0.1.
+fn may_be_proxy(from: SocketAddrV4) -> bool {
+    from.ip().is_loopback() && *from.ip() != Ipv4Addr::LOCALHOST
 }

@@ -370,6 +370,28 @@ fn address_limits_spare_households_lans_and_trusted() {
     assert_eq!(world.session.status(world.now).in_game, 3);
 }
 
+/// S-13: a proxy on this machine may forward forged requests from its addresses, so they are verified, too. The
+/// limits do not apply to them.
+#[test]
+fn addresses_of_local_proxies_are_verified_without_limits() {
+    let mut world = TestWorld::new(Config::default());
+    let address = |n: u8| SocketAddrV4::new(Ipv4Addr::new(127, 1, 0, n), 22101);
+    for n in 1..=100 {
+        world.inject(address(n), &connect_request(u32::from(n)));
+    }
+    world.inject(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4000), &connect_request(7));
+    world.run(SECOND);
+    let joining: Vec<_> = world.session.players().map(|player| *player.address.ip()).collect();
+    assert_eq!(joining, [Ipv4Addr::LOCALHOST], "only this address cannot be that of a proxy");
+    let mut world = TestWorld::new(Config::default());
+    for n in 1..=8 {
+        let at = world.connect(&format!("Player {n}"), "");
+        world.clients[at].address = address(n);
+    }
+    world.run(3 * SECOND);
+    assert_eq!(world.session.status(world.now).in_game, 8);
+}
+
 /// S-13: a client over a limit gets a text that names the setting, and the session reports the same reason.
 #[test]
 fn address_limit_is_not_reported_as_a_full_server() {

@@ -43,7 +43,8 @@ mod linux {
 
     use bcnet_transport::cipher;
     use bcnet_transport::wire::{
-        Ack, Body, Channel, Control, Data, Delivery, Message, MessageId, PeerId, Seq, Text, Writer,
+        Ack, Body, Channel, Control, Data, Datagram, Delivery, Message, MessageId, PeerId, Role, Seq, Text,
+        Writer,
     };
 
     use super::raw::{BURST, Burst, raw_loop, send_all};
@@ -195,6 +196,22 @@ mod linux {
         encrypted(PeerId::UNASSIGNED, &[Message::Control(Control::new(Seq(0), body))])
     }
 
+    /// Returns the datagram of a stock server that assigns the id 2.
+    fn connect_reply() -> Vec<u8> {
+        let body = Body::ConnectReply { assigned: PeerId(2) };
+        encrypted(PeerId::HOST, &[Message::Control(Control::new(Seq(0), body))])
+    }
+
+    /// Acknowledges the cookie of a proxy behind the reply, if there is one.
+    fn acknowledge_cookie(client: &UdpSocket, reply: &mut [u8]) {
+        cipher::decrypt(reply);
+        let datagram = Datagram::parse(reply, Some(Role::Host)).expect("well formed");
+        if let Some(seq) = bcnet_transport::cookie_in(&datagram) {
+            let id = MessageId { channel: Channel::Game, seq, fragment: None };
+            client.send(&encrypted(PeerId(2), &[Message::Ack(Ack::new(id))])).expect("sent");
+        }
+    }
+
     /// Returns the datagrams of a stock client in battle: ACKs, mostly repeated, some reliable messages, and
     /// positions.
     fn battle_traffic() -> Vec<Vec<u8>> {
@@ -242,6 +259,9 @@ mod linux {
             client.send(&connect_request()).expect("sent");
             let mut buffer = [0; 2048];
             let (_, back) = server.recv_from(&mut buffer).expect("the request");
+            server.send_to(&connect_reply(), back).expect("sent");
+            let len = client.recv(&mut buffer).expect("the reply");
+            acknowledge_cookie(&client, &mut buffer[..len]);
             for seq in 0..64 {
                 let datagram = encrypted(PeerId::HOST, &[data(Delivery::Reliable(Seq(seq)), &[0x19; 24])]);
                 server.send_to(&datagram, back).expect("sent");
@@ -322,10 +342,11 @@ mod linux {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let echoing = thread::spawn(move || {
-            let mut buffer = [0; 2048];
+            let (mut buffer, reply) = ([0; 2048], connect_reply());
             while !until.load(Ordering::Relaxed) {
                 if let Ok((len, from)) = echo.recv_from(&mut buffer) {
-                    drop(echo.send_to(&buffer[..len], from));
+                    let is_request = buffer[0] == PeerId::UNASSIGNED.0;
+                    drop(echo.send_to(if is_request { &reply } else { &buffer[..len] }, from));
                 }
             }
         });
@@ -336,7 +357,10 @@ mod linux {
             .map(|target| {
                 let client = bind_local();
                 client.connect(target).expect("loopback");
-                ping(&client, &connect_request());
+                client.send(&connect_request()).expect("sent");
+                let mut buffer = [0; 512];
+                let len = client.recv(&mut buffer).expect("the reply");
+                acknowledge_cookie(&client, &mut buffer[..len]);
                 client
             })
             .collect();

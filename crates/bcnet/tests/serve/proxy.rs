@@ -7,7 +7,9 @@ use std::process::Stdio;
 
 use bcnet_lab::Rng;
 use bcnet_session::client::DisconnectReason;
-use bcnet_transport::wire::{BootReason, PeerId};
+use bcnet_transport::wire::{
+    Ack, Body, BootReason, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Writer,
+};
 use bcnet_transport::{Config, Connect, Endpoint, Engine, Time};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -285,6 +287,32 @@ fn receive(socket: &UdpSocket) -> (Vec<u8>, std::net::SocketAddr) {
     (buffer[..len].to_vec(), from)
 }
 
+/// Returns an encrypted datagram.
+fn encrypted(sender: PeerId, message: &Message<'_>) -> Vec<u8> {
+    let mut buffer = [0; 64];
+    let mut writer = Writer::new(&mut buffer, sender);
+    assert!(writer.push(message));
+    let datagram = writer.finish().expect("a message");
+    bcnet_transport::cipher::encrypt(datagram);
+    datagram.to_vec()
+}
+
+/// Lets `server` assign the id 2, as a stock server does. The client acknowledges the cookie of the proxy.
+fn verify_client(client: &UdpSocket, server: &UdpSocket, source: std::net::SocketAddr) {
+    let reply = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(2) }));
+    server.send_to(&encrypted(PeerId::HOST, &reply), source).expect("sent");
+    let (mut offer, _) = receive(client);
+    bcnet_transport::cipher::decrypt(&mut offer);
+    let datagram = Datagram::parse(&offer, Some(Role::Host)).expect("well formed");
+    let number = bcnet_transport::cookie_in(&datagram).expect("a cookie behind the reply");
+    let id = MessageId { channel: Channel::Game, seq: number, fragment: None };
+    client.send(&encrypted(PeerId(2), &Message::Ack(Ack::new(id)))).expect("sent");
+    // The server does not get the ACK: this is the first datagram that it gets.
+    let next = encrypted(PeerId(2), &Message::Keepalive);
+    client.send(&next).expect("sent");
+    assert_eq!(receive(server), (next, source));
+}
+
 /// Datagrams of up to 2048 bytes pass both ways unchanged and in order.
 #[test]
 fn observing_proxy_forwards_every_byte_unchanged() {
@@ -304,11 +332,11 @@ fn observing_proxy_forwards_every_byte_unchanged() {
     };
     let lengths = (0..70).chain([100, 255, 256, 412, 512, 513, 1400, 2047, 2048]);
     let mut sent: Vec<Vec<u8>> = lengths.map(&mut noise).collect();
-    for (datagram, sender) in sent.iter_mut().zip([1, 2, 0xFF].into_iter().cycle()) {
-        // A datagram that starts with a backslash is a query, which has another source port.
-        datagram.first_mut().into_iter().for_each(|first| *first = sender);
+    sent.remove(0);
+    for datagram in &mut sent {
+        datagram[0] = 2;
     }
-    sent.push(connect_request());
+    verify_client(&client, &server, source);
     for burst in sent.chunks(10) {
         for datagram in burst {
             client.send(datagram).expect("sent");
@@ -334,9 +362,55 @@ fn observing_proxy_forwards_every_byte_unchanged() {
     stranger.send_to(&[PeerId::HOST.0, 0], source).expect("sent");
     server.send_to(b"the end", source).expect("sent");
     assert_eq!(receive(&client).0, b"the end");
+    // T-80: a datagram under another id is dropped.
+    for sender in [1, 3, 0x7E, 0xFF] {
+        client.send(&encrypted(PeerId(sender), &Message::Keepalive)).expect("sent");
+    }
+    client.send(&encrypted(PeerId(2), &Message::Keepalive)).expect("sent");
+    assert_eq!(receive(&server).0[0], 2);
+    proxy.wait_for_log(&["event=\"refused\"", "reason=\"foreign_id\""]);
     let page = proxy.get("/metrics").1;
     assert!(page.contains("\nbcnet_proxy_oversized_datagrams_total 2\n"), "{page}");
     assert!(page.contains("\nbcnet_proxy_foreign_datagrams_total 0\n"), "{page}");
+    assert!(page.contains("\nbcnet_proxy_refused_datagrams_total{reason=\"foreign_id\"} 3\n"), "{page}");
+}
+
+/// With `--heal`, malformed datagrams of players pass only with `--pass-malformed`.
+#[test]
+fn healing_drops_malformed_datagrams_unless_told_otherwise() {
+    let server = ServerProcess::start(&[]);
+    for (more, expected) in [(None, 1), (Some("--pass-malformed"), 0)] {
+        let options: Vec<&str> = ["--heal", "--metrics", "127.0.0.1:0"].into_iter().chain(more).collect();
+        let proxy = ProxyProcess::start(server.address(), &options);
+        let alice = LoopbackPlayer::join(proxy.address, "Alice");
+        send_unreadable_datagram(&proxy, &alice);
+        let page = proxy.get("/metrics").1;
+        let line = format!("\nbcnet_proxy_refused_datagrams_total{{reason=\"malformed\"}} {expected}\n");
+        assert!(page.contains(&line), "{page}");
+    }
+}
+
+/// Forged requests through the proxy hold no slot of `bcnet serve`: the server asks for the proof itself.
+#[test]
+fn forged_requests_through_the_proxy_take_no_slot() {
+    let server = ServerProcess::start(&[]);
+    let proxy = ProxyProcess::start(server.address(), &[&SOURCE_POOL[..], &["--heal"]].concat());
+    let silent: Vec<UdpSocket> =
+        (0..8).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket")).collect();
+    for socket in &silent {
+        // An address that does not acknowledge the cookie is like a forged one.
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        socket.send_to(&connect_request(), proxy.address).expect("sent");
+        let (mut offer, _) = receive(socket);
+        bcnet_transport::cipher::decrypt(&mut offer);
+        let datagram = Datagram::parse(&offer, Some(Role::Host)).expect("well formed");
+        assert!(bcnet_transport::cookie_in(&datagram).is_some(), "{datagram:?}");
+        assert_eq!(offer.len(), 17, "the server offers an id and nothing else");
+    }
+    let status = server.ctl_json(&["players"]).to_string();
+    assert!(!status.contains("127.1.0."), "{status}");
+    let [mut alice, mut bob] = join_two(proxy.address, ["Alice", "Bob"]);
+    chat(&mut alice, &mut bob, "there is room");
 }
 
 /// The list server lists the proxy with the port of the proxy, and queries get the answer of the server.
