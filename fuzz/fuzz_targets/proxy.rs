@@ -13,7 +13,9 @@ use bcnet_fuzz::FuzzInput;
 use bcnet_observe::MessageBuffer;
 use bcnet_proxy::{DatagramTarget, Inbound, MAX_PER_ADDRESS, Proxy, ProxyConfig, ProxyEvent};
 use bcnet_session::Network;
-use bcnet_transport::wire::{Body, Control, Datagram, Message, PeerId, Role, Seq, Text, Writer};
+use bcnet_transport::wire::{
+    Ack, Body, Channel, Control, Datagram, Message, MessageId, PeerId, Role, Seq, Text, Writer,
+};
 use bcnet_transport::{Time, cipher};
 use libfuzzer_sys::fuzz_target;
 
@@ -31,7 +33,13 @@ fuzz_target!(|input: &[u8]| {
     let drop_malformed = config.rate == 0;
     let proxy = Proxy::new(ProxyConfig { drop_malformed, ..config });
     let mut world =
-        ProxyHarness { proxy, now: Time::ZERO, bytes_by_address: BTreeMap::new(), verified: BTreeSet::new() };
+        ProxyHarness {
+            proxy,
+            now: Time::ZERO,
+            bytes_by_address: BTreeMap::new(),
+            verified: BTreeSet::new(),
+            cookie: None,
+        };
     world.join(player(0));
     while let Some(step) = script.step() {
         match step % 8 {
@@ -65,6 +73,8 @@ struct ProxyHarness {
     /// Bytes from and to each address, until it is forgotten.
     bytes_by_address: BTreeMap<Ipv4Addr, (usize, usize)>,
     verified: BTreeSet<Ipv4Addr>,
+    /// The cookie in the last datagram of the proxy to a client.
+    cookie: Option<Seq>,
 }
 
 impl ProxyHarness {
@@ -74,12 +84,16 @@ impl ProxyHarness {
         self.pass_from_client(Role::Client, from, &datagram(PeerId::UNASSIGNED, body));
     }
 
-    /// Lets the server assign an id, which the player then uses.
+    /// Lets the server assign an id. The player acknowledges the cookie that follows.
     fn assign_id(&mut self, source: u32, id: u8) {
         let Some(client) = self.proxy.client_address(source) else { return };
         let body = Body::ConnectReply { assigned: PeerId(id) };
+        self.cookie = None;
         self.pass_from_server(source, client, &datagram(PeerId::HOST, body));
-        self.pass_from_client(Role::Client, client, &[id, 1, 0]);
+        if let Some(cookie) = self.cookie {
+            let [low, high] = cookie.0.to_le_bytes();
+            self.pass_from_client(Role::Client, client, &[id, 1, 1, low, high, 0]);
+        }
     }
 
     fn change_settings(&mut self, what: u8) {
@@ -128,6 +142,7 @@ impl ProxyHarness {
             && !is_refused
         {
             assert_eq!(matches!(leg, DatagramTarget::Server(_)), sender == Role::Client);
+            self.cookie = cookie_in(out).or(self.cookie);
             assert_subset(out, &wire, sender);
         }
     }
@@ -192,14 +207,23 @@ fn datagram(sender: PeerId, body: Body<'_>) -> Vec<u8> {
     writer.finish().expect("a message").to_vec()
 }
 
-/// Checks that the output holds only messages of the input.
+/// Returns the cookie in an encrypted datagram.
+fn cookie_in(wire: &[u8]) -> Option<Seq> {
+    let mut plain = wire.to_vec();
+    cipher::decrypt(&mut plain);
+    bcnet_transport::cookie_in(&Datagram::parse(&plain, Some(Role::Host)).ok()?)
+}
+
+/// Checks that the output holds only messages of the input. The proxy adds a cookie and the ACK of a request.
 fn assert_subset(out: &[u8], wire: &[u8], sender: Role) {
     if out != wire {
         let came = message_texts(wire, sender).expect("what cannot be read passes as it came");
         let mut came = came.iter();
-        let keepalive = Message::Keepalive.to_string();
+        let request = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
+        let mut own = vec![Message::Keepalive.to_string(), Message::Ack(Ack::new(request)).to_string()];
+        own.extend(cookie_in(out).map(|number| bcnet_transport::cookie_message(number).to_string()));
         let left = message_texts(out, sender).expect("well formed");
-        assert!(left.iter().all(|left| *left == keepalive || came.any(|came| came == left)), "{left:?}");
+        assert!(left.iter().all(|left| own.contains(left) || came.any(|came| came == left)), "{left:?}");
     }
 }
 

@@ -341,8 +341,8 @@ table! {
         /// Only players from these networks and from `trusted` networks may join. An empty list allows
         /// everyone.
         whitelist: Vec<Network> = Vec::new(),
-        /// Networks without limits per address and without address verification. Use it for proxies and
-        /// load tests.
+        /// Networks without limits per address. Clients there are admitted without address verification,
+        /// except at loopback addresses other than 127.0.0.1. Use it for load tests and local proxies.
         trusted: Vec<Network> = vec![Network::containing(Ipv4Addr::LOCALHOST, 8)],
         /// The host's own networks. Their players have no limits per address or network. Their server
         /// browser queries have a separate budget of 8,000 bytes per second. Add the range of a VPN,
