@@ -201,7 +201,9 @@ impl ProxyAdmission {
         ForwardDecision::Discard
     }
 
-    /// Returns how much of an offer an unverified client may get again: the id with the cookie, or the cookie alone.
+    /// Decides how much of its offer an unverified client gets again.
+    ///
+    /// This is the id with the cookie, or the cookie alone.
     pub(crate) fn decide_repeat(
         &mut self,
         config: &ProxyConfig,
@@ -261,8 +263,9 @@ pub(crate) enum ForwardDecision {
     Discard,
 }
 
-/// Writes the offer of an id as a bcnet host does (T-75): the ACK of the request, the id, and the cookie if there is
-/// one.
+/// Writes the offer of an id as a bcnet host does (T-75).
+///
+/// It has the ACK of the request, the id, and the cookie if there is one.
 pub(crate) fn write_offer(buffer: &mut [u8], id: PeerId, cookie: Option<Seq>) -> Option<&[u8]> {
     let mut writer = Writer::new(buffer, PeerId::HOST);
     let reply = Control::new(Seq(0), Body::ConnectReply { assigned: id });

@@ -13,7 +13,7 @@ use crate::goodbye::Goodbye;
 use crate::healer::{HealCounters, Healer, Inbound, ProxyDirection};
 use crate::output::UpstreamSource;
 
-/// How far a player has come in the verification of its address (T-80).
+/// The progress of a player in the verification of its address (T-80).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProofState {
     /// The server has its request and has not answered.
@@ -209,8 +209,9 @@ pub(crate) fn messages<'a>(inbound: Inbound<'a>) -> &'a [Message<'a>] {
     inbound.content.datagram().map(ParsedDatagram::messages).unwrap_or_default()
 }
 
-/// Returns whether the server removes the client `own`, or ends the session (T-59). Datagrams about other clients
-/// do not count.
+/// Returns whether the server removes the client `own`, or ends the session (T-59).
+///
+/// Datagrams about other clients do not count.
 fn ends_session(own: PeerId, inbound: Inbound<'_>) -> bool {
     let ends = |who| [own, PeerId::HOST, PeerId::UNASSIGNED].contains(&who);
     messages(inbound).iter().any(|message| match message {

@@ -17,14 +17,14 @@ use crate::output::{DatagramTarget, ProxyEvent, ProxyOutput, RefusalReason};
 use crate::proxy::{MAX_OWN_LEN, Proxy};
 use crate::sources::LINGER;
 
-/// What to do with a datagram of a client.
+/// The decision about a datagram of a client.
 #[derive(Debug, Clone, Copy)]
 enum Accepted {
     /// Forward it.
     Whole(u32),
     /// Forward it without the ACKs that are not for the server.
     WithoutAcks(u32),
-    /// Answer the client: the proxy's own buffer has the datagram. Nothing is forwarded.
+    /// Answer the client with the proxy's own buffer, and forward nothing.
     Answer,
     /// Forward nothing.
     Nothing,
@@ -175,7 +175,7 @@ impl Proxy {
         }
     }
 
-    /// Decides about a datagram of a player whose proof is under way. Nothing is forwarded before the proof.
+    /// Decides about a datagram of a player whose proof is under way. The server gets nothing before the proof.
     fn accept_offered(
         &mut self,
         number: u32,
@@ -280,8 +280,9 @@ impl Proxy {
         }
     }
 
-    /// Forwards a datagram without the ACKs that are for the proxy: those of its cookies. A client without an id
-    /// has no ACKs for a server.
+    /// Forwards a datagram without the ACKs of the proxy's cookies.
+    ///
+    /// A client without an id has no ACKs for a server.
     fn forward_without_acks<'a>(
         &'a mut self,
         number: u32,
@@ -347,7 +348,7 @@ impl Proxy {
         }
     }
 
-    /// Handles a datagram of the server to an unverified player: the id that it assigns, a refusal, or more.
+    /// Handles a datagram of the server to an unverified player.
     fn forward_to_unverified<'a>(
         &'a mut self,
         number: u32,
@@ -475,7 +476,7 @@ impl Proxy {
     }
 }
 
-/// Returns whether a client's datagram acknowledges the cookie of a server that verifies addresses itself.
+/// Returns whether a client's datagram acknowledges the cookie of the server.
 fn acks_cookie(client: &ProxyClient, inbound: Inbound<'_>) -> bool {
     client.proof == ProofState::OfferedByServer
         && messages(inbound)

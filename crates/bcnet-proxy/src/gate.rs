@@ -36,10 +36,10 @@ pub(crate) enum ClientDatagram {
     },
 }
 
-/// Checks a datagram of a client whose id is `own`: [`PeerId::UNASSIGNED`] before the server has assigned one.
+/// Checks a datagram of a client whose id is `own`.
 ///
-/// With `strict`, malformed datagrams are refused, and so are control messages that a stock server may read in
-/// another way.
+/// `own` is [`PeerId::UNASSIGNED`] before the server has assigned an id. `strict` refuses malformed datagrams, and
+/// control messages that a stock server may read in another way.
 pub(crate) fn check(
     inbound: Inbound<'_>,
     own: PeerId,
@@ -130,8 +130,9 @@ fn check_own(
     Ok(ClientDatagram::Traffic { leaves, last_control })
 }
 
-/// Refuses a control message that stock reads differently: it takes bytes behind the last field for the next
-/// message.
+/// Refuses a control message that a stock server reads differently.
+///
+/// The server takes bytes behind the last field for the next message.
 const fn check_form(control: &Control<'_>, strict: bool) -> Result<(), RefusalReason> {
     if strict && (!control.reliable || !control.tail.is_empty()) {
         return Err(RefusalReason::Malformed);

@@ -54,7 +54,9 @@ pub enum RefusalReason {
     NotConnected,
     /// The datagram is malformed.
     Malformed,
-    /// The datagram has an id that the server did not assign to the client, or a control message about another peer.
+    /// The datagram has an id that the server did not assign to the client.
+    ///
+    /// The id is the sender byte, or in a control message.
     ForeignId,
     /// A connect request at the address of a player who is still there.
     Active,

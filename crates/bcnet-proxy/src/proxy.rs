@@ -31,8 +31,10 @@ pub struct ProxyConfig {
     /// Without it, a player can send a stock server control messages that name others, in a form that the proxy
     /// cannot read.
     pub drop_malformed: bool,
-    /// The proof of an address before a server that does not ask for one: `Ack` or, for clients that do not
-    /// acknowledge cookies, `Id`. `Auto` is little better than `Id`: the ids of a stock server can be predicted.
+    /// The proof of an address before a server that does not ask for one.
+    ///
+    /// `Id` is for clients that do not acknowledge cookies. `Auto` is little better than `Id`: the ids of a stock
+    /// server can be predicted.
     pub proof_policy: ProofPolicy,
     /// Silence in both directions after which a player is forgotten.
     pub idle_timeout: Duration,
@@ -218,7 +220,9 @@ impl Proxy {
         self.expiry_timers.first().into_iter().chain(self.retransmit_timers.first()).map(|(due, _)| due).min()
     }
 
-    /// Returns the next datagram that the proxy itself sends: a goodbye, an offer or a retransmission of a healer.
+    /// Returns the next datagram that the proxy itself sends.
+    ///
+    /// It is a goodbye, an offer or a retransmission of a healer.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(DatagramTarget, OutboundBytes<'_>)> {
         let (number, target) = loop {
             let (_, number) = self.retransmit_timers.first().filter(|(due, _)| *due <= now)?;
@@ -262,7 +266,7 @@ impl Proxy {
         target
     }
 
-    /// Forgets clients that have been silent for too long, and starts the goodbyes of those without a proof.
+    /// Forgets clients that were silent for too long, and starts goodbyes of unverified ones.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, number)) = self.expiry_timers.first().filter(|(due, _)| *due <= now) {
             let index = number as usize;

@@ -168,7 +168,7 @@ impl Proxy {
     }
 }
 
-/// Most connects under way without a proof: the server holds at most as many slots for forged addresses (T-80).
+/// Most connects under way without a proof (T-80): the slots that forged addresses can hold.
 const MAX_UNDER_WAY: usize = 2;
 /// The time for the proof after the first request. The goodbye is repeated once within three seconds.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(2_750);
@@ -176,8 +176,9 @@ const PROOF_TIMEOUT: Duration = Duration::from_millis(2_750);
 ///
 /// For a browser, the datagrams of both sides count.
 const UNVERIFIED_TIMEOUT: Duration = Duration::from_secs(10);
-/// A player whose address the server verifies, or a browser without an answer, keeps its source at least this long.
+/// The time for which an unverified player keeps its source before a server that verifies addresses.
 const MIN_SOURCE_TIME: Duration = Duration::from_secs(3);
+/// The time for which a browser without an answer keeps its source.
 const MIN_BROWSER_TIME: Duration = Duration::from_secs(1);
 /// After a disconnect or boot, a source is free when the client has been silent this long.
 ///

@@ -452,9 +452,9 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// S-13: returns whether an address may be that of a proxy on this machine, which forwards forged requests.
+/// S-13: returns whether an address may be that of a proxy on this machine.
 ///
-/// Other programs of the machine use 127.0.0.1.
+/// A proxy forwards forged requests. Other programs of the machine use 127.0.0.1.
 fn may_be_proxy(from: SocketAddrV4) -> bool {
     from.ip().is_loopback() && *from.ip() != Ipv4Addr::LOCALHOST
 }

@@ -80,7 +80,7 @@ pub const fn cookie_message(number: Seq) -> Message<'static> {
     Message::Data(Data { delivery: Delivery::Reliable(number), urgent: false, payload: &[] })
 }
 
-/// Returns the number of the cookie that a host has put into a datagram for a new client, if there is one.
+/// Returns the number of the cookie in a host's datagram to a new client, if it has one.
 #[must_use]
 pub fn cookie_in(datagram: &Datagram<'_>) -> Option<Seq> {
     datagram.messages().find_map(|message| match message {

@@ -121,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "drop_malformed")]
     pass_malformed: bool,
 
-    /// The proof of a client's address: ack (acknowledges a cookie), or id (uses its id, which can be guessed)
+    /// The proof of an address: ack (of a cookie), or id (use of the id, which can be guessed)
     #[arg(long, value_name = "PROOF", value_enum, default_value = "ack")]
     prove: Proof,
 
