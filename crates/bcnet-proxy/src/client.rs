@@ -223,7 +223,7 @@ fn ends_session(own: PeerId, inbound: Inbound<'_>) -> bool {
 
 /// Limit of bytes sent to an unverified client, as a multiple of its last datagram.
 const MAX_AMPLIFICATION: usize = 3;
-/// The silence after which a new request may replace a player (T-53): two and a half keepalive intervals.
+/// The silence after which a request may replace a player (T-53): two and a half keepalive intervals.
 const REPLACEABLE_AFTER: Duration = Duration::from_millis(12_500);
 /// Stock sends the last of nine ACKs of a cookie within 30 seconds.
 const COOKIE_MEMORY: Duration = Duration::from_secs(35);

@@ -26,12 +26,14 @@ fn identity(peer: PeerId, seq: u16) -> Message<'static> {
     Message::Control(Control::new(Seq(seq), Body::Identity { peer, address: Ipv4Addr::LOCALHOST, name }))
 }
 
-/// Returns the texts of the messages of all datagrams that the proxy itself sends now.
+/// Returns the texts of the messages of all datagrams that the proxy itself sends to the server now.
 fn transmissions(proxy: &mut Proxy, millis: u64) -> Vec<(DatagramTarget, PeerId, Vec<String>)> {
     let mut sent = Vec::new();
     while let Some((target, bytes)) = proxy.poll_transmit(at(millis)) {
         let wire = bytes.to_wire();
-        sent.push((target, PeerId(wire[0]), message_texts(&wire)));
+        if matches!(target, DatagramTarget::Server(_)) {
+            sent.push((target, PeerId(wire[0]), message_texts(&wire)));
+        }
     }
     sent
 }
@@ -192,6 +194,27 @@ fn unverified_client_gets_a_goodbye_at_the_server() {
         assert_eq!(count, 6, "a bounded number of copies");
         assert_eq!((proxy.goodbyes(), proxy.sources().count(), proxy.next_timeout()), (1, 0, None));
     }
+}
+
+/// The offer is repeated for a client that lost it, within the byte limits of an unverified client.
+#[test]
+fn offer_is_repeated_within_the_byte_limits() {
+    let mut proxy = new_proxy(false);
+    let request = connect(1);
+    join(&mut proxy, 1, 0);
+    let reply = connect_reply(PeerId(2));
+    let first = proxy.handle_server(0, reply.inbound(Role::Host), at(1)).forward;
+    let mut bytes = first.expect("an offer").1.as_slice().len();
+    let mut times = Vec::new();
+    for millis in 1..2_700 {
+        while let Some((target, datagram)) = proxy.poll_transmit(at(millis)) {
+            assert_eq!(target, DatagramTarget::Client(client(1)));
+            bytes += datagram.as_slice().len();
+            times.push((millis, cookie_in(&datagram.to_wire()).is_some()));
+        }
+    }
+    assert_eq!(times, [(401, true), (801, true)]);
+    assert!(bytes <= 3 * request.wire.len(), "{bytes}");
 }
 
 #[test]

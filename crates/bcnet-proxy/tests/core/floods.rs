@@ -23,7 +23,7 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
         let mut proxy = Proxy::new(ProxyConfig { sources: pool(size), ..ProxyConfig::default() });
         let (mut rng, request) = (Rng::new(7), connect(1));
         let mut waits = Vec::new();
-        let (mut source, mut is_in) = (None, false);
+        let (mut source, mut is_in, mut next_id) = (None, false, 3);
         for step in 0..9_000_u64 {
             let millis = step * 1000 / 150;
             proxy.handle_timeout(at(millis));
@@ -31,7 +31,9 @@ fn forged_requests_do_not_exhaust_the_source_pool() {
             let forged = forged_address(&mut rng);
             let output = proxy.handle_client(forged, request.inbound(Role::Client), at(millis));
             if let Some((DatagramTarget::Server(number), _)) = output.forward {
-                assign_id(&mut proxy, number, PeerId(3), millis);
+                // A server never assigns an id twice.
+                next_id = if next_id == 80 { 3 } else { next_id + 1 };
+                assign_id(&mut proxy, number, PeerId(next_id), millis);
             }
             let (round, elapsed) = (millis / 10_000, millis % 10_000);
             let who = client(u8::try_from(round).expect("few"));
