@@ -57,8 +57,8 @@ pub use object::{Created, ObjectId, Ship};
 pub use packed::{CompressedFloat, PackedVector, ScaledVector, UnitVector};
 pub use peek::subject;
 pub(crate) use peek::{
-    Creation, chat_lengths, event_head, first_object, named_slots, set_chat_sender, shot_target, team_choice,
-    text_ranges,
+    Creation, chat_lengths, chat_text, event_head, first_object, named_slots, set_chat_sender, shot_target,
+    team_choice, text_ranges,
 };
 pub use rows::{Check, Direction, Evidence, GameError, GameErrorReason, Opcode, Row, Rule};
 pub use settings::Settings;

@@ -20,6 +20,7 @@
 //! [S-60]: bcnet_transport::wire::protocol#s-60
 //! [S-63]: bcnet_transport::wire::protocol#s-63
 
+mod checks;
 mod game_messages;
 mod join;
 mod kills;

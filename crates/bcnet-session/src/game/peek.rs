@@ -160,3 +160,8 @@ pub(crate) fn set_chat_sender(sender: u8, payload: &mut [u8]) -> &mut [u8] {
     *place = i32::from(sender).to_le_bytes();
     text.get_mut(size_of::<u16>()..).unwrap_or_default()
 }
+
+/// Returns the text of a chat message.
+pub(crate) fn chat_text(payload: &[u8]) -> &[u8] {
+    payload.get(OPCODE_LEN + size_of::<i32>() + size_of::<u16>()..).unwrap_or_default()
+}

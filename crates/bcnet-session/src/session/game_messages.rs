@@ -11,10 +11,11 @@ use bcnet_transport::wire::{Delivery, PeerId};
 use bcnet_transport::{DeliveryMode, Engine, Time};
 
 use super::Session;
+use super::checks::{self, Effect};
+use super::relay::Copies;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
-use crate::game::field::Cut;
-use crate::game::{self, Check, Creation, EventClass, ObjectClass, ObjectId, Opcode, Rule};
+use crate::game::{self, ObjectId, Opcode, Rule, Species};
 use crate::member::{Member, SHIP_RATE};
 use crate::message::{self, MAX_TEXT_LEN};
 use crate::rate_limit::Rate;
@@ -45,94 +46,99 @@ impl<E: Engine> Session<E> {
         if payload.len() > MAX_RELAY_LEN {
             return Err(Anomaly::TooLarge);
         }
-        let Some(priority) = self.apply_rule(opcode, (peer, slot), payload, mode, now)? else {
-            return Ok(());
-        };
-        let outgoing = Outgoing {
-            source: MessageSource::from_slot(Some(slot)),
-            priority,
-            payload,
-            is_over_share: false,
-        };
-        self.relay(peer, outgoing, |_, to| to != peer, now);
+        let effect = checks::check(opcode, payload, (peer, slot), &self.config)?;
+        let Some(effect) = self.take_limits(effect, peer, payload, mode, now)? else { return Ok(()) };
+        self.clean(effect, peer, payload);
+        if let Some(copies) = self.apply(effect, peer, payload, now) {
+            self.relay_copies((peer, slot), payload, copies, now);
+        }
         Ok(())
     }
 
-    /// Applies the rule of an opcode. Returns the priority of the copies for all others, or `None` for no copies.
-    fn apply_rule(
+    /// Takes the message from the limits of its kind. Returns its final effect, or `None` if it has none.
+    fn take_limits(
         &mut self,
-        opcode: Opcode,
-        (peer, slot): (PeerId, u8),
-        payload: &mut Vec<u8>,
+        effect: Effect,
+        peer: PeerId,
+        payload: &[u8],
         mode: DeliveryMode,
         now: Time,
-    ) -> Result<Option<Priority>, Anomaly> {
-        let rule = opcode.rule();
-        let priority = match rule {
-            Rule::Relay(Check::Event) => match check_event(payload, slot, self.config.allow_mods)? {
-                EventClass::EXPLODING => Priority::BulkObject,
-                EventClass::WARP => {
-                    self.clean_texts(peer, payload);
-                    Priority::Bulk
-                }
-                _ => Priority::Bulk,
-            },
-            Rule::Relay(Check::Object) => {
-                check_owner(game::first_object(payload)?, slot)?;
-                match opcode {
-                    Opcode::ENTER_SET => self.clean_texts(peer, payload),
-                    _ if self.config.credit_last_shot => self.record_shot(peer, payload, now),
-                    _ => {}
-                }
-                Priority::Bulk
+    ) -> Result<Option<Effect>, Anomaly> {
+        match effect {
+            Effect::StateUpdate if !self.allow_unreliable(peer, payload, now) => Err(Anomaly::Flood),
+            Effect::Create(Some(_)) => {
+                let Some(member) = self.member_mut(peer) else { return Ok(None) };
+                let is_allowed = member.ship_bucket.take(1, SHIP_RATE, now);
+                if is_allowed { Ok(Some(effect)) } else { Err(Anomaly::Flood) }
             }
-            Rule::StateUpdate => return self.on_state_update((peer, slot), payload, now).map(|()| None),
-            Rule::Create => {
-                self.clean_texts(peer, payload);
-                self.on_object_created(peer, payload, now)?;
-                Priority::BulkObject
-            }
-            Rule::Team => {
-                self.join_team(peer, payload)?;
-                Priority::Bulk
-            }
-            Rule::Unknown if !self.config.forward_unknown => return Err(Anomaly::UnknownOpcode),
             // S-33: an unreliable message of a mod stays unreliable.
-            Rule::Unknown
-                if mode == DeliveryMode::Unreliable && self.allow_unreliable(peer, payload, now) =>
-            {
-                self.relay_unreliable(peer, payload, now);
-                return Ok(None);
+            Effect::Mod if mode == DeliveryMode::Unreliable && self.allow_unreliable(peer, payload, now) => {
+                Ok(Some(Effect::UnreliableMod))
             }
-            Rule::Unknown => Priority::Bulk,
-            Rule::HostOnly => return Err(Anomaly::HostOnly),
-            Rule::RequestObject => return self.send_object(peer, payload, now).map(|()| None),
-            Rule::Chat | Rule::TeamChat => {
-                return self.on_chat(peer, payload, rule == Rule::TeamChat, now).map(|()| None);
+            Effect::Chat { .. } => {
+                self.take_chat_limit(peer, now).map(|is_allowed| is_allowed.then_some(effect))
             }
-            Rule::SelfDestruct => {
-                self.self_destruct(peer, now);
-                return Ok(None);
-            }
-            Rule::Absorb => return Ok(None),
-        };
-        Ok(Some(priority))
+            _ => Ok(Some(effect)),
+        }
     }
 
-    /// S-37: relays a state update without its hash, which only a host reads.
-    fn on_state_update(
-        &mut self,
-        (peer, slot): (PeerId, u8),
-        payload: &mut Vec<u8>,
-        now: Time,
-    ) -> Result<(), Anomaly> {
-        check_owner(game::state_head(payload)?.object, slot)?;
-        game::strip_hash(payload);
-        if !self.allow_unreliable(peer, payload, now) {
-            return Err(Anomaly::Flood);
+    /// Cleans what other players would see: texts ([S-42]), the sender of chat, the hash of a state update ([S-37]).
+    ///
+    /// [S-37]: bcnet_transport::wire::protocol#s-37
+    /// [S-42]: bcnet_transport::wire::protocol#s-42
+    fn clean(&mut self, effect: Effect, peer: PeerId, payload: &mut Vec<u8>) {
+        match effect {
+            Effect::Text | Effect::Create(_) => self.clean_texts(peer, payload),
+            Effect::StateUpdate => game::strip_hash(payload),
+            Effect::Chat { .. } => {
+                if text::replace_unprintable(game::set_chat_sender(peer.0, payload)) {
+                    self.count_anomaly(peer, Anomaly::ControlCharacters);
+                }
+            }
+            _ => {}
         }
-        self.relay_state_update(peer, payload, now);
-        Ok(())
+    }
+
+    /// Applies a message to the state of the session. Returns the copies to relay, if any.
+    fn apply(&mut self, effect: Effect, peer: PeerId, payload: &[u8], now: Time) -> Option<Copies> {
+        let priority = match effect {
+            Effect::Relay | Effect::Text | Effect::Mod => Priority::Bulk,
+            Effect::Shot => {
+                if self.config.credit_last_shot {
+                    self.record_shot(peer, payload, now);
+                }
+                Priority::Bulk
+            }
+            Effect::Explosion => Priority::BulkObject,
+            Effect::StateUpdate => return Some(Copies::StateUpdate),
+            Effect::UnreliableMod => return Some(Copies::Unreliable),
+            Effect::Create(ship) => {
+                if let Some((object, species)) = ship {
+                    self.on_ship_created(peer, (object, species), payload, now);
+                }
+                Priority::BulkObject
+            }
+            Effect::Team(team) => {
+                if let Some(member) = self.member_mut(peer) {
+                    member.team = Some(team);
+                }
+                Priority::Bulk
+            }
+            Effect::RequestObject(object) => {
+                self.send_object(peer, object, now);
+                return None;
+            }
+            Effect::Chat { team } => {
+                self.report_chat(peer, payload, team);
+                return Some(Copies::Chat { team });
+            }
+            Effect::SelfDestruct => {
+                self.self_destruct(peer, now);
+                return None;
+            }
+            Effect::Absorb => return None,
+        };
+        Some(Copies::Reliable(priority))
     }
 
     /// Returns whether an unreliable message may be relayed unreliably.
@@ -149,20 +155,18 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-36: stores a new ship. An old ship that is still alive is removed first, and may count as a kill (S-45).
-    fn on_object_created(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
-        let mods = self.config.allow_mods;
-        let Some(member) = self.member_mut(peer) else { return Ok(()) };
-        let created = read_creation(payload, member.slot.unwrap_or(u8::MAX), mods)?;
-        if created.class != ObjectClass::SHIP {
-            return Ok(());
-        }
-        if !member.ship_bucket.take(1, SHIP_RATE, now) {
-            return Err(Anomaly::Flood);
-        }
+    fn on_ship_created(
+        &mut self,
+        peer: PeerId,
+        (object, species): (ObjectId, Species),
+        payload: &[u8],
+        now: Time,
+    ) {
+        let Some(member) = self.member_mut(peer) else { return };
         let ship = &mut member.ship;
-        let old_ship = (ship.alive && ship.object != created.object).then_some(ship.object);
+        let old_ship = (ship.alive && ship.object != object).then_some(ship.object);
         let shot = old_ship.and_then(|_| ship.last_shot.take());
-        (ship.object, ship.species, ship.alive) = (created.object, created.species, true);
+        (ship.object, ship.species, ship.alive) = (object, species, true);
         ship.create_payload.clear();
         ship.create_payload.extend_from_slice(payload);
         if let Some(old_ship) = old_ship {
@@ -171,7 +175,6 @@ impl<E: Engine> Session<E> {
         if let Some(shot) = shot {
             self.credit_kill(shot, peer, now);
         }
-        Ok(())
     }
 
     /// S-35: destroys a player's ship at its request. The client itself only sends the request.
@@ -186,54 +189,34 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-38: sends the message that created an object to a player that requests it.
-    fn send_object(&mut self, peer: PeerId, payload: &[u8], now: Time) -> Result<(), Anomaly> {
-        let object = game::first_object(payload)?;
+    fn send_object(&mut self, peer: PeerId, object: ObjectId, now: Time) {
         let is_owner = |member: &&Member| member.ship.alive && member.ship.object == object;
-        let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(is_owner) else {
-            return Ok(());
-        };
+        let Some(owner) = self.members.iter().flatten().map(Box::as_ref).find(is_owner) else { return };
         let (source, created) = (MessageSource::from_slot(owner.slot), owner.ship.create_payload.clone());
         let outgoing =
             Outgoing { source, priority: Priority::BulkObject, payload: &created, is_over_share: false };
         self.relay_object(peer, outgoing, now);
-        Ok(())
     }
 
-    /// S-40: relays chat to everyone, including its sender, under the sender's true id.
-    fn on_chat(&mut self, peer: PeerId, payload: &mut [u8], team: bool, now: Time) -> Result<(), Anomaly> {
-        let (claimed, len) = game::chat_lengths(payload)?;
-        if claimed != len || len > MAX_CHAT_LEN {
-            return Err(Anomaly::BadChat);
-        }
+    /// S-42, S-44: returns whether a line of chat may be relayed. The player is told if it may not.
+    fn take_chat_limit(&mut self, peer: PeerId, now: Time) -> Result<bool, Anomaly> {
         let rate = chat_rate(&self.config);
-        let Some(member) = self.member_mut(peer) else { return Ok(()) };
+        let Some(member) = self.member_mut(peer) else { return Ok(false) };
         if !member.chat_bucket.take(1, rate, now) {
             self.explain_chat_drop(peer, CHAT_TOO_FAST_TEXT, now);
             return Err(Anomaly::Flood);
         }
         if member.is_muted {
             self.explain_chat_drop(peer, MUTED_TEXT, now);
-            return Ok(());
+            return Ok(false);
         }
-        let (name, own_team, source) =
-            (member.display_name(), member.team, MessageSource::from_slot(member.slot));
-        let text_bytes = game::set_chat_sender(peer.0, payload);
-        let was_cleaned = text::replace_unprintable(text_bytes);
-        let text = text::from_latin1(text_bytes);
-        if was_cleaned {
-            self.count_anomaly(peer, Anomaly::ControlCharacters);
-        }
-        let is_recipient = |session: &Self, to| {
-            !team || to == peer || session.member(to).is_some_and(|member| member.team == own_team)
-        };
-        self.relay(
-            peer,
-            Outgoing { source, priority: Priority::Chat, payload, is_over_share: false },
-            is_recipient,
-            now,
-        );
+        Ok(true)
+    }
+
+    fn report_chat(&mut self, peer: PeerId, payload: &[u8], team: bool) {
+        let Some(member) = self.member(peer) else { return };
+        let (name, text) = (member.display_name(), text::from_latin1(game::chat_text(payload)));
         self.emit(Event::Chat { peer, name, text, team });
-        Ok(())
     }
 
     /// S-42: cleans the texts in a message that is relayed, for example the player's name in a ship.
@@ -277,65 +260,6 @@ impl<E: Engine> Session<E> {
         }
         true
     }
-
-    /// S-39: stores the team that a player has chosen.
-    fn join_team(&mut self, peer: PeerId, payload: &[u8]) -> Result<(), Anomaly> {
-        let chosen = game::team_choice(payload)?;
-        if chosen.peer != i32::from(peer.0) {
-            return Err(Anomaly::NotOwner);
-        }
-        if let Some(member) = self.member_mut(peer) {
-            member.team = Some(chosen.team);
-        }
-        Ok(())
-    }
-}
-
-/// Checks that an event is about one of the sender's objects, and returns its class (S-32).
-///
-/// An event is about the object that it happens to. If there is none, it is about the object that causes it.
-fn check_event(payload: &[u8], slot: u8, mods: bool) -> Result<EventClass, Anomaly> {
-    let head = game::event_head(payload)?;
-    if !mods && !head.class.is_from_clients() {
-        return Err(Anomaly::BadEvent);
-    }
-    let subject = head.subject();
-    if subject != ObjectId::NONE {
-        check_owner(subject, slot)?;
-    }
-    Ok(head.class)
-}
-
-/// S-32: checks that an object belongs to the sender's slot.
-fn check_owner(object: ObjectId, slot: u8) -> Result<(), Anomaly> {
-    if object.owner() == Some(slot) { Ok(()) } else { Err(Anomaly::NotOwner) }
-}
-
-/// S-32: reads a message that creates an object. Objects that would crash stock clients are an error.
-fn read_creation(payload: &[u8], slot: u8, mods: bool) -> Result<Creation<'_>, Anomaly> {
-    if payload.len() > MAX_CREATE_LEN {
-        return Err(Anomaly::TooLarge);
-    }
-    let created = Creation::read(payload)?;
-    let is_known = mods || created.species.is_stock();
-    if !matches!(created.class, ObjectClass::SHIP | ObjectClass::TORPEDO) || !is_known {
-        return Err(Anomaly::BadObject);
-    }
-    if created.slot != slot {
-        return Err(Anomaly::NotOwner);
-    }
-    check_owner(created.object, slot)?;
-    match created.ship {
-        Ok(_) => Ok(created),
-        Err(_) => Err(Anomaly::TooShort),
-    }
-}
-
-/// Converts the error for a payload that ends inside a field that is checked.
-impl From<Cut> for Anomaly {
-    fn from(_: Cut) -> Self {
-        Self::TooShort
-    }
 }
 
 /// Returns the rate at which a player's messages are relayed, in bytes.
@@ -368,9 +292,6 @@ const MIN_UNRELIABLE_RATE: u32 = 8 << 10;
 ///
 /// A player receives no other reliable message until a large one is complete.
 const MAX_RELAY_LEN: usize = 4096;
-const MAX_CHAT_LEN: usize = 512;
-/// The largest message that creates an object. Stock messages of that kind have about 120 bytes.
-const MAX_CREATE_LEN: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -12,9 +12,25 @@ use bcnet_transport::{Capacity, DeliveryMode, Engine, InFlightLimit, SendError, 
 
 use super::Session;
 use crate::game;
-use crate::send_queue::{Outgoing, Priority, QueueLimits};
+use crate::send_queue::{MessageSource, Outgoing, Priority, QueueLimits};
 use crate::stats::Anomaly;
 use crate::uplink::uplink_cost;
+
+/// The copies of a relayed message: their kind, and the players that get them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copies {
+    /// Reliable copies for all others.
+    Reliable(Priority),
+    /// Unreliable copies for all others, which newer state updates supersede.
+    StateUpdate,
+    /// Unreliable copies for all others.
+    Unreliable,
+    /// A line of chat for everyone, including its sender, or for the sender's team.
+    Chat {
+        /// True for the sender's team only.
+        team: bool,
+    },
+}
 
 impl<E: Engine> Session<E> {
     /// S-46: gives each player in the game an equal part of its address's share of the uplink.
@@ -51,8 +67,35 @@ impl<E: Engine> Session<E> {
         may_send
     }
 
+    /// S-33: relays a message as copies of one kind.
+    pub(super) fn relay_copies(
+        &mut self,
+        (from, slot): (PeerId, u8),
+        payload: &[u8],
+        copies: Copies,
+        now: Time,
+    ) {
+        let source = MessageSource::from_slot(Some(slot));
+        let outgoing = |priority| Outgoing { source, priority, payload, is_over_share: false };
+        match copies {
+            Copies::Reliable(priority) => self.relay(from, outgoing(priority), |_, to| to != from, now),
+            Copies::StateUpdate => self.relay_state_update(from, payload, now),
+            Copies::Unreliable => self.relay_unreliable(from, payload, now),
+            Copies::Chat { team } => {
+                let hears = |session: &Self, to| !team || session.are_in_one_team(from, to);
+                self.relay(from, outgoing(Priority::Chat), hears, now);
+            }
+        }
+    }
+
+    /// S-40: returns whether a player gets the team chat of another, or its own.
+    fn are_in_one_team(&self, from: PeerId, to: PeerId) -> bool {
+        let team = |peer| self.member(peer).map(|member| member.team);
+        to == from || team(to).is_some_and(|other| Some(other) == team(from))
+    }
+
     /// S-33: relays a message to all recipients in the game.
-    pub(super) fn relay(
+    fn relay(
         &mut self,
         from: PeerId,
         outgoing: Outgoing<'_>,
@@ -91,7 +134,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-33: relays a message unreliably to everyone else in the game. It may arrive before a name (S-28).
-    pub(super) fn relay_unreliable(&mut self, from: PeerId, payload: &[u8], now: Time) {
+    fn relay_unreliable(&mut self, from: PeerId, payload: &[u8], now: Time) {
         if !self.take_unreliable_uplink(from, payload, now) {
             return;
         }
@@ -105,7 +148,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-33: relays a state update to everyone else in the game. It replaces superseded ones that are queued.
-    pub(super) fn relay_state_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
+    fn relay_state_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
         if !self.take_unreliable_uplink(from, payload, now) {
             return;
         }
