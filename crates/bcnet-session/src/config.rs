@@ -85,6 +85,10 @@ pub struct Config {
     ///
     /// The event is [`Event::ManifestLearned`](crate::Event::ManifestLearned). The default is `false`.
     pub learn_manifests: bool,
+    /// True to report each message of a player in the game as [`Event::Game`](crate::Event::Game).
+    ///
+    /// The caller must then poll events often.
+    pub game_events: bool,
     /// True to relay messages with unknown opcodes: mods have such messages ([S-34]).
     ///
     /// The default is `true`.
@@ -200,6 +204,7 @@ impl Default for Config {
             checksums: Checksums::default(),
             extra_files: false,
             learn_manifests: false,
+            game_events: false,
             forward_unknown: true,
             allow_mods: false,
             mask_addresses: false,

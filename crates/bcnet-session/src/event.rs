@@ -62,6 +62,17 @@ pub enum Event {
         /// True if the chat is for the team only.
         team: bool,
     },
+    /// A player in the game has sent a message that passed the checks.
+    ///
+    /// Reported only with [`Config::game_events`](crate::Config::game_events).
+    Game {
+        /// The player.
+        peer: PeerId,
+        /// The bytes of the message. [`Message::parse_prefix`](crate::game::Message::parse_prefix) never fails on them.
+        payload: Box<[u8]>,
+        /// True if the player has sent it reliably.
+        reliable: bool,
+    },
     /// A client was refused.
     ///
     /// Reported at most ten times per second; [`Counters`](crate::Counters) counts all refusals.
@@ -136,6 +147,7 @@ impl Event {
             Self::InGame { .. } => "in_game",
             Self::Left { .. } => "left",
             Self::Chat { .. } => "chat",
+            Self::Game { .. } => "game",
             Self::Refused { .. } => "refused",
             Self::ChecksumMismatch { .. } => "checksum_mismatch",
             Self::ManifestLearned { .. } => "manifest_learned",
@@ -183,6 +195,8 @@ pub enum EndReason {
     Restart,
     /// Everyone has left.
     Empty,
+    /// The game policy has ended it.
+    Decided,
 }
 
 impl fmt::Display for EndReason {
@@ -191,6 +205,7 @@ impl fmt::Display for EndReason {
             Self::Time => "time",
             Self::Restart => "restart",
             Self::Empty => "empty",
+            Self::Decided => "decided",
         })
     }
 }

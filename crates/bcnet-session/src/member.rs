@@ -14,7 +14,7 @@ use crate::game::{FILE_CHECK_ROUNDS, ObjectId, Species};
 use crate::message::Score;
 use crate::rate_limit::{Rate, TokenBucket};
 use crate::send_queue::SendQueue;
-use crate::session::{EXPLANATION_RATE, chat_rate, relay_rate};
+use crate::session::{EXPLANATION_RATE, chat_rate, relay_rate, unreliable_rate};
 use crate::stats::Anomalies;
 
 /// The state of a client.
@@ -55,6 +55,8 @@ pub(crate) struct Member {
     /// Limits the unreliable messages of the player, besides `relay_bucket` (S-33).
     pub(crate) unreliable_bucket: TokenBucket,
     pub(crate) chat_bucket: TokenBucket,
+    /// Limits the unreliable messages of the game policy to the player (S-92).
+    pub(crate) policy_bucket: TokenBucket,
     pub(crate) ship_bucket: TokenBucket,
     /// True if the player's chat is not relayed (S-44).
     pub(crate) is_muted: bool,
@@ -129,6 +131,7 @@ impl Member {
             team: None,
             relay_bucket: TokenBucket::new(relay_rate, now),
             unreliable_bucket: TokenBucket::new(relay_rate, now),
+            policy_bucket: TokenBucket::new(unreliable_rate(config), now),
             chat_bucket: TokenBucket::new(chat_rate(config), now),
             ship_bucket: TokenBucket::new(SHIP_RATE, now),
             is_muted: false,

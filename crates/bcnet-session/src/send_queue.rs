@@ -21,6 +21,8 @@ pub(crate) struct MessageSource(u8);
 impl MessageSource {
     /// The server, for messages that are about no player.
     pub(crate) const HOST: Self = Self(16);
+    /// The game policy, for messages that are about no player (S-92).
+    pub(crate) const POLICY: Self = Self(17);
 
     /// Returns the source for the player in a slot.
     pub(crate) fn from_slot(slot: Option<u8>) -> Self {
@@ -234,7 +236,7 @@ impl SendQueue {
 
     /// Drops the relayed messages of a round that is over. Returns their number.
     pub(crate) fn drop_bulk(&mut self) -> u64 {
-        let sources = (0..=MessageSource::HOST.0).map(MessageSource);
+        let sources = (0..=MessageSource::POLICY.0).map(MessageSource);
         sources.map(|source| self.drop_matching(source, |priority| !priority.is_urgent())).sum()
     }
 
@@ -318,8 +320,8 @@ pub(crate) fn cost(payload: &[u8]) -> u32 {
     u32::try_from(payload.len()).unwrap_or(u32::MAX).saturating_add(MESSAGE_OVERHEAD)
 }
 
-/// The number of lanes: all players and the server.
-const SOURCE_COUNT: usize = MAX_SLOTS + 1;
+/// The number of lanes: all players, the server and the game policy.
+const SOURCE_COUNT: usize = MAX_SLOTS + 2;
 /// The cost of a message besides its bytes.
 const MESSAGE_OVERHEAD: u32 = 32;
 /// Above this cost in the lane of a source, unreliable messages of its mods are dropped.

@@ -27,6 +27,8 @@ mod kills;
 mod leave;
 mod moderation;
 mod names;
+mod policy;
+mod policy_sends;
 mod queries;
 mod relay;
 mod round;
@@ -44,12 +46,13 @@ use crate::game::Message;
 use crate::heartbeats::ListServers;
 use crate::member::{Member, MemberState, Roster};
 use crate::network::{Network, any_contains};
+use crate::policy::ActivePolicy;
 use crate::query_limiter::QueryLimiter;
 use crate::rate_limit::{JoinLimiter, Rate, TokenBucket};
 use crate::send_queue::{MessageSource, Outgoing, Priority};
 use crate::stats::{Anomaly, Counters};
 use crate::uplink::Uplink;
-pub(crate) use game_messages::{chat_rate, relay_rate};
+pub(crate) use game_messages::{chat_rate, relay_rate, unreliable_rate};
 use leave::RecentKick;
 pub(crate) use moderation::EXPLANATION_RATE;
 use moderation::MutedPlayer;
@@ -100,6 +103,10 @@ pub struct Session<E: Engine = Endpoint> {
     receive_buffer: Vec<u8>,
     send_buffer: Vec<u8>,
     closing: bool,
+    /// S-90: the rules of the game besides those of the session.
+    policy: Option<Box<ActivePolicy>>,
+    /// True if the policy or the events need each message.
+    sees_messages: bool,
 }
 
 impl Session {
@@ -146,6 +153,8 @@ impl<E: Engine> Session<E> {
             receive_buffer: Vec::new(),
             send_buffer: Vec::new(),
             closing: false,
+            policy: None,
+            sees_messages: config.game_events,
             config,
         }
     }
@@ -253,6 +262,7 @@ impl<E: Engine> Session<E> {
             self.clear_all_shots();
         }
         self.uplink.set_rate(config.uplink_rate());
+        self.sees_messages = self.policy.is_some() || config.game_events;
         self.config = config;
         self.update_uplink_shares();
         self.apply_pending_settings();
@@ -320,6 +330,10 @@ impl<E: Engine> Session<E> {
             self.check_acknowledged(now);
             self.drain_transport_events(now);
         }
+        if self.policy.is_some() {
+            self.run_policy_actions(now);
+            self.drain_transport_events(now);
+        }
     }
 
     fn drain_transport_events(&mut self, now: Time) {
@@ -359,6 +373,7 @@ impl<E: Engine> Session<E> {
         self.send_heartbeats(now);
         self.check_member_deadlines(now);
         self.check_round_deadline(now);
+        self.wake_policy(now);
         self.reschedule();
     }
 
@@ -373,7 +388,8 @@ impl<E: Engine> Session<E> {
             self.members.iter().flatten().filter_map(|member| member.next_deadline(handshake)).min();
         let own =
             [self.masters.next_deadline(), self.round.next_deadline(&self.config), self.uplink.flush_at];
-        self.deadline = own.into_iter().chain([members]).flatten().min();
+        let others = [members, self.policy_wake_at()];
+        self.deadline = own.into_iter().chain(others).flatten().min();
     }
 
     fn member(&self, peer: PeerId) -> Option<&Member> {

@@ -155,6 +155,16 @@ pub struct Counters {
     pub uplink_dropped: u64,
     /// State updates that were superseded before they were sent.
     pub superseded: u64,
+    /// Copies of messages that the game policy has sent ([S-92]).
+    ///
+    /// [S-92]: bcnet_transport::wire::protocol#s-92
+    pub policy_sent: u64,
+    /// Copies and actions of the game policy that were dropped, because they exceeded a limit.
+    pub policy_dropped: u64,
+    /// Messages of players, or copies of them, that the game policy has dropped.
+    pub policy_vetoed: u64,
+    /// Replacements of the game policy that failed a check and were dropped.
+    pub policy_rejected: u64,
     /// Events that were dropped, because the caller did not poll them in time.
     pub events_dropped: u64,
     /// The anomalies of players.

@@ -89,7 +89,14 @@ pub(super) fn check(
             Effect::Chat { team: rule == Rule::TeamChat }
         }
         Rule::SelfDestruct => Effect::SelfDestruct,
-        Rule::Absorb => Effect::Absorb,
+        // Only a policy sees these. The ship of a collision's report may be its cause.
+        Rule::Absorb => {
+            if matches!(opcode, Opcode::COLLISION_EFFECT | Opcode::PYTHON_EVENT_2) {
+                let head = game::event_head(payload)?;
+                check_owner(head.source, slot).or_else(|_| check_owner(head.related, slot))?;
+            }
+            Effect::Absorb
+        }
     })
 }
 

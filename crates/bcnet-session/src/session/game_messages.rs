@@ -12,6 +12,7 @@ use bcnet_transport::{DeliveryMode, Engine, Time};
 
 use super::Session;
 use super::checks::{self, Effect};
+use super::policy::Judged;
 use super::relay::Copies;
 use crate::config::{Config, SayAs};
 use crate::event::Event;
@@ -35,9 +36,10 @@ impl<E: Engine> Session<E> {
         self.counters.messages_in += 1;
         let opcode = Opcode::of(payload).ok_or(Anomaly::Empty)?;
         let rate = relay_rate(&self.config);
+        let sees_messages = self.sees_messages;
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
         let slot = member.slot.unwrap_or(u8::MAX);
-        if opcode.rule() == Rule::Absorb {
+        if opcode.rule() == Rule::Absorb && !sees_messages {
             return Ok(());
         }
         if !member.relay_bucket.take(send_queue::cost(payload), rate, now) {
@@ -49,8 +51,25 @@ impl<E: Engine> Session<E> {
         let effect = checks::check(opcode, payload, (peer, slot), &self.config)?;
         let Some(effect) = self.take_limits(effect, peer, payload, mode, now)? else { return Ok(()) };
         self.clean(effect, peer, payload);
-        if let Some(copies) = self.apply(effect, peer, payload, now) {
-            self.relay_copies((peer, slot), payload, copies, now);
+        let mut judged = Judged { effect, per_receiver: false };
+        if sees_messages {
+            match self.judge(effect, (peer, slot), payload, mode, now)? {
+                Some(verdict) => judged = verdict,
+                None => {
+                    self.run_policy_actions(now);
+                    return Ok(());
+                }
+            }
+        }
+        if let Some(copies) = self.apply(judged.effect, peer, payload, now) {
+            if judged.per_receiver {
+                self.relay_per_receiver((peer, slot), payload, copies, mode == DeliveryMode::Reliable, now);
+            } else {
+                self.relay_copies((peer, slot), payload, copies, now);
+            }
+        }
+        if sees_messages {
+            self.run_policy_actions(now);
         }
         Ok(())
     }
@@ -86,7 +105,7 @@ impl<E: Engine> Session<E> {
     ///
     /// [S-37]: bcnet_transport::wire::protocol#s-37
     /// [S-42]: bcnet_transport::wire::protocol#s-42
-    fn clean(&mut self, effect: Effect, peer: PeerId, payload: &mut Vec<u8>) {
+    pub(super) fn clean(&mut self, effect: Effect, peer: PeerId, payload: &mut Vec<u8>) {
         match effect {
             Effect::Text | Effect::Create(_) => self.clean_texts(peer, payload),
             Effect::StateUpdate => game::strip_hash(payload),
@@ -147,11 +166,15 @@ impl<E: Engine> Session<E> {
     /// congestion.
     fn allow_unreliable(&mut self, peer: PeerId, payload: &[u8], now: Time) -> bool {
         let rate = unreliable_rate(&self.config);
-        let len = Delivery::Unreliable.header_len() + payload.len();
-        let fits = len <= self.config.transport.message_limit;
-        fits && self
-            .member_mut(peer)
-            .is_some_and(|member| member.unreliable_bucket.take(send_queue::cost(payload), rate, now))
+        self.fits_unreliable(payload)
+            && self
+                .member_mut(peer)
+                .is_some_and(|member| member.unreliable_bucket.take(send_queue::cost(payload), rate, now))
+    }
+
+    /// Returns whether a payload fits into one unreliable message (T-67).
+    pub(super) fn fits_unreliable(&self, payload: &[u8]) -> bool {
+        Delivery::Unreliable.header_len() + payload.len() <= self.config.transport.message_limit
     }
 
     /// S-36: stores a new ship. An old ship that is still alive is removed first, and may count as a kill (S-45).
@@ -245,21 +268,33 @@ impl<E: Engine> Session<E> {
         if !self.in_game.contains(peer) {
             return false;
         }
-        let sender = match self.config.say_as {
-            SayAs::Recipient => peer.0,
-            SayAs::Peer(id) => id,
-        };
-        let prefix: Vec<u8> = to_latin1(&self.config.say_prefix).collect();
-        let max_len = MAX_TEXT_LEN.saturating_sub(prefix.len()).max(1);
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let line: Vec<u8> = to_latin1(line).collect();
-            for chunk in line.chunks(max_len) {
-                let text_bytes: Vec<u8> = prefix.iter().chain(chunk).copied().take(MAX_TEXT_LEN).collect();
-                self.send(peer, &message::chat(sender, &text_bytes), now);
-            }
+        let (sender, lines) = (self.chat_sender(peer), chat_lines(&self.config, text));
+        for line in lines {
+            self.send(peer, &message::chat(sender, &line), now);
         }
         true
     }
+
+    /// S-41: returns the peer id under which a player gets chat of the server.
+    pub(super) fn chat_sender(&self, peer: PeerId) -> u8 {
+        match self.config.say_as {
+            SayAs::Recipient => peer.0,
+            SayAs::Peer(id) => id,
+        }
+    }
+}
+
+/// S-41: returns the lines of chat of the server that a text becomes, with their prefix.
+pub(super) fn chat_lines(config: &Config, text: &str) -> Vec<Vec<u8>> {
+    let prefix: Vec<u8> = to_latin1(&config.say_prefix).collect();
+    let max_len = MAX_TEXT_LEN.saturating_sub(prefix.len()).max(1);
+    let mut lines = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let line: Vec<u8> = to_latin1(line).collect();
+        let with_prefix = |chunk: &[u8]| prefix.iter().chain(chunk).copied().take(MAX_TEXT_LEN).collect();
+        lines.extend(line.chunks(max_len).map(with_prefix));
+    }
+    lines
 }
 
 /// Returns the rate at which a player's messages are relayed, in bytes.
@@ -275,7 +310,7 @@ pub(crate) const fn chat_rate(config: &Config) -> Rate {
 /// Returns the rate of unreliable relaying in bytes: an eighth of the relay rate with a small burst.
 ///
 /// Unreliable copies give no feedback about the receivers' links.
-fn unreliable_rate(config: &Config) -> Rate {
+pub(crate) fn unreliable_rate(config: &Config) -> Rate {
     let rate = (config.relay_rate / 8).max(MIN_UNRELIABLE_RATE);
     Rate::per_second(rate, rate / 4)
 }
@@ -291,7 +326,7 @@ const MIN_UNRELIABLE_RATE: u32 = 8 << 10;
 /// The largest message that is relayed. Stock messages have less than 1,100 bytes.
 ///
 /// A player receives no other reliable message until a large one is complete.
-const MAX_RELAY_LEN: usize = 4096;
+pub(super) const MAX_RELAY_LEN: usize = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -414,6 +414,7 @@ impl<E: Engine> Session<E> {
         self.emit(Event::InGame { peer, name });
         let welcome = self.config.welcome.clone();
         self.say_to(peer, &welcome, now);
+        self.tell_policy_of_join(peer, now);
     }
 
     /// S-30: sends the stored creation messages of all living ships.

@@ -38,6 +38,7 @@ impl<E: Engine> Session<E> {
         if self.in_game.remove(peer) {
             self.update_uplink_shares();
             self.announce_departure(&member, now);
+            self.tell_policy_of_leave(&member, reason, now);
         }
         self.forget_pending_name(peer);
         self.clear_shots_of(peer);

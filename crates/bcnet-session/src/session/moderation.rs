@@ -78,6 +78,12 @@ impl<E: Engine> Session<E> {
     ///
     /// [S-55]: bcnet_transport::wire::protocol#s-55
     pub fn kick_with_reason(&mut self, peer: PeerId, reason: &str, now: Time) -> bool {
+        let is_kicked = self.start_kick(peer, reason, now);
+        self.process_events(now);
+        is_kicked
+    }
+
+    pub(super) fn start_kick(&mut self, peer: PeerId, reason: &str, now: Time) -> bool {
         if !self.say_to(peer, reason, now) {
             return false;
         }
@@ -85,7 +91,6 @@ impl<E: Engine> Session<E> {
         member.state = MemberState::KickPending { until: now + READ_TIMEOUT };
         self.has_ack_waiters = true;
         self.reschedule();
-        self.process_events(now);
         true
     }
 

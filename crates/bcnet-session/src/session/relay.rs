@@ -55,9 +55,13 @@ impl<E: Engine> Session<E> {
         self.member_mut(from).is_some_and(|member| member.uplink_bucket.take(bytes, member.uplink_share, now))
     }
 
-    /// S-46: returns whether unreliable copies to everyone else may leave, and counts them.
-    fn take_unreliable_uplink(&mut self, from: PeerId, payload: &[u8], now: Time) -> bool {
-        let copies = u32::try_from(self.in_game.len()).unwrap_or(u32::MAX).saturating_sub(1);
+    /// Returns the number of players that get a copy of a message to all others.
+    fn count_others(&self) -> u32 {
+        u32::try_from(self.in_game.len()).unwrap_or(u32::MAX).saturating_sub(1)
+    }
+
+    /// S-46: returns whether unreliable copies may leave, and counts them.
+    fn take_unreliable_uplink(&mut self, from: PeerId, payload: &[u8], copies: u32, now: Time) -> bool {
         let may_send = self.take_share(from, payload, copies, now) || self.uplink.has_spare(now);
         if may_send {
             self.uplink.charge(uplink_cost(payload).saturating_mul(copies), now);
@@ -88,6 +92,42 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// Relays one copy for one player.
+    pub(super) fn relay_copy(
+        &mut self,
+        (from, slot): (PeerId, u8),
+        to: PeerId,
+        payload: &[u8],
+        copies: Copies,
+        now: Time,
+    ) {
+        let priority = match copies {
+            Copies::Reliable(priority) => priority,
+            Copies::Chat { .. } => Priority::Chat,
+            Copies::StateUpdate | Copies::Unreliable => {
+                if self.take_unreliable_uplink(from, payload, 1, now) {
+                    let sent = match copies {
+                        Copies::StateUpdate => self.send_latest(to, payload, now),
+                        _ => self.send_unreliable(from, to, payload, now),
+                    };
+                    self.count_unreliable(sent);
+                }
+                return;
+            }
+        };
+        let is_over_share = !priority.is_urgent() && !self.take_share(from, payload, 1, now);
+        let source = MessageSource::from_slot(Some(slot));
+        self.relay_to(from, to, Outgoing { source, priority, payload, is_over_share }, now);
+    }
+
+    /// Returns whether a player gets a copy.
+    pub(super) fn gets_copy(&self, copies: Copies, from: PeerId, to: PeerId) -> bool {
+        match copies {
+            Copies::Reliable(_) | Copies::StateUpdate | Copies::Unreliable => to != from,
+            Copies::Chat { team } => !team || self.are_in_one_team(from, to),
+        }
+    }
+
     /// S-40: returns whether a player gets the team chat of another, or its own.
     fn are_in_one_team(&self, from: PeerId, to: PeerId) -> bool {
         let team = |peer| self.member(peer).map(|member| member.team);
@@ -102,7 +142,7 @@ impl<E: Engine> Session<E> {
         is_recipient: impl Fn(&Self, PeerId) -> bool,
         now: Time,
     ) {
-        let copies = u32::try_from(self.in_game.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let copies = self.count_others();
         let is_over_share =
             !outgoing.priority.is_urgent() && !self.take_share(from, outgoing.payload, copies, now);
         let outgoing = Outgoing { is_over_share, ..outgoing };
@@ -135,36 +175,54 @@ impl<E: Engine> Session<E> {
 
     /// S-33: relays a message unreliably to everyone else in the game. It may arrive before a name (S-28).
     fn relay_unreliable(&mut self, from: PeerId, payload: &[u8], now: Time) {
-        if !self.take_unreliable_uplink(from, payload, now) {
+        if !self.take_unreliable_uplink(from, payload, self.count_others(), now) {
             return;
         }
         for to in self.in_game.iter().filter(|to| *to != from) {
-            let sent = match self.backlog_error(from, to) {
-                Some(full) => Err(full),
-                None => self.endpoint.send(to, payload, DeliveryMode::Unreliable, now),
-            };
+            let sent = self.send_unreliable(from, to, payload, now);
             self.count_unreliable(sent);
+        }
+    }
+
+    /// Sends one unreliable copy.
+    fn send_unreliable(
+        &mut self,
+        from: PeerId,
+        to: PeerId,
+        payload: &[u8],
+        now: Time,
+    ) -> Result<(), SendError> {
+        match self.backlog_error(from, to) {
+            Some(full) => Err(full),
+            None => self.endpoint.send(to, payload, DeliveryMode::Unreliable, now),
         }
     }
 
     /// S-33: relays a state update to everyone else in the game. It replaces superseded ones that are queued.
     fn relay_state_update(&mut self, from: PeerId, payload: &[u8], now: Time) {
-        if !self.take_unreliable_uplink(from, payload, now) {
+        if !self.take_unreliable_uplink(from, payload, self.count_others(), now) {
             return;
         }
         for to in self.in_game.iter().filter(|to| *to != from) {
-            let (mut superseded_by, mut dropped) = (game::superseded_by(payload), 0);
-            let mut is_superseded = |older: &[u8]| {
-                let is_superseded = superseded_by(older);
-                dropped += u64::from(is_superseded);
-                is_superseded
-            };
-            let sent = self.endpoint.send_latest(to, payload, &mut is_superseded, now);
-            if dropped > 0 {
-                self.count_superseded(to, dropped);
-            }
+            let sent = self.send_latest(to, payload, now);
             self.count_unreliable(sent);
         }
+    }
+
+    /// S-33: sends one copy of a state update. It replaces superseded ones that are queued.
+    #[inline]
+    pub(super) fn send_latest(&mut self, to: PeerId, payload: &[u8], now: Time) -> Result<(), SendError> {
+        let (mut superseded_by, mut dropped) = (game::superseded_by(payload), 0);
+        let mut is_superseded = |older: &[u8]| {
+            let is_superseded = superseded_by(older);
+            dropped += u64::from(is_superseded);
+            is_superseded
+        };
+        let sent = self.endpoint.send_latest(to, payload, &mut is_superseded, now);
+        if dropped > 0 {
+            self.count_superseded(to, dropped);
+        }
+        sent
     }
 
     /// Returns an error if the receiver's queue has a backlog of the sender.

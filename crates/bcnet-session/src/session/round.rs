@@ -95,6 +95,7 @@ impl<E: Engine> Session<E> {
                 .valid_time_limit()
                 .map(|minutes| (minutes, now + Duration::from_secs(60 * u64::from(minutes))));
             self.emit(Event::RoundStarted { round: self.round.number, system: self.round.system });
+            self.tell_policy_of_round_start(now);
             self.reschedule();
         }
     }
@@ -125,13 +126,20 @@ impl<E: Engine> Session<E> {
         if self.round.next_deadline(&self.config).is_none_or(|due| due > now) {
             return;
         }
-        if self.round.is_over() { self.next_round(now) } else { self.end_round(now) }
+        if self.round.is_over() {
+            self.next_round(now);
+        } else {
+            self.end_round(EndReason::Time, EndCode::TIME, now);
+        }
     }
 
-    /// S-60: ends the round at its time limit. No client is admitted until the next round.
-    fn end_round(&mut self, now: Time) {
-        self.emit_summary(EndReason::Time, now);
-        self.send_all(MessageSource::HOST, None, &message::end_game(EndCode::TIME), now);
+    /// S-60: ends the round, if one is running. No client is admitted until the next round.
+    pub(super) fn end_round(&mut self, reason: EndReason, code: EndCode, now: Time) {
+        if self.round.started.is_none() || self.round.is_over() {
+            return;
+        }
+        self.emit_summary(reason, now);
+        self.send_all(MessageSource::HOST, None, &message::end_game(code), now);
         self.round.ended = Some(now);
         self.clear_ships();
         self.reschedule();
@@ -182,6 +190,7 @@ impl<E: Engine> Session<E> {
         let (round, system) = (self.round.number, self.round.system);
         let duration = self.round.started.map_or(Duration::ZERO, |started| now.since(started));
         self.emit(Event::RoundEnded { summary: RoundSummary { round, system, duration, reason, players } });
+        self.tell_policy_of_round_end(reason, now);
     }
 
     /// S-30: sends the message with the system and the limits of the round.

@@ -106,6 +106,7 @@ impl EventLog {
             | Event::Joined { .. }
             | Event::InGame { .. }
             | Event::Chat { .. }
+            | Event::Game { .. }
             | Event::Refused { .. }
             | Event::ManifestLearned { .. }
             | Event::Anomaly { .. }
@@ -185,6 +186,8 @@ impl EventLog {
             Event::MasterLost { master } => {
                 tracing::warn!(event = name, port, %master, "the list server does not answer; players may not find this server in its list");
             }
+            // The server does not ask for these events.
+            Event::Game { .. } => {}
             Event::ManifestLearned { peer, .. } => tracing::info!(event = name, port, peer = peer.0),
         }
     }

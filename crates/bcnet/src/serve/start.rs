@@ -139,6 +139,7 @@ pub(super) fn session_config(session: &config::Session) -> anyhow::Result<Config
         },
         extra_files: session.extra_files,
         learn_manifests: false,
+        game_events: false,
         forward_unknown: session.forward_unknown,
         allow_mods: session.allow_mods,
         mask_addresses: session.mask_addresses,

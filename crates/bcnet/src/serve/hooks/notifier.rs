@@ -152,6 +152,7 @@ impl Notifier {
             Event::Joining { .. }
             | Event::Joined { .. }
             | Event::Chat { .. }
+            | Event::Game { .. }
             | Event::Refused { .. }
             | Event::ChecksumMismatch { .. }
             | Event::ManifestLearned { .. }
