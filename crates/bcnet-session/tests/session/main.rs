@@ -13,6 +13,7 @@ mod moderation;
 mod names;
 mod newcomers;
 mod play;
+mod policy;
 mod queries;
 mod raw_client;
 mod rounds;
