@@ -4,6 +4,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_session::client::{Client, ClientOptions, Event};
+use bcnet_session::game::{EndCode, EndGame, Message};
+use bcnet_session::policy::{
+    CopyBuffer, CopyVerdict, GamePolicy, PlayerMessage, PlayerView, PolicyHost, Recipients, SendSettings,
+    Verdict,
+};
 use bcnet_session::{Config, Session};
 use bcnet_transport::{Connect, DeliveryMode, Time};
 
@@ -127,7 +132,43 @@ fn ship(slot: u8, object: [u8; 4]) -> Vec<u8> {
 /// S-33, S-45: relaying and recording shots allocate nothing, once the session has grown to its load.
 #[test]
 fn relaying_allocates_nothing() {
+    assert_relaying_allocates_nothing(None);
+}
+
+/// S-90, S-92: neither does a policy that rewrites each copy, sends a message for each, and wakes up often.
+#[test]
+fn policy_allocates_nothing() {
+    #[derive(Debug)]
+    struct Rewriting;
+    impl GamePolicy for Rewriting {
+        fn on_start(&mut self, host: &mut PolicyHost<'_>) {
+            host.wake_at(host.now() + TICK);
+        }
+        fn on_message(&mut self, message: &PlayerMessage<'_>, host: &mut PolicyHost<'_>) -> Verdict {
+            let end = Message::EndGame(EndGame { reason: EndCode::TIME });
+            host.send(Recipients::One(message.sender.id()), &end, SendSettings::default());
+            Verdict::PerReceiver
+        }
+        fn on_copy(
+            &mut self,
+            message: &PlayerMessage<'_>,
+            _: PlayerView<'_>,
+            copy: &mut CopyBuffer<'_>,
+        ) -> CopyVerdict {
+            copy.replace(message.message)
+        }
+        fn on_wake(&mut self, due: Time, host: &mut PolicyHost<'_>) {
+            host.wake_at(due + TICK);
+        }
+    }
+    assert_relaying_allocates_nothing(Some(Box::new(Rewriting)));
+}
+
+fn assert_relaying_allocates_nothing(policy: Option<Box<dyn GamePolicy>>) {
     let mut counted = CountedSession::new(Config { credit_last_shot: true, ..Config::default() });
+    if let Some(policy) = policy {
+        counted.session.set_policy(policy, Time::ZERO);
+    }
     (0..8).for_each(|n| counted.connect(n));
     counted.run(Duration::from_secs(2));
     assert_eq!(counted.in_game, 8);
