@@ -7,7 +7,7 @@ use bcnet_session::policy::{GamePolicy, PlayerMessage, PolicyHost, Recipients, S
 use bcnet_session::{Config, Session};
 use bcnet_transport::Time;
 
-/// Refuses ships of one class. Nobody else sees such a ship, and its owner loses it.
+/// Refuses ships of one class. Other players do not see such a ship, and its owner loses it.
 #[derive(Debug)]
 pub struct RefuseClass {
     pub species: Species,

@@ -1,8 +1,8 @@
 //! The game session of Star Trek: Bridge Commander 1.1 on top of [`bcnet_transport`], without I/O.
 //!
 //! [`Session`] is a dedicated server that simulates nothing. Stock clients find it, join and chat, and it relays their
-//! messages so that they see each other fight. The other end is [`Client`], for bots and tools; its [module](client)
-//! has a complete example. The module [`game`] reads and writes the messages of both. The code cites rules of
+//! messages so that they see each other fight. A [`GamePolicy`] can decide more; see the module [`policy`]. The other end
+//! is [`Client`], for bots and tools; its [module](client) has a complete example. The module [`game`] reads and writes the messages of both. The code cites rules of
 //! PROTOCOL.md as `S-nn`.
 //!
 //! The caller owns the socket, the clock and the log. In this example, a browser queries a server:

@@ -112,7 +112,7 @@ pub struct PlayerMessage<'a> {
     pub reliable: bool,
 }
 
-/// What becomes of a message.
+/// The decision on a message.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -130,7 +130,7 @@ pub enum Verdict {
     PerReceiver,
 }
 
-/// What becomes of the copy for one receiver.
+/// The decision on the copy for one receiver.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyVerdict {

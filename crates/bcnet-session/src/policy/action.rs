@@ -122,7 +122,9 @@ impl Actions {
     }
 }
 
-/// Returns whether a message creates or removes an object: others that name the object must not overtake it (S-43).
+/// Returns whether a message creates or removes an object.
+///
+/// Messages that name the object must not overtake it (S-43).
 const fn changes_objects(message: &Message<'_>) -> bool {
     matches!(
         message,

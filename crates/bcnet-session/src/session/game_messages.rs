@@ -101,18 +101,15 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Cleans what other players would see: texts ([S-42]), the sender of chat, the hash of a state update ([S-37]).
+    /// Cleans a message for other players (S-42, S-37).
     ///
-    /// [S-37]: bcnet_transport::wire::protocol#s-37
-    /// [S-42]: bcnet_transport::wire::protocol#s-42
+    /// That concerns texts, the sender of chat, and the hash of a state update.
     pub(super) fn clean(&mut self, effect: Effect, peer: PeerId, payload: &mut Vec<u8>) {
         match effect {
             Effect::Text | Effect::Create(_) => self.clean_texts(peer, payload),
             Effect::StateUpdate => game::strip_hash(payload),
-            Effect::Chat { .. } => {
-                if text::replace_unprintable(game::set_chat_sender(peer.0, payload)) {
-                    self.count_anomaly(peer, Anomaly::ControlCharacters);
-                }
+            Effect::Chat { .. } if text::replace_unprintable(game::set_chat_sender(peer.0, payload)) => {
+                self.count_anomaly(peer, Anomaly::ControlCharacters);
             }
             _ => {}
         }
@@ -221,7 +218,7 @@ impl<E: Engine> Session<E> {
         self.relay_object(peer, outgoing, now);
     }
 
-    /// S-42, S-44: returns whether a line of chat may be relayed. The player is told if it may not.
+    /// S-42, S-44: returns whether a line of chat may be relayed. If not, the player gets a notice.
     fn take_chat_limit(&mut self, peer: PeerId, now: Time) -> Result<bool, Anomaly> {
         let rate = chat_rate(&self.config);
         let Some(member) = self.member_mut(peer) else { return Ok(false) };

@@ -27,7 +27,7 @@ use crate::policy::{
 use crate::rate_limit::TokenBucket;
 use crate::stats::Anomaly;
 
-/// What remains to be done with a message that a policy has seen.
+/// The rest of the work on a message that a policy has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) effect: Effect,

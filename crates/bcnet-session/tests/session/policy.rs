@@ -184,7 +184,7 @@ fn policy_sees_everything_in_order() {
         "leave Spock of 1: disconnected",
     ];
     let mut log: Vec<&str> = scripted(&world).log.iter().map(String::as_str).collect();
-    // The transport sends messages of different reliability in an order of its own.
+    // The transport may send reliable messages before unreliable ones.
     log[3..9].sort_by_key(|line| expected.iter().position(|other| other == line));
     assert_eq!(log, expected);
     let reliable: Vec<u8> = scripted(&world)
@@ -353,7 +353,7 @@ fn replacement_takes_the_place_of_the_message() {
     assert!(world.session.players().next().is_some_and(|player| player.ship == Some(3)));
 }
 
-/// S-91: each receiver gets its own copy of a state update, with a time of its own, or none.
+/// S-91: each receiver gets its own copy of a state update, with another time, or none.
 #[test]
 fn copies_are_rewritten_per_receiver() {
     let copy: OnCopy = |message, to, copy| match (message.message, to.id().0) {
@@ -786,7 +786,7 @@ fn game_messages_are_reported_as_events() {
     world.send(0, &chat(9, b"hi"));
     world.send(0, &hex("19 FFFFFF3F"));
     let received = settle(&mut world);
-    // What cannot be parsed is relayed as before, but not reported.
+    // A message that cannot be parsed is relayed, but not reported.
     assert_eq!(received[1], [chat(2, b"hi"), hex("19 FFFFFF3F")]);
     let reported = world.events.iter().filter_map(|event| match event {
         Event::Game { peer, payload, reliable } => {
@@ -828,4 +828,16 @@ fn example_refuses_a_ship_class() {
     world.send(0, &other);
     assert_eq!(settle(&mut world)[1], [other]);
     assert_eq!(world.session.policy::<refuse_class::RefuseClass>().map(|policy| policy.refused), Some(1));
+}
+
+/// The examples of the documentation are the tested ones, and short.
+#[test]
+fn documented_examples_are_the_tested_ones() {
+    let document = include_str!("../../../../docs/how-to/extend-bcnet.md");
+    for example in
+        [include_str!("../../examples/answer_time.rs"), include_str!("../../examples/refuse_class.rs")]
+    {
+        assert!(document.contains(example), "copy the example to docs/how-to/extend-bcnet.md: {example}");
+        assert!(example.lines().count() < 60);
+    }
 }
