@@ -12,7 +12,7 @@ use bcnet_session::{Config, Session};
 use bcnet_transport::Time;
 
 #[derive(Debug)]
-pub struct AnswerTime;
+pub(crate) struct AnswerTime;
 
 impl GamePolicy for AnswerTime {
     fn on_message(&mut self, message: &PlayerMessage<'_>, host: &mut PolicyHost<'_>) -> Verdict {

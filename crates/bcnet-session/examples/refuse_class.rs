@@ -9,10 +9,10 @@ use bcnet_transport::Time;
 
 /// Refuses ships of one class. Other players do not see such a ship, and its owner loses it.
 #[derive(Debug)]
-pub struct RefuseClass {
-    pub species: Species,
+pub(crate) struct RefuseClass {
+    pub(crate) species: Species,
     /// The number of refused ships.
-    pub refused: u32,
+    pub(crate) refused: u32,
 }
 
 impl GamePolicy for RefuseClass {

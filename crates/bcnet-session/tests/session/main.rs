@@ -14,6 +14,8 @@ mod names;
 mod newcomers;
 mod play;
 mod policy;
+mod policy_actions;
+mod policy_time;
 mod queries;
 mod raw_client;
 mod rounds;
