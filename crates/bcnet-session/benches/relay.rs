@@ -2,6 +2,8 @@
 //!
 //! In every tick of 60 Hz, each client sends one message, which the session relays to all others. The results include
 //! the cost of the clients and of this loop. See [`runner`] for usage.
+//!
+//! With the argument `walk`, it relays one message in the function [`walk_of_a_message`], for `.ci/relay-walk`.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
@@ -17,6 +19,10 @@ use runner::BenchWorkload;
 mod runner;
 
 fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "walk") {
+        relay_one_message();
+        return ExitCode::SUCCESS;
+    }
     runner::main(vec![
         relay("relay/event-8", DeliveryMode::Reliable, event),
         relay("relay/state-8", DeliveryMode::Unreliable, state_update),
@@ -130,6 +136,41 @@ impl BenchGame {
     fn assert_relayed(&self) {
         assert_eq!(self.received, self.sent * (PLAYERS - 1));
     }
+}
+
+/// Plays for a while, so that all buffers have grown, then relays one event.
+fn relay_one_message() {
+    let mut game = BenchGame::with_players();
+    for _ in 0..64 {
+        game.send(DeliveryMode::Reliable, event);
+        (0..30).for_each(|_| game.tick());
+    }
+    let (address, client) = &mut game.clients[3];
+    let slot = client.slot().expect("the client is in the game");
+    client.send(&event(slot), DeliveryMode::Reliable, game.now).expect("the message is queued");
+    let transmit = client.poll_transmit(&mut game.buffer.0, game.now).expect("a datagram");
+    let sent = walk_of_a_message(&mut game.session, *address, &mut game.buffer.0, transmit.len, game.now);
+    assert_eq!(sent, PLAYERS, "seven copies and the ACK");
+}
+
+/// Makes the calls of the program for one datagram, with `bytes` at the beginning of the buffer. Returns the number of datagrams.
+#[inline(never)]
+fn walk_of_a_message(
+    session: &mut Session,
+    from: SocketAddrV4,
+    buffer: &mut [u8],
+    len: usize,
+    now: Time,
+) -> usize {
+    let peer = bcnet_transport::wire::PeerId(buffer[0]);
+    assert!(session.prefilter(from, &buffer[..len]));
+    assert!(session.is_from_player_in_game(from, &buffer[..len]));
+    let before = (session.counters(), session.peer_counters(peer));
+    session.handle_datagram(from, &mut buffer[..len], now);
+    assert_ne!(before, (session.counters(), session.peer_counters(peer)));
+    session.next_urgent();
+    session.handle_timeout(now);
+    std::iter::from_fn(|| session.poll_transmit(buffer, now)).count()
 }
 
 fn object(slot: u8) -> [u8; 4] {

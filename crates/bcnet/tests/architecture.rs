@@ -1,7 +1,7 @@
 //! Checks the data paths and the security model against the code.
 //!
-//! The path of a relayed message in docs/explanation/data-paths.md must name existing functions and their right number. The
-//! tests and commands that docs/explanation/security-model.md names must exist.
+//! The path of a relayed message in docs/explanation/data-paths.md must name existing functions. `.ci/relay-walk` checks that
+//! they run. The tests and commands that docs/explanation/security-model.md names must exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,8 +12,8 @@ fn relay_path_names_existing_functions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = fs::read_to_string(root.join("docs/explanation/data-paths.md")).expect("the document");
     let (_, rest) = text.split_once("## A relayed message").expect("the section");
-    let (way, total) = rest.split_once("Both lists together: ").expect("the total");
-    let (mut functions, mut files, mut homes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    let (way, _) = rest.split_once("`.ci/relay-walk` traces").expect("the end of the lists");
+    let (mut functions, mut homes) = (BTreeSet::new(), BTreeMap::new());
     for step in way.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
         let mut quoted = step.split('`').skip(1);
         let (name, after) = (quoted.next().expect("a name"), quoted.next().unwrap_or_default());
@@ -22,15 +22,14 @@ fn relay_path_names_existing_functions() {
             homes.insert(owner, file);
         }
         let file = homes.get(owner).unwrap_or_else(|| panic!("{step}: no file"));
-        let found = candidate_paths(&root, file).into_iter().find(|path| {
+        let is_found = candidate_paths(&root, file).into_iter().any(|path| {
             let source = fs::read_to_string(path).unwrap_or_default();
             source.contains(&format!("fn {function}(")) || source.contains(&format!("fn {function}<"))
         });
-        files.insert(found.unwrap_or_else(|| panic!("{step}: not in {file}")));
+        assert!(is_found, "{step}: not in {file}");
         assert!(functions.insert(name), "{name} is listed twice");
     }
-    let counted = format!("{} functions in {} files", functions.len(), files.len());
-    assert!(total.starts_with(&counted), "{counted}");
+    assert!(functions.len() > 50, "only {} functions", functions.len());
 }
 
 /// Returns the possible paths of a file that is given relative to a crate's sources or to all crates.
