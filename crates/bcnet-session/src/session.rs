@@ -331,8 +331,7 @@ impl<E: Engine> Session<E> {
             self.drain_transport_events(now);
         }
         if self.policy.is_some() {
-            self.run_policy_actions(now);
-            self.drain_transport_events(now);
+            self.process_policy_actions(now);
         }
     }
 

@@ -47,12 +47,11 @@ pub(super) enum Effect {
 /// Checks a message of a player in the game, and returns its effect.
 #[inline]
 pub(super) fn check(
-    opcode: Opcode,
+    (opcode, rule): (Opcode, Rule),
     payload: &[u8],
     (peer, slot): (PeerId, u8),
     config: &Config,
 ) -> Result<Effect, Anomaly> {
-    let rule = opcode.rule();
     Ok(match rule {
         Rule::Relay(Check::Event) => match check_event(payload, slot, config.allow_mods)? {
             EventClass::EXPLODING => Effect::Explosion,

@@ -39,7 +39,8 @@ impl<E: Engine> Session<E> {
         let sees_messages = self.sees_messages;
         let Some(member) = self.member_mut(peer) else { return Ok(()) };
         let slot = member.slot.unwrap_or(u8::MAX);
-        if opcode.rule() == Rule::Absorb && !sees_messages {
+        let rule = opcode.rule();
+        if rule == Rule::Absorb && !sees_messages {
             return Ok(());
         }
         if !member.relay_bucket.take(send_queue::cost(payload), rate, now) {
@@ -48,7 +49,7 @@ impl<E: Engine> Session<E> {
         if payload.len() > MAX_RELAY_LEN {
             return Err(Anomaly::TooLarge);
         }
-        let effect = checks::check(opcode, payload, (peer, slot), &self.config)?;
+        let effect = checks::check((opcode, rule), payload, (peer, slot), &self.config)?;
         let Some(effect) = self.take_limits(effect, peer, payload, mode, now)? else { return Ok(()) };
         self.clean(effect, peer, payload);
         let mut judged = Judged { effect, per_receiver: false };
@@ -75,6 +76,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Takes the message from the limits of its kind. Returns its final effect, or `None` if it has none.
+    #[inline(always)]
     fn take_limits(
         &mut self,
         effect: Effect,
@@ -104,6 +106,7 @@ impl<E: Engine> Session<E> {
     /// Cleans a message for other players (S-42, S-37).
     ///
     /// That concerns texts, the sender of chat, and the hash of a state update.
+    #[inline(always)]
     pub(super) fn clean(&mut self, effect: Effect, peer: PeerId, payload: &mut Vec<u8>) {
         match effect {
             Effect::Text | Effect::Create(_) => self.clean_texts(peer, payload),
@@ -116,6 +119,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Applies a message to the state of the session. Returns the copies to relay, if any.
+    #[inline(always)]
     fn apply(&mut self, effect: Effect, peer: PeerId, payload: &[u8], now: Time) -> Option<Copies> {
         let priority = match effect {
             Effect::Relay | Effect::Text | Effect::Mod => Priority::Bulk,

@@ -153,7 +153,7 @@ impl<E: Engine> Session<E> {
     /// Checks a message that a policy has written in place of a player's. Returns its effect.
     fn check_replacement(&self, from: (PeerId, u8), payload: &[u8], mode: DeliveryMode) -> Option<Effect> {
         let opcode = Opcode::of(payload).filter(|_| payload.len() <= MAX_RELAY_LEN)?;
-        match checks::check(opcode, payload, from, &self.config).ok()? {
+        match checks::check((opcode, opcode.rule()), payload, from, &self.config).ok()? {
             Effect::StateUpdate if !self.fits_unreliable(payload) => None,
             Effect::Mod if mode == DeliveryMode::Unreliable && self.fits_unreliable(payload) => {
                 Some(Effect::UnreliableMod)
@@ -208,7 +208,10 @@ impl<E: Engine> Session<E> {
 
     /// Returns whether a copy for one receiver has the opcode and the effect of the original.
     fn is_valid_copy(&self, from: (PeerId, u8), original: &[u8], copy: &[u8]) -> bool {
-        let effect = |payload: &[u8]| checks::check(Opcode::of(payload)?, payload, from, &self.config).ok();
+        let effect = |payload: &[u8]| {
+            let opcode = Opcode::of(payload)?;
+            checks::check((opcode, opcode.rule()), payload, from, &self.config).ok()
+        };
         copy.len() <= MAX_RELAY_LEN
             && Opcode::of(copy) == Opcode::of(original)
             && effect(copy).is_some_and(|effect_of_copy| Some(effect_of_copy) == effect(original))
@@ -259,7 +262,17 @@ impl<E: Engine> Session<E> {
         }
     }
 
+    /// Carries out the pending actions of the policy, and handles the events of the transport that they cause.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn process_policy_actions(&mut self, now: Time) {
+        self.run_policy_actions(now);
+        self.drain_transport_events(now);
+    }
+
     /// Carries out the actions that the policy has queued, and those of the callbacks that they cause.
+    #[cold]
+    #[inline(never)]
     pub(super) fn run_policy_actions(&mut self, now: Time) {
         for round in 0..=MAX_ROUNDS {
             let Some(active) = self.policy.as_mut() else { return };

@@ -72,6 +72,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-33: relays a message as copies of one kind.
+    #[inline]
     pub(super) fn relay_copies(
         &mut self,
         (from, slot): (PeerId, u8),
@@ -146,10 +147,24 @@ impl<E: Engine> Session<E> {
         let is_over_share =
             !outgoing.priority.is_urgent() && !self.take_share(from, outgoing.payload, copies, now);
         let outgoing = Outgoing { is_over_share, ..outgoing };
+        let cost = uplink_cost(outgoing.payload);
+        let mut uncharged = 0;
         for to in self.in_game.iter() {
-            if is_recipient(self, to) {
-                self.relay_to(from, to, outgoing, now);
+            if !is_recipient(self, to) {
+                continue;
             }
+            let sent = self.deliver_uncharged(to, outgoing, now);
+            if let Ok(copies) = sent {
+                uncharged += copies * cost;
+            }
+            // A message over its sender's share needs the exact use of the uplink for each copy.
+            if is_over_share && uncharged > 0 {
+                self.uplink.charge(std::mem::take(&mut uncharged), now);
+            }
+            self.count_copy(from, sent.map(drop));
+        }
+        if uncharged > 0 {
+            self.uplink.charge(uncharged, now);
         }
     }
 
@@ -157,7 +172,13 @@ impl<E: Engine> Session<E> {
     ///
     /// S-54: the receiver is never booted for it; a message without capacity is dropped.
     fn relay_to(&mut self, from: PeerId, to: PeerId, outgoing: Outgoing<'_>, now: Time) {
-        match self.deliver(to, outgoing, now) {
+        let sent = self.deliver(to, outgoing, now);
+        self.count_copy(from, sent);
+    }
+
+    /// Counts a copy as relayed or dropped.
+    fn count_copy(&mut self, from: PeerId, sent: Result<(), SendError>) {
+        match sent {
             Ok(()) => self.counters.relayed += 1,
             Err(SendError::QueueFull { .. }) => {
                 self.counters.not_queued += 1;
@@ -210,7 +231,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-33: sends one copy of a state update. It replaces superseded ones that are queued.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_latest(&mut self, to: PeerId, payload: &[u8], now: Time) -> Result<(), SendError> {
         let (mut superseded_by, mut dropped) = (game::superseded_by(payload), 0);
         let mut is_superseded = |older: &[u8]| {
@@ -259,20 +280,28 @@ impl<E: Engine> Session<E> {
     /// urgent, or while the uplink is used and the sender is over its share (S-46).
     #[inline]
     pub(super) fn deliver(&mut self, to: PeerId, outgoing: Outgoing<'_>, now: Time) -> Result<(), SendError> {
+        if self.deliver_uncharged(to, outgoing, now)? > 0 {
+            self.uplink.charge(uplink_cost(outgoing.payload), now);
+        }
+        Ok(())
+    }
+
+    /// Queues a message like [`deliver`](Self::deliver). The caller charges the uplink for the returned copies, 0 or 1.
+    #[inline]
+    fn deliver_uncharged(&mut self, to: PeerId, outgoing: Outgoing<'_>, now: Time) -> Result<u32, SendError> {
         let Some(member) = self.member(to) else { return Err(SendError::UnknownPeer(to)) };
         if member.send_queue.is_none() && (!outgoing.is_over_share || self.uplink.has_spare(now)) {
             let limit = member.window.allowance();
-            if self.send_prioritized(to, outgoing.priority, outgoing.payload, limit, now)?
+            if self.send_uncharged(to, outgoing.priority, outgoing.payload, limit, now)?
                 == Capacity::Available
             {
-                return Ok(());
+                return Ok(1);
             }
         }
-        self.enqueue(to, outgoing, now)
+        self.enqueue(to, outgoing, now).map(|()| 0)
     }
 
-    /// Passes a message to the transport, if its priority allows that or there is capacity.
-    #[inline]
+    /// Passes a message to the transport, if its priority allows that or there is capacity, and charges the uplink.
     fn send_prioritized(
         &mut self,
         to: PeerId,
@@ -281,7 +310,23 @@ impl<E: Engine> Session<E> {
         limit: InFlightLimit,
         now: Time,
     ) -> Result<Capacity, SendError> {
-        let capacity = match priority {
+        let capacity = self.send_uncharged(to, priority, payload, limit, now)?;
+        if capacity == Capacity::Available {
+            self.uplink.charge(uplink_cost(payload), now);
+        }
+        Ok(capacity)
+    }
+
+    #[inline]
+    fn send_uncharged(
+        &mut self,
+        to: PeerId,
+        priority: Priority,
+        payload: &[u8],
+        limit: InFlightLimit,
+        now: Time,
+    ) -> Result<Capacity, SendError> {
+        Ok(match priority {
             Priority::Bulk | Priority::BulkObject => {
                 self.endpoint.send_if_capacity(to, payload, limit, now)?
             }
@@ -290,11 +335,7 @@ impl<E: Engine> Session<E> {
                 self.endpoint.send(to, payload, DeliveryMode::Reliable, now)?;
                 Capacity::Available
             }
-        };
-        if capacity == Capacity::Available {
-            self.uplink.charge(uplink_cost(payload), now);
-        }
-        Ok(capacity)
+        })
     }
 
     /// Returns whether too many messages are in flight to a player for chat to bypass the send queue.
