@@ -262,7 +262,7 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// Carries out the pending actions of the policy, and handles the events of the transport that they cause.
+    /// Carries out the pending actions of the policy, and handles the events that they cause.
     #[cold]
     #[inline(never)]
     pub(super) fn process_policy_actions(&mut self, now: Time) {

@@ -301,7 +301,7 @@ impl<E: Engine> Session<E> {
         self.enqueue(to, outgoing, now).map(|()| 0)
     }
 
-    /// Passes a message to the transport, if its priority allows that or there is capacity, and charges the uplink.
+    /// Sends a message like [`send_uncharged`](Self::send_uncharged), and charges the uplink.
     fn send_prioritized(
         &mut self,
         to: PeerId,
@@ -317,6 +317,7 @@ impl<E: Engine> Session<E> {
         Ok(capacity)
     }
 
+    /// Passes a message to the transport, if its priority allows that or there is capacity.
     #[inline]
     fn send_uncharged(
         &mut self,
