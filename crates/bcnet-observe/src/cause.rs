@@ -120,3 +120,29 @@ const MAX_ACKS_SEEN: u8 = 3;
 const ACK_RESTARTED_WITHIN: u64 = SECOND / 2;
 /// A little less than the time from the first to the last standalone send of an ACK: two intervals.
 const STANDALONE_ACKS_WITHIN: u64 = SECOND + SECOND / 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bcnet_wire::{Channel, MessageId, Seq};
+
+    /// A capture that missed a datagram at the time of the previous send or later may have missed the ACK.
+    #[test]
+    fn ack_may_be_missed_from_the_previous_send_on() {
+        let time = Time::from_micros;
+        let id = MessageId { channel: Channel::Game, seq: Seq(0), fragment: None };
+        let open = UnexplainedRetransmission {
+            key: MessageKey::new(id),
+            at: time(3000),
+            mark: 0,
+            send_count: 2,
+            previous_send: time(2000),
+            acks_seen: 0,
+            last_ack: Time::ZERO,
+            arrived_before: None,
+        };
+        let causes = [None, Some(1999), Some(2000)].map(|missed| cause_without_ack(&open, missed.map(time)));
+        use RetransmitCause::{AckNeverSent, NotCaptured};
+        assert_eq!(causes, [AckNeverSent, AckNeverSent, NotCaptured]);
+    }
+}

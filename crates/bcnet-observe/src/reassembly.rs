@@ -176,6 +176,22 @@ mod tests {
         assert_eq!((reassembler.incomplete.len(), reassembler.order.len(), reassembler.bytes), (0, 0, 0));
     }
 
+    /// A new connection starts its sequence numbers again, so its payloads are no repeats of the old ones.
+    #[test]
+    fn new_connection_forgets_completed_and_incomplete_payloads() {
+        let fragments =
+            |seq| [[2, 1, 0x32, 9, 0xA0, seq, 0, 0, 2, 7, 8], [2, 1, 0x32, 9, 0xA0, seq, 0, 1, 9, 10, 11]];
+        let request: &[u8] = &[0xFF, 1, 3, 15, 0xC0, 0, 0, 10, 0, 0, 2, 0x5F, 10, 0, 0, 0, 0];
+        let mut reassembler = Reassembler::default();
+        for _ in 0..2 {
+            let [first, second] = fragments(5);
+            assert_eq!(add(&mut reassembler, &first).len() + add(&mut reassembler, &second).len(), 1);
+            assert_eq!(add(&mut reassembler, &fragments(6)[0]), []);
+            assert_eq!(add(&mut reassembler, request), []);
+            assert_eq!((reassembler.incomplete.len(), reassembler.bytes), (0, 0));
+        }
+    }
+
     /// T-68
     #[test]
     fn contradictory_fragment_is_ignored() {

@@ -92,3 +92,41 @@ const MAX_MISSING_NUMBERS: usize = 64;
 ///
 /// In this time a stock sender retransmits a lost message nine times.
 const GIVE_UP_ON_GAP_AFTER: u64 = 28 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tracker_with_gap(next: u16) -> SequenceTracker {
+        let mut tracker = SequenceTracker::new();
+        tracker.on_message(Seq(0), Time::ZERO, 6);
+        tracker.on_message(Seq(next), Time::ZERO, 7);
+        tracker
+    }
+
+    /// A forged number far ahead costs no memory: only the first missing numbers are remembered.
+    #[test]
+    fn jump_of_the_numbers_takes_little_memory() {
+        let mut tracker = tracker_with_gap(5000);
+        assert_eq!((tracker.missing.len(), tracker.latest()), (MAX_MISSING_NUMBERS, Some(Seq(5000))));
+        let mut reported = Vec::new();
+        tracker.expire(Time::ZERO.plus(GIVE_UP_ON_GAP_AFTER), |seq, _, _| reported.push(seq.0));
+        assert_eq!(reported, [], "the missing numbers may still arrive");
+        tracker.expire(Time::ZERO.plus(GIVE_UP_ON_GAP_AFTER + 1), |seq, _, _| reported.push(seq.0));
+        assert!(reported.iter().copied().eq(1..=64) && tracker.is_complete());
+    }
+
+    /// A datagram whose findings are final gets no finding about a gap: a later datagram gets it.
+    #[test]
+    fn cleared_mark_keeps_the_missing_numbers() {
+        let mut tracker = tracker_with_gap(2);
+        assert!(!tracker.is_final(7) && tracker.is_final(6));
+        tracker.clear_mark(6);
+        assert!(!tracker.is_final(7), "another mark changes nothing");
+        tracker.clear_mark(7);
+        assert!(tracker.is_final(7) && !tracker.is_complete());
+        let mut reported = Vec::new();
+        tracker.expire(Time::ZERO.plus(60 * SECOND), |seq, _, mark| reported.push((seq, mark)));
+        assert_eq!(reported, [(Seq(1), NO_MARK)]);
+    }
+}

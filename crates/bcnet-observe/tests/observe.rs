@@ -384,3 +384,46 @@ fn unexplained_retransmissions_are_reported_at_the_limit() {
     assert_eq!((unexplained(&observer), observer.dropped_findings()), (0, 5));
     assert_eq!(std::iter::from_fn(|| observer.poll_finding()).count(), 5);
 }
+
+/// Each connection reports its own stuck fragments, although sequence numbers start again.
+#[test]
+fn stuck_fragments_are_reported_for_each_connection() {
+    let mut tap = TestObserver::new();
+    for (nonce, start) in [("5F", 0.0), ("60", 20.0)] {
+        let request = format!("FF 01 03 0F C0 00 00 0A 00 00 02 {nonce} 0A 00 00 00 00");
+        with_content(&bytes(&request), |content| {
+            tap.observer.observe(9, at(start), CLIENT, HOST, content);
+        });
+        for seconds in [0.5, 1.5, 3.5, 6.5, 10.5] {
+            tap.observe(start + seconds, "02 01 32 08 A0 00 00 00 02 19");
+            tap.observe(start + seconds + 0.02, "01 01 01 00 00 00");
+        }
+        let found = tap.findings();
+        let stuck = found.iter().filter(|what| matches!(what, FindingKind::StuckFragments { .. }));
+        assert_eq!(stuck.count(), 1, "connection at {start} s: {found:?}");
+    }
+}
+
+/// At the memory limit, the observer forgets acknowledged messages first, so waiting messages stay visible.
+#[test]
+fn memory_limit_drops_acknowledged_messages_first() {
+    let limits = ObserverLimits { conversations: 3, messages: 10, findings: 5 };
+    let mut observer = Observer::new(limits);
+    for seq in 0..100_u8 {
+        let now = at(f64::from(seq) / 100.0);
+        with_content(&[2, 1, 0x32, 6, 0x80, seq, 0, 0x19], |data| {
+            observer.observe(0, now, CLIENT, HOST, data);
+        });
+        // The first five messages are never acknowledged.
+        if seq >= 5 {
+            with_content(&[1, 1, 1, seq, 0, 0], |ack| {
+                observer.observe(0, now, HOST, CLIENT, ack);
+            });
+        }
+    }
+    let conversation = observer.conversations().next().expect("one conversation");
+    let side = if conversation.address(Side::First) == CLIENT { Side::First } else { Side::Second };
+    let queues = observer.queues(conversation.id(), side, at(1.0)).expect("known");
+    let waiting: Vec<u16> = queues.retransmit.iter().map(|message| message.id.seq.0).collect();
+    assert_eq!(waiting, [0, 1, 2, 3, 4]);
+}

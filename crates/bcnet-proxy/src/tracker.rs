@@ -175,3 +175,26 @@ impl Hasher for KeyHasher {
 const MAX_TRACKED_MESSAGES: usize = 4096;
 /// Split payloads that are watched for ACKs without fragment index.
 const MAX_SPLIT_MESSAGES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tracker watches the newest split payloads: at the limit it forgets the oldest.
+    #[test]
+    fn tracker_forgets_the_oldest_split_payload() {
+        let mut tracker = MessageTracker::default();
+        let payloads = 3 * MAX_SPLIT_MESSAGES as u16;
+        for seq in 0..payloads {
+            for fragment in 0..2 {
+                let id = MessageId { channel: Channel::Game, seq: Seq(seq), fragment: Some(fragment) };
+                tracker.on_forward(id);
+            }
+        }
+        let watched = |seq: &u16| tracker.splits.contains_key(seq);
+        let oldest = payloads - MAX_SPLIT_MESSAGES as u16;
+        assert!((0..payloads).filter(watched).eq(oldest..payloads));
+        assert_eq!(tracker.on_whole_ack(Seq(oldest - 1), Time::ZERO), None);
+        assert_eq!(tracker.on_whole_ack(Seq(payloads - 1), Time::ZERO), Some(2));
+    }
+}

@@ -174,4 +174,23 @@ mod tests {
         assert_eq!(joined.count(), 32);
         assert!(limiter.recent.len() <= MAX_RECENT);
     }
+
+    /// S-13: when the table is full, the limiter forgets the network that joined least recently.
+    #[test]
+    fn full_join_limiter_forgets_the_oldest_network() {
+        let mut limiter = JoinLimiter::default();
+        let busy = Ipv4Addr::new(192, 0, 2, 1);
+        let others = (0..).map(|n: u32| Ipv4Addr::from(0x0A00_0000 + (n << 16)));
+        for other in others.take(MAX_RECENT) {
+            limiter.record_join(other, Time::ZERO);
+        }
+        (0..16).for_each(|_| limiter.record_join(busy, Time::ZERO));
+        assert_eq!(limiter.recent.len(), MAX_RECENT);
+        assert!(!limiter.may_join(busy, Time::ZERO), "the busy address used its burst");
+        // An address and its network are one entry each, so these joins fill half of the table.
+        for n in 0..64_u32 {
+            limiter.record_join(Ipv4Addr::from(0x0B00_0000 + (n << 16)), Time::ZERO);
+        }
+        assert!(!limiter.may_join(busy, Time::ZERO), "newer entries push out older ones first");
+    }
 }

@@ -426,6 +426,7 @@ mod tests {
         let mut queued = 0;
         while queue.push(outgoing(0, Priority::Bulk, &[0; 18]), LIMITS).is_ok() {
             queued += 1;
+            assert!(queued <= 10_000, "the source has no limit");
         }
         assert_eq!(queued, 10_000 / 50);
         assert_eq!(queue.push(outgoing(1, Priority::Bulk, b"x"), LIMITS), Ok(0));
@@ -454,7 +455,9 @@ mod tests {
         let mut queue = SendQueue::default();
         let mut fill = |priority, range: std::ops::Range<u8>| {
             for slot in range {
-                while queue.push(outgoing(slot, priority, &[0; 200]), LIMITS).is_ok() {}
+                while queue.push(outgoing(slot, priority, &[0; 200]), LIMITS).is_ok() {
+                    assert!(queue.bytes < 1_000_000, "the queue has no limit");
+                }
             }
             queue.bytes
         };
@@ -474,6 +477,27 @@ mod tests {
         assert!(!queue.has_backlog(MessageSource(0)));
         queue.push(outgoing(0, Priority::Bulk, b"x"), LIMITS).expect("capacity");
         assert!(queue.has_backlog(MessageSource(0)) && !queue.has_backlog(MessageSource(1)));
+    }
+
+    /// S-43: a source that was idle gets no credit for that time, so it cannot starve the others.
+    #[test]
+    fn idle_source_saves_up_no_credit() {
+        let mut queue = SendQueue::default();
+        for _ in 0..100 {
+            queue.push(outgoing(0, Priority::Bulk, b"busy"), LIMITS).expect("capacity");
+            assert_eq!(pop_front(&mut queue), Some((0, b"busy".to_vec())));
+        }
+        for source in [0, 1] {
+            for _ in 0..50 {
+                queue.push(outgoing(source, Priority::Bulk, b"both"), LIMITS).expect("capacity");
+            }
+        }
+        let mut sent = [0_u32; 2];
+        for _ in 0..20 {
+            let (source, _) = pop_front(&mut queue).expect("many messages wait");
+            sent[usize::from(source)] += 1;
+        }
+        assert!(sent[0].abs_diff(sent[1]) <= 2, "{sent:?} messages of both sources");
     }
 
     /// S-43: with random messages, all of them leave, in order within each source, and the sums are right.

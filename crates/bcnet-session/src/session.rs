@@ -32,6 +32,8 @@ mod policy_sends;
 mod queries;
 mod relay;
 mod round;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::VecDeque;

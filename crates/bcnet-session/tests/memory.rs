@@ -222,7 +222,9 @@ fn ten_thousand_players_leak_no_memory() {
                 counted.connect(next);
                 next += 1;
             }
+            let deadline = counted.now + Duration::from_secs(60);
             while counted.in_game < before + 8 {
+                assert!(counted.now < deadline, "players {before} to {} did not enter", before + 7);
                 counted.tick();
             }
             for (_, client) in &mut counted.clients {

@@ -4,6 +4,7 @@ mod admission;
 mod clients;
 mod floods;
 mod healer;
+mod retained_state;
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU8;

@@ -70,7 +70,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// S-52: refuses a kicked client for a short time, because some clients reconnect by themselves.
-    fn record_kick(&mut self, member: &Member, now: Time) {
+    pub(super) fn record_kick(&mut self, member: &Member, now: Time) {
         if self.kicked.len() >= MAX_KICKED {
             self.kicked.pop_front();
         }

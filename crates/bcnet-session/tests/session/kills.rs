@@ -238,6 +238,7 @@ fn departed_shooter_gets_no_credit() {
     // The id of a player that has left is reserved for fifteen seconds.
     world.run(16 * SECOND);
     loop {
+        assert!(world.now.since(fired) < 30 * SECOND, "no guest got the id of the departed player");
         let guests: Vec<usize> = (0..13).map(|_| world.connect("Guest", "")).collect();
         world.run_until(5 * SECOND, |world| guests.iter().all(|guest| world.is_in_game(*guest)));
         if guests.iter().any(|guest| world.id(*guest) == left) {

@@ -18,6 +18,7 @@ mod policy_actions;
 mod policy_time;
 mod queries;
 mod raw_client;
+mod retained_state;
 mod rounds;
 mod send_queue;
 mod stock;

@@ -118,6 +118,7 @@ impl StockArena {
         let (mut fragments, mut buffer) = (Vec::new(), [0; 2048]);
         // Runs as many frames as the engine needs to send all fragments once.
         while client.engine().queue_lengths(PeerId::HOST).expect("the host").first > 0 {
+            assert!(fragments.len() < 1000, "the client sends fragments without end");
             client.handle_timeout(now);
             while let Some(transmit) = client.poll_transmit(&mut buffer, now) {
                 fragments.extend(split_fragments(&mut buffer[..transmit.len]));

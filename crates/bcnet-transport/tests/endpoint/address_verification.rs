@@ -428,3 +428,17 @@ fn joining_withdraws_other_offers_to_the_address() {
     host.receive_from(address(1), &acknowledge_offer(other), ms(1400));
     assert_eq!((host.flush(ms(1400)), host.left_peers()), (vec![], vec![]));
 }
+
+/// T-76: a cookie is bound to the port: one socket of a machine cannot answer for another.
+#[test]
+fn cookie_of_one_port_does_not_verify_another() {
+    let mut host = host_under_attack(&ack_proof_config());
+    let offer = request_offer(&mut host, 1, 7, ms(100)).expect("an answer");
+    flood(&mut host, 1, ms(100));
+    flood(&mut host, 2, ms(100));
+    let other_port = SocketAddrV4::new(*address(1).ip(), address(1).port() + 1);
+    host.receive_from(other_port, &acknowledge_offer(offer), ms(200));
+    assert_eq!(host.flush(ms(200)), [], "the cookie of another port has no effect");
+    host.receive_from(address(1), &acknowledge_offer(offer), ms(200));
+    assert!(take_second_cookie(&mut host, address(1), ms(200)).is_some(), "the offer is still valid");
+}

@@ -105,6 +105,7 @@ fn total_loss_does_not_inflate_the_rtt() {
         assert_eq!(host.flush(now).len(), 1, "message {seq}");
         let repeat = loop {
             now = now + Duration::from_millis(10);
+            assert!(now < ms(600_000), "message {seq} is not retransmitted");
             if !host.flush(now).is_empty() {
                 break now;
             }

@@ -17,6 +17,9 @@ use bcnet_transport::{
 pub(crate) const START: Time = Time::from_micros(10_000_000);
 pub(crate) const HOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 10, 10, 1), 22101);
 
+/// The most datagrams, events or rounds at one instant: far more than any test needs.
+pub(crate) const MAX_STEPS: usize = 100_000;
+
 /// Returns the time `millis` milliseconds after the start.
 pub(crate) fn ms(millis: u64) -> Time {
     START + Duration::from_millis(millis)
@@ -116,6 +119,7 @@ impl TestEndpoint {
                 let bytes = self.buffer[..transmit.len].to_vec();
                 assert!(bytes.len() <= 512, "a datagram of {} bytes", bytes.len());
                 packets.push(SentDatagram { from: self.address, to: transmit.to, bytes });
+                assert!(packets.len() < MAX_STEPS, "at {now} the endpoint sends datagrams without end");
             }
         }
         let next = self.endpoint.next_timeout();
@@ -151,6 +155,7 @@ impl TestEndpoint {
         let mut payload = Vec::new();
         while let Some(event) = self.endpoint.poll_event(&mut payload) {
             events.push((event, payload.clone()));
+            assert!(events.len() < MAX_STEPS, "the endpoint reports events without end");
         }
         events
     }
@@ -255,13 +260,14 @@ impl TestNet {
 
     /// Delivers every datagram until no endpoint has more to send at this instant.
     pub(crate) fn deliver_all(&mut self) {
-        loop {
+        for _ in 0..MAX_STEPS {
             let packets = self.flush();
             if packets.is_empty() {
                 return;
             }
             packets.iter().for_each(|packet| self.deliver(packet));
         }
+        panic!("at {} the endpoints answer each other without end", self.now);
     }
 
     /// Runs from deadline to deadline until `until`, and delivers every datagram.

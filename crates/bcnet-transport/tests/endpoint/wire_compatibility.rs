@@ -7,8 +7,8 @@ use bcnet_transport::wire::{BootReason, Datagram, Delivery, MAX_MESSAGE, Message
 use bcnet_transport::{Config, DeliveryMode, Engine, Event, RejectCause, cipher};
 
 use crate::net::{
-    HOST, START, SentDatagram, TestEndpoint, TestNet, TestRng, address, client_with_forged_host, connect,
-    fragment, from_peer, host_with_forged_peer, identity, ms, pattern, reliable, unencrypted, utf16,
+    HOST, MAX_STEPS, START, SentDatagram, TestEndpoint, TestNet, TestRng, address, client_with_forged_host,
+    connect, fragment, from_peer, host_with_forged_peer, identity, ms, pattern, reliable, unencrypted, utf16,
 };
 
 /// Returns all datagrams of a session in which clients join, announce names, are refused, are booted and
@@ -39,7 +39,7 @@ fn whole_session(config: &Config) -> Vec<SentDatagram> {
 
 /// Does the same as `TestNet::deliver_all`, and logs the datagrams.
 fn deliver_all_logged(net: &mut TestNet, log: &mut Vec<SentDatagram>) {
-    loop {
+    for _ in 0..MAX_STEPS {
         let packets = net.flush();
         if packets.is_empty() {
             return;
@@ -47,6 +47,7 @@ fn deliver_all_logged(net: &mut TestNet, log: &mut Vec<SentDatagram>) {
         packets.iter().for_each(|packet| net.deliver(packet));
         log.extend(packets);
     }
+    panic!("at {} the endpoints answer each other without end", net.now);
 }
 
 /// T-16, T-66: every control message has a header of five bytes with bits 15 and 14 set.

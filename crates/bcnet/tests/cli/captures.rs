@@ -66,7 +66,7 @@ fn capture_is_completed_when_stdout_is_closed() {
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all("01 01 02\n".repeat(20_000).as_bytes()).expect("bcnet reads all input");
     drop(stdin);
-    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+    assert_eq!(crate::run::wait_with_output(child).status.code(), Some(0));
     // Each packet has 31 bytes of IPv4, in a block of 64 bytes.
     let len = fs::metadata(&out).expect("the capture").len();
     assert!((20_000 * 64..20_000 * 64 + 200).contains(&len), "{len}");

@@ -140,6 +140,7 @@ pub(crate) fn swarm(seed: u64, count: usize, mix: TrafficMix) -> SwarmCapture {
         .map(|vector| unhex(vector["plain"].as_str().expect("hex")))
         .collect();
     while tap.swarm.captured.len() < count {
+        assert!(world.now() < Time::ZERO + Duration::from_secs(86_400), "the nodes stopped sending");
         let now = world.now() + Duration::from_millis(50);
         world.run_observed(now, &mut tap);
         for node in 0..=CLIENTS {

@@ -24,7 +24,7 @@ fn followed_input_is_shown_immediately_or_on_stop() {
         rows.next().expect("a row").expect("UTF-8");
     }
     crate::run::signal(child.id(), "INT");
-    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+    assert_eq!(crate::run::wait_with_output(child).status.code(), Some(0));
     // This is more than a pipe can hold: once all is written, most of it was read.
     let much: Vec<TestPacket> = (0..30_000).map(|number| chat(2, number, f64::from(number) * 0.01)).collect();
     let much = pcap(&much, RAW);
@@ -33,7 +33,7 @@ fn followed_input_is_shown_immediately_or_on_stop() {
         let mut stdin = child.stdin.take().expect("a pipe");
         stdin.write_all(&much).expect("written");
         crate::run::signal(child.id(), signal);
-        let run = ProcessOutput::from(child.wait_with_output().expect("bcnet ends"));
+        let run = ProcessOutput::from(crate::run::wait_with_output(child));
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{signal}");
         assert!(run.stdout.contains("1 conversation,"), "{}", run.stdout);
     }
@@ -54,7 +54,7 @@ fn a_pipe_is_followed_as_it_is_written() {
     stdout.read_line(&mut line).expect("a line comes while the pipe is open");
     assert!(line.contains("connect request"), "{line}");
     drop(stdin);
-    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+    assert_eq!(crate::run::wait_with_output(child).status.code(), Some(0));
 }
 
 #[test]
@@ -94,5 +94,5 @@ fn a_log_is_followed_from_its_first_lines_on() {
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     assert!(line.trim_start().starts_with("1758 "), "{line}");
     drop(stdin);
-    child.wait().expect("bcnet ends");
+    crate::run::wait_with_output(child);
 }

@@ -102,7 +102,7 @@ fn stopped_live_capture_prints_what_it_has() {
     let mut rest = String::new();
     lines.read_to_string(&mut rest).expect("UTF-8");
     assert!(rest.contains("open: 24 packets in ") && rest.contains("faults, the worst first"), "{rest}");
-    assert_eq!(child.wait().expect("bcnet ends").code(), Some(0));
+    assert_eq!(crate::run::wait_with_output(child).status.code(), Some(0));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn closed_output_pipe_ends_the_run_cleanly() {
         let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         drop(stdout);
-        let code = child.wait().expect("bcnet ends").code();
+        let code = crate::run::wait_with_output(child).status.code();
         let mut stderr = String::new();
         child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("UTF-8");
         assert_eq!((code, stderr.as_str()), (Some(0), ""), "{flags:?}");

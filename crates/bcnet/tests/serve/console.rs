@@ -9,7 +9,7 @@ use bcnet_transport::wire::BootReason;
 use serde_json::{Value, json};
 
 use crate::player::{LoopbackPlayer, join_two, run_both_until};
-use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, spawn_line_reader};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, spawn_line_reader, wait_until};
 
 fn refusal(server: &ServerProcess, args: &[&str]) -> String {
     let output = server.directory.ctl(args);
@@ -199,7 +199,7 @@ fn session_is_stopped_and_started_while_the_other_runs() {
         sessions.as_array().expect("a list").iter().map(|one| one["state"].clone()).collect()
     };
     // Bob's ACK of the disconnect notice may not have arrived yet.
-    while states(&server) == ["open", "stopping"] {}
+    wait_until("session Two is stopped", || states(&server) != ["open", "stopping"]);
     assert_eq!(states(&server), ["open", "stopped"]);
     assert!(refusal(&server, &["--session", "Two", "stop"]).contains("already stopped"));
     assert!(refusal(&server, &["--session", "One", "start"]).contains("no session is stopped"));
@@ -280,7 +280,11 @@ fn follow_prints_events_as_they_arrive() {
         }
     }
     server.stop();
-    assert_eq!(follower.wait().expect("ends").code(), Some(0), "the follower ends with the server");
+    assert_eq!(
+        crate::run::wait_with_output(follower).status.code(),
+        Some(0),
+        "the follower ends with the server"
+    );
 }
 
 #[test]
@@ -312,7 +316,7 @@ fn standard_input_accepts_console_commands() {
     assert!(next().contains("console"));
     writeln!(input, "stop").expect("written");
     assert!(next().starts_with("the server disconnects all players and stops"));
-    assert_eq!(server.wait().expect("ends").code(), Some(0));
+    assert_eq!(crate::run::wait_with_output(server).status.code(), Some(0));
 }
 
 #[test]

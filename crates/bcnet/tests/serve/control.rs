@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::connection::{RawControlConnection, connect, directory_with_control};
 use crate::player::{LoopbackPlayer, join_two};
-use crate::server::{ServerProcess, TestDirectory};
+use crate::server::{ServerProcess, TestDirectory, wait_until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -315,12 +315,13 @@ fn request_without_a_free_connection_fails() {
     }
     drop(crowd);
     let mut bans = String::new();
-    while !bans.starts_with("{\"ok\"") {
+    wait_until("a connection is free", || {
         let mut stream = connect(&server);
         drop(stream.write_all(b"{\"command\":\"bans\"}\n"));
         bans.clear();
         drop(BufReader::new(stream).read_line(&mut bans));
-    }
+        bans.starts_with("{\"ok\"")
+    });
     assert_eq!(bans, "{\"ok\":{\"bans\":[]}}\n");
 }
 

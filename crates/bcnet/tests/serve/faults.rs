@@ -71,7 +71,7 @@ fn game_continues_without_free_file_handles() {
     }
     assert!(client.try_wait().expect("a child").is_none(), "the server cannot accept the connection");
     limit("1024");
-    let answer = client.wait_with_output().expect("an answer");
+    let answer = crate::run::wait_with_output(client);
     let status: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("JSON");
     assert_eq!(status["sessions"][0]["players"], 2);
 }

@@ -12,8 +12,9 @@ use bcnet_session::game;
 use serde_json::Value;
 
 use crate::player::LoopbackPlayer;
+use crate::run::wait_with_output;
 use crate::scripted_host::{admission_messages, run_scripted_host};
-use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader, wait_until};
 
 /// Joins `port` of this machine without any input, and waits for the exit.
 fn join(port: u16, args: &[&str]) -> Output {
@@ -66,7 +67,7 @@ impl JoinProcess {
     /// Waits for the exit. Standard input stays open until then.
     fn wait_for_exit(mut self) -> Output {
         let _input = self.child.stdin.take();
-        self.child.wait_with_output().expect("it ends")
+        wait_with_output(self.child)
     }
 }
 
@@ -297,7 +298,7 @@ fn differing_files_are_named_and_a_manifest_fixes_it() {
     let port = ready.strip_prefix("manifest ready port=").and_then(|port| port.parse().ok()).expect("a port");
     // The server disconnects the client after it has all checksums.
     assert_eq!(join(port, &["--check"]).status.code(), Some(1));
-    assert!(learn.wait().expect("it ends").success());
+    assert!(wait_with_output(learn).status.success());
     let learned = fs::read_to_string(directory.path("stock.manifest")).expect("written");
     let other = learned.replacen("version 7E0CE243", "version 11223344", 1);
     assert_ne!(learned, other);
@@ -400,10 +401,10 @@ fn lost_server_is_reported_to_the_user() {
     server.signal("KILL");
     // The system answers each datagram with "port unreachable".
     let is_reported = |line: String| line == "* no program listens on the server's port any more";
-    joined.type_line("hello?");
-    while !joined.output.recv_timeout(Duration::from_millis(50)).is_ok_and(is_reported) {
+    wait_until("the loss of the server is reported", || {
         joined.type_line("hello?");
-    }
+        joined.output.recv_timeout(Duration::from_millis(50)).is_ok_and(is_reported)
+    });
     signal(joined.child.id(), "INT");
     signal(joined.child.id(), "INT");
     assert_eq!(joined.wait_for_exit().status.code(), Some(0));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::http_stub::HttpStub;
 use crate::player::{LoopbackPlayer, join_two, run_all_until};
-use crate::server::{ServerProcess, TestDirectory};
+use crate::server::{ServerProcess, TestDirectory, wait_until};
 
 /// Alice is peer 2 in slot 0, Bob peer 3 in slot 1.
 const ALICE_SHIP: u32 = 0x3FFF_FFFF;
@@ -88,7 +88,7 @@ fn credited_kill_is_reported_to_players_stats_and_hooks() {
         (&ended["event"], kills_and_deaths(&ended["scores"])),
         (&json!("round_ended"), expected.to_vec())
     );
-    while server.ctl_json(&["status"])["scores"]["kept"] != 1 {}
+    wait_until("the round is stored", || server.ctl_json(&["status"])["scores"]["kept"] == 1);
     let output = server.directory.bcnet(&["stats", "--format", "json"]).output().expect("it runs");
     let stats: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(kills_and_deaths(&stats["players"]), expected);

@@ -24,7 +24,7 @@ fn manifest_is_learned_from_the_first_player() {
     let mut player = LoopbackPlayer::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), "Kirk");
     player.run_until(|player| player.end.is_some());
     assert_eq!(lines.next().as_deref(), Some("good.manifest: written"));
-    assert_eq!(child.wait().expect("ended").code(), Some(0));
+    assert_eq!(crate::run::wait_with_output(child).status.code(), Some(0));
 
     let summary = directory.bcnet(&["manifest", "check", "good.manifest"]).output().expect("bcnet runs");
     let summary = String::from_utf8(summary.stdout).expect("UTF-8");

@@ -35,7 +35,7 @@ pub(crate) fn promtool(args: &[&str], input: &str) {
         return;
     };
     check.stdin.take().expect("piped").write_all(input.as_bytes()).expect("read");
-    let output = check.wait_with_output().expect("ended");
+    let output = crate::run::wait_with_output(check);
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success() && stderr.is_empty(), "{stdout}{stderr}");
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, drain_lines, signal, spawn_line_reader};
 
 fn project_file(name: &str) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../").to_owned() + name;
@@ -60,7 +60,7 @@ fn egg_starts_controls_and_stops_the_server() {
     assert_eq!(output.recv_timeout(TEST_TIMEOUT).as_deref(), Ok("no players"));
     assert_eq!(egg["config"]["stop"], "^C");
     signal(child.id(), "INT");
-    while log.recv_timeout(TEST_TIMEOUT).is_ok() {}
+    drain_lines(&log);
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
 

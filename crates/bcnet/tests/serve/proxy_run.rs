@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::Receiver;
 
-use crate::server::{TEST_TIMEOUT, TestDirectory, signal, spawn_line_reader};
+use crate::server::{TEST_TIMEOUT, TestDirectory, drain_lines, signal, spawn_line_reader};
 
 /// A proxy that is ready for players.
 pub(crate) struct ProxyProcess {
@@ -77,6 +77,7 @@ impl ProxyProcess {
     pub(crate) fn stop(mut self) -> TestDirectory {
         self.signal("TERM");
         self.wait_for_log(&["event=\"stopped\""]);
+        drain_lines(&self.log);
         assert_eq!(self.child.wait().expect("ended").code(), Some(0));
         std::mem::replace(&mut self.directory, TestDirectory(Default::default()))
     }

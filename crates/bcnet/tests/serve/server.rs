@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use bcnet_udp::Clock;
 use serde_json::Value;
 
 use crate::run;
@@ -169,7 +170,7 @@ impl ServerProcess {
     /// Waits for the exit of the process.
     pub(crate) fn wait_for_exit(mut self) -> (ExitStatus, TestDirectory) {
         // The log ends with the process.
-        while self.log.recv_timeout(TEST_TIMEOUT).is_ok() {}
+        drain_lines(&self.log);
         let status = self.child.try_wait().expect("a child").or_else(|| self.child.wait().ok());
         let directory = std::mem::replace(&mut self.directory, TestDirectory(PathBuf::new()));
         (status.expect("an exit status"), directory)
@@ -187,6 +188,26 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Repeats a check until it succeeds. After [`TEST_TIMEOUT`] it panics and names what did not happen.
+pub(crate) fn wait_until(what: &str, mut check: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    let started = clock.now();
+    while !check() {
+        assert!(clock.now().since(started) < TEST_TIMEOUT, "after {TEST_TIMEOUT:?}, still not: {what}");
+    }
+}
+
+/// Reads the output of a process until its end. Panics if the process is silent for [`TEST_TIMEOUT`] instead.
+pub(crate) fn drain_lines(lines: &Receiver<String>) {
+    loop {
+        match lines.recv_timeout(TEST_TIMEOUT) {
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => panic!("the process did not end within {TEST_TIMEOUT:?}"),
+        }
     }
 }
 

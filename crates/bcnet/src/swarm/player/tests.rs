@@ -59,6 +59,7 @@ impl SoloGame {
 fn leaving_during_join_does_not_block_the_session() {
     let mut complete = SoloGame::new();
     while !complete.player.is_in_game() {
+        assert!(complete.now < Time::ZERO + Duration::from_secs(60), "the player did not enter");
         complete.frame();
     }
     let frames = complete.now.as_micros() / FRAME.as_micros() as u64;

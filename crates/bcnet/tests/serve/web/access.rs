@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 
 use super::{HttpResponse, PageServer};
 use crate::run::path;
-use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory};
+use crate::server::{ServerProcess, TEST_TIMEOUT, TestDirectory, wait_until};
 
 #[test]
 fn foreign_origins_and_host_names_are_refused() {
@@ -78,7 +78,7 @@ fn login_ends_when_idle_and_on_logout() {
     let csrf = operator.csrf();
     // Requests of the script do not extend the login, so the login expires. The script gets 401, although
     // anonymous visitors see this page.
-    while operator.request("GET /", &["X-Bcnet-Live: 1"], "").status != 401 {}
+    wait_until("the login expires", || operator.request("GET /", &["X-Bcnet-Live: 1"], "").status == 401);
     assert_eq!(operator.get("/log").status, 303);
     let late = operator.post("/act", &format!("csrf={csrf}&action=say&text=too+late"));
     assert!(late.status == 401 && late.body.contains("id=\"login\""), "{late:?}");

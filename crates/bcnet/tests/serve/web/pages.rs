@@ -2,6 +2,7 @@
 
 use super::{HOSTILE_NAME, PageServer};
 use crate::player::{join_two, run_both_until};
+use crate::server::wait_until;
 
 #[test]
 fn local_browser_without_token_sees_only_statistics() {
@@ -77,9 +78,10 @@ fn live_update_sends_plots_only_once() {
     };
     let mut shown = visitor.get("/").body;
     // The first sample comes after some seconds.
-    while until(&shown) == 0 {
+    wait_until("the page has a sample", || {
         shown = visitor.get("/").body;
-    }
+        until(&shown) != 0
+    });
     for plot in ["players", "datagrams", "acks", "retransmissions"] {
         assert!(shown.contains(&format!("id=\"plot-{plot}\"")), "{plot}");
     }
@@ -108,7 +110,7 @@ fn standings_are_public_if_enabled() {
     assert!(visitor.get("/standings").body.contains("No rounds have been played yet"));
     let _players = join_two(page.server.address(), ["Alice", HOSTILE_NAME]);
     page.server.ctl_json(&["restart"]);
-    while page.server.ctl_json(&["status"])["scores"]["kept"] != 1 {}
+    wait_until("the round is stored", || page.server.ctl_json(&["status"])["scores"]["kept"] == 1);
     // The cache is up to ten seconds old, so a new server shows the standings.
     let directory = page.server.kill();
     let settings =

@@ -1,5 +1,8 @@
 //! Sessions that the operator stops and starts again.
 
+use bcnet_session::Network;
+use bcnet_transport::wire::BootReason;
+
 use super::*;
 use crate::serve::session_host::StartTime;
 
@@ -121,4 +124,47 @@ fn stopping_server_finishes_although_a_session_panics() {
     world.turn();
     assert_eq!((world.group.hosts[0].state_name(), world.group.is_finished(world.now)), ("stopped", true));
     assert_eq!(world.group.hosts[0].start(world.now), None);
+}
+
+/// Stops the session, and starts it again when all players have left.
+fn renew(world: &mut GroupWorld) {
+    stop(world);
+    world.drain();
+    assert_eq!(world.group.hosts[0].start(world.now), Some(StartTime::Now));
+}
+
+#[test]
+fn renewed_session_keeps_settings_and_bans() {
+    let mut world = GroupWorld::new(1);
+    world.join(0);
+    world.drain();
+    let ban = Network::containing(Ipv4Addr::LOCALHOST, 32);
+    let host = &mut world.group.hosts[0];
+    host.session.set_bans(vec![ban], world.now);
+    let config = bcnet_session::Config { name: "Renamed".into(), ..host.session.config().clone() };
+    host.reconfigure(config, world.now);
+    renew(&mut world);
+    let session = &world.group.hosts[0].session;
+    assert_eq!((session.bans(), session.config().name.as_str()), (&[ban][..], "Renamed"));
+    let kirk = world.connect(0);
+    world.drain();
+    assert_eq!(world.players[kirk].end, Some(DisconnectReason::Booted(BootReason::BANNED)));
+}
+
+#[test]
+fn renewed_session_starts_without_the_output_of_the_old_one() {
+    let mut world = GroupWorld::new(1);
+    let kirk = world.join(0);
+    world.join(0);
+    world.drain();
+    // A copy waits in a coalescing window when the session is replaced.
+    world.group.coalescing.limits.min = LIMITS.max;
+    world.wait(1000);
+    world.turn();
+    world.send_state_update(kirk, 1);
+    world.turn();
+    let host = &mut world.group.hosts[0];
+    assert!(host.coalescing_since.is_some() && host.has_arrivals(), "a copy waits");
+    host.replace_session(world.now);
+    assert_eq!((host.coalescing_since, host.has_relayed, host.has_arrivals()), (None, false, false));
 }
