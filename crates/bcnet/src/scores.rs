@@ -319,6 +319,7 @@ const FINISH_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(60) } else 
 #[cfg(test)]
 mod tests {
     use bcnet_session::{EndReason, System};
+    use bcnet_udp::Clock;
 
     use super::store::tests::ScoresFile;
     use super::*;
@@ -387,7 +388,9 @@ mod tests {
             || scores.record("Friday", 22101, &summary(vec![participant("Kirk", 1, 1)], 1), Time::ZERO);
         // The thread may have taken one round, or it is still in the queue.
         (0..MAX_QUEUED_ROUNDS + 2).for_each(|_| record());
+        let clock = Clock::start();
         while counts.problem().is_none() {
+            assert!(clock.now() < Time::ZERO + Duration::from_secs(30), "the writer reports no problem");
             thread::yield_now();
         }
         let lost = counts.left_out();

@@ -204,8 +204,11 @@ impl ScoreStore {
     /// Returns the number of deleted rounds.
     pub(crate) fn prune(&mut self, first: i64) -> rusqlite::Result<usize> {
         let mut rounds = 0;
-        // One transaction for each day, so that other programs do not wait long.
-        while let Some(day) = self.first_day()?.filter(|day| *day < first) {
+        // One transaction for each day, so that other programs do not wait long. The days only grow, so a day that
+        // cannot be deleted does not stop the loop.
+        let mut previous = i64::MIN;
+        while let Some(day) = self.next_day(previous)?.filter(|day| *day < first) {
+            previous = day;
             let transaction = self.begin()?;
             let times = params![day * SECONDS_PER_DAY, (day + 1) * SECONDS_PER_DAY];
             transaction.execute(SUBTRACT_DAY_FROM_PLAYERS, [day])?;
@@ -225,8 +228,9 @@ impl ScoreStore {
         Ok(rounds)
     }
 
-    fn first_day(&self) -> rusqlite::Result<Option<i64>> {
-        self.connection.query_row("SELECT min(day) FROM system_day", [], |row| row.get(0))
+    /// Returns the first stored day after `previous`.
+    fn next_day(&self, previous: i64) -> rusqlite::Result<Option<i64>> {
+        self.connection.query_row("SELECT min(day) FROM system_day WHERE day > ?1", [previous], |row| row.get(0))
     }
 
     /// Deletes everything about a player.
