@@ -230,7 +230,8 @@ impl ScoreStore {
 
     /// Returns the first stored day after `previous`.
     fn next_day(&self, previous: i64) -> rusqlite::Result<Option<i64>> {
-        self.connection.query_row("SELECT min(day) FROM system_day WHERE day > ?1", [previous], |row| row.get(0))
+        self.connection
+            .query_row("SELECT min(day) FROM system_day WHERE day > ?1", [previous], |row| row.get(0))
     }
 
     /// Deletes everything about a player.

@@ -273,6 +273,18 @@ fn manual_bans_apply_after_a_reload() {
     server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "banned"]);
 }
 
+/// The server reads the file before it writes a ban, so edits of the operator apply without a reload.
+#[test]
+fn manual_bans_apply_with_the_next_ban() {
+    let server = ServerProcess::start(&[]);
+    let mut alice = LoopbackPlayer::join(server.address(), "Alice");
+    std::fs::write(server.directory.path("bans.toml"), "[[ban]]\naddress = \"127.0.0.0/8\"\n")
+        .expect("written");
+    server.ctl_json(&["ban", "192.0.2.1"]);
+    assert_eq!(alice.run_until_end(), DisconnectReason::Booted(BootReason::BANNED));
+    server.wait_for_log(&["event=\"left\"", "player=\"Alice\"", "banned"]);
+}
+
 #[test]
 fn restart_begins_the_next_round_for_all_players() {
     let server =

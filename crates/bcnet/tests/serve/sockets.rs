@@ -158,3 +158,15 @@ fn reload_applies_list_servers_at_once() {
     server.ctl_json(&["reload"]);
     assert!((0..100).any(|_| masters() == Some(0)), "removed list servers are dropped at once");
 }
+
+/// The names of unchanged list servers are not resolved again, so a reload must keep their addresses.
+#[test]
+fn reload_keeps_unchanged_list_servers() {
+    let master = client();
+    let to = format!("server.masters={}", master.local_addr().expect("bound"));
+    let server = ServerProcess::start(&["--set", &to]);
+    master.recv_from(&mut [0; 2048]).expect("a heartbeat");
+    server.ctl_json(&["reload"]);
+    let masters = &server.ctl_json(&["status"])["sessions"][0]["masters"];
+    assert_eq!(masters.as_array().map(Vec::len), Some(1), "{masters}");
+}
