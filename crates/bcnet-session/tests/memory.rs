@@ -69,7 +69,10 @@ impl CountedSession {
         let mut buffer = [0; 2048];
         let Self { session, heap_use: taken, clients, .. } = self;
         count_heap_use(taken, || session.handle_timeout(now));
+        let mut sent = 0;
         while let Some(transmit) = count_heap_use(taken, || session.poll_transmit(&mut buffer, now)) {
+            sent += 1;
+            assert!(sent < 100_000, "at {now} the session sends without end");
             if let Some((_, client)) = clients.iter_mut().find(|(address, _)| *address == transmit.to) {
                 client.handle_datagram(HOST, &mut buffer[..transmit.len], now);
             }

@@ -214,6 +214,7 @@ fn transmissions(healer: &mut Healer, from: u64, to: u64) -> Vec<(u64, ProxyDire
     for millis in from..=to {
         while let Some((direction, bytes)) = healer.poll_transmit(at(millis)) {
             sent.push((millis, direction, message_texts(&bytes.to_wire())));
+            assert!(sent.len() < 10_000, "after {millis} ms the healer sends without end");
         }
         assert!(healer.next_timeout().is_none_or(|next| next > at(millis)));
     }

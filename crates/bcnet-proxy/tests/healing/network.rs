@@ -250,7 +250,10 @@ impl ProxyNetwork {
             self.deliver_arrivals();
             self.proxy.handle_timeout(self.now);
             self.drain_events();
+            let mut sent = 0;
             while let Some((leg, bytes)) = self.proxy.poll_transmit(self.now) {
+                sent += 1;
+                assert!(sent < 10_000, "at {} the proxy sends without end", self.now);
                 let bytes = bytes.to_wire();
                 self.send_from_proxy(leg, bytes);
             }

@@ -236,7 +236,10 @@ impl TestWorld {
 
     fn collect(&mut self) {
         let mut buffer = [0; 2048];
+        let mut sent = 0;
         while let Some(transmit) = self.session.poll_transmit(&mut buffer, self.now) {
+            sent += 1;
+            assert!(sent < 100_000, "at {} the session sends without end", self.now);
             let bytes = &buffer[..transmit.len];
             if self.record {
                 let mut plain = bytes.to_vec();
@@ -252,7 +255,10 @@ impl TestWorld {
         }
         for at in 0..self.clients.len() {
             let from = self.clients[at].address;
+            let mut sent = 0;
             while let Some(transmit) = self.clients[at].client.poll_transmit(&mut buffer, self.now) {
+                sent += 1;
+                assert!(sent < 100_000, "at {} client {at} sends without end", self.now);
                 if !self.clients[at].drops_outgoing {
                     self.send_over_link(from, HOST, at, &buffer[..transmit.len]);
                 }
