@@ -1,7 +1,7 @@
 //! Tests output on a terminal, and output whose reader closes the pipe.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 
 use crate::captures::{RAW, pcap, test_directory};
 use crate::finding_locations::battle;
@@ -20,9 +20,9 @@ fn closed_output_pipe_ends_the_run_cleanly() {
         let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         drop(stdout);
-        let code = crate::run::wait_with_output(child).status.code();
-        let mut stderr = String::new();
-        child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("UTF-8");
+        let output = crate::run::wait_with_output(child);
+        let code = output.status.code();
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
         assert_eq!((code, stderr.as_str()), (Some(0), ""), "{flags:?}");
         assert!(line.ends_with('\n'), "{flags:?}: {line}");
     };
