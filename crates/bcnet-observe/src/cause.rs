@@ -124,25 +124,150 @@ const STANDALONE_ACKS_WITHIN: u64 = SECOND + SECOND / 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bcnet_wire::{Channel, MessageId, Seq};
+    use crate::sent_messages::{SentMessage, unknown_message_info};
+    use crate::stock::RetransmitSchedule;
+    use RetransmitCause::{AckLate, AckLost, AckNeverSent, NotCaptured};
+    use bcnet_wire::{Ack, Channel, Data, Delivery, MessageId, Seq};
+
+    const PREVIOUS: u64 = 1_000_000;
+    const REPEAT: u64 = 1_090_000;
+    const MILLISECOND: u64 = 1000;
+
+    fn time(micros: u64) -> Time {
+        Time::from_micros(micros)
+    }
+
+    fn id(seq: u16) -> MessageId {
+        MessageId { channel: Channel::Game, seq: Seq(seq), fragment: None }
+    }
+
+    /// Returns a retransmission of message 0 without ACKs so far.
+    fn open() -> UnexplainedRetransmission {
+        UnexplainedRetransmission {
+            key: MessageKey::new(id(0)),
+            at: time(REPEAT),
+            mark: 0,
+            send_count: 2,
+            previous_send: time(PREVIOUS),
+            acks_seen: 0,
+            last_ack: Time::ZERO,
+            arrived_before: None,
+        }
+    }
+
+    /// Returns a sender whose messages were acknowledged after 100 ms each.
+    fn sender() -> SideState {
+        let mut sender = SideState::new();
+        (0..40).for_each(|_| sender.rtt.record(100 * MILLISECOND));
+        sender
+    }
+
+    /// Returns the cause after an ACK at a time, for a receiver that repeats its ACKs.
+    fn cause(mut open: UnexplainedRetransmission, at: u64) -> Option<RetransmitCause> {
+        find_cause(&mut open, &[], &sender(), None, time(at))
+    }
 
     /// A capture that missed a datagram at the time of the previous send or later may have missed the ACK.
     #[test]
     fn ack_may_be_missed_from_the_previous_send_on() {
-        let time = Time::from_micros;
-        let id = MessageId { channel: Channel::Game, seq: Seq(0), fragment: None };
-        let open = UnexplainedRetransmission {
-            key: MessageKey::new(id),
-            at: time(3000),
-            mark: 0,
-            send_count: 2,
-            previous_send: time(2000),
-            acks_seen: 0,
-            last_ack: Time::ZERO,
-            arrived_before: None,
-        };
-        let causes = [None, Some(1999), Some(2000)].map(|missed| cause_without_ack(&open, missed.map(time)));
-        use RetransmitCause::{AckNeverSent, NotCaptured};
+        let missed = [None, Some(PREVIOUS - 1), Some(PREVIOUS)];
+        let causes = missed.map(|missed| cause_without_ack(&open(), missed.map(time)));
         assert_eq!(causes, [AckNeverSent, AckNeverSent, NotCaptured]);
+    }
+
+    /// An ACK much sooner after the retransmission than any round trip answers the previous copy.
+    #[test]
+    fn early_ack_is_late_for_the_previous_copy() {
+        let previous_send = time(REPEAT + 10 * MILLISECOND - 99 * MILLISECOND);
+        let answered = UnexplainedRetransmission { previous_send, ..open() };
+        assert_eq!(cause(answered, REPEAT + 10 * MILLISECOND), Some(AckLate));
+        // The round trip of the previous copy would be too long.
+        let long_ago = UnexplainedRetransmission { previous_send: time(0), ..open() };
+        assert_eq!(cause(long_ago, REPEAT + 10 * MILLISECOND), None);
+        // The ACK may answer the retransmission.
+        let soon = UnexplainedRetransmission { previous_send: time(REPEAT - MILLISECOND), ..open() };
+        assert_eq!(cause(soon, REPEAT + 100 * MILLISECOND), None);
+        // It is not the first ACK, and the receiver repeats its ACKs.
+        let later = UnexplainedRetransmission { acks_seen: 1, ..answered };
+        assert_eq!(cause(later, REPEAT + 10 * MILLISECOND), None);
+    }
+
+    /// A receiver that sends an ACK again sooner than it repeats ACKs has got the message again.
+    #[test]
+    fn ack_that_comes_before_its_repeat_shows_a_late_ack() {
+        let at = 10 * SECOND;
+        let seen =
+            |acks_seen, ago| UnexplainedRetransmission { acks_seen, last_ack: time(at - ago), ..open() };
+        assert_eq!(cause(seen(1, 499_999), at), Some(AckLate));
+        assert_eq!(cause(seen(1, 500_000), at), None);
+        assert_eq!(cause(seen(0, 499_999), at), None, "there was no ACK before");
+    }
+
+    #[test]
+    fn enough_acks_decide_the_cause() {
+        let at = 10 * SECOND;
+        let seen = |acks_seen, arrived_before| {
+            let last_ack = time(at - SECOND);
+            cause(UnexplainedRetransmission { acks_seen, last_ack, arrived_before, ..open() }, at)
+        };
+        assert_eq!([0, 1, 3].map(|acks| seen(acks, Some(false))), [Some(AckNeverSent); 3]);
+        assert_eq!([0, 1, 3].map(|acks| seen(acks, Some(true))), [None, Some(AckLost), Some(AckLost)]);
+        assert_eq!(
+            [0, 2, 3, 4].map(|acks| seen(acks, None)),
+            [None, None, Some(AckNeverSent), Some(AckNeverSent)]
+        );
+    }
+
+    /// Returns what the order of ACKs in a datagram shows. Message 1 was first sent at `first_sent`.
+    fn order_shows(order: &[u16], first_sent: u64, sends: u32, at: u64) -> Option<bool> {
+        let mut sent = SentMessages::new();
+        let other = SentMessage {
+            info: unknown_message_info(id(1)),
+            first_sent: time(first_sent),
+            last_sent: time(first_sent),
+            sends,
+            schedule: RetransmitSchedule::Sawtooth,
+            acked_at: None,
+            ack_count: 0,
+            wrong_form: false,
+            queued: true,
+            fingerprint: 0,
+            fragments: (0, 0),
+        };
+        sent.insert(other, 10);
+        // Number 99 stands for a message that is no ACK.
+        let data = Message::Data(Data { delivery: Delivery::Unreliable, urgent: false, payload: &[] });
+        let message = |seq: &u16| if *seq == 99 { data } else { Message::Ack(Ack::new(id(*seq))) };
+        let together: Vec<Message<'_>> = order.iter().map(message).collect();
+        arrived_before(&open(), &together, &sent, time(at))
+    }
+
+    /// ACKs leave in the order in which messages arrived, so their order shows which copy arrived first.
+    #[test]
+    fn order_of_acks_shows_which_copy_arrived() {
+        let (between, soon) = (PREVIOUS + 1, REPEAT + 100 * MILLISECOND);
+        assert_eq!(order_shows(&[0, 1], between, 1, soon), Some(true));
+        assert_eq!(order_shows(&[1, 0], between, 1, soon), Some(false));
+        assert_eq!(order_shows(&[7, 1, 8, 0], between, 1, soon), Some(false), "unknown ACKs show nothing");
+        assert_eq!(order_shows(&[0, 1], REPEAT - 1, 1, soon), Some(true));
+        for first_sent in [PREVIOUS - 1, PREVIOUS, REPEAT, REPEAT + 1] {
+            assert_eq!(order_shows(&[0, 1], first_sent, 1, soon), None, "first sent at {first_sent}");
+        }
+        assert_eq!(order_shows(&[0, 1], between, 2, soon), None, "the other message was sent twice");
+        assert_eq!(order_shows(&[1], between, 1, soon), None, "there is no ACK of the message");
+        assert_eq!(
+            order_shows(&[99, 0, 1], between, 1, soon),
+            None,
+            "ACKs behind other messages do not count"
+        );
+    }
+
+    /// After some time, ACKs leave only together with other messages, so a later position shows nothing.
+    #[test]
+    fn late_position_of_an_old_ack_shows_nothing() {
+        let (between, late) = (PREVIOUS + 1, PREVIOUS + 1 + 1_250_000);
+        assert_eq!(order_shows(&[0, 1], between, 1, late - 1), Some(true));
+        assert_eq!(order_shows(&[0, 1], between, 1, late), None);
+        assert_eq!(order_shows(&[1, 0], between, 1, late), Some(false));
     }
 }
