@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn tracker_forgets_the_oldest_split_payload() {
         let mut tracker = MessageTracker::default();
-        let payloads = 3 * MAX_SPLIT_MESSAGES as u16;
+        let watched_payloads = u16::try_from(MAX_SPLIT_MESSAGES).expect("a small number");
+        let payloads = 3 * watched_payloads;
         for seq in 0..payloads {
             for fragment in 0..2 {
                 let id = MessageId { channel: Channel::Game, seq: Seq(seq), fragment: Some(fragment) };
@@ -192,7 +193,7 @@ mod tests {
             }
         }
         let watched = |seq: &u16| tracker.splits.contains_key(seq);
-        let oldest = payloads - MAX_SPLIT_MESSAGES as u16;
+        let oldest = payloads - watched_payloads;
         assert!((0..payloads).filter(watched).eq(oldest..payloads));
         assert_eq!(tracker.on_whole_ack(Seq(oldest - 1), Time::ZERO), None);
         assert_eq!(tracker.on_whole_ack(Seq(payloads - 1), Time::ZERO), Some(2));
