@@ -73,7 +73,7 @@ pub(crate) fn find_cause(
     // A stock receiver repeats an ACK at a fixed interval. It sends the ACK earlier only if the message has
     // arrived again.
     let restarted = open.acks_seen > 0 && at.micros_since(open.last_ack) < ACK_RESTARTED_WITHIN;
-    if open.acks_seen == 0 && for_previous || open.acks_seen > 0 && restarted {
+    if open.acks_seen == 0 && for_previous || restarted {
         return Some(RetransmitCause::AckLate);
     }
     open.arrived_before = open.arrived_before.or_else(|| arrived_before(open, together, &sender.sent, at));
