@@ -242,7 +242,7 @@ table! {
         /// State that the server reports after the last player has left. `"ready"` accepts new players,
         /// `"shutdown"` lets Agones replace the server, `"allocated"` changes nothing.
         when_empty: WhenEmpty = WhenEmpty::Ready,
-        /// Time without players before that report.
+        /// Time without players before the server reports `when_empty`.
         empty_after: Duration = Duration::from_secs(30),
         /// Agones counter for the number of players and player slots. `"none"` reports no number.
         counter: Option<CounterName> = Some(CounterName("players".into())),
@@ -336,7 +336,7 @@ table! {
         /// disconnect notices with 0.0.0.0 instead. Untested with stock clients.
         mask_addresses: bool = false,
         /// Lists a player named `Dedicated Server`, as the stock server does. Some server browsers then
-        /// hide the last player.
+        /// hide the last player, because the number of players does not count this name.
         list_host_as_player: bool = false,
         /// Only players from these networks and from `trusted` networks may join. An empty list allows
         /// everyone.
@@ -360,8 +360,8 @@ table! {
         /// Raise it if a mod sends more than the stock game.
         relay_rate: ByteSize = ByteSize(64 << 10),
         /// Kilobits per second that the server sends to all players together, with all headers. `"auto"` is
-        /// 35 for each pair of sender and receiver, which is five times the traffic of the stock game: 1,971
-        /// for eight players. Above it, state updates of the busiest players are dropped, and their other
+        /// about 35 for each pair of sender and receiver: 1,971 for eight players. That is five times the
+        /// traffic of the stock game. Above it, state updates of the busiest players are dropped, and their other
         /// messages wait. Every address and every player has a share. Raise it together with `relay_rate`.
         uplink: Auto<64, 65535> = Auto::Auto,
         /// The server sends a keepalive to a player when it has sent nothing else for this long. The stock
@@ -375,7 +375,8 @@ table! {
         /// Time limit for each of the five file checks of a joining player. After it, `"permissive"`
         /// continues without that check, and `"strict"` refuses the player.
         round_timeout: Duration = Duration::from_secs(20),
-        /// A player is disconnected when it acknowledges no message for this long.
+        /// A player is disconnected when a message to it stays unacknowledged for this long. The same happens
+        /// if a missing message from it does not arrive for this long.
         undeliverable_timeout: Duration = Duration::from_secs(360),
     }
 }
