@@ -108,7 +108,7 @@ impl Process {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
-            // After a timeout the receiver does not exist any more. The error is ignored.
+            // The error is ignored: after a timeout the receiver no longer exists, and nobody needs the line.
             drop(BufReader::new(output).read_line(&mut line).map(|_| sender.send(line)));
         });
         process.ready_line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Process {
         value.map(|(_, value)| value).ok_or_else(|| anyhow!("no {key} in: {}", self.ready_line.trim()))
     }
 
-    /// Returns the program's address with the port that the ready line has under `key`.
+    /// Returns the address of the program, with the port under `key` in the ready line.
     pub(crate) fn ready_address(&self, key: &str) -> anyhow::Result<SocketAddrV4> {
         Ok(SocketAddrV4::new(self.env.sandbox.server_address(), self.ready_value(key)?.parse()?))
     }

@@ -1,4 +1,4 @@
-//! The transport between `bcnet ctl` and a running server.
+//! The local connection between `bcnet ctl` and a running server.
 //!
 //! It is a Unix socket, or a named pipe on Windows. Both have the same interface: a [`ControlListener`] that
 //! accepts clients, and a [`ControlStream`] that reads and writes with timeouts.
@@ -30,7 +30,7 @@ impl Error for SocketInUse {}
 
 /// Returns the possible paths of the control socket, the preferred one first.
 ///
-/// A name without a directory is searched for in each runtime directory. Any other path stands for itself.
+/// A name without a directory is searched for in each runtime directory. Any other path is the only one.
 /// The list is empty if the configuration disables the control socket.
 pub(crate) fn socket_paths(settings: &Settings) -> Vec<PathBuf> {
     match &settings.server.control {

@@ -35,14 +35,16 @@ pub(crate) fn hostile_text(env: &Environment) -> anyhow::Result<Vec<AttackMetric
     ])
 }
 
-/// What a strict client received and refused, and the hostile characters that the operator sees.
+/// Counts of the strict client, and the number of hostile characters that the operator sees.
+///
+/// The strict client refuses every datagram that is not [clean](is_clean).
 struct HostileTextResult {
     lines: f64,
     rejected: f64,
     hostile_shown: f64,
 }
 
-/// Lets an honest player chat with a strict client, while players with hostile names also chat.
+/// Lets an honest player chat with the strict client, while players with hostile names also chat.
 fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<HostileTextResult> {
     let server = Process::serve(env, &[SIXTEEN_SLOTS])?;
     let mut players = Vec::new();
@@ -64,8 +66,8 @@ fn measure_chat(env: &Environment, hostile: &[Vec<u8>]) -> anyhow::Result<Hostil
     ensure!(players.iter().take(2).all(is_in), "honest players cannot join {}", server.address());
     for (player, name) in players.iter().skip(2).zip(hostile) {
         let (id, name) = (player.client.id(), Text::new(name).unwrap_or_default());
-        // A client cannot send half a surrogate pair, so the datagram is forged. It has control sequence
-        // number 2, because the client's own name had 1.
+        // A client cannot send half a surrogate pair, so the datagram with the hostile name is forged. It has
+        // control sequence number 2, because the client sent its own name with number 1.
         player.send_raw(server.address(), &forged::datagram(id, &[forged::identity(2, id, name)]));
     }
     let mut lines = 0;
@@ -103,7 +105,9 @@ fn poll_players(env: &Environment, players: &mut [AttackPlayer], time: Duration)
     lines
 }
 
-/// Returns whether a datagram's names and chat have no hostile characters or broken UTF-16.
+/// Returns whether a datagram has clean names, and chat without control characters.
+///
+/// A clean name has no hostile characters and no broken UTF-16. A datagram that does not parse counts as clean: this attack tests text only.
 fn is_clean(datagram: &[u8]) -> bool {
     let Ok(datagram) = Datagram::parse(datagram, Some(Role::Host)) else { return true };
     datagram.messages().all(|message| match message {
@@ -128,6 +132,8 @@ fn is_hostile(letter: char) -> bool {
 }
 
 /// Returns names with escapes, newlines, marks that reverse or hide text, and broken surrogate pairs.
+///
+/// Each has an `o`, so that `bcnet ctl search o` finds it.
 fn hostile_names() -> Vec<Vec<u8>> {
     let words = ["Esc\u{1b}[31mo", "New\nline o", "Turn\u{202e}o", "Hide\u{200b}o"];
     let mut names: Vec<Vec<u8>> = words.iter().filter_map(|name| Text::encode(name)).collect();
@@ -137,7 +143,8 @@ fn hostile_names() -> Vec<Vec<u8>> {
 }
 
 const CHAT_LINES: u32 = 25;
-/// The time between two lines, which is within the chat limit of the server.
+/// The time between two lines. The server relays three lines per second after a burst of ten, so all
+/// [`CHAT_LINES`] are within its limit.
 const PAUSE: Duration = Duration::from_millis(250);
 const CHAT_PREFIX: &str = "honest";
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -69,6 +69,7 @@ impl<'a> ScenarioChecker<'a> {
         }
     }
 
+    /// Returns the value of the choice with this name.
     pub(super) fn choice<T: Copy>(
         &self,
         what: &str,
@@ -90,6 +91,9 @@ impl<'a> ScenarioChecker<'a> {
         name.map(|name| self.choice(what, name, choices)).transpose()
     }
 
+    /// Returns the first time of an action, and the interval and end of its repetition.
+    ///
+    /// Only an action with a `rate` is repeated. A repetition without `until` ends with the scenario.
     pub(super) fn schedule(
         &self,
         at: &Spanned<f64>,
@@ -114,7 +118,7 @@ impl<'a> ScenarioChecker<'a> {
         Ok(Duration::from_secs_f64(1.0 / rate))
     }
 
-    /// Converts seconds to a time of the experiment.
+    /// Converts seconds since the start of the experiment to a time. It must not be after the end.
     pub(super) fn time(&self, seconds: &Spanned<f64>) -> CheckResult<Time> {
         let value = *seconds.get_ref();
         let end = self.duration.as_secs_f64();
@@ -206,6 +210,7 @@ pub(super) fn line_number(text: &str, span: &Range<usize>) -> usize {
     text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
 }
 
+/// Returns an error text for an unknown name. It suggests the most similar known name, or lists all.
 pub(super) fn unknown_name<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     match known.iter().min_by_key(|name| edit_distance(unknown, name)) {
@@ -224,9 +229,11 @@ fn edit_distance(a: &str, b: &str) -> usize {
 
 /// Longest duration in a scenario file: thirty days.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
-/// A host and every client id that it can assign (T-50).
+/// Most nodes in a scenario: a host, and one client for each id that the host can assign (T-50).
 const MAX_NODES: usize = 125;
-/// More than an engine can split into fragments, so that a scenario can show the refusal.
+/// Longest payload in bytes.
+///
+/// It is more than an engine can split into fragments, so that a scenario can show the refusal.
 pub(super) const MAX_PAYLOAD: usize = 200_000;
-/// Characters of a name that are compared. The time of a comparison grows with the product of both lengths.
+/// Most characters of a name that are compared. The time grows with the product of both lengths.
 const MAX_NAME: usize = 64;

@@ -169,7 +169,7 @@ pub(crate) enum NodeRole {
     Host,
     /// The node connects to the host.
     Client,
-    /// The node has an address and no engine. Its datagrams are injected.
+    /// The node has an address and no engine. `inject` actions use its address as the source of datagrams.
     AddressOnly,
 }
 
@@ -338,7 +338,8 @@ pub(crate) struct TrafficPattern {
     pub(crate) at: Time,
     /// End time.
     pub(crate) until: Time,
-    /// Number of ships. Of ships without a client, only the relayed copies of their messages are sent.
+    /// Number of ships. The clients of the scenario are the first ships. For each other ship, only the host
+    /// sends: the relayed copies of that ship's messages.
     pub(crate) players: usize,
 }
 
@@ -436,7 +437,9 @@ impl Scenario {
         self.proxy.as_ref().map(|proxy| proxy.name.as_str())
     }
 
-    /// Returns whether a link has random faults. Then rare delays need several runs with different seeds.
+    /// Returns whether a link has random faults.
+    ///
+    /// If so, one run may not show rare delays, so callers use several seeds.
     #[must_use]
     pub fn has_random_links(&self) -> bool {
         self.links.iter().any(|link| link.faults.is_random())

@@ -1,6 +1,7 @@
 //! Lists in JSON log lines.
 //!
-//! A field of a log line is a number or a text. So a list is logged as a text and unpacked here.
+//! A `tracing` field holds a number or a text, but no list. So a list is logged as a text with JSON in it, and
+//! unpacked here.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -8,7 +9,7 @@ use std::io::{self, Write};
 use serde_json::{Deserializer, Value};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Writes JSON lines and converts lists in texts to JSON lists.
+/// Writes JSON log lines. Converts the text of the field `players` to a JSON list.
 pub(super) struct NestedJson<W>(pub(super) W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for NestedJson<W> {
@@ -19,7 +20,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for NestedJson<W> {
     }
 }
 
-/// The log writes each line with one call.
+/// Each call of `write` gets a whole line, because the log writes each line with one call.
 impl<W: Write> Write for NestedJson<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.write_all(&unpack_list(line))?;
@@ -48,7 +49,7 @@ fn unpack_list(line: &[u8]) -> Cow<'_, [u8]> {
     if is_list { [head, text.as_bytes(), tail].concat().into() } else { line.into() }
 }
 
-/// The only field with a list.
+/// The key of the only field with a list.
 const LIST_KEY: &[u8] = b"\"players\":";
 
 #[cfg(test)]
