@@ -130,7 +130,7 @@ impl Reassembler {
 
     fn evict_oldest(&mut self) {
         while self.bytes > MAX_BYTES || self.incomplete.len() > MAX_INCOMPLETE {
-            let Some(oldest) = self.order.front().copied() else { return };
+            let Some(oldest) = self.order.pop_front() else { return };
             self.take(oldest);
         }
     }
@@ -221,5 +221,41 @@ mod tests {
             (reassembler.incomplete.len(), reassembler.order.len(), reassembler.bytes),
             (MAX_INCOMPLETE, MAX_INCOMPLETE, 2 * MAX_INCOMPLETE)
         );
+    }
+
+    /// The newest completed payloads are remembered, in limited memory.
+    #[test]
+    fn newest_completed_payloads_are_remembered() {
+        let mut reassembler = Reassembler::default();
+        let complete = |reassembler: &mut Reassembler, number: u16| {
+            let [low, high] = number.to_le_bytes();
+            let first = add(reassembler, &[2, 1, 0x32, 9, 0xA0, low, high, 0, 2, 7, 8]);
+            let second = add(reassembler, &[2, 1, 0x32, 8, 0xA0, low, high, 1, 9, 10]);
+            first.len() + second.len()
+        };
+        assert!((0..1000).all(|number| complete(&mut reassembler, number) == 1));
+        assert_eq!(reassembler.completed.len(), 256);
+        let repeated: Vec<u16> =
+            (744..1000).filter(|number| complete(&mut reassembler, *number) > 0).collect();
+        assert_eq!(repeated, [], "repeats of the newest 256 payloads complete nothing");
+        assert_eq!(complete(&mut reassembler, 0), 1, "the oldest is forgotten");
+    }
+
+    /// Payloads with many fragments stay within the limit of bytes; the oldest is dropped first.
+    #[test]
+    fn bytes_of_incomplete_payloads_are_bounded() {
+        let mut reassembler = Reassembler::default();
+        let add_fragment = |reassembler: &mut Reassembler, number: u16, index| {
+            let [low, high] = number.to_le_bytes();
+            let header = [2, 1, 0x32, 0x06, 0xA1, low, high, index];
+            assert_eq!(add(reassembler, &[&header[..], &[7; 256]].concat()), []);
+        };
+        for number in 0..1024 {
+            (1..17).for_each(|index| add_fragment(&mut reassembler, number, index));
+        }
+        assert_eq!((reassembler.order.len(), reassembler.bytes), (1024, MAX_BYTES));
+        add_fragment(&mut reassembler, 1023, 17);
+        assert_eq!((reassembler.order.len(), reassembler.bytes), (1023, MAX_BYTES - 15 * 256));
+        assert_eq!(reassembler.order.front().map(|(.., seq)| *seq), Some(1));
     }
 }
