@@ -74,7 +74,6 @@ fn reliable_payloads_arrive_once_and_in_order_over_a_bad_link() {
         duplicate: 0.1,
         reorder: 0.1,
         reorder_by: 3 * MILLISECOND,
-        corrupt: 0.02,
         delay: 2 * MILLISECOND,
         jitter: MILLISECOND,
         ..Faults::default()
