@@ -213,11 +213,21 @@ impl ProxyAdmission {
         let is_trusted = any_contains(&config.trusted, *client.address.ip());
         if is_trusted || self.charge(client, OFFER_LEN, 0, now) {
             ForwardDecision::Whole
-        } else if self.charge(client, COOKIE_LEN, 0, now) {
+        } else if self.may_repeat_cookie(config, client, now) {
             ForwardDecision::CookieOnly
         } else {
             ForwardDecision::Discard
         }
+    }
+
+    /// Returns whether an unverified client may get a cookie again.
+    pub(crate) fn may_repeat_cookie(
+        &mut self,
+        config: &ProxyConfig,
+        client: &mut ProxyClient,
+        now: Time,
+    ) -> bool {
+        any_contains(&config.trusted, *client.address.ip()) || self.charge(client, COOKIE_LEN, 0, now)
     }
 
     /// Charges bytes to an unverified client and returns whether they may be sent.

@@ -188,6 +188,11 @@ impl SentCookies {
         self.numbers[0].is_none()
     }
 
+    /// Returns the last cookie.
+    pub(crate) const fn last(&self) -> Option<Seq> {
+        self.numbers[0]
+    }
+
     /// Returns whether an ACK acknowledges one of the cookies.
     pub(crate) fn are_acked_by(&self, id: MessageId) -> bool {
         id.channel == Channel::Game && id.fragment.is_none() && self.numbers.contains(&Some(id.seq))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bcnet_session::any_contains;
 use bcnet_transport::wire::{Body, BootReason, Control, Message, PeerId, Seq, Writer};
-use bcnet_transport::{Time, cookie_in};
+use bcnet_transport::{ProofPolicy, Time, acks_a_cookie, cookie_in};
 
 use crate::admission::{ForwardDecision, refuses, take_token, write_cookie, write_offer, write_with_cookie};
 use crate::client::{ProofState, ProxyClient, assigned_id, messages};
@@ -144,6 +144,12 @@ impl Proxy {
             }
             (ClientDatagram::Traffic { leaves, last_control }, _) => {
                 client.credit(inbound.wire.len());
+                if self.config.proof_policy != ProofPolicy::Id
+                    && client.proof == ProofState::OfferedByServer
+                    && !acks_any_cookie(inbound)
+                {
+                    return self.repeat_cookie_of_server(number, now);
+                }
                 client.on_client_datagram(leaves, last_control, now);
                 if acks_cookie(client, inbound) {
                     self.on_verified(number, now);
@@ -173,6 +179,20 @@ impl Proxy {
             (ClientDatagram::Request(_), ProofState::Verified) => Err(RefusalReason::Active),
             (ClientDatagram::Request(_), _) => Err(RefusalReason::Busy),
         }
+    }
+
+    /// Answers a player that uses its id without an ACK of a cookie.
+    ///
+    /// A server may take the id for the proof while it sees no guesses at other ids. The proxy drops those guesses.
+    fn repeat_cookie_of_server(&mut self, number: u32, now: Time) -> Result<Accepted, RefusalReason> {
+        let client = self.clients.get_mut(number as usize).and_then(Option::as_mut);
+        let client = client.ok_or(RefusalReason::NotConnected)?;
+        client.on_client_datagram(false, None, now);
+        let cookie = client.server_cookies.last().ok_or(RefusalReason::Unverified)?;
+        if !self.admission.may_repeat_cookie(&self.config, client, now) {
+            return Err(RefusalReason::Unverified);
+        }
+        Ok(self.answer_with(|buffer| write_cookie(buffer, cookie)))
     }
 
     /// Decides about a datagram of a player whose proof is under way. The server gets nothing before the proof.
@@ -482,6 +502,11 @@ fn acks_cookie(client: &ProxyClient, inbound: Inbound<'_>) -> bool {
         && messages(inbound)
             .iter()
             .any(|message| matches!(message, Message::Ack(ack) if client.server_cookies.are_acked_by(ack.id)))
+}
+
+/// Returns whether a client acknowledges a cookie, right or wrong. The server counts the wrong ones.
+fn acks_any_cookie(inbound: Inbound<'_>) -> bool {
+    inbound.content.datagram().is_some_and(|datagram| acks_a_cookie(datagram.datagram()))
 }
 
 /// Returns whether a server that verifies addresses sends what only a verified client gets (T-75).

@@ -21,7 +21,7 @@ use crate::time::Time;
 use crate::wire::{BootReason, PeerId, Seq};
 pub(crate) use cookie::acked_cookies;
 use cookie::{cookie_outside, siphash};
-pub use proxy::{cookie_in, cookie_message};
+pub use proxy::{acks_a_cookie, cookie_in, cookie_message};
 pub(crate) use verify::{AddressOwner, Verification};
 
 /// The state of all clients that are not peers yet, in a host or in a proxy ([T-76]).

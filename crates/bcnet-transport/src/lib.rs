@@ -104,7 +104,7 @@ mod snapshot;
 mod stats;
 mod time;
 
-pub use admission::{AddressVerifier, cookie_in, cookie_message};
+pub use admission::{AddressVerifier, acks_a_cookie, cookie_in, cookie_message};
 pub use bcnet_wire as wire;
 pub use bcnet_wire::cipher;
 pub use config::{Config, IdPolicy, ProofPolicy};

@@ -355,10 +355,37 @@ fn cookie_of_the_server_is_enough() {
     }
 }
 
-/// With `prove = "auto"` a server may admit a client without an ACK of the cookie.
+/// A server with `prove = "auto"` admits a client without an ACK while it sees no guesses at ids. The proxy drops these
+/// guesses, so it asks for the ACK itself.
+#[test]
+fn id_alone_does_not_reach_a_server_that_verifies() {
+    for heal in [false, true] {
+        let mut proxy = new_proxy(heal);
+        join(&mut proxy, 1, 0);
+        let id = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(9) }));
+        let offer = WireAndPlaintext::new(PeerId::HOST, &[control_ack(0), id, cookie_message(Seq(0x7777))]);
+        proxy.handle_server(0, offer.inbound(Role::Host), at(1));
+        for message in [identity(PeerId(9), 1), ack(0), Message::Keepalive] {
+            let guess = WireAndPlaintext::new(PeerId(9), &[message]);
+            let output = proxy.handle_client(client(1), guess.inbound(Role::Client), at(1_500));
+            assert_eq!(output.forward, None);
+            let answer = output.answer.map(|(to, bytes)| (to, cookie_in(&bytes.to_wire())));
+            assert_eq!(answer, Some((DatagramTarget::Client(client(1)), Some(0x7777))));
+        }
+        let wrong = WireAndPlaintext::new(PeerId(9), &[ack(0x7778)]);
+        assert!(send(&mut proxy, 1, &wrong, 1_600).is_some(), "the server counts wrong cookies");
+        assert!(!events(&mut proxy).iter().any(|event| matches!(event, ProxyEvent::Verified { .. })));
+        let proof = WireAndPlaintext::new(PeerId(9), &[ack(0x7777)]);
+        assert!(send(&mut proxy, 1, &proof, 1_700).is_some());
+        assert!(matches!(events(&mut proxy).as_slice(), [ProxyEvent::Verified { .. }]));
+    }
+}
+
+/// With `prove = "id"` the server decides alone.
 #[test]
 fn client_that_the_server_admits_is_verified() {
-    let mut proxy = new_proxy(true);
+    let config = ProxyConfig { heal: true, sources: pool(8), drop_malformed: true, ..ProxyConfig::default() };
+    let mut proxy = Proxy::new(ProxyConfig { proof_policy: ProofPolicy::Id, ..config });
     join(&mut proxy, 1, 0);
     let id = Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned: PeerId(9) }));
     let offer = WireAndPlaintext::new(PeerId::HOST, &[control_ack(0), id, cookie_message(Seq(0x7777))]);

@@ -80,6 +80,12 @@ pub const fn cookie_message(number: Seq) -> Message<'static> {
     Message::Data(Data { delivery: Delivery::Reliable(number), urgent: false, payload: &[] })
 }
 
+/// Returns whether a datagram acknowledges a number that can be a cookie.
+#[must_use]
+pub fn acks_a_cookie(datagram: &Datagram<'_>) -> bool {
+    acked_cookies(datagram).next().is_some()
+}
+
 /// Returns the number of the cookie in a host's datagram to a new client, if it has one.
 #[must_use]
 pub fn cookie_in(datagram: &Datagram<'_>) -> Option<Seq> {
