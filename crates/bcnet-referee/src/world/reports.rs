@@ -1,4 +1,6 @@
-//! The reports of players: each is checked, then it changes the world.
+//! Applies the inputs: the reports of players and events of the session.
+//!
+//! Each input is checked first. A refused input does not change the world.
 
 use super::flight::Shot;
 use super::ship::{Gear, Life, Order, Ship};
@@ -12,6 +14,7 @@ use crate::vector::{Pose, Vector};
 use crate::{ObjectId, Slot};
 
 impl World {
+    /// Applies an input to the world, or returns why it is refused.
     pub(super) fn report(&mut self, input: &Input<'_>) -> Result<(), Refusal> {
         match *input {
             Input::Arrive { ship, slot, species, position, rotation } => {
@@ -173,7 +176,7 @@ impl World {
         fired.then(|| self.shots.push(shot)).ok_or(Refusal::NotReady)
     }
 
-    /// Returns a projectile that leaves a weapon.
+    /// Returns a projectile that starts at the muzzle of a weapon.
     #[allow(clippy::too_many_arguments, reason = "the fields of two messages")]
     fn aimed(
         &self,
@@ -249,7 +252,9 @@ impl World {
         if self.ships[ship].is_alive() { Ok((ship, part)) } else { Err(Refusal::Dead) }
     }
 
-    /// Returns a weapon or weapon system that may fire: alive, placed, visible, in order.
+    /// Returns the indexes of the ship and the part of a weapon or weapon system that can fire now.
+    ///
+    /// The ship must be alive, have a position, and be visible. The part must work and be on.
     fn armed_part(&self, part: ObjectId) -> Result<(usize, usize), Refusal> {
         let (ship, part) = self.living_part(part)?;
         let owner = &self.ships[ship];
@@ -267,10 +272,10 @@ impl World {
         }
     }
 
-    /// Returns whether a stock ship would fire this pulse weapon or tube now, for simulated players.
+    /// Checks whether a stock ship would fire this pulse weapon or torpedo tube now, for simulated players.
     ///
     /// # Errors
-    /// The weapon cannot fire.
+    /// Returns the reason why the weapon cannot fire.
     pub fn can_fire(&self, weapon: ObjectId) -> Result<(), Refusal> {
         let (ship, part) = self.armed_part(weapon)?;
         let owner = &self.ships[ship];
@@ -284,18 +289,20 @@ impl World {
     }
 }
 
-/// The most power that the owner can give to a part.
+/// The highest power setting of a part, as a multiple of its normal power.
 const MAX_POWER: f64 = 1.25;
-/// The highest speed that the crate accepts: that of a warp between sets, with a tolerance.
+/// The highest speed that the crate accepts: that of a warp, with a tolerance.
 const MAX_SPEED: f64 = 1000.0;
 
-/// Returns the vector of a message, if its numbers are sane.
+/// Returns the vector of a message, or an error if a number is infinite, NaN or too large.
 pub(super) fn vector(parts: [f32; 3]) -> Result<Vector, Refusal> {
     let vector = Vector::new(parts.map(f64::from));
     if vector.is_sane() { Ok(vector) } else { Err(Refusal::BadNumber) }
 }
 
-/// Returns the pose of a message, if its numbers are sane. The rotation is a quaternion.
+/// Returns the pose of a message, unless a number is infinite, NaN or too large.
+///
+/// The rotation is a quaternion, w first.
 fn pose(position: [f32; 3], rotation: [f32; 4]) -> Option<Pose> {
     let position = vector(position).ok()?;
     let [w, x, y, z] = rotation.map(f64::from);
@@ -304,7 +311,7 @@ fn pose(position: [f32; 3], rotation: [f32; 4]) -> Option<Pose> {
     if forward.is_sane() && up.is_sane() { Pose::new(position, forward, up) } else { None }
 }
 
-/// Returns whether a weapon can fire at a place in ship axes.
+/// Returns whether a place is inside the arc of a weapon. Muzzle and place are in ship axes.
 pub(super) fn reaches(arc: Arc, muzzle: Vector, place: Vector) -> bool {
     arc.contains(place - muzzle)
 }

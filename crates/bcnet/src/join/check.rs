@@ -14,7 +14,7 @@ use super::show::millis;
 use crate::CommandStatus;
 use crate::number_format::pluralize;
 
-/// A step that succeeded.
+/// A completed step of a join, for example `connect` or `files`.
 struct CompletedStep {
     name: &'static str,
     duration: Duration,
@@ -125,7 +125,7 @@ impl TerminalClient<'_> {
     }
 }
 
-/// Details of earlier events, shown with a later step.
+/// Details of earlier events, which the line of a later step shows.
 #[derive(Debug, Default)]
 struct JoinProgress {
     file_checks: u32,
@@ -161,7 +161,7 @@ fn describe_other_players(count: usize) -> String {
     }
 }
 
-/// Returns the step that a client in this state performs.
+/// Returns the name of the step that a client in this state performs.
 const fn step_name(state: ClientState) -> &'static str {
     match state {
         ClientState::Connecting => "connect",

@@ -19,9 +19,9 @@ pub(super) trait LiveNode {
     fn on_input_line(&mut self, line: &str, now: Time) -> bool;
     /// Returns the engine.
     fn engine(&self) -> &dyn LabEngine;
-    /// Starts to leave, which takes a while.
+    /// Starts to leave: sends a disconnect. The caller drives the node until it is finished.
     fn stop(&mut self, now: Time);
-    /// Returns whether the node has left.
+    /// Returns whether the node is finished: it has left, or its connection has ended.
     fn is_finished(&self) -> bool;
     /// Returns the reason why the node failed, if it failed.
     fn failure(&self) -> Option<String>;
@@ -33,7 +33,7 @@ pub(super) trait LiveNode {
     }
 }
 
-/// A host.
+/// A host. Any typed line requests a dump of the queues.
 pub(super) struct LiveHost<E: LabEngine>(pub(super) Session<E>);
 
 impl<E: LabEngine> LiveNode for LiveHost<E> {
@@ -74,7 +74,9 @@ impl<E: LabEngine> LiveNode for LiveHost<E> {
     }
 }
 
-/// A client that joins the game and answers the server's questions.
+/// A client that joins the game and answers file checks with made-up hashes.
+///
+/// A typed line is sent as chat, except `/dump`, which requests a dump of the queues.
 pub(super) struct LiveClient<E: LabEngine> {
     client: Client<E>,
     files: Manifest,
@@ -108,7 +110,7 @@ impl<E: LabEngine> LiveNode for LiveClient<E> {
 
     fn poll_event_text(&mut self, now: Time) -> Option<String> {
         let event = self.client.poll_event(&mut self.payload, now)?;
-        // Errors are ignored: the next events of the server show them.
+        // Errors are ignored: without this answer the join fails, and a later event has the reason.
         match event.milestone() {
             Some(Milestone::FileCheck(_)) => drop(self.client.answer_from_manifest(&self.files, now)),
             Some(Milestone::Load) => drop(self.client.enter(now)),

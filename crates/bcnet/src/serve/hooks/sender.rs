@@ -16,8 +16,11 @@ use crate::log::LogRateLimiter;
 /// Counters of a hook. They are kept as long as a hook with this name exists.
 #[derive(Debug, Default)]
 pub(super) struct HookCounters {
+    /// Events that the hook accepted.
     pub(super) sent: AtomicU64,
+    /// Events that were posted without success.
     pub(super) failed: AtomicU64,
+    /// Events that were never posted.
     pub(super) dropped: AtomicU64,
     /// The error of the last attempt, if it failed.
     problem: Mutex<Option<String>>,
@@ -63,7 +66,7 @@ impl HookQueue {
         !is_full
     }
 
-    /// Makes the thread end after one attempt for everything in the queue.
+    /// Closes the queue. The thread tries to post each queued message once, then ends.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
@@ -117,7 +120,7 @@ pub(super) struct HookSender {
     pub(super) client: HttpClient,
     pub(super) clock: Clock,
     pub(super) log_limiter: LogRateLimiter,
-    /// A failure was logged, and no success since.
+    /// `true` after a logged failure, until a message succeeds.
     pub(super) has_logged_failure: bool,
 }
 
@@ -191,7 +194,10 @@ impl HookSender {
     }
 }
 
-/// Posts a body once.
+/// Posts a body once, without retries. Returns the head of the answer, whatever its status.
+///
+/// # Errors
+/// Returns an [`HttpError`] if there is no answer, or if the hook has no URL.
 pub(super) fn post(
     client: &HttpClient,
     hook: &Hook,
@@ -213,7 +219,7 @@ fn retry_delay(answer: ResponseHead, attempt: u32) -> Option<Duration> {
     }
 }
 
-/// Returns the delay before the next attempt: 1 s, 2 s, 4 s and so on.
+/// Returns the delay before the next attempt: 1 s, then doubled each time, at most [`MAX_RETRY_DELAY`].
 fn backoff(attempt: u32) -> Duration {
     Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(MAX_RETRY_DELAY)
 }
