@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-/// The result of one attack.
+/// The result of one attack: its metrics, or the reason why it was skipped.
 #[derive(Debug)]
 pub(crate) struct AttackResult {
     pub(crate) attack: &'static str,
@@ -15,12 +15,14 @@ pub(crate) struct AttackResult {
 #[derive(Debug)]
 pub(crate) struct AttackSkipped(pub(crate) String);
 
-/// A measured value.
+/// A value that was measured during an attack, with its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct AttackMetric {
     name: String,
     unit: MetricUnit,
+    /// The value without the attack, if it was measured.
     baseline: Option<f64>,
+    /// The value during the attack.
     attacked: f64,
     threshold: Option<Threshold>,
 }
@@ -32,7 +34,7 @@ pub(crate) enum MetricUnit {
     Seconds,
     /// A share of 1, shown in percent.
     Share,
-    /// A ratio.
+    /// A ratio, shown as `× 2.50`.
     Times,
     Bytes,
 }
@@ -115,7 +117,7 @@ impl MetricUnit {
 }
 
 impl AttackResult {
-    /// Returns whether a limit is exceeded.
+    /// Returns whether any metric is outside its limit.
     pub(crate) fn is_broken(&self) -> bool {
         self.result.iter().flatten().any(|metric| metric.holds() == Some(false))
     }

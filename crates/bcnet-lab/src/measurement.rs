@@ -21,7 +21,7 @@ pub struct Measurement {
     pub metric: Metric,
     /// The node; `None` is the sum over all nodes.
     pub node: Option<usize>,
-    /// The peer whose queues are read; `None` is the first dumped peer.
+    /// The peer whose queues are read; `None` reads the first dump of that node and time.
     pub peer: Option<PeerRef>,
     /// Time of the dump that is read.
     pub at: Option<Time>,
@@ -156,13 +156,13 @@ macro_rules! metrics {
 
 /// Filter for log entries, and the value read from each.
 type LogReader = (fn(&SentItem) -> bool, fn(&SendLogEntry) -> f64);
-/// Counter of the whole run; filter for log entries; and the amount that each entry adds.
+/// Reads a counter of the whole run. For a part of the run: the filter for log entries, and the amount of each entry.
 type CountReader = (fn(&RunCounters) -> u64, fn(&SentItem) -> bool, fn(&SendLogEntry) -> f64);
 
 metrics! {
     /// Read from a dump of the queues.
     Queues(QueueMetric: fn(&PeerQueueDump) -> MeasuredValue) {
-        /// Number of sends of each ACK in the outbox, in outbox order.
+        /// Number of sends of each ACK in the outbox, in outbox order; always 0 for bcnet.
         Acks = "acks" => |dump| value_list(&dump.acks, |ack| f64::from(ack.retx)),
         /// Number of retransmissions of each unacknowledged message.
         Retx = "retx" => |dump| value_list(&dump.retx, |entry| f64::from(entry.retx)),
@@ -180,9 +180,9 @@ metrics! {
         RetxNumbers = "retx_numbers" => |dump| value_list(&dump.retx, |entry| f64::from(entry.seq)),
         /// Number of unsent messages.
         FirstEntries = "first_entries" => |dump| MeasuredValue::One(dump.first_count as f64),
-        /// The sequence numbers of the unsent messages, in queue order; stock only.
+        /// The sequence numbers of the unsent messages, in queue order; an empty list for bcnet.
         FirstNumbers = "first_numbers" => |dump| value_list(&dump.first, |entry| f64::from(entry.seq)),
-        /// Seconds since each unsent message was queued; stock only.
+        /// Seconds since each unsent message was queued; an empty list for bcnet.
         FirstAges = "first_ages" => |dump| value_list(&dump.first, |entry| f64::from(entry.age)),
     }
     /// Read from the log of everything that was sent.
@@ -229,19 +229,19 @@ metrics! {
         UsefulAcks = "useful_acks" => |total, _| count_value(total.useful_acks),
         /// ACKs that removed no message.
         UselessAcks = "useless_acks" => |total, _| count_value(total.useless_acks),
-        /// Fraction of ACKs that arrived while no message was unacknowledged.
+        /// Fraction of received ACKs whose receiver had no unacknowledged message for the sender.
         EmptyShare = "empty_share" => |total, _| ratio(total.empty_acks, total.useful_acks + total.useless_acks),
-        /// List entries compared; 0 for an engine that searches no lists.
+        /// Entries that the engine compared while it searched its queues; 0 for bcnet, which searches none.
         Comparisons = "comparisons" => |total, _| count_value(total.comparisons.unwrap_or(0)),
-        /// List entries compared per second.
+        /// Entries that the engine compared in its queues, per second.
         ComparisonRate = "comparisons_per_second" => |total, time| Some(total.comparisons.unwrap_or(0) as f64 / time.as_secs_f64()),
         /// The most ACKs in one outbox.
         PeakAcks = "peak_acks" => |total, _| count_value(total.queues.peak_acks as u64),
         /// Mean number of ACKs in one outbox.
         MeanAcks = "mean_acks" => |total, _| Some(total.queues.mean_acks()),
-        /// The most unacknowledged messages.
+        /// The most unacknowledged messages for one peer.
         PeakRetx = "peak_retx" => |total, _| count_value(total.queues.peak_retx as u64),
-        /// Mean number of unacknowledged messages.
+        /// Mean number of unacknowledged messages for one peer.
         MeanRetx = "mean_retx" => |total, _| Some(total.queues.mean_retx()),
         /// The most unsent messages for one peer.
         PeakFirst = "peak_first" => |total, _| count_value(total.queues.peak_first as u64),

@@ -1,4 +1,4 @@
-//! The interface of observers. They see every datagram and event of a world, and every service of a node.
+//! The interface of observers, which see every datagram and event of a world.
 
 use bcnet_transport::{Endpoint, Event, Time};
 
@@ -17,9 +17,9 @@ pub struct DatagramMeta {
     pub now: Time,
 }
 
-/// Observer of everything that happens in a [`World`](crate::World). Nodes are identified by number.
+/// Observer of everything that happens in a [`World`](crate::World). Each node has a number, and the proxy the one after.
 pub trait WorldObserver<E: LabEngine + ?Sized = Endpoint> {
-    /// Called for each event of a node, with its bytes. The observer may act on the engine.
+    /// Called for each event of a node, with the payload of the event. The observer may act on the engine.
     fn on_event(&mut self, node: usize, event: Event, bytes: &[u8], engine: &mut E, now: Time);
 
     /// Called when an engine, the `sender`, sends a datagram.
@@ -31,10 +31,12 @@ pub trait WorldObserver<E: LabEngine + ?Sized = Endpoint> {
     /// Called before the engine of a node handles a datagram from its socket.
     fn on_socket_read(&mut self, _node: usize, _from: usize, _bytes: &[u8], _engine: &E, _now: Time) {}
 
-    /// Called after a node was serviced.
+    /// Called after the world serviced a node.
+    ///
+    /// A service lets the engine handle its datagrams and timers, report its events, and send.
     fn on_serviced(&mut self, _node: usize, _engine: &E, _now: Time) {}
 
-    /// Called when a datagram arrives that is not corrupted.
+    /// Called when an uncorrupted datagram arrives at a node or at the proxy.
     fn on_arrival(&mut self, _meta: DatagramMeta, _bytes: &[u8]) {}
 
     /// Called before a corrupted datagram arrives. Return `false` to drop it, as the UDP checksum would.

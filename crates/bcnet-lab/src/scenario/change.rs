@@ -66,7 +66,7 @@ impl Change {
         table.insert(key.into(), self.value.clone());
     }
 
-    /// Places a proxy in front of the host, or removes the proxy.
+    /// Places a proxy in front of the host (`pass` or `heal`), or removes the proxy (`none`).
     fn set_proxy(&self, file: &mut Table) -> Result<(), String> {
         let heal = match self.value.as_str() {
             Some("none") => {

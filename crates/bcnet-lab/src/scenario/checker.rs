@@ -14,7 +14,7 @@ use super::{EngineKind, PeerRef, ScenarioError};
 
 pub(super) type CheckResult<T> = Result<T, ScenarioError>;
 
-/// The text, the names and the times of a scenario file, which all checks need.
+/// Checks values of a scenario file. It has the text, the names and the times that all checks need.
 pub(super) struct ScenarioChecker<'a> {
     pub(super) text: &'a str,
     pub(super) names: Vec<String>,
@@ -154,6 +154,7 @@ impl<'a> ScenarioChecker<'a> {
         seconds.map(|seconds| self.duration_of(seconds)).transpose()
     }
 
+    /// Returns a probability from 0 to less than 1; 0 if the key is absent.
     pub(super) fn probability(&self, share: Option<&Spanned<f64>>) -> CheckResult<f64> {
         share.map_or(Ok(0.0), |share| self.number_in(share, 0.0..1.0))
     }
@@ -170,6 +171,7 @@ impl<'a> ScenarioChecker<'a> {
         Err(self.error(number, what))
     }
 
+    /// Returns the bytes of a payload in hex. Whitespace between digits is ignored.
     pub(super) fn hex(&self, text: &Spanned<String>) -> CheckResult<Vec<u8>> {
         let digits: Vec<u8> = text.get_ref().bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let (pairs, rest) = digits.as_chunks::<2>();
