@@ -110,9 +110,9 @@ mod tests {
         let mut tracker = tracker_with_gap(5000);
         assert_eq!((tracker.missing.len(), tracker.latest()), (MAX_MISSING_NUMBERS, Some(Seq(5000))));
         let mut reported = Vec::new();
-        tracker.expire(Time::ZERO.plus(GIVE_UP_ON_GAP_AFTER), |seq, _, _| reported.push(seq.0));
+        tracker.expire(Time::ZERO.plus(28_000_000), |seq, _, _| reported.push(seq.0));
         assert_eq!(reported, [], "the missing numbers may still arrive");
-        tracker.expire(Time::ZERO.plus(GIVE_UP_ON_GAP_AFTER + 1), |seq, _, _| reported.push(seq.0));
+        tracker.expire(Time::ZERO.plus(28_000_001), |seq, _, _| reported.push(seq.0));
         assert!(reported.iter().copied().eq(1..=64) && tracker.is_complete());
     }
 
@@ -128,5 +128,29 @@ mod tests {
         let mut reported = Vec::new();
         tracker.expire(Time::ZERO.plus(60 * SECOND), |seq, _, mark| reported.push((seq, mark)));
         assert_eq!(reported, [(Seq(1), NO_MARK)]);
+    }
+
+    #[test]
+    fn late_number_is_no_longer_missing() {
+        let mut tracker = tracker_with_gap(5);
+        tracker.on_message(Seq(2), Time::ZERO, 8);
+        assert!(tracker.missing.iter().map(|(seq, ..)| seq.0).eq([1, 3, 4]));
+        assert_eq!(tracker.latest(), Some(Seq(5)));
+        assert_eq!([0xFFFF, 0, 1].map(|seq| tracker.is_before_first(Seq(seq))), [true, false, false]);
+        assert!(SequenceTracker::new().is_before_first(Seq(0)));
+    }
+
+    /// T-76: a cookie is far from the next number, and from the first number of a new connection.
+    #[test]
+    fn numbers_near_the_next_one_are_no_cookies() {
+        let near = |tracker: &SequenceTracker, around: u16| {
+            [0_u16, 0x1FFF, 0x2000].map(|distance| {
+                let both = [around.wrapping_add(distance), around.wrapping_sub(distance)];
+                both.map(|seq| tracker.is_near(Seq(seq)))
+            })
+        };
+        let expected = [[true; 2], [true; 2], [false; 2]];
+        assert_eq!(near(&SequenceTracker::new(), 0), expected);
+        assert_eq!(near(&tracker_with_gap(2), 3), expected);
     }
 }
