@@ -32,14 +32,13 @@ fuzz_target!(|input: &[u8]| {
     };
     let drop_malformed = config.rate == 0;
     let proxy = Proxy::new(ProxyConfig { drop_malformed, ..config });
-    let mut world =
-        ProxyHarness {
-            proxy,
-            now: Time::ZERO,
-            bytes_by_address: BTreeMap::new(),
-            verified: BTreeSet::new(),
-            cookie: None,
-        };
+    let mut world = ProxyHarness {
+        proxy,
+        now: Time::ZERO,
+        bytes_by_address: BTreeMap::new(),
+        verified: BTreeSet::new(),
+        cookie: None,
+    };
     world.join(player(0));
     while let Some(step) = script.step() {
         match step % 8 {
