@@ -74,7 +74,7 @@ pub trait Engine: Debug {
     #[must_use]
     fn id(&self) -> PeerId;
 
-    /// Queues a payload for a peer. The payload may be empty.
+    /// Queues a payload for a peer. The payload may be empty. The only peer of a client is the host.
     ///
     /// An id names its current owner. Poll all events first: a waiting event may report that the peer has
     /// left, and that another peer has joined under the same id.
@@ -124,6 +124,7 @@ pub trait Engine: Debug {
 
     /// Sends the own name to the host or, as a host, to every client.
     ///
+    /// The host relays the name of a client to all clients; see [`Event::Identity`].
     /// `name` is UTF-16LE; see [`Text::encode`]. It is truncated after 100 characters. A host that never
     /// calls this method has no name, as in stock. A host with a name also sends it to clients that join
     /// later.
@@ -183,6 +184,9 @@ pub trait Engine: Debug {
     fn leave(&mut self, now: Time);
 
     /// Returns whether no peer is left.
+    ///
+    /// A host keeps a client that has left for [`linger`](crate::Config::linger), and acknowledges repeated
+    /// disconnects. A client keeps its host for up to 1.5 seconds.
     #[must_use]
     fn is_closed(&self) -> bool;
 

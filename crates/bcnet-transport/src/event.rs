@@ -24,12 +24,19 @@ pub enum Event {
         /// The address that the client reports for itself.
         address: Ipv4Addr,
     },
-    /// A client has joined. On a client, the event carries its own new id.
+    /// A client has joined.
+    ///
+    /// A client gets this event for itself only, with its own new id. It learns of other players by
+    /// [`Identity`](Self::Identity).
     Joined {
         /// The id of the client.
         peer: PeerId,
     },
     /// A player's name, including the own one. The bytes are the name, UTF-16LE.
+    ///
+    /// A host relays each name to all clients, and sends all names to a new client (T-52). A player without a
+    /// name is not announced. Names and payloads are on different channels, so a payload may arrive before the
+    /// name of its sender. [`Text::new`](crate::wire::Text::new) reads the bytes.
     Identity {
         /// The id of the player.
         peer: PeerId,
@@ -49,6 +56,10 @@ pub enum Event {
         reliable: bool,
     },
     /// A peer is gone. A client's session is over if `peer` is the host or the client itself.
+    ///
+    /// A client that is over sends no more payloads. Drive it until
+    /// [`is_closed`](crate::Engine::is_closed), which takes up to 1.5 seconds. A host reports a departure up to
+    /// 2.5 seconds later, because the disconnect may be forged (T-57).
     ///
     /// Events are in order of occurrence: `Left` precedes the `Joined` event of the next owner of the id.
     /// Until `Left` is polled, the endpoint may already use the id for that next owner.

@@ -16,7 +16,7 @@
 //! 1. It passes received datagrams ([`handle_datagram`](Engine::handle_datagram)) and the time
 //!    ([`handle_timeout`](Engine::handle_timeout)).
 //! 2. It polls events ([`poll_event`](Engine::poll_event)) and answers with [`send`](Engine::send),
-//!    [`admit`](Engine::admit) and so on.
+//!    [`challenge`](Engine::challenge) and so on.
 //! 3. It sends datagrams ([`poll_transmit`](Engine::poll_transmit)) until there are no more.
 //! 4. It waits for the next datagram, or until [`next_timeout`](Engine::next_timeout), or for the next tick
 //!    of its game.
@@ -47,7 +47,7 @@
 //!     client.handle_timeout(now);
 //!     while let Some(event) = host.poll_event(&mut payload) {
 //!         match event {
-//!             Event::Request { from, .. } => println!("admitted: {:?}", host.admit(from, now)),
+//!             Event::Request { from, .. } => println!("answered: {:?}", host.challenge(from, now)),
 //!             Event::Joined { peer } => host.send(peer, b"welcome aboard", DeliveryMode::Reliable, now)?,
 //!             _ => {}
 //!         }

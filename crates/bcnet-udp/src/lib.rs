@@ -18,7 +18,7 @@
 //!     let now = server.receive(&mut host)?;
 //!     while let Some(event) = host.poll_event(&mut payload) {
 //!         if let Event::Request { from, .. } = event {
-//!             host.admit(from, now)?;
+//!             host.challenge(from, now)?;
 //!         }
 //!     }
 //!     server.send(&mut host);
