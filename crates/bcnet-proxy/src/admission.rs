@@ -108,7 +108,7 @@ impl ProxyAdmission {
         self.check_address_limits(config, ip, true, now)?;
         let again = self.recent_requests.check_and_insert(ip, now);
         self.preferred.retain(|(_, since)| now.since(*since) < PREFERRED_FOR);
-        let is_preferred = self.preferred.iter().any(|(address, _)| *address == from);
+        let is_preferred = self.is_preferred(from, now);
         let is_heard = self.join_limiter.take(1, JOIN_RATE, now)
             || again
             || is_preferred
@@ -129,6 +129,11 @@ impl ProxyAdmission {
         if self.preferred.len() < MAX_PREFERRED && same < MAX_PREFERRED_PER_ADDRESS {
             self.preferred.push_back((from, now));
         }
+    }
+
+    /// Returns whether a client has shown lately that it receives what is sent to its address.
+    pub(crate) fn is_preferred(&self, from: SocketAddrV4, now: Time) -> bool {
+        self.preferred.iter().any(|(address, since)| *address == from && now.since(*since) < PREFERRED_FOR)
     }
 
     /// Checks the limits of clients for an address and its network.

@@ -8,7 +8,7 @@ use bcnet_session::TokenBucket;
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Body, Channel, Control, Message, MessageId, PeerId, Seq};
 
-use crate::gate::JoinRequest;
+use crate::gate::{JoinRequest, Presence};
 use crate::goodbye::Goodbye;
 use crate::healer::{HealCounters, Healer, Inbound, ProxyDirection};
 use crate::output::UpstreamSource;
@@ -110,7 +110,7 @@ impl ProxyClient {
     pub(crate) fn may_be_replaced(&self, now: Time) -> bool {
         match self.proof {
             ProofState::Refused => true,
-            ProofState::Verified => self.left_at.is_some() || now.since(self.last_heard) >= REPLACEABLE_AFTER,
+            ProofState::Verified => self.left_at.is_some() || now.since(self.last_heard) >= MAX_SILENCE,
             ProofState::Requested | ProofState::Offered | ProofState::OfferedByServer => false,
         }
     }
@@ -126,23 +126,27 @@ impl ProxyClient {
     }
 
     /// Records a datagram of the client. Returns whether it ends the conversation.
-    pub(crate) fn on_client_datagram(&mut self, leaves: bool, last_control: Option<Seq>, now: Time) -> bool {
+    pub(crate) fn on_client_datagram(
+        &mut self,
+        presence: Presence,
+        last_control: Option<Seq>,
+        now: Time,
+    ) -> bool {
         (self.last_active, self.last_heard) = (now, now);
         if let Some(seq) = last_control
             && seq.distance_from(self.next_control) >= 0
         {
             self.next_control = seq.next();
         }
-        if self.left_at.is_some() {
-            // The client is gone only when it is silent: it repeats a disconnect that was lost between proxy and
-            // server.
+        let ends = presence == Presence::Leaves && self.left_at.is_none();
+        // A disconnect may be forged: a client that plays on has not left. A client that has left is gone only when
+        // it is silent: it repeats a disconnect that was lost between proxy and server.
+        if presence == Presence::Plays {
+            self.left_at = None;
+        } else if ends || self.left_at.is_some() {
             self.left_at = Some(now);
-            return false;
         }
-        if leaves {
-            self.left_at = Some(now);
-        }
-        leaves
+        ends
     }
 
     /// Records a datagram of the server. Returns whether it ends the conversation.
@@ -229,6 +233,6 @@ fn ends_session(own: PeerId, inbound: Inbound<'_>) -> bool {
 /// Limit of bytes sent to an unverified client, as a multiple of its last datagram.
 const MAX_AMPLIFICATION: usize = 3;
 /// The silence after which a request may replace a player (T-53): two and a half keepalive intervals.
-const REPLACEABLE_AFTER: Duration = Duration::from_millis(12_500);
+pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(12_500);
 /// Stock sends the last of nine ACKs of a cookie within 30 seconds.
 const COOKIE_MEMORY: Duration = Duration::from_secs(35);

@@ -11,7 +11,7 @@ use bcnet_transport::{ProofPolicy, Time, acks_a_cookie, cookie_in};
 
 use crate::admission::{ForwardDecision, refuses, take_token, write_cookie, write_offer, write_with_cookie};
 use crate::client::{ProofState, ProxyClient, assigned_id, messages};
-use crate::gate::{self, ClientDatagram};
+use crate::gate::{self, ClientDatagram, JoinRequest, Presence};
 use crate::healer::{Inbound, OutboundBytes, ProxyDirection, copy_without};
 use crate::output::{DatagramTarget, ProxyEvent, ProxyOutput, RefusalReason};
 use crate::proxy::{MAX_OWN_LEN, Proxy};
@@ -130,19 +130,25 @@ impl Proxy {
             return Err(RefusalReason::NotConnected);
         };
         let checked = gate::check(inbound, client.id, self.config.drop_malformed);
+        let datagram = inbound.content.datagram();
+        let from = client.address;
+        if datagram.is_some_and(|datagram| self.verifier.acks_newcomer_cookie(from, datagram.datagram(), now))
+        {
+            self.admission.prefer(from, now);
+        }
         if client.proof == ProofState::Offered {
             return self.accept_offered(number, inbound, checked, now);
         }
         match (checked?, client.proof) {
-            (ClientDatagram::Traffic { leaves, last_control }, ProofState::Verified) => {
-                if client.on_client_datagram(leaves, last_control, now) {
+            (ClientDatagram::Traffic { presence, last_control }, ProofState::Verified) => {
+                if client.on_client_datagram(presence, last_control, now) {
                     self.expiry_timers.set(number, Some(now + LINGER));
                 }
                 client.cookies.expire(now);
                 let is_whole = client.cookies.is_empty();
                 Ok(if is_whole { Accepted::Whole(number) } else { Accepted::WithoutAcks(number) })
             }
-            (ClientDatagram::Traffic { leaves, last_control }, _) => {
+            (ClientDatagram::Traffic { presence, last_control }, _) => {
                 client.credit(inbound.wire.len());
                 if self.config.proof_policy != ProofPolicy::Id
                     && client.proof == ProofState::OfferedByServer
@@ -150,35 +156,53 @@ impl Proxy {
                 {
                     return self.repeat_cookie_of_server(number, now);
                 }
-                client.on_client_datagram(leaves, last_control, now);
+                client.on_client_datagram(presence, last_control, now);
                 if acks_cookie(client, inbound) {
                     self.on_verified(number, now);
                 }
                 Ok(Accepted::Whole(number))
             }
             (ClientDatagram::Withdrawal, ProofState::Refused) => {
-                client.on_client_datagram(true, None, now);
+                client.on_client_datagram(Presence::Leaves, None, now);
                 Ok(Accepted::WithoutAcks(number))
             }
             (ClientDatagram::Withdrawal, _) => Err(RefusalReason::NotConnected),
             (ClientDatagram::Request(request), ProofState::Requested | ProofState::OfferedByServer)
                 if client.request == Some(request) =>
             {
-                client.on_client_datagram(false, None, now);
+                client.on_client_datagram(Presence::Unknown, None, now);
                 Ok(Accepted::WithoutAcks(number))
             }
             (ClientDatagram::Request(request), _) if client.may_be_replaced(now) => {
-                let from = client.address;
-                if client.is_verified() && client.left_at.is_none() {
-                    self.start_goodbye(number, now);
-                } else {
-                    self.close_client(number as usize);
-                }
-                Ok(Accepted::WithoutAcks(self.open_player(from, request, now)?))
+                self.replace_player(number, request, now)
             }
             (ClientDatagram::Request(_), ProofState::Verified) => Err(RefusalReason::Active),
             (ClientDatagram::Request(_), _) => Err(RefusalReason::Busy),
         }
+    }
+
+    /// Opens another source for the address of a player that has left or is silent.
+    ///
+    /// The request and the disconnect before it may be forged. So a verified player is replaced only if the address
+    /// has acknowledged a cookie.
+    fn replace_player(
+        &mut self,
+        number: u32,
+        request: JoinRequest,
+        now: Time,
+    ) -> Result<Accepted, RefusalReason> {
+        let client = self.clients.get(number as usize).and_then(Option::as_ref);
+        let client = client.ok_or(RefusalReason::NotConnected)?;
+        let (from, is_verified) = (client.address, client.is_verified());
+        if is_verified && !self.admission.is_preferred(from, now) {
+            return Err(RefusalReason::Busy);
+        }
+        if is_verified {
+            self.start_goodbye(number, now);
+        } else {
+            self.close_client(number as usize);
+        }
+        Ok(Accepted::WithoutAcks(self.open_player(from, request, now)?))
     }
 
     /// Answers a player that uses its id without an ACK of a cookie.
@@ -187,7 +211,7 @@ impl Proxy {
     fn repeat_cookie_of_server(&mut self, number: u32, now: Time) -> Result<Accepted, RefusalReason> {
         let client = self.clients.get_mut(number as usize).and_then(Option::as_mut);
         let client = client.ok_or(RefusalReason::NotConnected)?;
-        client.on_client_datagram(false, None, now);
+        client.on_client_datagram(Presence::Unknown, None, now);
         let cookie = client.server_cookies.last().ok_or(RefusalReason::Unverified)?;
         if !self.admission.may_repeat_cookie(&self.config, client, now) {
             return Err(RefusalReason::Unverified);
@@ -220,8 +244,9 @@ impl Proxy {
                 let Some(datagram) = inbound.content.datagram() else { return Err(RefusalReason::Malformed) };
                 let policy = self.config.proof_policy;
                 let is_verified = self.verifier.is_verified_by(from, datagram.datagram(), policy, now);
-                if let (true, Ok(ClientDatagram::Traffic { leaves, last_control })) = (is_verified, checked) {
-                    client.on_client_datagram(leaves, last_control, now);
+                if let (true, Ok(ClientDatagram::Traffic { presence, last_control })) = (is_verified, checked)
+                {
+                    client.on_client_datagram(presence, last_control, now);
                     self.on_verified(number, now);
                     return Ok(Accepted::WithoutAcks(number));
                 }
@@ -284,7 +309,7 @@ impl Proxy {
             return ProxyOutput::default();
         };
         if !client.is_player() {
-            client.on_client_datagram(false, None, now);
+            client.on_client_datagram(Presence::Unknown, None, now);
         }
         let (ahead, back) = (DatagramTarget::Server(number), DatagramTarget::Client(client.address));
         let Some(healer) = client.healer.as_mut() else {

@@ -29,11 +29,21 @@ pub(crate) enum ClientDatagram {
     Withdrawal,
     /// A datagram under the client's own id.
     Traffic {
-        /// The client leaves.
-        leaves: bool,
+        /// What the datagram shows about the client.
+        presence: Presence,
         /// The number of its last control message.
         last_control: Option<Seq>,
     },
+}
+
+/// What a datagram shows about a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It sends a disconnect, which may be forged.
+    Leaves,
+    /// It sends data or keepalives, as a client that has left does not.
+    Plays,
+    Unknown,
 }
 
 /// Checks a datagram of a client whose id is `own`.
@@ -51,7 +61,9 @@ pub(crate) fn check(
     let Some(datagram) = inbound.content.datagram() else {
         return match sender {
             _ if strict || sender == PeerId::UNASSIGNED => Err(RefusalReason::Malformed),
-            _ if sender == own => Ok(ClientDatagram::Traffic { leaves: false, last_control: None }),
+            _ if sender == own => {
+                Ok(ClientDatagram::Traffic { presence: Presence::Unknown, last_control: None })
+            }
             _ => Err(RefusalReason::ForeignId),
         };
     };
@@ -111,12 +123,17 @@ fn check_own(
     own: PeerId,
     strict: bool,
 ) -> Result<ClientDatagram, RefusalReason> {
-    let (mut leaves, mut last_control) = (false, None);
+    let (mut presence, mut last_control) = (Presence::Unknown, None);
     for message in datagram.messages() {
-        let Message::Control(control) = message else { continue };
+        let Message::Control(control) = message else {
+            if presence == Presence::Unknown && matches!(message, Message::Data(_) | Message::Keepalive) {
+                presence = Presence::Plays;
+            }
+            continue;
+        };
         check_form(control, strict)?;
         match control.body {
-            Body::Disconnect { peer, .. } if peer == own => leaves = true,
+            Body::Disconnect { peer, .. } if peer == own => presence = Presence::Leaves,
             Body::Identity { peer, .. } if peer == own => {}
             // A stock host would obey a boot of any client, and a request gives its sender another id.
             Body::Disconnect { .. }
@@ -127,7 +144,7 @@ fn check_own(
         }
         last_control = Some(control.seq);
     }
-    Ok(ClientDatagram::Traffic { leaves, last_control })
+    Ok(ClientDatagram::Traffic { presence, last_control })
 }
 
 /// Refuses a control message that a stock server reads differently.

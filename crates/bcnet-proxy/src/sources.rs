@@ -7,7 +7,7 @@ use bcnet_session::TokenBucket;
 use bcnet_transport::Time;
 
 use crate::admission::{JoinPriority, per_second};
-use crate::client::{ProofState, ProxyClient};
+use crate::client::{MAX_SILENCE, ProofState, ProxyClient};
 use crate::gate::JoinRequest;
 use crate::goodbye::Goodbye;
 use crate::healer::ProxyDirection;
@@ -76,8 +76,9 @@ impl Proxy {
 
     /// Returns a source for a new player.
     ///
-    /// If none is free, a client that asked before, or one that has acknowledged a cookie, replaces one that the server verifies and that stayed unverified
-    /// for a while. While an unverified client has a source, no client gets the answer that the server is full.
+    /// If none is free, a client that asked before or has acknowledged a cookie replaces another one. That is one that
+    /// the server verifies and that stayed unverified for a while. While an unverified client has a source, no client
+    /// gets the answer that the server is full.
     fn take_source(&mut self, priority: JoinPriority, now: Time) -> Result<Option<Ipv4Addr>, RefusalReason> {
         if let Some(source) = self.source_pool.pop_front() {
             return Ok(source);
@@ -140,7 +141,7 @@ impl Proxy {
         if goodbye.is_none() {
             self.forget_address(address, player);
         }
-        if player && !verified {
+        if player && !verified && goodbye.is_none() {
             self.verifier.withdraw(address);
         }
         self.expiry_timers.set(source.number, None);
@@ -164,7 +165,9 @@ impl Proxy {
             }
             _ => client.last_active + UNVERIFIED_TIMEOUT,
         };
-        client.left_at.map_or(idle, |left| idle.min(left + LINGER))
+        // A keepalive shows after a forged disconnect that a player is still there.
+        let linger = if client.is_verified() { MAX_SILENCE } else { LINGER };
+        client.left_at.map_or(idle, |left| idle.min(left + linger))
     }
 }
 

@@ -8,7 +8,9 @@ use bcnet_transport::ProofPolicy;
 use bcnet_transport::cookie_message;
 use bcnet_transport::wire::{Ack, Body, Channel, Control, Message, MessageId, PeerId, Role, Seq, Text};
 
-use crate::clients::{assign_id, client, cookie_in, events, join, join_verified, pool, send};
+use crate::clients::{
+    ack_newcomer_cookie, assign_id, client, cookie_in, events, join, join_verified, pool, send,
+};
 use crate::{
     WireAndPlaintext, ack, at, boot, connect, connect_reply, data, disconnect, message_texts, texts,
 };
@@ -428,6 +430,29 @@ fn clients_without_cookie_acks_need_another_policy() {
     }
 }
 
+/// T-57: a forged disconnect and a forged request after it remove no player, whether it plays or is idle.
+#[test]
+fn forged_disconnect_at_the_proxy_removes_no_player() {
+    for (heal, idle) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut proxy = new_proxy(heal);
+        let own = join_verified(&mut proxy, 1, 0, 0);
+        let message = if idle { Message::Keepalive } else { data(0) };
+        let (alive, request) = (WireAndPlaintext::new(own, &[message]), connect(77));
+        for millis in (1_000..60_000).step_by(100) {
+            if millis % 5_000 == 0 || !idle {
+                assert!(send(&mut proxy, 1, &alive, millis).is_some(), "{millis}");
+            }
+            for id in (2..127).map(PeerId).filter(|id| *id != PeerId::GAMESPY) {
+                send(&mut proxy, 1, &WireAndPlaintext::new(id, &[disconnect(id)]), millis);
+            }
+            let output = proxy.handle_client(client(1), request.inbound(Role::Client), at(millis));
+            assert_eq!(output.forward, None, "{millis}");
+            proxy.handle_timeout(at(millis));
+        }
+        assert_eq!((proxy.players().count(), proxy.goodbyes()), (1, 0));
+    }
+}
+
 /// T-53: a forged request changes nothing while the player is there. A restarted game comes in.
 #[test]
 fn request_at_the_address_of_a_player_waits_for_its_silence() {
@@ -443,6 +468,7 @@ fn request_at_the_address_of_a_player_waits_for_its_silence() {
     assert_eq!(proxy.refused(RefusalReason::Active), 60);
     // The player's game is restarted. The old player gets a goodbye at the server.
     events(&mut proxy);
+    ack_newcomer_cookie(&mut proxy, 1, &connect(78), 67_500);
     let sent = send(&mut proxy, 1, &connect(78), 67_500);
     assert!(matches!(sent, Some((DatagramTarget::Server(1), _))), "{sent:?}");
     let goodbyes = transmissions(&mut proxy, 67_500);

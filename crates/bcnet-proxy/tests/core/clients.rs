@@ -315,6 +315,17 @@ fn proxy_with_player(heal: bool) -> Proxy {
     proxy
 }
 
+/// Sends a request that is refused, and acknowledges the cookie in the answer.
+pub(crate) fn ack_newcomer_cookie(proxy: &mut Proxy, from: u8, request: &WireAndPlaintext, millis: u64) {
+    let output = proxy.handle_client(client(from), request.inbound(Role::Client), at(millis));
+    assert_eq!(output.forward, None);
+    let (to, bytes) = output.answer.expect("a cookie");
+    assert_eq!(to, DatagramTarget::Client(client(from)));
+    let cookie = cookie_in(&bytes.to_wire()).expect("a cookie");
+    let proof = WireAndPlaintext::new(PeerId::UNASSIGNED, &[ack(cookie)]);
+    assert_eq!(send(proxy, from, &proof, millis), None);
+}
+
 #[test]
 fn source_is_freed_soon_after_disconnect() {
     let from_client = |message| (true, WireAndPlaintext::new(PeerId(2), &[ack(3), data(1), message]));
@@ -340,26 +351,29 @@ fn source_is_freed_soon_after_disconnect() {
                 WireAndPlaintext::new(PeerId::HOST, &[data(4)]).inbound(Role::Host),
                 at(6_900),
             );
-            proxy.handle_timeout(at(6_999));
-            assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(7_000))));
-            proxy.handle_timeout(at(7_000));
+            proxy.handle_timeout(at(14_499));
+            assert_eq!((events(&mut proxy).len(), proxy.next_timeout()), (0, Some(at(14_500))));
+            proxy.handle_timeout(at(14_500));
             assert!(matches!(events(&mut proxy).as_slice(), [ProxyEvent::Closed { player: true, .. }]));
-            join(&mut proxy, 2, 7_000);
+            join(&mut proxy, 2, 14_500);
         }
     }
 }
 
 #[test]
-fn client_that_left_can_rejoin_at_once() {
-    let mut proxy = proxy_with_player(false);
+fn client_that_left_can_rejoin_with_the_ack_of_a_cookie() {
+    let mut proxy = Proxy::new(ProxyConfig { sources: pool(2), ..ProxyConfig::default() });
+    join_verified(&mut proxy, 1, 0, 0);
     send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(2), &[disconnect(PeerId(2))]), 1_000);
+    ack_newcomer_cookie(&mut proxy, 1, &connect(77), 2_000);
     let sent = send(&mut proxy, 1, &connect(77), 3_000);
-    assert!(matches!(sent, Some((DatagramTarget::Server(0), _))), "{sent:?}");
+    assert!(matches!(sent, Some((DatagramTarget::Server(1), _))), "{sent:?}");
     assert!(matches!(
         events(&mut proxy).as_slice(),
-        [ProxyEvent::Closed { verified: true, .. }, ProxyEvent::Opened { .. }]
+        [ProxyEvent::Refused { refusal: RefusalReason::Busy, .. }, .., ProxyEvent::Opened { .. }]
     ));
-    let cookie = assign_id(&mut proxy, 0, PeerId(3), 3_001).expect("a cookie");
+    assert_eq!(proxy.goodbyes(), 1, "the disconnect may have been lost");
+    let cookie = assign_id(&mut proxy, 1, PeerId(3), 3_001).expect("a cookie");
     assert!(send(&mut proxy, 1, &WireAndPlaintext::new(PeerId(3), &[ack(cookie), data(0)]), 3_002).is_some());
     proxy.handle_timeout(at(63_001));
     assert_eq!(proxy.players().count(), 1);
