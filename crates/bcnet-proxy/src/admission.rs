@@ -79,10 +79,40 @@ impl ProxyAdmission {
         .ok_or(RefusalReason::QueryLimit)
     }
 
-    /// Returns whether an answer of `bytes` bytes may be sent to `to` (S-07).
-    pub(crate) fn may_answer(&mut self, config: &ProxyConfig, to: Ipv4Addr, bytes: usize, now: Time) -> bool {
+    /// Deducts an answer to a query that passed [`check_query`](Self::check_query) (S-07).
+    ///
+    /// `prepaid` bytes of it were counted with the query.
+    pub(crate) fn charge_answer(
+        &mut self,
+        config: &ProxyConfig,
+        to: Ipv4Addr,
+        (bytes, prepaid): (usize, usize),
+        now: Time,
+    ) {
         let asker = self.querier(config, to);
-        self.queries.allow_reply(asker, to, bytes, config.query_rate, now)
+        let unpaid = u32::try_from(bytes.saturating_sub(prepaid)).unwrap_or(u32::MAX);
+        self.queries.charge(asker, to, unpaid, config.query_rate, now);
+    }
+
+    /// Returns whether an answer may be sent to a browser, and deducts it.
+    ///
+    /// The query was checked, so an answer is limited only in length.
+    pub(crate) fn may_answer(
+        &mut self,
+        config: &ProxyConfig,
+        client: &mut ProxyClient,
+        bytes: usize,
+        now: Time,
+    ) -> bool {
+        let to = *client.address.ip();
+        if any_contains(&config.trusted, to) {
+            return true;
+        }
+        let Some(left) = client.unverified_bytes_left.checked_sub(bytes) else { return false };
+        client.unverified_bytes_left = left;
+        self.charge_answer(config, to, (bytes, client.prepaid_bytes), now);
+        client.prepaid_bytes = client.prepaid_bytes.saturating_sub(bytes);
+        true
     }
 
     fn querier(&self, config: &ProxyConfig, who: Ipv4Addr) -> QueryOrigin {

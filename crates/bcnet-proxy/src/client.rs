@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use bcnet_observe::ParsedDatagram;
-use bcnet_session::TokenBucket;
+use bcnet_session::{MIN_REPLY_COST, TokenBucket};
 use bcnet_transport::Time;
 use bcnet_transport::wire::{Body, Channel, Control, Message, MessageId, PeerId, Seq};
 
@@ -56,7 +56,8 @@ pub(crate) struct ProxyClient {
     pub(crate) left_at: Option<Time>,
     /// True if the server has sent it anything.
     pub(crate) answered: bool,
-    /// Bytes that may be sent to it while unverified, and the part of them that its own bytes cover.
+    /// Bytes that may be sent to it while unverified, or in answer to its last query. The second field is the part of
+    /// them that its own bytes or its query cover.
     pub(crate) unverified_bytes_left: usize,
     pub(crate) prepaid_bytes: usize,
     pub(crate) rate_limiter: TokenBucket,
@@ -117,6 +118,12 @@ impl ProxyClient {
 
     pub(crate) fn healed(&self, direction: ProxyDirection) -> HealCounters {
         self.healer.as_ref().map(|healer| healer.healed(direction)).unwrap_or_default()
+    }
+
+    /// Updates the byte limits of a browser whose query passes.
+    pub(crate) const fn expect_answer(&mut self) {
+        self.unverified_bytes_left = MAX_ANSWER_LEN;
+        self.prepaid_bytes = MIN_REPLY_COST as usize;
     }
 
     /// Updates the byte limits of an unverified player with its datagram.
@@ -232,7 +239,9 @@ fn ends_session(own: PeerId, inbound: Inbound<'_>) -> bool {
 
 /// Limit of bytes sent to an unverified client, as a multiple of its last datagram.
 const MAX_AMPLIFICATION: usize = 3;
-/// The silence after which a request may replace a player (T-53): two and a half keepalive intervals.
+/// The longest answer to one query, in several datagrams.
+const MAX_ANSWER_LEN: usize = 4096;
+/// The silence after which a player may be gone (T-53): two and a half keepalive intervals.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(12_500);
 /// Stock sends the last of nine ACKs of a cookie within 30 seconds.
 const COOKIE_MEMORY: Duration = Duration::from_secs(35);

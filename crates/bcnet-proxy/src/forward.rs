@@ -64,8 +64,7 @@ impl Proxy {
             return ProxyOutput::default();
         }
         if !client.is_player() {
-            let (to, bytes) = (*client.address.ip(), inbound.wire.len());
-            if !self.admission.may_answer(&self.config, to, bytes, now) {
+            if !self.admission.may_answer(&self.config, client, inbound.wire.len(), now) {
                 return self.discard(RefusalReason::QueryLimit);
             }
         } else if !client.is_verified() {
@@ -94,9 +93,14 @@ impl Proxy {
         }
         match known {
             Some(number) if player => self.accept_player(number, inbound, now),
-            Some(number) => Ok(Accepted::Whole(number)),
             None if player => self.accept_newcomer(from, inbound, now),
-            None => self.open_browser(from, now).map(Accepted::Whole),
+            _ => {
+                let number = known.map_or_else(|| self.open_browser(from, now), Ok)?;
+                if let Some(Some(browser)) = self.clients.get_mut(number as usize) {
+                    browser.expect_answer();
+                }
+                Ok(Accepted::Whole(number))
+            }
         }
     }
 

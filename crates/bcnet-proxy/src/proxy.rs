@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use bcnet_observe::MessageBuffer;
-use bcnet_session::{Network, any_contains};
+use bcnet_session::{MIN_REPLY_COST, Network, any_contains};
 use bcnet_transport::{AddressVerifier, Deadlines, ProofPolicy, Time};
 
 use crate::admission::ProxyAdmission;
@@ -204,7 +204,10 @@ impl Proxy {
     /// Returns whether a query that the caller answers may get an answer of `bytes` bytes.
     pub fn may_answer(&mut self, from: Ipv4Addr, question: &[u8], bytes: usize, now: Time) -> bool {
         let asked = self.admission.check_query(&self.config, from, question, now);
-        asked.is_ok() && self.admission.may_answer(&self.config, from, bytes, now)
+        if asked.is_ok() {
+            self.admission.charge_answer(&self.config, from, (bytes, MIN_REPLY_COST as usize), now);
+        }
+        asked.is_ok()
     }
 
     /// Returns the next event.

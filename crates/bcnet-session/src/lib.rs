@@ -67,7 +67,7 @@ pub use message::Score;
 pub use network::{Network, any_contains};
 pub use policy::GamePolicy;
 pub use query::{answer_challenge, challenge_response, is_reply};
-pub use query_limiter::{QueryLimiter, QueryOrigin};
+pub use query_limiter::{MIN_REPLY_COST, QueryLimiter, QueryOrigin};
 pub use quota::{AddressLimiter, BloomFilter, Quotas};
 pub use rate_limit::{Rate, TokenBucket};
 pub use refusal::{JoinRefusal, REFUSAL_PREFIX, Refusals};

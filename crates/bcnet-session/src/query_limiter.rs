@@ -101,13 +101,20 @@ impl QueryLimiter {
             return false;
         }
         let cost = u32::try_from(bytes).unwrap_or(u32::MAX).max(MIN_REPLY_COST);
+        self.charge(origin, from, cost, per_second, now);
+        true
+    }
+
+    /// Deducts bytes of a reply to a query that was allowed and already counted.
+    ///
+    /// A proxy counts a query as a reply of [`MIN_REPLY_COST`] bytes, because its server may never answer.
+    pub fn charge(&mut self, origin: QueryOrigin, from: Ipv4Addr, bytes: u32, per_second: u32, now: Time) {
         match origin {
             QueryOrigin::Trusted => {}
-            QueryOrigin::ListServer => self.list_servers.charge(LIST_SERVER_TOTAL, from, cost, now),
-            QueryOrigin::Home => self.home.charge(HOME_TOTAL, from, cost, now),
-            QueryOrigin::Unverified => self.unverified.charge(unverified_total(per_second), from, cost, now),
+            QueryOrigin::ListServer => self.list_servers.charge(LIST_SERVER_TOTAL, from, bytes, now),
+            QueryOrigin::Home => self.home.charge(HOME_TOTAL, from, bytes, now),
+            QueryOrigin::Unverified => self.unverified.charge(unverified_total(per_second), from, bytes, now),
         }
-        true
     }
 
     fn has_budget(&self, origin: QueryOrigin, from: Ipv4Addr, per_second: u32, now: Time) -> bool {
@@ -141,7 +148,7 @@ const SHARE_OF_HOME_ADDRESS: ByteRate = ByteRate { per_second: 5000, burst: 12_0
 /// The total of the list servers. Their addresses may be spoofed.
 const LIST_SERVER_TOTAL: ByteRate = ByteRate { per_second: 2000, burst: 2000 };
 /// A shorter reply counts as this many bytes. This limits the number of replies.
-const MIN_REPLY_COST: u32 = 250;
+pub const MIN_REPLY_COST: u32 = 250;
 /// Up to this used part, an address gets an answer to its first query.
 const FIRST_QUERY_PART: u64 = WHOLE / 2;
 /// Up to this used part, an address gets an answer to its second query.

@@ -211,6 +211,40 @@ fn forged_queries_neither_amplify_nor_block_honest_answers() {
     assert!(proxy.refused(RefusalReason::QueryLimit) > 300_000);
 }
 
+/// S-07: a few forged queries from the network of a client do not hide the server behind the proxy from it.
+#[test]
+fn forged_queries_of_a_network_do_not_hide_the_server_behind_the_proxy() {
+    let question = WireAndPlaintext::from_wire(b"\\status\\");
+    for (rate, addresses, len) in [(2, 256, 420), (2, 1, 700), (2, 8, 700), (10, 8, 700)] {
+        let mut proxy = Proxy::new(ProxyConfig::default());
+        let answer = WireAndPlaintext::from_wire(&vec![b'\\'; len]);
+        let mut rng = Rng::new(rate);
+        let mut ask = |last: u64, millis| {
+            let from = SocketAddrV4::new([198, 51, 100, u8::try_from(last).expect("small")].into(), 4000);
+            let output = proxy.handle_client(from, question.inbound(Role::Client), at(millis));
+            let Some((DatagramTarget::Server(number), _)) = output.forward else { return false };
+            let is_answered =
+                proxy.handle_server(number, answer.inbound(Role::Host), at(millis)).forward.is_some();
+            proxy.handle_timeout(at(millis));
+            while proxy.poll_event().is_some() {}
+            is_answered
+        };
+        let (mut answered, mut is_waiting) = (0, false);
+        for millis in 0..300_000 {
+            if millis % (1000 / rate) == 0 {
+                ask(if addresses == 1 { 7 } else { (rng.between(0, addresses - 1) + 8) & 0xFF }, millis);
+            }
+            if [0, 1_700, 3_400].contains(&(millis % 5_000)) {
+                is_waiting |= millis % 5_000 == 0;
+                if is_waiting && ask(7, millis) {
+                    (answered, is_waiting) = (answered + 1, false);
+                }
+            }
+        }
+        assert!(answered >= 57, "{answered} of 60: {rate} per second, {addresses} addresses, {len} bytes");
+    }
+}
+
 /// S-05: two servers that answer each other's replies would never stop.
 #[test]
 fn query_answers_are_not_forwarded_to_the_server() {
@@ -245,5 +279,8 @@ fn named_list_servers_always_pass_the_query_limit() {
     let stranger = Ipv4Addr::new(198, 51, 100, 1);
     let answered =
         (0..1_000).filter(|_| proxy.may_answer(stranger, b"\\secure\\ABCDEF", 90, at(40_000))).count();
-    assert_eq!(answered, 4, "the query and its answer count 250 bytes each of the address's 3,200");
+    assert_eq!(
+        answered, 8,
+        "an answer counts 250 bytes; from half of its 4,000 bytes on, the network gets less"
+    );
 }
