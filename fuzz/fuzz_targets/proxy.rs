@@ -213,7 +213,8 @@ fn cookie_in(wire: &[u8]) -> Option<Seq> {
     bcnet_transport::cookie_in(&Datagram::parse(&plain, Some(Role::Host)).ok()?)
 }
 
-/// Checks that the output holds only messages of the input. The proxy adds a cookie and the ACK of a request.
+/// Checks that the output holds only messages of the input. The proxy adds a cookie and the ACK of a request, and may
+/// write the id of a client anew.
 fn assert_subset(out: &[u8], wire: &[u8], sender: Role) {
     if out != wire {
         let came = message_texts(wire, sender).expect("what cannot be read passes as it came");
@@ -221,9 +222,24 @@ fn assert_subset(out: &[u8], wire: &[u8], sender: Role) {
         let request = MessageId { channel: Channel::Control, seq: Seq(0), fragment: None };
         let mut own = vec![Message::Keepalive.to_string(), Message::Ack(Ack::new(request)).to_string()];
         own.extend(cookie_in(out).map(|number| bcnet_transport::cookie_message(number).to_string()));
+        own.extend(assigned_ids(wire).into_iter().map(|assigned| {
+            Message::Control(Control::new(Seq(0), Body::ConnectReply { assigned })).to_string()
+        }));
         let left = message_texts(out, sender).expect("well formed");
         assert!(left.iter().all(|left| own.contains(left) || came.any(|came| came == left)), "{left:?}");
     }
+}
+
+/// Returns the ids that an encrypted datagram of the server assigns.
+fn assigned_ids(wire: &[u8]) -> Vec<PeerId> {
+    let mut plain = wire.to_vec();
+    cipher::decrypt(&mut plain);
+    let Ok(datagram) = Datagram::parse(&plain, Some(Role::Host)) else { return Vec::new() };
+    let id = |message| match message {
+        Message::Control(Control { body: Body::ConnectReply { assigned }, .. }) => Some(assigned),
+        _ => None,
+    };
+    datagram.messages().filter_map(id).collect()
 }
 
 fn message_texts(wire: &[u8], sender: Role) -> Option<Vec<String>> {
