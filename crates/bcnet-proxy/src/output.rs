@@ -104,7 +104,9 @@ impl RefusalReason {
     pub(crate) const fn boot_reason(self) -> Option<BootReason> {
         match self {
             Self::Banned => Some(BootReason::BANNED),
-            Self::NoSource | Self::AddressFull => Some(BootReason::FULL),
+            Self::NoSource => Some(BootReason::FULL),
+            // No boot reason names a limit of an address.
+            Self::AddressFull => Some(BootReason::DEFAULT),
             Self::Flood
             | Self::Busy
             | Self::TooManyBrowsers
