@@ -66,9 +66,11 @@ impl AddressVerifier {
     /// Returns whether a client without an id acknowledges its [`newcomer_cookie`](Self::newcomer_cookie).
     #[must_use]
     pub fn acks_newcomer_cookie(&self, from: SocketAddrV4, datagram: &Datagram<'_>, now: Time) -> bool {
-        let cookies = self.valid_cookies(from, PeerId::UNASSIGNED, now);
+        // Most datagrams have an id, so no cookie is computed for them.
         datagram.sender() == PeerId::UNASSIGNED
-            && acked_cookies(datagram).next().is_some_and(|number| cookies.contains(&number))
+            && acked_cookies(datagram)
+                .next()
+                .is_some_and(|number| self.valid_cookies(from, PeerId::UNASSIGNED, now).contains(&number))
     }
 }
 
