@@ -315,12 +315,30 @@ impl Proxy {
         if !client.is_player() {
             client.on_client_datagram(Presence::Unknown, None, now);
         }
-        let (ahead, back) = (DatagramTarget::Server(number), DatagramTarget::Client(client.address));
+        self.pass_on(number, ProxyDirection::ToServer, inbound, now)
+    }
+
+    /// Forwards a datagram through the healer of its client, if the client has one.
+    fn pass_on<'a>(
+        &'a mut self,
+        number: u32,
+        direction: ProxyDirection,
+        inbound: Inbound<'a>,
+        now: Time,
+    ) -> ProxyOutput<'a> {
+        let Some(client) = self.clients.get_mut(number as usize).and_then(Option::as_mut) else {
+            return ProxyOutput::default();
+        };
+        let (server, player) = (DatagramTarget::Server(number), DatagramTarget::Client(client.address));
+        let (ahead, back) = match direction {
+            ProxyDirection::ToServer => (server, player),
+            ProxyDirection::ToClient => (player, server),
+        };
         let Some(healer) = client.healer.as_mut() else {
             let forward = Some((ahead, OutboundBytes::Wire(inbound.wire)));
             return ProxyOutput { forward, ..ProxyOutput::default() };
         };
-        let passed = healer.handle_datagram(ProxyDirection::ToServer, inbound, now);
+        let passed = healer.handle_datagram(direction, inbound, now);
         self.retransmit_timers.set(number, passed.timeout);
         ProxyOutput {
             forward: passed.forward.map(|bytes| (ahead, bytes)),
@@ -383,18 +401,7 @@ impl Proxy {
         if client.on_server_datagram(inbound, now) {
             self.expiry_timers.set(number, Some(now + LINGER));
         }
-        let (ahead, back) = (DatagramTarget::Client(client.address), DatagramTarget::Server(number));
-        let Some(healer) = client.healer.as_mut() else {
-            let forward = Some((ahead, OutboundBytes::Wire(inbound.wire)));
-            return ProxyOutput { forward, ..ProxyOutput::default() };
-        };
-        let passed = healer.handle_datagram(ProxyDirection::ToClient, inbound, now);
-        self.retransmit_timers.set(number, passed.timeout);
-        ProxyOutput {
-            forward: passed.forward.map(|bytes| (ahead, bytes)),
-            answer: passed.answer.map(|bytes| (back, bytes)),
-            refusal: None,
-        }
+        self.pass_on(number, ProxyDirection::ToClient, inbound, now)
     }
 
     /// Handles a datagram of the server to an unverified player.
